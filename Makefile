@@ -1,0 +1,33 @@
+# `make demo` and `make test` each work as the first command on a fresh clone.
+PYTHON ?= $(shell command -v python3.11 || command -v python3 || command -v python)
+BIN    := .venv/bin
+READY  := .venv/.ready
+
+.PHONY: demo test test-all lint bench clean
+
+demo: $(READY)
+	@$(BIN)/python examples/compare_two_numbers.py
+
+test: lint
+	$(BIN)/pytest -n auto -m "not slow"
+
+test-all: lint
+	$(BIN)/pytest -n auto
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.micro
+
+# The environment is made again only when what it is made from changes.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "RevFRF needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv .venv
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --only-binary :all: --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

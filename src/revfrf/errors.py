@@ -1,0 +1,99 @@
+"""Every error RevFRF raises on purpose.
+
+::
+
+    RevFRFError
+    ├── UsageError           the caller's mistake; the message says what to do instead
+    │   ├── InsecureKeyError     a key below the floor without the explicit switch
+    │   ├── RangeError           a number that does not fit where it should go
+    │   └── SecretError          an attempt to pickle or copy a secret
+    ├── KeyFileError         a key file that cannot be written, or should not be trusted
+    └── RejectedError        something from outside is refused
+        ├── ElementError         a number that is no valid group element
+        ├── DecryptionError      a ciphertext that this key, share or partner does not open
+        ├── ProofError           a proof of possession that does not hold
+        ├── SignatureError       a signature that does not hold
+        ├── SlotError            a packed comparison whose slots hold what no honest server puts there
+        └── FormatError          bytes that do not parse, or are of another version
+
+Checks raise; nothing returns a bool that a caller could forget to look at. Each error has a `kind`, a
+stable slug for scripts and test vectors.
+"""
+
+from typing import ClassVar
+
+
+class RevFRFError(Exception):
+    """Base of all errors of this package."""
+
+    kind: str = "error"
+
+
+class UsageError(RevFRFError, ValueError):
+    """The caller asked for something that cannot be done."""
+
+    kind = "usage"
+
+
+class InsecureKeyError(UsageError):
+    """A key too short to protect anything, asked for without the explicit switch."""
+
+    kind = "insecure-key"
+
+
+class RangeError(UsageError):
+    """A number outside the range that the protocol can carry."""
+
+    kind = "range"
+
+
+class SecretError(UsageError, TypeError):
+    """A secret was about to leave its object other than by an explicit export."""
+
+    kind = "secret"
+
+
+class KeyFileError(RevFRFError):
+    """A key file that cannot be written, read or trusted; `kind` says which check failed."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class RejectedError(RevFRFError):
+    """Something received from a peer is refused.
+
+    `str(error)` is the reason, for the local log. A peer is told `peer_message` and nothing else: it is the
+    same for every reason, so that a refusal never becomes an oracle.
+    """
+
+    peer_message: ClassVar[str] = "rejected"
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+class ElementError(RejectedError):
+    """Kinds: `out-of-range`, `not-a-unit`, `jacobi`, `trivial`."""
+
+
+class DecryptionError(RejectedError):
+    """Kind: `decryption`. The wrong key, a tampered share and a tampered ciphertext look alike."""
+
+
+class ProofError(RejectedError):
+    """Kind: `proof`."""
+
+
+class SignatureError(RejectedError):
+    """Kind: `signature`."""
+
+
+class SlotError(RejectedError):
+    """Kind: `slot`."""
+
+
+class FormatError(RejectedError):
+    """Kinds: `malformed`, `length`, `version`."""
