@@ -1,0 +1,93 @@
+"""Every operation of the cryptosystem, timed beside its baseline in the same run.
+
+    python -m benchmarks.micro [--bits 1024 2048 3072] [--rounds 7] [--json FILE]
+
+Operations take turns within a round, so that a busy machine slows all of them; figures are medians over the
+rounds, and `ratio` is the baseline's seconds over ours. Baselines: python-paillier for encrypting and
+decrypting, the paper's literal HoLT for comparing, one worker for two.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from benchmarks.micro.operations import Operation, operations
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    operation: str
+    bits: int
+    seconds: float
+    baseline: str | None
+    ratio: float | None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="benchmarks.micro", description="Time the cryptosystem's operations."
+    )
+    parser.add_argument("--bits", type=int, nargs="+", default=[1024, 2048, 3072], help="key sizes")
+    parser.add_argument("--rounds", type=int, default=7, help="how often each operation is timed")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
+    options = parser.parse_args()
+    console = Console()
+    results: list[Measurement] = []
+    try:
+        for bits in options.bits:
+            measured = measure(bits, options.rounds, console)
+            console.print(table(bits, measured))
+            results += measured
+    except KeyboardInterrupt:
+        sys.exit("interrupted; nothing was written")
+    if options.json:
+        options.json.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n")
+
+
+def measure(bits: int, rounds: int, console: Console) -> list[Measurement]:
+    ops = operations(bits)
+    times: dict[str, list[float]] = {op.name: [] for op in ops}
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task(f"{bits} bits", total=rounds * len(ops))
+        for _ in range(rounds):
+            for op in ops:
+                times[op.name].append(seconds(op.run) / op.items)
+                progress.advance(task)
+    medians = {name: statistics.median(samples) for name, samples in times.items()}
+    return [to_measurement(op, bits, medians) for op in ops]
+
+
+def seconds(run: Callable[[], object]) -> float:
+    started = perf_counter()
+    run()
+    return perf_counter() - started
+
+
+def to_measurement(op: Operation, bits: int, medians: dict[str, float]) -> Measurement:
+    ours = medians[op.name]
+    ratio = medians[op.baseline] / ours if op.baseline else None
+    return Measurement(op.name, bits, ours, op.baseline, ratio)
+
+
+def table(bits: int, results: list[Measurement]) -> Table:
+    view = Table("operation", title=f"{bits} bits", title_justify="left")
+    view.add_column("each, ms", justify="right")
+    view.add_column("baseline")
+    view.add_column("times as fast", justify="right")
+    for result in results:
+        ratio = "" if result.ratio is None else f"{result.ratio:.2f}"
+        view.add_row(result.operation, f"{result.seconds * 1e3:.3f}", result.baseline or "", ratio)
+    return view
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""One byte encoding of plain values, for everything that is signed or hashed.
+
+Every value is a tag byte, the length of its payload in 8 bytes, and the payload, so that two different
+inputs never give the same bytes: fields cannot run into each other, `1`, `True` and `"1"` differ, and so do
+a tuple and its members. What is encoded begins with a domain, which says what the bytes are for.
+"""
+
+import hashlib
+from typing import TypeAlias
+
+from revfrf.errors import UsageError
+
+Field: TypeAlias = "int | str | bytes | bool | tuple[Field, ...] | None"
+
+
+def canonical(domain: str, *fields: Field) -> bytes:
+    """The bytes that stand for `fields` in `domain`: equal exactly when both are equal.
+
+    Only the types of `Field` themselves are taken, no subclasses: an enum or a numpy number is converted by
+    the caller, who knows what it means. Floats have no place in what is signed.
+    """
+    if type(domain) is not str or not domain:
+        raise UsageError("a domain is a non-empty str that names what is signed or hashed")
+    return _encode((domain, *fields))
+
+
+def digest(domain: str, *fields: Field) -> bytes:
+    """SHA-256 of `canonical(domain, *fields)`."""
+    return hashlib.sha256(canonical(domain, *fields)).digest()
+
+
+def _encode(field: Field) -> bytes:
+    if field is None:
+        return _framed(b"n", b"")
+    if type(field) is bool:
+        return _framed(b"o", b"\1" if field else b"\0")
+    if type(field) is int:
+        return _framed(b"i", field.to_bytes(field.bit_length() // 8 + 1, "big", signed=True))
+    if type(field) is str:
+        try:
+            return _framed(b"s", field.encode())
+        except UnicodeEncodeError:
+            raise UsageError("a str with lone surrogates has no canonical encoding") from None
+    if type(field) is bytes:
+        return _framed(b"b", field)
+    if type(field) is tuple:
+        return _framed(b"t", b"".join(map(_encode, field)))
+    raise UsageError(
+        f"{type(field).__name__} has no canonical encoding; use int, str, bytes, bool, None or tuples of them"
+    )
+
+
+def _framed(tag: bytes, payload: bytes) -> bytes:
+    return tag + len(payload).to_bytes(8, "big") + payload

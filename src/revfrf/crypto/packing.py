@@ -1,0 +1,170 @@
+"""HoLT, packed: many comparisons in one ciphertext (what prediction uses).
+
+Is x ≤ s, for x and s encrypted under any keys? β = 2x - 2s - 1 is negative iff so, and never zero. CS masks
+each β with a coin a and its own r and r', lays the results side by side in the slots of one plaintext, and
+CC, who opens it, reads one bit a slot that is fair whatever the truth. CC encrypts the bits for CS and the
+owner of s; CS, with that owner's consent, opens them and undoes its coins.
+
+What CC sees of a comparison: off + a·(r·β + r'), which hides β's sign and its divisors, not all of its
+magnitude.
+"""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from revfrf.crypto.arithmetic import fixed_base, inverse, multiply, power, secret_power
+from revfrf.crypto.dtpkc import Ciphertext, Parameters, PublicKey, ho_enc
+from revfrf.crypto.parallel import in_threads
+from revfrf.crypto.secret import Secret, SecretInt
+from revfrf.crypto.strong import StrongShare, root_half, root_open
+from revfrf.errors import FormatError, SlotError, UsageError
+
+MASK_BITS = 64  # σ
+SLOT_BITS = 67 + MASK_BITS  # B
+OFFSET = 1 << (66 + MASK_BITS)  # off
+LARGEST = (1 << (64 + MASK_BITS)) + (1 << MASK_BITS)
+"""No honest slot is further from OFFSET: |β| ≤ 2^64 + 1, r < 2^σ, r' < r."""
+
+
+def slots(parameters: Parameters) -> int:
+    """How many comparisons one ciphertext carries: 7, 15, 23 at 1024, 2048, 3072 bits."""
+    count = (parameters.key_bits - 1) // SLOT_BITS
+    if count == 0:
+        raise UsageError(
+            f"{parameters.key_bits}-bit keys are too short to compare; use {SLOT_BITS + 13} or more"
+        )
+    return count
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Is x ≤ s? Only the C parts take part: the strong shares open them whatever their keys."""
+
+    x: Ciphertext
+    s: Ciphertext
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Mask(Secret):
+    """What CS does to one β: a·(r·β + r'), 2^(σ-1) ≤ r < 2^σ, 0 ≤ r' < r. Never shared between slots."""
+
+    coin: bool  # a = -1 if set
+    r: int
+    r_prime: int
+
+    @classmethod
+    def generate(cls) -> "Mask":
+        r = (1 << (MASK_BITS - 1)) + secrets.randbelow(1 << (MASK_BITS - 1))
+        return cls(bool(secrets.randbits(1)), r, secrets.randbelow(r))
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """CS → CC: the packed C part, CS's half of its opening, and how many slots are in use."""
+
+    c: int
+    half: int
+    count: int
+
+
+def mask_comparisons(
+    share: StrongShare, cs_key: PublicKey, comparisons: Sequence[Comparison], *, n_jobs: int = -1
+) -> tuple[list[Pack], list[bool]]:
+    """CS, first: the packs for CC, and the coins to keep, one a comparison."""
+    masks = [Mask.generate() for _ in comparisons]
+    return _mask_with(masks, share, cs_key, comparisons, n_jobs), [mask.coin for mask in masks]
+
+
+def _mask_with(
+    masks: Sequence[Mask],
+    share: StrongShare,
+    cs_key: PublicKey,
+    comparisons: Sequence[Comparison],
+    n_jobs: int = 1,
+) -> list[Pack]:
+    """`mask_comparisons` with the masks passed in."""
+    p = share.parameters
+    for comparison in comparisons:
+        p.check(comparison.x)
+        p.check(comparison.s)
+    size = slots(p)
+    jobs = list(zip(comparisons, masks, strict=True))
+    chunks = [jobs[i : i + size] for i in range(0, len(jobs), size)]
+    most = (1 << p.exponent_bits) - 1
+    exponents = [1 + secrets.randbelow(most) for _ in chunks]
+    zeros = fixed_base(cs_key.lifted, p.n_squared, p.exponent_bits).powers(exponents)
+
+    def pack(job: tuple[list[tuple[Comparison, Mask]], int]) -> Pack:
+        chunk, zero = job
+        c = multiply(p.n_squared, _horner(p, chunk), zero)
+        [half] = root_half(share, [c], n_jobs=1)
+        return Pack(c, half, len(chunk))
+
+    return in_threads(pack, list(zip(chunks, zeros, strict=True)), n_jobs)
+
+
+def _horner(parameters: Parameters, chunk: Sequence[tuple[Comparison, Mask]]) -> int:
+    """C part of [Σ (off + a(rβ + r'))·2^{iB}]: the last slot first, shifted up by B bits a step."""
+    n, n_squared = parameters.n, parameters.n_squared
+    packed = 1
+    for comparison, mask in reversed(chunk):
+        high, low = comparison.x.c, comparison.s.c
+        sign = 1
+        if mask.coin:
+            high, low, sign = low, high, -1
+        ratio = multiply(n_squared, high, inverse(low, n_squared))
+        difference = multiply(n_squared, ratio, ratio, 1 - sign * n)  # [a·β] = [a(2x - 2s - 1)]
+        masked = secret_power(difference, SecretInt(mask.r), n_squared)
+        constant = 1 + (OFFSET + sign * mask.r_prime) * n
+        packed = multiply(n_squared, power(packed, 1 << SLOT_BITS, n_squared), masked, constant)
+    return packed
+
+
+def read_packs(share: StrongShare, packs: Sequence[Pack], *, n_jobs: int = -1) -> list[bool]:
+    """CC: one masked bit a comparison, in the order in which CS asked."""
+    for pack in packs:
+        if not 0 < pack.count <= slots(share.parameters):
+            raise SlotError("slot", f"a pack claims {pack.count} slots; it has {slots(share.parameters)}")
+    plaintexts = root_open(share, [pack.c for pack in packs], [pack.half for pack in packs], n_jobs=n_jobs)
+    return [bit for pack, plain in zip(packs, plaintexts, strict=True) for bit in _read(plain, pack.count)]
+
+
+def _read(plaintext: int, count: int) -> Iterator[bool]:
+    """Bit i: whether slot i is below the offset."""
+    if not 0 <= plaintext < 1 << (count * SLOT_BITS):
+        raise SlotError("slot", "the plaintext is longer than its slots")
+    for i in range(count):
+        distance = (plaintext >> (i * SLOT_BITS)) % (1 << SLOT_BITS) - OFFSET
+        if not 0 < abs(distance) <= LARGEST:
+            raise SlotError("slot", f"slot {i} holds what no honest comparison leaves there")
+        yield distance < 0
+
+
+def encrypt_bits(joint_key: PublicKey, bits: Sequence[bool], *, n_jobs: int = -1) -> list[Ciphertext]:
+    """CC: all bits for one owner, under h_CS·h_τ, in one ciphertext (in more only past |N| - 2 bits)."""
+    size = _bits_per_ciphertext(joint_key.parameters)
+    chunks = [bits[i : i + size] for i in range(0, len(bits), size)]
+    return ho_enc(
+        joint_key, [sum(bit << i for i, bit in enumerate(chunk)) for chunk in chunks], n_jobs=n_jobs
+    )
+
+
+def unmask_bits(parameters: Parameters, messages: Sequence[int], coins: Sequence[bool]) -> list[bool]:
+    """CS, last: whether x ≤ s for each comparison, from what `encrypt_bits` holds and CS's own coins."""
+    size = _bits_per_ciphertext(parameters)
+    if len(messages) != -(-len(coins) // size):
+        raise FormatError(
+            "length", f"{len(messages)} answers cannot hold the bits of {len(coins)} comparisons"
+        )
+    answers = []
+    for start, message in zip(range(0, len(coins), size), messages, strict=True):
+        chunk = coins[start : start + size]
+        if not 0 <= message < 1 << len(chunk):
+            raise SlotError("slot", "an answer holds more bits than were asked for")
+        answers += [bool(message >> i & 1) != coin for i, coin in enumerate(chunk)]
+    return answers
+
+
+def _bits_per_ciphertext(parameters: Parameters) -> int:
+    return parameters.key_bits - 2  # below N/2, so that the message is positive

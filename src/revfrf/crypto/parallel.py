@@ -1,0 +1,53 @@
+"""All cores for a list of independent jobs, in the two ways that big-integer work needs.
+
+Powers release the GIL and may need a secret: threads. Table look-ups are Python loops over public values:
+processes, through joblib, so that `joblib.parallel_config` can send them to another backend. What runs in
+threads never leaves this process.
+
+Both do a few items first and look at the clock, so that toy keys do not pay for workers that they do not
+need.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from time import perf_counter
+from typing import TypeVar
+
+from joblib import Parallel, delayed, effective_n_jobs
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_PROBE = 4
+_WORTH_THREADS = 0.002
+_WORTH_PROCESSES = 0.05
+"""Seconds of remaining work from which on the workers pay."""
+
+
+def in_threads(function: Callable[[Item], Result], items: Sequence[Item], n_jobs: int) -> list[Result]:
+    """`[function(x) for x in items]` on threads of this process; `n_jobs` as in joblib, -1 for all cores."""
+    started = perf_counter()
+    done = [function(item) for item in items[:1]]
+    rest = items[1:]
+    jobs = min(effective_n_jobs(n_jobs), len(rest))
+    if jobs <= 1 or (perf_counter() - started) * len(rest) < _WORTH_THREADS:
+        return done + [function(item) for item in rest]
+    with ThreadPoolExecutor(jobs) as pool:
+        return done + list(pool.map(function, rest))
+
+
+def in_processes(function: Callable[[int], list[Result]], count: int, n_jobs: int) -> list[Result]:
+    """`function(count)` as several calls with smaller counts in worker processes, their results in one list.
+
+    The function and what it carries are pickled: secrets refuse that.
+    """
+    started = perf_counter()
+    done = function(min(count, _PROBE))
+    rest = count - len(done)
+    jobs = min(effective_n_jobs(n_jobs), rest)
+    if jobs <= 1 or (perf_counter() - started) * rest < _WORTH_PROCESSES * _PROBE:
+        return done + (function(rest) if rest else [])
+    share, more = divmod(rest, jobs)
+    counts = [share + (i < more) for i in range(jobs)]
+    return done + list(chain.from_iterable(Parallel(n_jobs=jobs)(delayed(function)(c) for c in counts)))

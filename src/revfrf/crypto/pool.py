@@ -1,0 +1,91 @@
+"""Encryptions of zero made ahead of time, so that encrypting later costs one multiplication."""
+
+import os
+from collections import deque
+from threading import Condition, Thread
+from types import TracebackType
+
+from revfrf.crypto.dtpkc import Ciphertext, PublicKey, zero_encryptions
+from revfrf.crypto.secret import Secret
+from revfrf.errors import UsageError
+
+_CHUNK = 16
+"""Zeros made between two looks at whether to go on: some tens of milliseconds of work."""
+
+
+class ZeroPool(Secret):
+    """A stock of encryptions of zero under one key, kept full by a thread.
+
+    ::
+
+        with ZeroPool(key, size=1000) as pool:
+            ciphertexts = ho_enc(key, messages, zeros=pool.take(len(messages)))
+
+    Each zero leaves the pool once. A forked child begins with an empty pool of its own: randomness used by
+    two processes would open what both encrypt.
+    """
+
+    def __init__(self, key: PublicKey, size: int) -> None:
+        if size < 1:
+            raise UsageError(f"size={size}: a pool holds at least one encryption of zero")
+        self._key, self._size = key, size
+        self._closed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._changed = Condition()
+        self._stock: deque[Ciphertext] = deque()
+        self._thread = Thread(target=self._refill, name="zero-pool", daemon=True)
+        self._thread.start()
+
+    def _refill(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or len(self._stock) < self._size)
+                if self._closed:
+                    return
+                missing = self._size - len(self._stock)
+            made = zero_encryptions(self._key, min(_CHUNK, missing), n_jobs=1)
+            with self._changed:
+                self._stock.extend(made)
+                self._changed.notify_all()
+
+    def _enter_process(self) -> None:
+        """Start anew after a fork: the parent's stock, thread and perhaps held lock came along."""
+        if os.getpid() != self._process:
+            self._begin()
+        if self._closed:
+            raise UsageError("the pool is closed; make a new one")
+
+    def take(self, count: int, *, n_jobs: int = -1) -> list[Ciphertext]:
+        """`count` zeros: from the stock as far as it goes, the rest made on the spot."""
+        self._enter_process()
+        with self._changed:
+            taken = [self._stock.popleft() for _ in range(min(count, len(self._stock)))]
+            self._changed.notify_all()
+        return taken + zero_encryptions(self._key, count - len(taken), n_jobs=n_jobs)
+
+    def wait_until_full(self, timeout: float) -> bool:
+        """Whether the stock was full within `timeout` seconds."""
+        self._enter_process()
+        with self._changed:
+            return self._changed.wait_for(lambda: len(self._stock) >= self._size, timeout)
+
+    def close(self) -> None:
+        """Stop the thread and drop the stock."""
+        if self._process == os.getpid():
+            with self._changed:
+                self._closed = True
+                self._changed.notify_all()
+            self._thread.join()
+        self._closed = True
+        self._stock.clear()
+
+    def __enter__(self) -> "ZeroPool":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

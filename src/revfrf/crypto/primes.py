@@ -1,0 +1,146 @@
+"""Safe primes: p = 2p'+1 with p' prime too."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from math import log
+from queue import Empty, SimpleQueue
+from threading import Event
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
+
+from revfrf.crypto.arithmetic import is_prime, may_be_prime
+from revfrf.crypto.secret import Secret
+
+RandBelow = Callable[[int], int]
+
+_SIEVE_LIMIT = 1 << 20
+_WINDOW = 1 << 20
+"""Candidates p' sieved together: odd numbers, so a window spans twice as many integers."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrimeProgress:
+    """How far the search is: primes found, candidates tested, and how many are expected in all."""
+
+    found: int
+    wanted: int
+    tested: int
+    expected: int
+
+
+ProgressCallback = Callable[[PrimeProgress], None]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SafePrimes(Secret):
+    """Two distinct safe primes; whoever sees them holds the strong key."""
+
+    p: int
+    q: int
+
+
+def safe_primes(bits: int, *, progress: ProgressCallback | None = None, n_jobs: int = -1) -> SafePrimes:
+    """Two distinct random safe primes of `bits` bits with their two top bits set.
+
+    All cores search; `progress` is called a few times a second, from the calling thread.
+    """
+    return _safe_primes_from(secrets.randbelow, bits, progress, n_jobs)
+
+
+def _safe_primes_from(
+    randbelow: RandBelow, bits: int, progress: ProgressCallback | None, n_jobs: int
+) -> SafePrimes:
+    """`safe_primes` with the randomness passed in: repeatable for one thread and a seeded generator."""
+    primes: list[int] = []
+    tested: SimpleQueue[int | None] = SimpleQueue()  # None: a candidate failed; a number: a safe prime
+    stop = Event()
+    attempts, expected = 0, 2 * _expected_candidates(bits)
+
+    def hunt() -> None:
+        for candidate in _candidates(randbelow, bits):
+            if stop.is_set():
+                return
+            tested.put(2 * candidate + 1 if _is_safe(candidate) else None)
+
+    jobs = effective_n_jobs(n_jobs)
+    with ThreadPoolExecutor(jobs, thread_name_prefix="safe-prime") as pool:
+        hunters = [pool.submit(hunt) for _ in range(jobs)]
+        try:
+            while len(primes) < 2:
+                try:
+                    outcome = tested.get(timeout=0.2)
+                except Empty:
+                    for hunter in hunters:
+                        if hunter.done():
+                            hunter.result()  # a hunter ends by itself only by raising
+                    continue
+                attempts += 1
+                if outcome is not None and outcome not in primes:
+                    primes.append(outcome)
+                if progress and (outcome is not None or attempts % 64 == 0):
+                    progress(PrimeProgress(len(primes), 2, attempts, expected))
+        finally:
+            stop.set()  # also when the callback raises, or on Ctrl-C
+    return SafePrimes(*primes)
+
+
+def _is_safe(candidate: int) -> bool:
+    """Whether p' = candidate and 2p'+1 are both prime: the cheap tests first."""
+    prime = 2 * candidate + 1
+    return may_be_prime(candidate) and may_be_prime(prime) and is_prime(candidate) and is_prime(prime)
+
+
+def _candidates(randbelow: RandBelow, bits: int) -> Iterator[int]:
+    """Random odd p' of bits-1 bits such that neither p' nor 2p'+1 has a small factor.
+
+    Windows start at random places and their survivors come in random order, so that a prime is not favoured
+    for following a long gap, as it would be if the search always walked upwards.
+    """
+    low, high = 3 << (bits - 3), 1 << (bits - 1)
+    span = min(_WINDOW, (high - low) // 4)
+    while True:
+        start = low + 2 * randbelow((high - low) // 2 - span) + 1
+        survivors: list[int] = np.flatnonzero(_sieve(start, span)).tolist()
+        while survivors:
+            pick = randbelow(len(survivors))
+            survivors[pick], survivors[-1] = survivors[-1], survivors[pick]
+            yield start + 2 * survivors.pop()
+
+
+def _sieve(start: int, span: int) -> NDArray[np.bool_]:
+    """For k < span: whether start + 2k and 2(start + 2k) + 1 are both free of small factors."""
+    primes = _small_primes()
+    primes = primes[: np.searchsorted(primes, start**0.5 if start < 1 << 60 else _SIEVE_LIMIT)]
+    residues = np.array([start % prime for prime in primes.tolist()], dtype=np.int64)
+    half = (primes + 1) // 2  # 1/2 mod prime
+    zero_of_candidate = -residues % primes * half % primes
+    zero_of_safe = (primes - half - residues) % primes * half % primes  # 2p'+1 ≡ 0  ⇔  p' ≡ -1/2
+    alive = np.ones(span, dtype=np.bool_)
+    for prime, first, second in zip(
+        primes.tolist(), zero_of_candidate.tolist(), zero_of_safe.tolist(), strict=True
+    ):
+        alive[first::prime] = False
+        alive[second::prime] = False
+    return alive
+
+
+@lru_cache(maxsize=1)
+def _small_primes() -> NDArray[np.int64]:
+    """The odd primes below the sieve's limit, by Eratosthenes."""
+    odd: NDArray[Any] = np.ones(_SIEVE_LIMIT // 2, dtype=np.bool_)
+    odd[0] = False
+    for i in range(3, int(_SIEVE_LIMIT**0.5) + 1, 2):
+        if odd[i // 2]:
+            odd[i * i // 2 :: i] = False
+    return 2 * np.flatnonzero(odd).astype(np.int64) + 1
+
+
+def _expected_candidates(bits: int) -> int:
+    """Survivors of the sieve per safe prime: (ln p / (e^γ ln limit))², by the Hardy-Littlewood heuristic."""
+    return max(1, round((bits * log(2) / (1.781 * log(_SIEVE_LIMIT))) ** 2))

@@ -1,0 +1,160 @@
+"""The strong key: dealt once by KGC, held in two halves by CS and CC, who together open any ciphertext."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Literal
+
+from revfrf.crypto.arithmetic import inverse, multiply, power, secret_power
+from revfrf.crypto.dtpkc import Parameters, check_sizes, open_with_root
+from revfrf.crypto.parallel import in_threads
+from revfrf.crypto.primes import ProgressCallback, RandBelow, SafePrimes, safe_primes
+from revfrf.crypto.secret import Secret, SecretInt
+from revfrf.errors import UsageError
+
+Server = Literal["CS", "CC"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StrongShare(Secret):
+    """λ1 (of CS) or λ2 (of CC): uniform alone; together ≡ 0 mod λ and ≡ 1 mod N."""
+
+    parameters: Parameters
+    server: Server
+    value: SecretInt
+
+    def __post_init__(self) -> None:
+        if not 0 < self.value.reveal() < self.parameters.n_squared:
+            raise UsageError("a strong share is a number in (0, N²)")
+
+    @property
+    def root_exponent(self) -> SecretInt:
+        """What this server raises a ciphertext to in the compressed halves: ⌊λ1/N⌋, or ⌊λ2/N⌋ + 1.
+
+        λ1 + λ2 ≡ S with S ≡ 0 mod λ, and (λ1 mod N) + (λ2 mod N) = N + 1, so t = ⌊λ1/N⌋ + ⌊λ2/N⌋ + 1 has
+        N·t ≡ S - 1 ≡ -1 mod λ: the power t takes the lift of ρ to ρ⁻¹ mod N.
+        """
+        return SecretInt(self.value.reveal() // self.parameters.n + (self.server == "CC"))
+
+    def __repr__(self) -> str:
+        return f"<StrongShare of {self.server}: secret{', INSECURE' if self.parameters.insecure else ''}>"
+
+
+@dataclass(frozen=True, slots=True)
+class SetUp:
+    """What KGC deals. It keeps the parameters only."""
+
+    parameters: Parameters
+    cs_share: StrongShare
+    cc_share: StrongShare
+
+
+def set_up(
+    key_bits: int = 3072,
+    *,
+    exponent_bits: int | None = None,
+    allow_insecure: bool = False,
+    progress: ProgressCallback | None = None,
+    n_jobs: int = -1,
+) -> SetUp:
+    """A new modulus with its strong shares.
+
+    `exponent_bits` (E) is half the key by default, which assumes nothing beyond DDH and factoring; 512 is
+    the usual shorter choice. Less than 2048 bits, or E < 256, needs `allow_insecure=True` and is labelled
+    INSECURE ever after.
+    """
+    exponent_bits = key_bits // 2 if exponent_bits is None else exponent_bits
+    check_sizes(key_bits, exponent_bits, allow_insecure)
+    primes = safe_primes(key_bits // 2, progress=progress, n_jobs=n_jobs)
+    return _deal_from(secrets.randbelow, primes, exponent_bits, allow_insecure)
+
+
+def _deal_from(randbelow: RandBelow, primes: SafePrimes, exponent_bits: int, allow_insecure: bool) -> SetUp:
+    """`set_up` from given primes, with the randomness passed in. λ lives in this frame only."""
+    p, q = primes.p, primes.q
+    n, order = p * q, (p - 1) * (q - 1)
+    lambda_ = order // 2  # = 2p'q'
+    parameters = Parameters(n, _generator(randbelow, primes), exponent_bits, allow_insecure)
+    s = lambda_ * inverse(lambda_, n)
+    lambda_1 = 0
+    while lambda_1 % n in (0, 1):  # so that the parts mod N always sum to N + 1, see root_exponent
+        lambda_1 = randbelow(lambda_ * n)
+    lambda_2 = (s - lambda_1) % (lambda_ * n)
+    return SetUp(
+        parameters,
+        StrongShare(parameters, "CS", SecretInt(lambda_1)),
+        StrongShare(parameters, "CC", SecretInt(lambda_2)),
+    )
+
+
+def _generator(randbelow: RandBelow, primes: SafePrimes) -> int:
+    """A random square mod N of full order p'q'."""
+    n = primes.p * primes.q
+    while True:
+        a = 2 + randbelow(n - 3)
+        g0 = a * a % n
+        full = all(power(g0, (prime - 1) // 2, n) != 1 for prime in (primes.p, primes.q))
+        if gcd(a, n) == 1 and full:
+            return g0
+
+
+# -- both halves as in the paper --------------------------------------------------------------------
+
+
+def strong_half(share: StrongShare, cs: Sequence[int], *, n_jobs: int = -1) -> list[int]:
+    """The first server's P1 = C^λ1 mod N² of each C."""
+    p = share.parameters
+
+    def half(c: int) -> int:
+        p.check_unit("C", c, p.n_squared)
+        return secret_power(c, share.value, p.n_squared)
+
+    return in_threads(half, cs, n_jobs)
+
+
+def strong_open(
+    share: StrongShare, cs: Sequence[int], halves: Sequence[int], *, n_jobs: int = -1
+) -> list[int]:
+    """The second server's m = L(P1·C^λ2)."""
+    p = share.parameters
+
+    def finish(job: tuple[int, int]) -> int:
+        c, half = job
+        p.check_unit("half", half, p.n_squared)
+        [other] = strong_half(share, [c], n_jobs=1)
+        return p.message(multiply(p.n_squared, half, other))
+
+    return in_threads(finish, list(zip(cs, halves, strict=True)), n_jobs)
+
+
+# -- both halves in compressed form -----------------------------------------------------------------
+
+
+def root_half(share: StrongShare, cs: Sequence[int], *, n_jobs: int = -1) -> list[int]:
+    """This server's part of ρ⁻¹ mod N for each C = ρ^N·(1 + mN): a power mod N with half the exponent.
+
+    With both parts the second server opens C by one public power, at a third of the cost of C^λ1·C^λ2 and a
+    quarter of the bytes less. It then knows ρ besides m, so the sender must have put fresh randomness on C:
+    its own encryption of zero. The packed HoLT always does.
+    """
+    p = share.parameters
+
+    def half(c: int) -> int:
+        p.check_unit("C", c, p.n_squared)
+        return secret_power(c % p.n, share.root_exponent, p.n)
+
+    return in_threads(half, cs, n_jobs)
+
+
+def root_open(share: StrongShare, cs: Sequence[int], halves: Sequence[int], *, n_jobs: int = -1) -> list[int]:
+    """The second server's m, from its own part and the first one's."""
+    p = share.parameters
+
+    def finish(job: tuple[int, int]) -> int:
+        c, half = job
+        p.check_unit("half", half, p.n)
+        [other] = root_half(share, [c], n_jobs=1)
+        return open_with_root(p, c, multiply(p.n, half, other))
+
+    return in_threads(finish, list(zip(cs, halves, strict=True)), n_jobs)

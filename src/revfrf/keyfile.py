@@ -1,0 +1,125 @@
+"""Key files on disk: mode 0600, never overwritten, never half-written.
+
+What is inside them is the business of `revfrf.crypto.sealing`.
+"""
+
+import os
+import secrets
+import shlex
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from revfrf.crypto.sealing import MAX_SIZE
+from revfrf.errors import KeyFileError
+
+_MODE = 0o600
+
+
+def write_key_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """Create `path` with `data`, for its owner alone, on disk when this returns.
+
+    All or nothing: after an error `path` is as it was before. Raises KeyFileError; its kinds are `exists`,
+    `too-large` and `io`. The file system must have hard links.
+    """
+    target = Path(path)
+    try:
+        _create(target, data)
+        return
+    except FileExistsError:
+        problem = KeyFileError("exists", f"{target} exists and is not overwritten; give another path")
+    except KeyFileError as error:
+        problem = error.with_traceback(None)
+    except OSError as error:
+        problem = KeyFileError("io", f"{target} cannot be written: {error.strerror}")
+    del data  # a traceback that prints locals must not print a key
+    raise problem
+
+
+def read_key_file(path: str | os.PathLike[str]) -> bytes:
+    """The content of a key file that nobody but its owner can use.
+
+    Raises KeyFileError; its kinds are `missing`, `not-regular`, `mode`, `too-large` and `io`.
+    """
+    target = Path(path)
+    try:
+        return _read(target)
+    except FileNotFoundError:
+        problem = KeyFileError("missing", f"{target} does not exist; give the path of a key file")
+    except KeyFileError as error:
+        problem = error.with_traceback(None)
+    except OSError as error:
+        problem = KeyFileError("io", f"{target} cannot be read: {error.strerror}")
+    raise problem
+
+
+def _create(target: Path, data: bytes) -> None:
+    """Write a temporary file and give it the final name by a link, which fails if the name is taken."""
+    _check_size(target, len(data))
+    temporary = target.parent / f".revfrf-{secrets.token_hex(16)}.tmp"
+    linked = False
+    try:
+        _write_new(temporary, data)
+        os.link(temporary, target, follow_symlinks=False)
+        linked = True
+        temporary.unlink()
+        _sync_directory(target.parent)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        if linked:
+            with suppress(OSError):
+                target.unlink()
+        raise
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, _MODE)
+    try:
+        os.fchmod(descriptor, _MODE)  # the umask may have taken bits away
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: Path) -> bytes:
+    # Not blocking: a pipe in place of the file must not make us wait for ever.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        _check_status(path, os.fstat(descriptor))
+        data = b""
+        while part := os.read(descriptor, MAX_SIZE + 1 - len(data)):
+            data += part
+    finally:
+        os.close(descriptor)
+    _check_size(path, len(data))  # again: it may have grown meanwhile
+    return data
+
+
+def _check_status(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise KeyFileError("not-regular", f"{path} is not a regular file; give the path of a key file")
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & 0o077:
+        command = f"chmod 600 {shlex.quote(str(path))}"
+        raise KeyFileError(
+            "mode", f"{path} is open to others than its owner (mode {mode:04o}); run: {command}"
+        )
+    _check_size(path, status.st_size)
+
+
+def _check_size(path: Path, size: int) -> None:
+    if size > MAX_SIZE:
+        raise KeyFileError("too-large", f"{path}: a key file has at most {MAX_SIZE} bytes; is this one?")
