@@ -1,19 +1,67 @@
 """Key files on disk: mode 0600, never overwritten, never half-written.
 
-What is inside them is the business of `revfrf.crypto.sealing`.
+What their bytes look like is the business of `revfrf.crypto.sealing`.
 """
 
 import os
 import secrets
 import shlex
 import stat
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar, Protocol, Self, TypeVar
 
-from revfrf.crypto.sealing import MAX_SIZE
-from revfrf.errors import KeyFileError
+from revfrf.crypto.sealing import MAX_SIZE, malformed, seal, unseal
+from revfrf.crypto.secret import without_frames
+from revfrf.errors import InsecureKeyError, KeyFileError, RevFRFError
 
 _MODE = 0o600
+
+
+class SecretKey(Protocol):
+    """What a key file can hold: `WeakKey`, `StrongShare`, `SigningKey`."""
+
+    kind: ClassVar[str]
+
+    def to_fields(self) -> dict[str, str]: ...
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, str], allow_insecure: bool) -> Self: ...
+
+
+Key = TypeVar("Key", bound=SecretKey)
+
+
+def save_key(path: str | os.PathLike[str], key: SecretKey, *, passphrase: str | None = None) -> None:
+    """Write a new key file, sealed if there is a passphrase. Raises as `seal` and `write_key_file` do."""
+    write_key_file(path, seal(key.kind, key.to_fields(), passphrase))
+
+
+def load_key(
+    path: str | os.PathLike[str],
+    key_type: type[Key],
+    *,
+    passphrase: str | None = None,
+    allow_insecure: bool = False,
+) -> Key:
+    """The key of this type in this file.
+
+    Raises KeyFileError as `read_key_file` and `unseal` do, and InsecureKeyError for a key that protects
+    nothing, unless `allow_insecure`. No error shows the key.
+    """
+    fields = unseal(read_key_file(path), key_type.kind, passphrase)
+    try:
+        key = key_type.from_fields(fields, allow_insecure)
+        if key.to_fields() == fields:
+            return key
+        problem: RevFRFError = malformed("its fields are not as RevFRF writes them")
+    except InsecureKeyError as error:
+        problem = error
+    except (KeyError, ValueError, RevFRFError):
+        problem = malformed("its fields do not make a key")
+    del fields, passphrase  # a traceback that prints locals must not print a key
+    raise without_frames(problem)
 
 
 def write_key_file(path: str | os.PathLike[str], data: bytes) -> None:

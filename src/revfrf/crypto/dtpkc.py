@@ -12,9 +12,10 @@ secret to a received element check it first.
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import ClassVar
 
 from revfrf.crypto.arithmetic import fixed_base, inverse, jacobi, multiply, power, secret_power
 from revfrf.crypto.canonical import digest
@@ -68,6 +69,15 @@ class Parameters:
     def __repr__(self) -> str:
         label = " INSECURE" if self.insecure else ""
         return f"<Parameters {self.fingerprint}: {self.key_bits} bits, E={self.exponent_bits}{label}>"
+
+    def to_fields(self) -> dict[str, str]:
+        """As named strings, for key files."""
+        return {"n": f"{self.n:x}", "g0": f"{self.g0:x}", "exponent_bits": f"{self.exponent_bits:x}"}
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, str], allow_insecure: bool) -> "Parameters":
+        n, g0, exponent_bits = (int(fields[name], 16) for name in ("n", "g0", "exponent_bits"))
+        return cls(n, g0, exponent_bits, allow_insecure)
 
     def lift(self, x: int) -> int:
         """x^N mod N²."""
@@ -181,6 +191,7 @@ class PublicKey:
 class WeakKey(Secret):
     """A party's own key: an even number, so that the sign of what it is applied to cannot show."""
 
+    kind: ClassVar[str] = "weak-key"
     parameters: Parameters
     sk: SecretInt
 
@@ -196,6 +207,14 @@ class WeakKey(Secret):
     @property
     def public(self) -> PublicKey:
         return PublicKey(self.parameters, secret_power(self.parameters.g0, self.sk, self.parameters.n))
+
+    def to_fields(self) -> dict[str, str]:
+        """The key itself, for key files."""
+        return {**self.parameters.to_fields(), "sk": f"{self.sk.reveal():x}"}
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, str], allow_insecure: bool) -> "WeakKey":
+        return cls(Parameters.from_fields(fields, allow_insecure), SecretInt(int(fields["sk"], 16)))
 
     def __repr__(self) -> str:
         return f"<WeakKey: secret{', INSECURE' if self.parameters.insecure else ''}>"

@@ -12,7 +12,8 @@ Missing is -2^62, which no number reaches and which is below every number.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from numbers import Integral, Rational
+from fractions import Fraction
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -204,7 +205,7 @@ def _is_missing(x: Any) -> bool:
         return True
     if isinstance(x, Decimal):
         return x.is_nan()  # a signalling NaN does not even compare
-    if isinstance(x, Integral | np.bool_):
+    if _is_integer(x):
         return False
     try:
         same = x == x
@@ -214,11 +215,16 @@ def _is_missing(x: Any) -> bool:
     return same is x or (isinstance(same, bool | np.bool_) and not same)
 
 
+def _is_integer(x: Any) -> bool:
+    # numpy counts durations among the integers, and booleans not
+    return isinstance(x, Integral | np.bool_) and not isinstance(x, np.timedelta64)
+
+
 def _exact_ratio(x: Any) -> tuple[int, int]:
     """Numerator and denominator; OverflowError for the infinite, TypeError for what is no real number."""
-    if isinstance(x, bool | np.bool_ | Integral):
+    if _is_integer(x):
         return int(x), 1
-    if isinstance(x, Rational):
+    if isinstance(x, Fraction):
         return int(x.numerator), int(x.denominator)
     if isinstance(x, Decimal) and x.is_finite() and abs(x.adjusted()) > 40:
         # Far out of range or far below the last decimal: do not spell out a million zeros.
@@ -234,7 +240,7 @@ def _exact_ratio(x: Any) -> tuple[int, int]:
 def _shown(x: Any) -> str:
     """A value as an error shows it: short, whatever it is."""
     try:
-        text = str(x) if isinstance(x, Rational | Decimal | float | np.number) else repr(x)
+        text = str(x) if isinstance(x, Integral | Fraction | Decimal | float | np.number) else repr(x)
     except ValueError:  # Python refuses to print integers of thousands of digits
         return f"{type(x).__name__} of thousands of digits"
     return text if len(text) <= 60 else text[:57] + "..."

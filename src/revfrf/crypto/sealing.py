@@ -21,6 +21,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
+from revfrf.crypto.secret import without_frames
 from revfrf.errors import KeyFileError, RevFRFError, UsageError
 
 FORMAT = "revfrf-key"
@@ -46,7 +47,7 @@ def seal(kind: str, fields: Mapping[str, str], passphrase: str | None, *, _cost:
     except RevFRFError as error:
         problem = error
     del fields, passphrase
-    raise _bare(problem)
+    raise without_frames(problem)
 
 
 def unseal(data: bytes, kind: str, passphrase: str | None) -> dict[str, str]:
@@ -62,13 +63,7 @@ def unseal(data: bytes, kind: str, passphrase: str | None) -> dict[str, str]:
     except RevFRFError as error:
         problem = error
     del data, passphrase
-    raise _bare(problem)
-
-
-def _bare(problem: RevFRFError) -> RevFRFError:
-    """The error without the frames and causes seen so far: their local variables are the secrets."""
-    problem.__cause__ = problem.__context__ = None
-    return problem.with_traceback(None)
+    raise without_frames(problem)
 
 
 @dataclass(frozen=True)
@@ -158,17 +153,17 @@ def _check_passphrase(passphrase: str | None) -> None:
 
 def _check_header(document: dict[str, Any], kind: str) -> None:
     if document.get("format") != FORMAT:
-        raise _malformed(f"it does not say format {FORMAT!r}")
+        raise malformed(f"it does not say format {FORMAT!r}")
     version = document.get("version")
     if type(version) is not int:
-        raise _malformed("it has no version")
+        raise malformed("it has no version")
     if version != VERSION:
         raise KeyFileError(
             "version", f"this key file is not of version {VERSION}; use the RevFRF that wrote it"
         )
     found = document.get("kind")
     if not isinstance(found, str) or "protection" not in document:
-        raise _malformed("its header is incomplete")
+        raise malformed("its header is incomplete")
     if found != kind:
         raise KeyFileError(
             "wrong-kind", f"this is a key file of kind {found[:40]!r}; give one of kind {kind!r}"
@@ -177,10 +172,10 @@ def _check_header(document: dict[str, Any], kind: str) -> None:
 
 def _parse_protection(protection: object) -> _Protection:
     if not isinstance(protection, dict):
-        raise _malformed("its protection is not understood")
+        raise malformed("its protection is not understood")
     n, r, p = (protection.get(name) for name in "nrp")
     if not (type(n) is int and type(r) is int and type(p) is int):
-        raise _malformed("its scrypt parameters are not integers")
+        raise malformed("its scrypt parameters are not integers")
     if n > _MAX_COST or r > _BLOCK or p > _MAX_PARALLEL:
         raise KeyFileError(
             "too-large",
@@ -188,30 +183,30 @@ def _parse_protection(protection: object) -> _Protection:
             "restore it from a copy",
         )
     if n < 2 or n & (n - 1) or r != _BLOCK or p < 1:
-        raise _malformed("its scrypt parameters are not valid")
+        raise malformed("its scrypt parameters are not valid")
     salt, nonce = _parse_hex(protection.get("salt")), _parse_hex(protection.get("nonce"))
     if len(salt) != _SALT_BYTES or len(nonce) != _NONCE_BYTES:
-        raise _malformed("its salt or nonce has another length")
+        raise malformed("its salt or nonce has another length")
     return _Protection(n, r, p, salt, nonce)
 
 
 def _check_form(data: bytes, document: dict[str, object]) -> None:
     """What was understood, written again, must be what was read: nothing unknown, doubled or left out."""
     if _dump(document) != data:
-        raise _malformed("it is not as RevFRF writes it")
+        raise malformed("it is not as RevFRF writes it")
 
 
 def _parse_fields(fields: object) -> dict[str, str]:
     if not _are_strings(fields):
-        raise _malformed("its fields are not strings")
+        raise malformed("its fields are not strings")
     return fields
 
 
 def _parse_hex(text: object) -> bytes:
     try:
-        return bytes.fromhex(text)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise _malformed("a hex string is missing or broken") from None
+        return bytes.fromhex(text if isinstance(text, str) else "?")
+    except ValueError:
+        raise malformed("a hex string is missing or broken") from None
 
 
 def _load(data: bytes) -> dict[str, Any]:
@@ -220,7 +215,7 @@ def _load(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise _malformed("it is no JSON object")
+        raise malformed("it is no JSON object")
     return document
 
 
@@ -237,7 +232,7 @@ def _are_strings(fields: object) -> TypeGuard[dict[str, str]]:
     return isinstance(fields, dict) and all(isinstance(x, str) for pair in fields.items() for x in pair)
 
 
-def _malformed(what: str) -> KeyFileError:
+def malformed(what: str) -> KeyFileError:
     return KeyFileError("malformed", f"this key file is damaged: {what}; restore it from a copy")
 
 

@@ -1,8 +1,10 @@
 """Values that must not leak by accident: they do not print, pickle or copy."""
 
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
-from revfrf.errors import SecretError
+from revfrf.errors import RevFRFError, SecretError
+
+Error = TypeVar("Error", bound=RevFRFError)
 
 
 class Secret:
@@ -16,6 +18,9 @@ class Secret:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: secret>"
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise SecretError(
@@ -35,3 +40,9 @@ class SecretInt(Secret):
     def reveal(self) -> int:
         """The number itself: for arithmetic, and for writing key files."""
         return self._value
+
+
+def without_frames(error: Error) -> Error:
+    """The error without the frames and causes seen so far, whose local variables are secrets."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)

@@ -4,8 +4,9 @@ What is signed is always a domain and fields, never loose bytes: a signature giv
 shown for another.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -41,7 +42,7 @@ class VerifyKey:
     @property
     def fingerprint(self) -> str:
         """128 bits in hex, for people to compare."""
-        return digest("revfrf/verify-key", self.raw).hex()[:32]
+        return digest("revfrf verify key v1", self.raw).hex()[:32]
 
     def __str__(self) -> str:
         return self.fingerprint
@@ -68,6 +69,7 @@ class VerifyKey:
 class SigningKey(Secret):
     """The secret half. Made by `generate`, or by `from_bytes` from what `export` gave."""
 
+    kind: ClassVar[str] = "signing-key"
     __slots__ = ("_key", "_verify_key")
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
@@ -90,6 +92,15 @@ class SigningKey(Secret):
     def export(self) -> bytes:
         """The 32 secret bytes themselves: for writing key files, and nothing else."""
         return self._key.private_bytes_raw()
+
+    def to_fields(self) -> dict[str, str]:
+        """The key itself, for key files."""
+        return {"seed": self.export().hex()}
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, str], allow_insecure: bool) -> Self:  # noqa: ARG003
+        """`allow_insecure` is for keys that have a size."""
+        return cls.from_bytes(bytes.fromhex(fields["seed"]))
 
     @property
     def verify_key(self) -> VerifyKey:

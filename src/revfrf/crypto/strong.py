@@ -1,10 +1,10 @@
 """The strong key: dealt once by KGC, held in two halves by CS and CC, who together open any ciphertext."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import Literal
+from typing import ClassVar, Literal, cast
 
 from revfrf.crypto.arithmetic import inverse, multiply, power, secret_power
 from revfrf.crypto.dtpkc import Parameters, check_sizes, open_with_root
@@ -20,11 +20,14 @@ Server = Literal["CS", "CC"]
 class StrongShare(Secret):
     """λ1 (of CS) or λ2 (of CC): uniform alone; together ≡ 0 mod λ and ≡ 1 mod N."""
 
+    kind: ClassVar[str] = "strong-share"
     parameters: Parameters
     server: Server
     value: SecretInt
 
     def __post_init__(self) -> None:
+        if self.server not in ("CS", "CC"):
+            raise UsageError("a strong share belongs to CS or CC")
         if not 0 < self.value.reveal() < self.parameters.n_squared:
             raise UsageError("a strong share is a number in (0, N²)")
 
@@ -36,6 +39,16 @@ class StrongShare(Secret):
         N·t ≡ S - 1 ≡ -1 mod λ: the power t takes the lift of ρ to ρ⁻¹ mod N.
         """
         return SecretInt(self.value.reveal() // self.parameters.n + (self.server == "CC"))
+
+    def to_fields(self) -> dict[str, str]:
+        """The share itself, for key files."""
+        fields = {"server": self.server, "value": f"{self.value.reveal():x}"}
+        return self.parameters.to_fields() | fields
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, str], allow_insecure: bool) -> "StrongShare":
+        parameters = Parameters.from_fields(fields, allow_insecure)
+        return cls(parameters, cast(Server, fields["server"]), SecretInt(int(fields["value"], 16)))
 
     def __repr__(self) -> str:
         return f"<StrongShare of {self.server}: secret{', INSECURE' if self.parameters.insecure else ''}>"

@@ -1,0 +1,100 @@
+import os
+import threading
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+
+import pytest
+
+from revfrf.crypto.dtpkc import ho_enc, par_h_dec2
+from revfrf.crypto.pool import ZeroPool
+from revfrf.errors import SecretError, UsageError
+from tests.conftest import World, public
+
+
+def test_what_a_pool_encrypts_decrypts(toy: World) -> None:
+    with ZeroPool(public(toy.alice), size=40) as pool:
+        assert pool.wait_until_full(30)
+        encrypted = ho_enc(public(toy.alice), [1, -2, 3], zeros=pool.take(3))
+    assert par_h_dec2(toy.alice, encrypted) == [1, -2, 3]
+
+
+def test_no_zero_leaves_the_pool_twice_even_to_many_threads(toy: World) -> None:
+    taken: list[int] = []
+    with ZeroPool(public(toy.alice), size=64) as pool:
+
+        def consume() -> None:
+            for _ in range(20):
+                taken.extend(zero.g for zero in pool.take(5, n_jobs=1))
+
+        threads = [threading.Thread(target=consume) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(taken) == len(set(taken)) == 400
+
+
+def test_a_pool_gives_more_than_it_holds_and_fills_up_again(toy: World) -> None:
+    with ZeroPool(public(toy.alice), size=8) as pool:
+        assert pool.wait_until_full(30)
+        zeros = pool.take(50)
+        assert len({zero.g for zero in zeros}) == 50
+        assert par_h_dec2(toy.alice, zeros) == [0] * 50
+        assert pool.wait_until_full(30)
+
+
+def _child(pool: ZeroPool, pipe: Connection) -> None:
+    pipe.send([zero.g for zero in pool.take(8)])
+    pipe.close()
+    os._exit(0)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_never_uses_its_parents_randomness(toy: World) -> None:
+    """Two encryptions with one r open each other: c1/c2 = 1 + (m1 - m2)N."""
+    context = get_context("fork")
+    with ZeroPool(public(toy.alice), size=8) as pool:
+        assert pool.wait_until_full(30)
+        receiver, sender = context.Pipe(duplex=False)
+        child = context.Process(target=_child, args=(pool, sender))
+        child.start()
+        assert receiver.poll(60)
+        childs = set(receiver.recv())
+        child.join(60)
+        parents = {zero.g for zero in pool.take(8)}
+    assert len(childs) == len(parents) == 8
+    assert not childs & parents
+
+
+def test_a_closed_pool_is_empty_stopped_and_says_so(toy: World) -> None:
+    pool = ZeroPool(public(toy.alice), size=8)
+    assert pool.wait_until_full(30)
+    pool.close()
+    pool.close()
+    assert not pool._thread.is_alive()
+    assert not pool._stock
+    with pytest.raises(UsageError, match="closed"):
+        pool.take(1)
+    with pytest.raises(UsageError, match="closed"):
+        pool.wait_until_full(1)
+
+
+def test_closing_while_it_fills_leaves_nothing_behind(toy: World) -> None:
+    pool = ZeroPool(public(toy.alice), size=100_000)
+    pool.close()
+    assert not pool._stock
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_an_empty_pool_is_refused(toy: World, size: int) -> None:
+    with pytest.raises(UsageError, match="at least one"):
+        ZeroPool(public(toy.alice), size)
+
+
+def test_a_pool_does_not_pickle_or_print_its_stock(toy: World) -> None:
+    import pickle
+
+    with ZeroPool(public(toy.alice), size=2) as pool:
+        with pytest.raises(SecretError):
+            pickle.dumps(pool)
+        assert repr(pool) == "<ZeroPool: secret>"

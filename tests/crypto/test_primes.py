@@ -1,0 +1,94 @@
+import random
+import threading
+
+import pytest
+
+from revfrf.crypto import primes as module
+from revfrf.crypto.arithmetic import is_prime
+from revfrf.crypto.primes import PrimeProgress, SafePrimes, _safe_primes_from, _sieve, safe_primes
+
+
+@pytest.mark.parametrize("bits", [32, 48, 80, 128, 256, 512])
+def test_primes_are_safe_distinct_and_have_their_two_top_bits(bits: int) -> None:
+    found = safe_primes(bits)
+    for prime in (found.p, found.q):
+        assert is_prime(prime)
+        assert is_prime((prime - 1) // 2)
+        assert prime >> (bits - 2) == 0b11
+    assert found.p != found.q
+    assert (found.p * found.q).bit_length() == 2 * bits
+
+
+def test_seeded_search_repeats_itself_and_follows_the_seed() -> None:
+    def pair(seed: int) -> tuple[int, int]:
+        found = _safe_primes_from(random.Random(seed).randrange, 96, None, 1)
+        return found.p, found.q
+
+    assert pair(1) == pair(1)
+    assert pair(1) != pair(2)
+
+
+def test_unseeded_searches_differ() -> None:
+    assert safe_primes(64).p != safe_primes(64).p
+
+
+@pytest.mark.parametrize("start", [2**29 + 1, 2**61 + 1, 2**200 + 1, 2**200 + 17])
+def test_sieve_keeps_exactly_what_has_no_small_factor(start: int) -> None:
+    small = module._small_primes().tolist()
+    limit = min(module._SIEVE_LIMIT, int(start**0.5))
+    alive = _sieve(start, 2000)
+    assert alive.any()
+    for k in range(2000):
+        candidate = start + 2 * k
+        hit = any(candidate % p == 0 or (2 * candidate + 1) % p == 0 for p in small[:2000] if p < limit)
+        assert not (hit and alive[k])
+        if is_prime(candidate) and is_prime(2 * candidate + 1):
+            assert alive[k]
+
+
+def test_progress_is_told_in_the_calling_thread_and_ends_with_both_found() -> None:
+    told: list[PrimeProgress] = []
+    threads: set[threading.Thread] = set()
+
+    def tell(progress: PrimeProgress) -> None:
+        told.append(progress)
+        threads.add(threading.current_thread())
+
+    safe_primes(256, progress=tell)
+    assert threads == {threading.current_thread()}
+    assert told[-1].found == told[-1].wanted == 2
+    assert [step.tested for step in told] == sorted(step.tested for step in told)
+    assert all(step.expected > 0 for step in told)
+
+
+def test_expected_tries_are_of_the_right_size() -> None:
+    tries = 0
+    for _ in range(20):
+        told: list[PrimeProgress] = []
+        safe_primes(128, progress=told.append)
+        tries += told[-1].tested
+    expected = 20 * told[-1].expected
+    assert expected / 2 < tries < expected * 2
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, RuntimeError])
+def test_a_callback_that_raises_stops_the_search_and_its_threads(interruption: type[BaseException]) -> None:
+    def stop(_: PrimeProgress) -> None:
+        raise interruption
+
+    with pytest.raises(interruption):
+        safe_primes(512, progress=stop)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("safe-prime")]
+
+
+def test_a_failing_search_thread_is_reported_not_waited_for() -> None:
+    def broken(_: int) -> int:
+        raise OSError("no entropy")
+
+    with pytest.raises(OSError, match="no entropy"):
+        _safe_primes_from(broken, 256, None, 2)
+
+
+def test_primes_do_not_print() -> None:
+    found = SafePrimes(227, 263)
+    assert "227" not in repr(found) + str(found) + f"{found}"

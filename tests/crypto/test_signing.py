@@ -1,0 +1,213 @@
+"""Signatures: they hold for one key, one domain and one list of fields, and secrets do not show."""
+
+import copy
+import logging
+import pickle
+import traceback
+from functools import partial
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from hypothesis import given
+from hypothesis import strategies as st
+
+from revfrf.crypto.canonical import canonical
+from revfrf.crypto.signing import SigningKey, VerifyKey
+from revfrf.errors import FormatError, SecretError, SignatureError, UsageError
+from tests.conftest import all_that_an_error_shows
+
+SEED = bytes(range(1, 33))
+KEY = SigningKey.from_bytes(SEED)
+P = 2**255 - 19
+D = -121665 * pow(121666, -1, P) % P
+
+
+@given(st.binary(min_size=32, max_size=32), st.text(min_size=1), st.lists(st.integers() | st.text()))
+def test_what_a_key_signs_its_verify_key_accepts(seed: bytes, domain: str, fields: list[int | str]) -> None:
+    key = SigningKey.from_bytes(seed)
+    signature = key.sign(domain, *fields)
+    key.verify_key.verify(signature, domain, *fields)
+    with pytest.raises(SignatureError):
+        key.verify_key.verify(signature, domain, *fields, None)
+    with pytest.raises(SignatureError):
+        key.verify_key.verify(signature, domain + "'", *fields)
+
+
+def test_signature_is_plain_ed25519_over_the_canonical_bytes() -> None:
+    signature = KEY.sign("domain", 1, "x")
+    Ed25519PublicKey.from_public_bytes(KEY.verify_key.raw).verify(signature, canonical("domain", 1, "x"))
+    assert len(signature) == 64
+    assert KEY.verify_key.raw.hex() == "79b5562e8fe654f94078b112e8a98ba7901f853ae695bed7e0e3910bad049664"
+
+
+def test_every_changed_bit_of_a_signature_is_rejected() -> None:
+    signature = KEY.sign("domain", 1)
+    for bit in range(512):
+        changed = bytearray(signature)
+        changed[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(SignatureError):
+            KEY.verify_key.verify(bytes(changed), "domain", 1)
+
+
+def test_signature_plus_the_group_order_is_rejected() -> None:
+    order = 2**252 + 27742317777372353535851937790883648493
+    signature = KEY.sign("domain", 1)
+    twin = signature[:32] + (int.from_bytes(signature[32:], "little") + order).to_bytes(32, "little")
+    with pytest.raises(SignatureError):
+        KEY.verify_key.verify(twin, "domain", 1)
+
+
+@pytest.mark.parametrize("signature", [None, b"", b"\0" * 63, b"\0" * 65, b"\0" * 64, "0" * 64, 0, [], False])
+def test_absent_or_misshapen_signature_is_rejected(signature: Any) -> None:
+    with pytest.raises(SignatureError) as caught:
+        KEY.verify_key.verify(signature, "domain", 1)
+    assert caught.value.kind == "signature"
+    assert caught.value.peer_message == "rejected"
+
+
+def test_signature_of_another_key_is_rejected() -> None:
+    with pytest.raises(SignatureError):
+        SigningKey.generate().verify_key.verify(KEY.sign("domain", 1), "domain", 1)
+
+
+def test_unsignable_fields_are_the_callers_mistake() -> None:
+    with pytest.raises(UsageError):
+        KEY.sign("domain", 1.5)  # type: ignore[arg-type]
+
+
+def test_generated_keys_differ() -> None:
+    assert len({SigningKey.generate().export() for _ in range(8)}) == 8
+
+
+def test_export_and_from_bytes_are_inverse() -> None:
+    assert KEY.export() == SEED
+    assert SigningKey.from_bytes(SEED).verify_key == KEY.verify_key
+
+
+@pytest.mark.parametrize("seed", [b"", SEED[:31], SEED + b"\0", SEED.hex(), None])
+def test_signing_key_of_another_shape_is_refused_without_showing_it(seed: Any) -> None:
+    text = all_that_an_error_shows(partial(SigningKey.from_bytes, seed))
+    assert "a signing key is 32 bytes" in text
+    assert not any(part in text for part in (SEED[:31].hex(), repr(SEED[:31])[2:-1]))
+
+
+def test_verify_key_is_a_value_that_prints_its_fingerprint() -> None:
+    twin = VerifyKey(bytes(KEY.verify_key.raw))
+    assert twin == KEY.verify_key
+    assert {twin: "found"}[KEY.verify_key] == "found"
+    assert twin != SigningKey.generate().verify_key
+    assert repr(twin) == f"VerifyKey({twin.fingerprint})"
+    assert str(twin) == twin.fingerprint == "aaeb147e760c7543bc54db3abfacc2cc"
+
+
+@pytest.mark.parametrize("raw", [b"", b"\1" * 31, b"\1" * 33, "1" * 32, None, bytearray(32)])
+def test_verify_key_of_another_length_or_type_is_refused(raw: Any) -> None:
+    with pytest.raises(FormatError) as caught:
+        VerifyKey(raw)
+    assert caught.value.kind == "length"
+
+
+def x_of(y: int) -> int | None:
+    """Some x with (x, y) on the curve, or None: by square roots, unlike the code under test."""
+    square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
+    root = pow(square, (P + 3) // 8, P)
+    for x in (root, root * pow(2, (P - 1) // 4, P) % P):
+        if x * x % P == square:
+            return x
+    return None
+
+
+def add(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    (x1, y1), (x2, y2) = a, b
+    product = D * x1 * x2 * y1 * y2
+    x3 = (x1 * y2 + x2 * y1) * pow(1 + product, -1, P)
+    y3 = (y1 * y2 + x1 * x2) * pow(1 - product, -1, P)
+    return x3 % P, y3 % P
+
+
+def eight_times(point: tuple[int, int]) -> tuple[int, int]:
+    for _ in range(3):
+        point = add(point, point)
+    return point
+
+
+def test_verify_key_must_be_a_point_of_the_curve() -> None:
+    accepted = 0
+    for y in range(2, 66):
+        raw = y.to_bytes(32, "little")
+        if x_of(y) is None:
+            with pytest.raises(FormatError) as caught:
+                VerifyKey(raw)
+            assert caught.value.kind == "malformed"
+        else:
+            accepted += 1
+            assert VerifyKey(raw).raw == raw
+    assert 16 < accepted < 48
+
+
+def test_all_points_of_small_order_are_refused() -> None:
+    # The group has 8·L points, L prime: L·Q is of small order for every Q, and some Q gives a generator.
+    order = 2**252 + 27742317777372353535851937790883648493
+    small = set()
+    for y in range(2, 40):
+        if (x := x_of(y)) is not None:
+            point, result = (x, y), (0, 1)
+            for bit in bin(order)[2:]:
+                result = add(result, result)
+                if bit == "1":
+                    result = add(result, point)
+            assert eight_times(result) == (0, 1)
+            small |= {result, add(result, result), add(add(result, result), result)}
+    assert len(small) == 8
+    for x, y in small:
+        with pytest.raises(FormatError):
+            VerifyKey((y | (x & 1) << 255).to_bytes(32, "little"))
+
+
+@pytest.mark.parametrize("y", [P, P + 1, P + 3, 2**255 - 1])
+def test_second_encoding_of_a_point_is_refused(y: int) -> None:
+    for sign in (0, 1 << 255):
+        with pytest.raises(FormatError):
+            VerifyKey((y | sign).to_bytes(32, "little"))
+
+
+def test_key_for_which_everybody_can_sign_is_refused() -> None:
+    neutral = (1).to_bytes(32, "little")
+    forged = neutral + bytes(32)
+    Ed25519PublicKey.from_public_bytes(neutral).verify(
+        forged, b"any message at all"
+    )  # the library accepts it
+    with pytest.raises(FormatError):
+        VerifyKey(neutral)
+
+
+def test_signing_key_never_shows_itself(caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("test").warning("key %s %r", KEY, KEY)
+    shown = [
+        repr(KEY),
+        str(KEY),
+        f"{KEY}",
+        f"{KEY!r:>60}",
+        format(KEY),
+        "%s" % KEY,  # noqa: UP031
+        repr([KEY]),
+        caplog.text,
+    ]
+    try:
+        local = KEY
+        raise ValueError(local.verify_key)
+    except ValueError as error:
+        shown += traceback.TracebackException.from_exception(error, capture_locals=True).format()
+    assert any("local = <SigningKey: secret>" in text for text in shown)
+    for text in shown:
+        assert SEED.hex() not in text
+        assert repr(SEED)[2:-1] not in text
+        assert "Ed25519PrivateKey" not in text
+
+
+@pytest.mark.parametrize("leave", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_signing_key_cannot_be_pickled_or_copied(leave: Any) -> None:
+    with pytest.raises(SecretError):
+        leave(KEY)
+    assert not hasattr(KEY, "__dict__")
