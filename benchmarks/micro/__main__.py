@@ -40,6 +40,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7, help="how often each operation is timed")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
     options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error("--rounds: at least one is needed")
+    if options.json and not options.json.parent.is_dir():
+        parser.error(f"--json: there is no folder {options.json.parent}")
     console = Console()
     results: list[Measurement] = []
     try:

@@ -34,7 +34,7 @@ from revfrf.crypto.possession import prove_possession, verify_possession
 from revfrf.crypto.secret import SecretInt
 from revfrf.crypto.strong import SetUp, root_half, root_open, set_up, strong_half, strong_open
 
-BATCH = 256
+BATCH = 512
 FEW = 8
 PAILLIER_ENCRYPT = "python-paillier encrypt"
 PAILLIER_DECRYPT = "python-paillier decrypt"

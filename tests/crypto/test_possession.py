@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from revfrf.crypto.dtpkc import PublicKey, WeakKey, ho_enc, par_h_dec2
+from revfrf.crypto.dtpkc import PublicKey, WeakKey, ho_enc, par_h_dec1, par_h_dec2
 from revfrf.crypto.possession import PossessionProof, prove_possession, verify_possession
 from revfrf.crypto.secret import SecretInt
 from revfrf.errors import ProofError
@@ -33,6 +33,15 @@ def test_a_rogue_key_would_open_what_cs_should_have_to_open_and_has_no_proof(toy
     assert par_h_dec2(toy.alice, ho_enc(rogue + public(toy.cs), [42])) == [42]
     with pytest.raises(ProofError, match="'liar'"):
         verify_possession(rogue, "liar", prove_possession(toy.alice, "liar"))
+
+
+def test_a_key_published_with_the_wrong_sign_harms_nobody(toy: World) -> None:
+    """-h may pass a proof, since ±1 look alike in this group. What is encrypted under it still opens."""
+    p = toy.parameters
+    negative = PublicKey(p, p.n - public(toy.alice).h)
+    values = list(range(40))
+    encrypted = ho_enc(negative + public(toy.cs), values)
+    assert par_h_dec2(toy.cs, encrypted, par_h_dec1(toy.alice, encrypted)) == values
 
 
 def test_a_proof_cannot_be_used_under_another_name(toy: World) -> None:

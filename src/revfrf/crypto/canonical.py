@@ -1,8 +1,19 @@
 """One byte encoding of plain values, for everything that is signed or hashed.
 
-Every value is a tag byte, the length of its payload in 8 bytes, and the payload, so that two different
-inputs never give the same bytes: fields cannot run into each other, `1`, `True` and `"1"` differ, and so do
-a tuple and its members. What is encoded begins with a domain, which says what the bytes are for.
+Every value is a tag byte, the length of its payload in 8 big-endian bytes, and the payload, so that two
+different inputs never give the same bytes: fields cannot run into each other, `1`, `True` and `"1"` differ,
+and so do a tuple and its members.
+
+=======  ===  =================================================================
+None     `n`  empty
+bool     `o`  one byte, 0 or 1
+int      `i`  two's complement, big-endian, bit_length // 8 + 1 bytes
+str      `s`  UTF-8
+bytes    `b`  themselves
+tuple    `t`  the encodings of its members
+=======  ===  =================================================================
+
+What is hashed or signed is the tuple of a domain, a str that says what the bytes are for, and the fields.
 """
 
 import hashlib

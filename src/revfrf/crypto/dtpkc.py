@@ -79,6 +79,14 @@ class Parameters:
         n, g0, exponent_bits = (int(fields[name], 16) for name in ("n", "g0", "exponent_bits"))
         return cls(n, g0, exponent_bits, allow_insecure)
 
+    def random_exponent(self) -> int:
+        """A secret for a key or an encryption: an even number in [2, 2^E).
+
+        Even, because ±1 cannot be told apart in the group: a key published as -h, or an element sent as -x,
+        has the same even powers, so that its sign shows nobody's parity and spoils nobody's ciphertext.
+        """
+        return 2 * (1 + secrets.randbelow((1 << (self.exponent_bits - 1)) - 1))
+
     def lift(self, x: int) -> int:
         """x^N mod N²."""
         return power(x, self.n, self.n_squared)
@@ -189,7 +197,7 @@ class PublicKey:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WeakKey(Secret):
-    """A party's own key: an even number, so that the sign of what it is applied to cannot show."""
+    """A party's own key sk: an even number of E bits, see `Parameters.random_exponent`."""
 
     kind: ClassVar[str] = "weak-key"
     parameters: Parameters
@@ -201,8 +209,7 @@ class WeakKey(Secret):
 
     @classmethod
     def generate(cls, parameters: Parameters) -> "WeakKey":
-        half = 1 << (parameters.exponent_bits - 1)
-        return cls(parameters, SecretInt(2 * (1 + secrets.randbelow(half - 1))))
+        return cls(parameters, SecretInt(parameters.random_exponent()))
 
     @property
     def public(self) -> PublicKey:
@@ -252,8 +259,7 @@ def zero_encryptions(key: PublicKey, count: int, *, n_jobs: int = -1) -> list[Ci
 
 
 def _fresh_zeros(key: PublicKey, count: int) -> list[Ciphertext]:
-    most = (1 << key.parameters.exponent_bits) - 1
-    return _zeros_from(key, [1 + secrets.randbelow(most) for _ in range(count)])
+    return _zeros_from(key, [key.parameters.random_exponent() for _ in range(count)])
 
 
 def _zeros_from(key: PublicKey, exponents: Sequence[int]) -> list[Ciphertext]:

@@ -23,8 +23,8 @@ from revfrf.errors import FormatError, SlotError, UsageError
 MASK_BITS = 64  # σ
 SLOT_BITS = 67 + MASK_BITS  # B
 OFFSET = 1 << (66 + MASK_BITS)  # off
-LARGEST = (1 << (64 + MASK_BITS)) + (1 << MASK_BITS)
-"""No honest slot is further from OFFSET: |β| ≤ 2^64 + 1, r < 2^σ, r' < r."""
+LARGEST = 1 << (64 + MASK_BITS)
+"""Every honest slot is nearer to OFFSET: |β| < 2^64, r < 2^σ, r' < r."""
 
 
 def slots(parameters: Parameters) -> int:
@@ -91,8 +91,7 @@ def _mask_with(
     size = slots(p)
     jobs = list(zip(comparisons, masks, strict=True))
     chunks = [jobs[i : i + size] for i in range(0, len(jobs), size)]
-    most = (1 << p.exponent_bits) - 1
-    exponents = [1 + secrets.randbelow(most) for _ in chunks]
+    exponents = [p.random_exponent() for _ in chunks]
     zeros = fixed_base(cs_key.lifted, p.n_squared, p.exponent_bits).powers(exponents)
 
     def pack(job: tuple[list[tuple[Comparison, Mask]], int]) -> Pack:
@@ -136,7 +135,7 @@ def _read(plaintext: int, count: int) -> Iterator[bool]:
         raise SlotError("slot", "the plaintext is longer than its slots")
     for i in range(count):
         distance = (plaintext >> (i * SLOT_BITS)) % (1 << SLOT_BITS) - OFFSET
-        if not 0 < abs(distance) <= LARGEST:
+        if not 0 < abs(distance) < LARGEST:
             raise SlotError("slot", f"slot {i} holds what no honest comparison leaves there")
         yield distance < 0
 

@@ -21,6 +21,8 @@ _STATISTICAL_BITS = 128
 
 @dataclass(frozen=True, slots=True)
 class PossessionProof:
+    """The challenge c and the response s = k + c·sk; the commitment g0^k = g0^s·h^-c follows from them."""
+
     challenge: int
     response: int
 

@@ -233,6 +233,7 @@ def _are_strings(fields: object) -> TypeGuard[dict[str, str]]:
 
 
 def malformed(what: str) -> KeyFileError:
+    """The error for a file whose content cannot be what RevFRF wrote."""
     return KeyFileError("malformed", f"this key file is damaged: {what}; restore it from a copy")
 
 

@@ -35,8 +35,8 @@ class StrongShare(Secret):
     def root_exponent(self) -> SecretInt:
         """What this server raises a ciphertext to in the compressed halves: ⌊λ1/N⌋, or ⌊λ2/N⌋ + 1.
 
-        λ1 + λ2 ≡ S with S ≡ 0 mod λ, and (λ1 mod N) + (λ2 mod N) = N + 1, so t = ⌊λ1/N⌋ + ⌊λ2/N⌋ + 1 has
-        N·t ≡ S - 1 ≡ -1 mod λ: the power t takes the lift of ρ to ρ⁻¹ mod N.
+        λ1 + λ2 ≡ 1 mod N, neither being 0 or 1 there: λ1 + λ2 = N·t + 1 with t = ⌊λ1/N⌋ + ⌊λ2/N⌋ + 1, and
+        C^(λ1+λ2) = C·(C^t)^N. An N-th power mod N² depends on its base mod N only: C^t mod N is enough.
         """
         return SecretInt(self.value.reveal() // self.parameters.n + (self.server == "CC"))
 

@@ -1,0 +1,395 @@
+"""The reference agrees with itself and with the paper's claims, so that it can judge the product."""
+
+import json
+from itertools import product
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.reference import dtpkc, encoding, packing, possession
+from tests.reference.dtpkc import Compressed, HoAddCoins, Paper, Parameters, RefusedError, Shares
+
+Primes = tuple[int, int]
+
+
+def small_primes_of(bits: int) -> Primes:
+    random = Random(f"reference {bits}")
+    p, q = (dtpkc.next_safe_prime(3 << (bits // 2 - 2) | random.getrandbits(bits // 2 - 3)) for _ in range(2))
+    return p, q
+
+
+PRIMES = {bits: small_primes_of(bits) for bits in (64, 96, 160)}
+
+
+@pytest.fixture(params=PRIMES, ids=lambda bits: f"{bits} bits")
+def primes(request: pytest.FixtureRequest) -> Primes:
+    return PRIMES[int(request.param)]
+
+
+@pytest.fixture
+def params(primes: Primes, random: Random) -> Parameters:
+    n = primes[0] * primes[1]
+    return dtpkc.make_parameters(*primes, random.randrange(2, n), n.bit_length() // 2)
+
+
+@pytest.fixture
+def random() -> Random:
+    return Random("the reference's own tests")
+
+
+@pytest.fixture
+def shares(primes: Primes, params: Parameters, random: Random) -> Shares:
+    return dtpkc.strong_shares(*primes, random.randrange(params.n))
+
+
+def weak_key(params: Parameters, random: Random) -> int:
+    return 2 * random.randrange(1, 2 ** (params.exponent_bits - 1))
+
+
+def encryption(params: Parameters, sk: int, m: int, random: Random) -> Compressed:
+    r = random.getrandbits(params.exponent_bits)
+    return dtpkc.compressed_ho_enc(params, dtpkc.public_key(params, sk), m, r)
+
+
+def kind_of(error: pytest.ExceptionInfo[RefusedError]) -> str:
+    return error.value.kind
+
+
+# -- Numbers ----------------------------------------------------------------------------------------
+
+
+def test_primality_agrees_with_trial_division() -> None:
+    by_division = [n for n in range(2, 5000) if all(n % d for d in range(2, int(n**0.5) + 1))]
+    assert [n for n in range(-3, 5000) if dtpkc.is_prime(n)] == by_division
+    assert not any(map(dtpkc.is_prime, (3215031751, 1009 * 1013, 2**67 - 1)))
+    assert dtpkc.is_prime(2**89 - 1)
+
+
+def test_first_safe_primes_are_the_known_ones() -> None:
+    known = [5, 7, 11, 23, 47, 59, 83, 107, 167, 179, 227, 263, 347, 359, 383, 467, 479, 503]
+    assert [p for p in range(504) if dtpkc.is_safe_prime(p)] == known
+
+
+def test_jacobi_symbol_is_the_product_of_legendre_symbols() -> None:
+    for x, (p, q) in product(range(1, 60), [(7, 11), (23, 47), (11, 11)]):
+        legendre = [0 if x % f == 0 else 1 if pow(x, f // 2, f) == 1 else -1 for f in (p, q)]
+        assert dtpkc.jacobi(x, p * q) == legendre[0] * legendre[1]
+
+
+def test_stored_primes_are_safe_and_have_their_two_top_bits_set() -> None:
+    path = Path(__file__).parents[1] / "vectors" / "primes.json"
+    for bits, pair in json.loads(path.read_text())["pairs"].items():
+        p, q = int(pair["p"], 16), int(pair["q"], 16)
+        assert p != q
+        for prime in (p, q):
+            assert prime.bit_length() == int(bits) // 2
+            assert prime >> (int(bits) // 2 - 2) == 3
+            assert dtpkc.is_safe_prime(prime, rounds=5)
+
+
+# -- Both forms are one scheme ----------------------------------------------------------------------
+
+
+def test_generator_has_order_p_prime_q_prime(primes: Primes, params: Parameters) -> None:
+    half_p, half_q = primes[0] // 2, primes[1] // 2
+    assert pow(params.g, half_p * half_q, params.n2) == 1
+    assert 1 not in (pow(params.g, half_p, params.n2), pow(params.g, half_q, params.n2))
+
+
+def test_papers_minus_sign_shows_the_parity_of_r_and_nothing_else(params: Parameters, random: Random) -> None:
+    papers_g = params.n2 - params.g
+    sk, r = weak_key(params, random), 2 * random.randrange(params.n // 8) + 1
+    assert pow(papers_g, sk, params.n2) == dtpkc.paper_public_key(params, sk)
+    assert pow(papers_g, r, params.n2) == params.n2 - pow(params.g, r, params.n2)
+    assert pow(papers_g, r + 1, params.n2) == pow(params.g, r + 1, params.n2)
+
+
+@pytest.mark.parametrize("m", [0, 1, -1, 12345, -(2**30)])
+def test_encryption_opens_in_both_forms(params: Parameters, random: Random, m: int) -> None:
+    sk, r = weak_key(params, random), random.getrandbits(params.exponent_bits)
+    paper = dtpkc.ho_enc(params, dtpkc.paper_public_key(params, sk), m, r)
+    compressed = dtpkc.compressed_ho_enc(params, dtpkc.public_key(params, sk), m, r)
+    assert dtpkc.expand(params, compressed) == paper
+    assert dtpkc.par_h_dec2(params, sk, paper) == m
+    assert dtpkc.compressed_par_h_dec2(params, sk, compressed) == m
+
+
+def test_messages_reach_exactly_to_half_of_n(params: Parameters, random: Random) -> None:
+    sk, half = weak_key(params, random), params.n // 2
+    for m in (half, -half):
+        assert dtpkc.compressed_par_h_dec2(params, sk, encryption(params, sk, m, random)) == m
+    for m in (half + 1, -half - 1):
+        with pytest.raises(RefusedError) as error:
+            encryption(params, sk, m, random)
+        assert kind_of(error) == "range"
+
+
+def test_wrong_key_is_refused(params: Parameters, random: Random) -> None:
+    sk = weak_key(params, random)
+    with pytest.raises(RefusedError) as error:
+        dtpkc.compressed_par_h_dec2(params, sk + 2, encryption(params, sk, 7, random))
+    assert kind_of(error) == "decryption"
+
+
+def test_two_owners_open_a_re_encryption_in_both_forms(params: Parameters, random: Random) -> None:
+    sk_u, sk_cs = weak_key(params, random), weak_key(params, random)
+    compressed = encryption(params, sk_u, -77, random)
+    joint = dtpkc.compressed_h_re_enc(params, sk_cs, compressed)
+    paper = dtpkc.h_re_enc(params, sk_cs, dtpkc.expand(params, compressed))
+    assert dtpkc.expand(params, joint) == paper
+    assert dtpkc.par_h_dec2(params, sk_cs, dtpkc.par_h_dec1(params, sk_u, paper)) == -77
+    z = dtpkc.compressed_share(params, sk_u, joint)
+    assert dtpkc.compressed_par_h_dec2(params, sk_cs, joint, z) == -77
+
+
+def test_refresh_moves_the_key_by_r(params: Parameters, random: Random) -> None:
+    sk, r = weak_key(params, random), random.randrange(params.n)
+    compressed = encryption(params, sk, 5, random)
+    refreshed = dtpkc.compressed_h_enc_ref(params, r, compressed)
+    assert dtpkc.expand(params, refreshed) == dtpkc.h_enc_ref(params, r, dtpkc.expand(params, compressed))
+    assert dtpkc.compressed_par_h_dec2(params, sk + r, refreshed) == 5
+
+
+def test_arithmetic_under_one_key(params: Parameters, random: Random) -> None:
+    sk = weak_key(params, random)
+    x, y = encryption(params, sk, 1000, random), encryption(params, sk, -58, random)
+    for value, result in [
+        (942, dtpkc.add(params, x, y)),
+        (993, dtpkc.add_constant(params, x, -7)),
+        (-3000, dtpkc.scale(params, x, -3)),
+        (-1000, dtpkc.scale(params, x, -1)),
+        (-1000, dtpkc.paper_negate(params, x)),
+    ]:
+        assert dtpkc.compressed_par_h_dec2(params, sk, result) == value
+        assert dtpkc.par_h_dec2(params, sk, dtpkc.expand(params, result)) == value
+
+
+# -- The strong shares ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("m", [0, 1, -1, 99999])
+def test_both_kinds_of_halves_open(params: Parameters, shares: Shares, random: Random, m: int) -> None:
+    c = encryption(params, weak_key(params, random), m, random).c
+    assert shares.lambda1 % params.n not in (0, 1)
+    assert dtpkc.strong_decrypt(params, c, shares) == m
+    root1 = dtpkc.root_half(params, c, shares.lambda1)
+    assert dtpkc.root_open(params, c, root1, shares.lambda2) == m
+
+
+@pytest.mark.parametrize("rest", [0, 1])
+def test_compressed_halves_need_a_share_that_is_not_0_or_1_mod_n(
+    primes: Primes, params: Parameters, random: Random, rest: int
+) -> None:
+    shares = dtpkc.strong_shares(*primes, params.n * random.randrange(1, params.n // 4) + rest)
+    c = encryption(params, weak_key(params, random), 5, random).c
+    assert dtpkc.strong_decrypt(params, c, shares) == 5
+    with pytest.raises(RefusedError):
+        dtpkc.root_open(params, c, dtpkc.root_half(params, c, shares.lambda1), shares.lambda2)
+
+
+def test_papers_split_returns_m_times_lambda(primes: Primes, params: Parameters, random: Random) -> None:
+    p, q = primes
+    split = dtpkc.paper_split(p, q, random.randrange(params.n // 4))
+    c = encryption(params, weak_key(params, random), 5, random).c
+    lam = (p - 1) * (q - 1) // 2
+    assert dtpkc.open_with_paper_split(params, c, split) == dtpkc.signed(params.n, 5 * lam % params.n)
+    assert dtpkc.open_with_paper_split(params, c, split) != 5
+
+
+def test_only_the_compressed_half_cannot_be_shifted(
+    params: Parameters, shares: Shares, random: Random
+) -> None:
+    c = encryption(params, weak_key(params, random), 5, random).c
+    p1 = dtpkc.strong_half(params, c, shares.lambda1)
+    assert dtpkc.strong_open(params, c, p1 * (1 + params.n) % params.n2, shares.lambda2) == 6
+    root1 = dtpkc.root_half(params, c, shares.lambda1)
+    for factor in (4, params.n - 1, pow(params.g0, 5, params.n)):
+        with pytest.raises(RefusedError) as error:
+            dtpkc.root_open(params, c, root1 * factor % params.n, shares.lambda2)
+        assert kind_of(error) == "decryption"
+
+
+def test_papers_par_h_dec1_reads_out_the_key(params: Parameters, random: Random) -> None:
+    sk = weak_key(params, random)
+    chosen = Paper(1, pow(params.g, 5, params.n2) * (1 + params.n) % params.n2)
+    answer = dtpkc.par_h_dec1(params, sk, chosen).c1 * pow(dtpkc.paper_public_key(params, sk), 5, params.n2)
+    assert -dtpkc.log_l(params, answer) == sk
+
+
+# -- HoAdd, HoLT ------------------------------------------------------------------------------------
+
+
+def add_coins(params: Parameters, random: Random) -> HoAddCoins:
+    r1, r2, r3, r4 = (random.getrandbits(params.exponent_bits) for _ in range(4))
+    return HoAddCoins(random.randrange(params.n), random.randrange(params.n), (r1, r2, r3, r4))
+
+
+def test_addition_across_keys(params: Parameters, shares: Shares, random: Random) -> None:
+    for m1, m2 in product((0, 1, -1, 12345, -12345), repeat=2):
+        sk1, sk2 = weak_key(params, random), weak_key(params, random)
+        pk = dtpkc.paper_public_key(params, sk1), dtpkc.paper_public_key(params, sk2)
+        x, y = dtpkc.ho_enc(params, pk[0], m1, 3), dtpkc.ho_enc(params, pk[1], m2, 5)
+        total = dtpkc.ho_add(params, shares, pk, (x, y), add_coins(params, random))
+        assert dtpkc.par_h_dec2(params, sk1 + sk2, total) == m1 + m2
+
+
+@pytest.mark.parametrize("coin", [0, 1])
+def test_literal_comparison_is_less_than(
+    params: Parameters, shares: Shares, random: Random, coin: int
+) -> None:
+    limit = 2 ** (params.n.bit_length() // 4 - 2)
+    for m1, m2 in product((0, 1, -1, 2, limit, -limit), repeat=2):
+        sk1, sk2, sk_cs = (weak_key(params, random) for _ in range(3))
+        pk1, pk2, pk_cs = (dtpkc.paper_public_key(params, sk) for sk in (sk1, sk2, sk_cs))
+        x, y = dtpkc.ho_enc(params, pk1, m1, 3), dtpkc.ho_enc(params, pk2, m2, 5)
+        y = dtpkc.h_enc_ref(params, 31, dtpkc.h_enc_ref(params, 27, y))  # a refresh does not disable a split
+        answer = dtpkc.ho_lt(
+            params,
+            shares,
+            (pk1, pk2, pk_cs),
+            (x, y),
+            alpha=coin,
+            mask=random.randrange(1, limit),
+            add_coins=add_coins(params, random),
+            r=(7, 9, 11),
+        )
+        assert dtpkc.par_h_dec2(params, sk_cs, dtpkc.par_h_dec1(params, sk2, answer)) == int(m1 < m2)
+
+
+EXTREMES = [encoding.MISSING, -(2**62) + 1, -1, 0, 1, 2**62 - 1]
+
+
+@pytest.mark.parametrize("coin", [1, -1])
+def test_packed_slots_say_whether_x_is_at_most_s(coin: int) -> None:
+    masks = [(2**63, 0), (2**63, 2**63 - 1), (2**64 - 1, 0), (2**64 - 1, 2**64 - 2)]
+    for x, s, (r, r_prime) in product(EXTREMES, EXTREMES, masks):
+        packed = packing.pack([x, s], [s, x], [coin, -coin], [r, r], [r_prime, r_prime])
+        bits = packing.undo_coins(packing.read_slots(packed, 2), [coin, -coin])
+        assert bits == [int(x <= s), int(s <= x)]
+
+
+def test_packed_comparison_on_ciphertexts_is_the_integer_model(random: Random) -> None:
+    p, q = small_primes_of(416)
+    params = dtpkc.make_parameters(p, q, 3, 208)
+    shares = dtpkc.strong_shares(p, q, random.randrange(params.n2 // 4))
+    count = packing.capacity(params)
+    assert count == 3
+    xs, ss = [5, -(2**62), 2**62 - 1], [5, 2**62 - 1, -(2**62) + 1]
+    coins, r, rp = [1, -1, -1], [2**63 + 9, 2**64 - 1, 2**63], [2**63, 1, 0]
+    keys = [weak_key(params, random) for _ in range(6)]
+    cs = [encryption(params, sk, m, random).c for sk, m in zip(keys, xs + ss, strict=True)]
+    zero = encryption(params, keys[0], 0, random).c
+    packed = packing.pack_encrypted(params, list(zip(cs[:3], cs[3:], strict=True)), coins, r, rp, zero)
+    plaintext = dtpkc.strong_decrypt(params, packed, shares)
+    assert plaintext == packing.pack(xs, ss, coins, r, rp)
+    assert packing.undo_coins(packing.read_slots(plaintext, count), coins) == [1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        packing.OFFSET,
+        packing.OFFSET + packing.LARGEST + 1,
+        packing.OFFSET - packing.LARGEST - 1,
+        2**131 + 1,
+        -1,
+        0,
+    ],
+)
+def test_slot_that_no_honest_server_makes_is_refused(packed: int) -> None:
+    with pytest.raises(RefusedError) as error:
+        packing.read_slots(packed, 1)
+    assert kind_of(error) == "slot"
+
+
+# -- Possession -------------------------------------------------------------------------------------
+
+
+def test_proof_of_possession_holds_for_its_owner_and_key_only(params: Parameters, random: Random) -> None:
+    sk, k = weak_key(params, random), random.getrandbits(params.exponent_bits + 384)
+    h = dtpkc.public_key(params, sk)
+    proof = possession.prove(params, "bank", h, sk, k)
+    possession.verify(params, "bank", h, proof)
+    other = dtpkc.public_key(params, sk + 2)
+    for owner, key, c, s in [
+        ("Bank", h, proof.c, proof.s),
+        ("bank", other, proof.c, proof.s),
+        ("bank", h, proof.c ^ 1, proof.s),
+        ("bank", h, proof.c, proof.s + 1),
+        ("bank", h, proof.c, -1),
+    ]:
+        with pytest.raises(RefusedError) as error:
+            possession.verify(params, owner, key, possession.Proof(c, s))
+        assert kind_of(error) == "proof"
+
+
+def test_rogue_key_has_no_proof(params: Parameters, random: Random) -> None:
+    a, sk_cs = weak_key(params, random), weak_key(params, random)
+    rogue = dtpkc.public_key(params, a) * pow(dtpkc.public_key(params, sk_cs), -1, params.n) % params.n
+    with pytest.raises(RefusedError) as error:
+        possession.verify(params, "mallory", rogue, possession.prove(params, "mallory", rogue, a, 12345))
+    assert kind_of(error) == "proof"
+
+
+@pytest.mark.parametrize(
+    ("number", "payload"),
+    [
+        (0, "00"),
+        (127, "7f"),
+        (128, "0080"),
+        (-1, "ff"),
+        (-127, "81"),
+        (-128, "ff80"),
+        (2**64, "01" + 8 * "00"),
+    ],
+)
+def test_canonical_integer_is_twos_complement_with_a_sign_bit(number: int, payload: str) -> None:
+    size = len(payload) // 2
+    assert possession.canonical_field(number).hex() == "69" + f"{size:016x}" + payload
+
+
+def test_canonical_fields_do_not_run_into_each_other() -> None:
+    assert possession.canonical("d", "ab", "c") != possession.canonical("d", "a", "bc")
+    assert possession.canonical("d", "é").hex() == "74" + f"{21:016x}" + "73" + f"{1:016x}" + "64" + "73" + (
+        f"{2:016x}" + "c3a9"
+    )
+
+
+# -- Encodings --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "decimals", "integer"),
+    [
+        ("3.1415", 2, 314),
+        ("-3.1415", 3, -3142),
+        ("0.5", 0, 0),
+        ("1.5", 0, 2),
+        ("-2.5", 0, -2),
+        ("2.675", 2, 268),
+        ("1e3", 1, 10000),
+        ("1.25e-3", 5, 125),
+        ("nan", 4, -(2**62)),
+    ],
+)
+def test_fixed_point_rounds_the_exact_decimal_to_even(value: str, decimals: int, integer: int) -> None:
+    assert encoding.fixed_point(value, decimals) == integer
+
+
+@pytest.mark.parametrize("value", [str(2**62), str(-(2**62)), "inf", "-inf", "1e30"])
+def test_fixed_point_refuses_what_does_not_fit(value: str) -> None:
+    with pytest.raises(RefusedError) as error:
+        encoding.fixed_point(value, 0)
+    assert kind_of(error) == "range"
+
+
+def test_ciphertext_bytes_have_one_length(params: Parameters, random: Random) -> None:
+    ciphertext = encryption(params, weak_key(params, random), 1, random)
+    data = encoding.to_bytes(params, ciphertext)
+    assert len(data) == 3 * params.n.bit_length() // 8
+    assert encoding.from_bytes(params, data) == ciphertext
+    for bad in (data[:-1], data + b"\0", b""):
+        with pytest.raises(RefusedError) as error:
+            encoding.from_bytes(params, bad)
+        assert kind_of(error) == "length"

@@ -1,0 +1,65 @@
+"""The narrated example, and what it says to wrong input."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "compare_two_numbers.py"
+TOY = ("--key-bits", "256", "--allow-insecure")
+
+
+def run(*options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", str(EXAMPLE), *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize(
+    ("income", "threshold", "answer"),
+    [("1", "2", True), ("2", "2", True), ("2.01", "2", False), ("-5", "5", True), ("5", "-5", False)],
+)
+def test_the_answer_is_right(income: str, threshold: str, answer: bool) -> None:
+    done = run(*TOY, "--income", income, "--threshold", threshold)
+    assert done.returncode == 0, done.stderr
+    assert f"income ≤ threshold is {answer}" in done.stdout
+    assert "agrees: True" in done.stdout
+
+
+def test_toy_keys_are_labelled() -> None:
+    assert "INSECURE" in run(*TOY).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--key-bits", "1024"), "1024-bit keys protect nothing"),
+        (("--key-bits", "7"), "give a multiple of 16"),
+        ((*TOY, "--income", "1e30"), "outside the fixed-point range"),
+        ((*TOY, "--income", "inf"), "not finite"),
+    ],
+)
+def test_wrong_input_is_answered_with_one_clear_line(options: tuple[str, ...], message: str) -> None:
+    done = run(*options)
+    assert done.returncode == 2
+    assert message in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_ctrl_c_ends_it_at_once_and_quietly() -> None:
+    process = subprocess.Popen(
+        [sys.executable, str(EXAMPLE), "--key-bits", "8192"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    time.sleep(4)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "Traceback" not in errors
+    assert "interrupted" in errors

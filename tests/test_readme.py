@@ -1,0 +1,86 @@
+"""What the README says can be done, done."""
+
+import re
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+COMMANDS = [
+    line.split("#")[0].strip()
+    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL)
+    for line in block.splitlines()
+]
+PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("src/**/*.md"), *ROOT.glob("tests/**/*.md")]
+
+
+def run(*command: str | Path, cwd: Path = ROOT, timeout: int = 280) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def test_every_command_is_one_that_these_tests_run() -> None:
+    """`make test` is what runs now; `make bench` is run on small keys by test_benchmarks."""
+    assert COMMANDS == ["make demo", "make test", "make bench", "pip install ."]
+    makefile = (ROOT / "Makefile").read_text()
+    assert "$(BIN)/python -m benchmarks.micro" in makefile
+    assert "$(BIN)/pytest" in makefile
+
+
+def test_make_demo_tells_its_story() -> None:
+    done = run("make", "demo")
+    assert done.returncode == 0, done.stderr
+    assert "income ≤ threshold is False" in done.stdout
+    assert "The paper's own HoLT agrees: True" in done.stdout
+    assert "refused: the proof of possession of 'liar'" in done.stdout
+    for who in ("CS", "CC", "bank", "requester", "key centre"):
+        assert f"│ {who} " in done.stdout
+    assert "INSECURE" not in done.stdout
+
+
+@pytest.mark.parametrize("code", PYTHON)
+def test_python_examples_run_as_printed(code: str) -> None:
+    assert len(PYTHON) == 1
+    done = run(sys.executable, "-W", "error", "-c", code)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_library_installs_alone_into_an_empty_environment(tmp_path: Path) -> None:
+    venv.create(tmp_path, with_pip=True)
+    python = tmp_path / "bin" / "python"
+    install = ["install", "--quiet", "--only-binary", ":all:", "--constraint", "constraints.txt", "."]
+    done = run(python, "-m", "pip", *install)
+    assert done.returncode == 0, done.stderr
+    done = run(python, "-W", "error", "-c", PYTHON[0], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert run(python, "-c", "import rich", cwd=tmp_path).returncode != 0  # not a dependency of the library
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_the_readme_fits_on_a_screen() -> None:
+    assert len(README.splitlines()) <= 50
+
+
+def test_constraints_pin_versions_and_name_no_host() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    assert lines
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][0-9A-Za-z.]*", line)] == []
+
+
+def test_tests_named_in_the_deviations_exist() -> None:
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    names = set(re.findall(r"def (test_\w+)", tests))
+    for pattern in re.findall(r"`(…?\w+…?)`", (ROOT / "docs" / "deviations.md").read_text()):
+        if "…" in pattern:
+            middle = pattern.strip("…")
+            assert any(middle in name for name in names), pattern
