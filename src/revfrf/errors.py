@@ -54,7 +54,11 @@ class SecretError(UsageError, TypeError):
 
 
 class KeyFileError(RevFRFError):
-    """A key file that cannot be written, read or trusted; `kind` says which check failed."""
+    """A key file that cannot be written, read or trusted.
+
+    Kinds of the file: `exists`, `missing`, `not-regular`, `mode`, `too-large`, `io`. Kinds of its content:
+    `malformed`, `version`, `wrong-kind`, `passphrase-needed`, `passphrase-wrong`, `not-protected`.
+    """
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)

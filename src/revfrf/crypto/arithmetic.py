@@ -76,7 +76,7 @@ class FixedBase:
         self._table: list[list[mpz]] = []
 
     def powers(self, exponents: Iterable[int]) -> list[int]:
-        """base^e mod modulus for each 0 ≤ e < 2^exponent_bits."""
+        """base^e mod modulus for each 0 < e < 2^exponent_bits."""
         exponents = list(exponents)
         self._asked += len(exponents)
         if not self._table:

@@ -23,6 +23,8 @@ _PROBE = 4
 _WORTH_THREADS = 0.002
 _WORTH_PROCESSES = 0.05
 """Seconds of remaining work from which on the workers pay."""
+_CHUNKS_PER_WORKER = 4
+"""So that a worker on a busy core does not keep the others waiting."""
 
 
 def in_threads(function: Callable[[Item], Result], items: Sequence[Item], n_jobs: int) -> list[Result]:
@@ -48,6 +50,6 @@ def in_processes(function: Callable[[int], list[Result]], count: int, n_jobs: in
     jobs = min(effective_n_jobs(n_jobs), rest)
     if jobs <= 1 or (perf_counter() - started) * rest < _WORTH_PROCESSES * _PROBE:
         return done + (function(rest) if rest else [])
-    share, more = divmod(rest, jobs)
-    counts = [share + (i < more) for i in range(jobs)]
+    chunks = min(rest, _CHUNKS_PER_WORKER * jobs)
+    counts = [rest * (i + 1) // chunks - rest * i // chunks for i in range(chunks)]
     return done + list(chain.from_iterable(Parallel(n_jobs=jobs)(delayed(function)(c) for c in counts)))
