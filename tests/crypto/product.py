@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from decimal import Decimal
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from revfrf.crypto.dtpkc import (
@@ -23,10 +24,14 @@ from revfrf.crypto.dtpkc import (
 from revfrf.crypto.encoding import FixedPoint
 from revfrf.crypto.packing import Comparison, Mask, _mask_with, _read, unmask_bits
 from revfrf.crypto.possession import PossessionProof, verify_possession
+from revfrf.crypto.sealing import unseal
 from revfrf.crypto.secret import SecretInt
+from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.crypto.strong import Server, StrongShare, root_half, root_open, strong_half, strong_open
+from revfrf.keyfile import SecretKey, load_key
 
 Outputs = dict[str, Any]
+KEY_TYPES: dict[str, type[SecretKey]] = {kind.kind: kind for kind in (WeakKey, StrongShare, SigningKey)}
 
 
 class Product:
@@ -141,3 +146,29 @@ class Product:
         data = self.ciphertext().to_bytes(self.p)
         assert Ciphertext.from_bytes(self.p, data) == self.ciphertext()
         return {"bytes": data}
+
+    def signature(self) -> Outputs:
+        key = VerifyKey(self.inputs["verify_key"])
+        key.verify(self.inputs["signature"], self.inputs["domain"], *self.inputs["fields"])
+        return {}
+
+    def key_file(self) -> Outputs:
+        return {"content": unseal(self.inputs["file"], self.inputs["kind"], self.inputs.get("passphrase"))}
+
+    def load_key(self) -> Outputs:
+        """Through a file, which `NamedTemporaryFile` makes for its owner alone."""
+        with NamedTemporaryFile() as file:
+            file.write(self.inputs["file"])
+            file.flush()
+            key = load_key(
+                file.name,
+                KEY_TYPES[self.inputs["kind"]],
+                passphrase=self.inputs.get("passphrase"),
+                allow_insecure=bool(self.inputs["allow_insecure"]),
+            )
+        outputs: Outputs = {"content": key.to_fields()}
+        if isinstance(key, WeakKey):
+            outputs["h"] = key.public.h
+        if isinstance(key, SigningKey):
+            outputs["verify_key"] = key.verify_key.raw
+        return outputs

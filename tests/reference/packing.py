@@ -11,8 +11,8 @@ from tests.reference.dtpkc import Parameters, RefusedError
 SIGMA = 64
 SLOT_BITS = 67 + SIGMA
 OFFSET = 1 << (66 + SIGMA)
-LARGEST = (1 << (64 + SIGMA)) + (1 << SIGMA)
-"""|r·β + r'| stays below: |β| < 2^64 for numbers in [-2^62, 2^62), and r' < r < 2^64."""
+LARGEST = 1 << (64 + SIGMA)
+"""|r·β + r'| stays below: |β| ≤ 2^64 - 1 for numbers in [-2^62, 2^62), so r·(|β| + 1) < 2^128, and r' < r."""
 
 
 def capacity(params: Parameters) -> int:
@@ -40,7 +40,7 @@ def read_slots(packed: int, count: int) -> list[int]:
     bits = []
     for i in range(count):
         value = packed // 2 ** (i * SLOT_BITS) % 2**SLOT_BITS
-        if value == OFFSET or abs(value - OFFSET) > LARGEST:
+        if value == OFFSET or abs(value - OFFSET) >= LARGEST:
             raise RefusedError("slot")
         bits.append(int(value < OFFSET))
     return bits

@@ -1,8 +1,9 @@
-"""The Schnorr proof of possession, and the canonical bytes that its challenge hashes."""
+"""The Schnorr proof of possession."""
 
 import hashlib
 from typing import NamedTuple
 
+from tests.reference.canonical import canonical
 from tests.reference.dtpkc import Parameters, RefusedError, check_base
 
 CHALLENGE_BITS = 256
@@ -12,26 +13,6 @@ MARGIN_BITS = 128
 class Proof(NamedTuple):
     c: int
     s: int
-
-
-def framed(tag: str, payload: bytes) -> bytes:
-    """A tag byte, the payload's length in 8 bytes, big-endian, and the payload."""
-    return tag.encode() + len(payload).to_bytes(8, "big") + payload
-
-
-def canonical_field(field: int | str) -> bytes:
-    """`i` and the two's complement with room for a sign bit, or `s` and UTF-8."""
-    if isinstance(field, str):
-        return framed("s", field.encode("utf-8"))
-    size = 1
-    while not -(2 ** (8 * size - 1)) < field < 2 ** (8 * size - 1):
-        size += 1
-    return framed("i", (field % 2 ** (8 * size)).to_bytes(size, "big"))
-
-
-def canonical(domain: str, *fields: int | str) -> bytes:
-    """The tuple `t` of the domain and its fields."""
-    return framed("t", b"".join(map(canonical_field, (domain, *fields))))
 
 
 def challenge(params: Parameters, owner: str, h: int, t: int) -> int:

@@ -57,11 +57,16 @@ def _slots_refused(w: World) -> Iterator[Case]:
 
     yield w.case("read_slots", "good", "one slot less than there is room for", packed=packed, count=count)
     last = count - 1
+    for what, comment, slot in [
+        ("highest", "the highest slot that is taken: off + 2^128 - 1", OFFSET + LARGEST - 1),
+        ("lowest", "the lowest slot that is taken: off - 2^128 + 1", OFFSET - LARGEST + 1),
+    ]:
+        yield w.case("read_slots", what, comment, packed=with_slot(last, slot), count=count)
     for what, comment, bad in [
         ("first-is-off", "slot 0 is off exactly: a comparison that is neither", with_slot(0, OFFSET)),
         ("last-is-off", "the last slot is off exactly", with_slot(last, OFFSET)),
-        ("too-high", "a slot above off + 2^128 + 2^64", with_slot(0, OFFSET + LARGEST + 1)),
-        ("too-low", "a slot below off - 2^128 - 2^64", with_slot(last, OFFSET - LARGEST - 1)),
+        ("too-high", "a slot at off + 2^128", with_slot(0, OFFSET + LARGEST)),
+        ("too-low", "a slot at off - 2^128", with_slot(last, OFFSET - LARGEST)),
         ("slot-zero", "an empty slot", with_slot(0, 0)),
         ("slot-full", "a slot with all its bits set", with_slot(last, (1 << SLOT_BITS) - 1)),
         ("bit-above", "one bit above the slots", packed + (1 << (count * SLOT_BITS))),

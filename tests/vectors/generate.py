@@ -18,8 +18,10 @@ from tests.reference.operations import run
 from tests.vectors.ciphertext_cases import ciphertexts
 from tests.vectors.comparison_cases import comparisons, numbers
 from tests.vectors.decryption_cases import decryption
+from tests.vectors.keyfile_cases import keyfiles
 from tests.vectors.load import HERE, encode
 from tests.vectors.possession_cases import possessions
+from tests.vectors.signature_cases import signatures
 from tests.vectors.world import Case, World, Worlds
 
 SETS = {  # name: (key bits, exponent bits)
@@ -36,6 +38,8 @@ CASES: dict[str, Callable[[Worlds], Iterator[Case]]] = {
     "possession": possessions,
     "comparison": comparisons,
     "numbers": numbers,
+    "signatures": signatures,
+    "keyfiles": keyfiles,
 }
 
 

@@ -1,13 +1,13 @@
-"""Reads and writes the vectors' own JSON: integers and bytes as hex."""
+"""Reads and writes the vectors' own JSON: integers and bytes as hex, typed fields with their types."""
 
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
-TOPICS = ("ciphertexts", "decryption", "possession", "comparison", "numbers")
-TEXT = ("parameters", "owner", "value")
-BYTES = ("bytes",)
+TOPICS = ("ciphertexts", "decryption", "possession", "comparison", "numbers", "signatures", "keyfiles")
+TEXT = ("parameters", "owner", "value", "domain", "kind", "passphrase", "content")
+BYTES = ("bytes", "verify_key", "signature")
 
 
 class Vector(NamedTuple):
@@ -51,12 +51,35 @@ def _decode(name: str, value: Any) -> Any:
         return value
     if name in BYTES:
         return bytes.fromhex(value)
+    if name == "fields":
+        return decode_field(value)
+    if name == "file":
+        return value.encode("latin-1")
     return [int(item, 16) for item in value] if isinstance(value, list) else int(value, 16)
 
 
-def encode(value: object) -> object:
+def decode_field(field: Any) -> Any:
+    """null, booleans and lists (tuples) are themselves; the others say what they are."""
+    match field:
+        case list():
+            return tuple(map(decode_field, field))
+        case {"int": number}:
+            return int(number, 16)
+        case {"bytes": data}:
+            return bytes.fromhex(data)
+        case {"str": text}:
+            return text
+        case _:
+            return field
+
+
+def encode(value: object, name: str = "") -> object:
     """Integers and bytes as hex; lists and objects member by member."""
     match value:
+        case tuple() if name == "fields":
+            return encode_field(value)
+        case bytes() if name == "file":
+            return value.decode("latin-1")
         case int():
             return format(value, "x")
         case bytes():
@@ -64,6 +87,16 @@ def encode(value: object) -> object:
         case list():
             return [encode(item) for item in value]
         case dict():
-            return {name: encode(item) for name, item in value.items()}
+            return {name: encode(item, name) for name, item in value.items()}
         case _:
             return value
+
+
+def encode_field(field: object) -> object:
+    match field:
+        case tuple():
+            return list(map(encode_field, field))
+        case None | bool():
+            return field
+        case _:
+            return {type(field).__name__: encode(field)}

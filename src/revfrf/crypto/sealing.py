@@ -141,6 +141,7 @@ def _unseal(data: bytes, kind: str, passphrase: str | None) -> dict[str, str]:
                 "the passphrase is wrong, or the key file was changed; try again or restore it",
             ) from None
         fields = _parse_fields(_load(plain))
+        _check_form(plain, fields)
     return fields
 
 
@@ -190,7 +191,7 @@ def _parse_protection(protection: object) -> _Protection:
     return _Protection(n, r, p, salt, nonce)
 
 
-def _check_form(data: bytes, document: dict[str, object]) -> None:
+def _check_form(data: bytes, document: Mapping[str, object]) -> None:
     """What was understood, written again, must be what was read: nothing unknown, doubled or left out."""
     if _dump(document) != data:
         raise malformed("it is not as RevFRF writes it")
