@@ -1,9 +1,11 @@
-"""Two companies, two keys, two servers: which number is larger, without anybody seeing both.
+"""Two companies, two keys, two servers: is one number at most the other, without anybody seeing both?
 
 Run it with `make demo`, or `python examples/compare_two_numbers.py --key-bits 2048`.
 """
 
 import argparse
+import math
+import sys
 from time import perf_counter
 
 from rich.console import Console
@@ -11,8 +13,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from revfrf.crypto import literal
-from revfrf.crypto.dtpkc import Ciphertext, PublicKey, WeakKey, ho_enc, par_h_dec1, par_h_dec2
+from revfrf.crypto.dtpkc import ho_enc, par_h_dec1, par_h_dec2
 from revfrf.crypto.encoding import FixedPoint
+from revfrf.crypto.keys import Ciphertext, PublicKey, WeakKey
 from revfrf.crypto.packing import (
     Comparison,
     encrypt_bits,
@@ -24,9 +27,9 @@ from revfrf.crypto.packing import (
 from revfrf.crypto.possession import prove_possession, verify_possession
 from revfrf.crypto.primes import PrimeProgress
 from revfrf.crypto.strong import SetUp, set_up
-from revfrf.errors import ProofError, RevFRFError
+from revfrf.errors import ProofError, RevFRFError, UsageError
 
-console = Console(highlight=False)
+console = Console(highlight=False, markup=False)
 
 
 def main() -> None:
@@ -41,50 +44,59 @@ def main() -> None:
     try:
         tell(options)
     except RevFRFError as error:
-        console.print(f"[bold red]error:[/] {error}", soft_wrap=True)
+        print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         raise SystemExit("interrupted") from None
 
 
 def tell(options: argparse.Namespace) -> None:
-    money = FixedPoint(decimals=2, name="party 'bank', column 'income'")
-    income, threshold = (int(x) for x in money.encode([options.income, options.threshold]))
-
-    console.rule("[bold]1  The key centre makes a modulus and deals two strong shares")
+    """The story, step by step."""
+    income = encode("the requester's income", options.income)
+    threshold = encode("the bank's threshold", options.threshold)
+    console.print(
+        "A bank's decision tree asks: is the income at most the threshold? The requester does not show its "
+        "income, the bank does not show its threshold. Two servers compare them: CS, the coordinator, and "
+        "CC, its partner. Each holds half of a strong key; neither can read anything alone.\n"
+    )
+    console.rule("1  The key centre makes a modulus and deals the two halves")
     dealt = make_key(options.key_bits, options.allow_insecure)
-    console.print(
-        f"Everybody gets {dealt.parameters!r}; CS holds {dealt.cs_share!r}, CC {dealt.cc_share!r}.\n"
-    )
+    console.print(f"Everybody gets {dealt.parameters}")
+    console.print(f"CS gets {dealt.cs_share}, CC gets {dealt.cc_share}\n")
 
-    console.rule("[bold]2  Each party makes its own key and proves that it knows it")
+    console.rule("2  Each party makes its own key and proves that it knows it")
     keys = {name: WeakKey.generate(dealt.parameters) for name in ("CS", "bank", "requester")}
-    public = {name: key.public for name, key in keys.items()}
     for name, key in keys.items():
-        verify_possession(public[name], name, prove_possession(key, name))
-        console.print(f"{name:>10}: {public[name]!r}, proof of possession holds")
-    refuse_rogue_key(keys["bank"], public["CS"])
+        verify_possession(key.public, name, prove_possession(key, name))
+        console.print(f"{name:>10}: {key.public}, proof holds")
+    refuse_rogue_key(keys["bank"], keys["CS"].public)
 
-    console.rule("[bold]3  Two numbers, encrypted under two keys")
-    [x] = ho_enc(public["requester"], [income])
-    [s] = ho_enc(public["bank"], [threshold])
-    console.print(f"[[{options.income:,.2f}]] under the requester's key: C = {short(x.c)}")
-    console.print(f"[[{options.threshold:,.2f}]] under the bank's key:      C = {short(s.c)}\n")
+    console.rule("3  Two numbers, encrypted under two keys")
+    [x] = ho_enc(keys["requester"].public, [income])
+    [s] = ho_enc(keys["bank"].public, [threshold])
+    console.print(f"income    {options.income:,.2f} under the requester's key: {x}")
+    console.print(f"threshold {options.threshold:,.2f} under the bank's key:      {s}\n")
 
-    console.rule("[bold]4  HoLT: is the income at most the threshold?")
-    answer, sights, seconds = compare(dealt, keys, public, Comparison(x, s))
-    console.print(f"Answer, known to CS alone: [bold]income ≤ threshold is {answer}[/]")
-    console.print(
-        f"  {seconds * 1e3:.0f} ms, in a ciphertext with room for {slots(dealt.parameters)} comparisons"
-    )
-    check, literal_seconds = compare_literally(dealt, keys, public, x, s)
-    console.print(f"The paper's own HoLT agrees: {check == answer}")
-    console.print(f"  {literal_seconds * 1e3:.0f} ms, for this comparison alone\n")
+    console.rule("4  HoLT: is the income at most the threshold?")
+    answer, sights, seconds = compare(dealt, keys, Comparison(x, s))
+    same, literal_seconds = compare_literally(dealt, keys, x, s)
+    if same != answer:
+        raise SystemExit("the two forms of HoLT disagree: this must never happen")
+    console.print(f"Answer, known to CS alone: {'yes' if answer else 'no'}")
+    room = slots(dealt.parameters)
+    console.print(f"It took {seconds * 1e3:.0f} ms; {room} comparisons at once take little more.")
+    console.print(f"The paper's own HoLT says the same, in {literal_seconds * 1e3:.0f} ms for this one.\n")
 
-    table = Table("who", "what it saw", title="What each of them saw", title_style="bold")
+    table = Table("who", "what it saw", title="What each of them saw")
     for who, what in sights:
         table.add_row(who, what)
     console.print(table)
+
+
+def encode(name: str, number: float) -> int:
+    if math.isnan(number):
+        raise UsageError(f"{name} is not a number")
+    return int(FixedPoint(decimals=2, name=name).encode([number])[0])
 
 
 def make_key(key_bits: int, allow_insecure: bool) -> SetUp:
@@ -123,47 +135,47 @@ def refuse_rogue_key(key: WeakKey, cs_public: PublicKey) -> None:
 
 
 def compare(
-    dealt: SetUp, keys: dict[str, WeakKey], public: dict[str, PublicKey], question: Comparison
+    dealt: SetUp, keys: dict[str, WeakKey], question: Comparison
 ) -> tuple[bool, list[tuple[str, str]], float]:
     """The packed HoLT, each role's step in turn."""
+    joint_key = keys["CS"].public + keys["bank"].public
     started = perf_counter()
-    packs, coins = mask_comparisons(dealt.cs_share, public["CS"], [question])  # CS
+    packs, coins = mask_comparisons(dealt.cs_share, keys["CS"].public, [question])  # CS
     bits = read_packs(dealt.cc_share, packs)  # CC
-    sealed = encrypt_bits(public["CS"] + public["bank"], bits)  # CC
+    sealed = encrypt_bits(joint_key, bits)  # CC
     shares = par_h_dec1(keys["bank"], sealed)  # the owner consents
     messages = par_h_dec2(keys["CS"], sealed, shares)  # CS
     [answer] = unmask_bits(dealt.parameters, messages, coins)  # CS
     seconds = perf_counter() - started
     sights = [
-        ("CS", f"two ciphertexts, its own coin ({int(coins[0])}), one masked bit, the answer ({answer})"),
-        ("CC", f"a masked difference, and its sign: {int(bits[0])}, a fair coin toss to CC"),
-        ("bank", f"one ciphertext to consent to, C = {short(sealed[0].c)}, which it cannot open alone"),
-        ("requester", "nothing but its own number"),
-        ("key centre", "public keys and proofs"),
+        ("requester", "its own income"),
+        ("bank", f"its own threshold; {sealed[0]} to consent to, which it cannot open alone"),
+        ("CS", f"two ciphertexts; its own coin ({int(coins[0])}); the bit it got back; the answer"),
+        (
+            "CC",
+            f"a masked difference: its sign ({int(bits[0])}) is a fair coin, its length tells roughly how "
+            "far apart the two numbers are",
+        ),
+        ("key centre", "at set-up the primes and both halves, which it must forget; since then nothing"),
     ]
     return answer, sights, seconds
 
 
 def compare_literally(
-    dealt: SetUp, keys: dict[str, WeakKey], public: dict[str, PublicKey], x: Ciphertext, s: Ciphertext
+    dealt: SetUp, keys: dict[str, WeakKey], x: Ciphertext, s: Ciphertext
 ) -> tuple[bool, float]:
     """x ≤ s by the appendix's HoLT, which tells s < x."""
     started = perf_counter()
     less = literal.ho_lt(
         dealt.cs_share,
-        public["CS"],
-        literal.Term(public["bank"], s),
-        literal.Term(public["requester"], x),
+        keys["CS"].public,
+        literal.Term(keys["bank"].public, s),
+        literal.Term(keys["requester"].public, x),
         lambda request: literal.cc_ho_add(dealt.cc_share, request),
         lambda request: literal.cc_ho_lt(dealt.cc_share, request),
     )
     [bit] = par_h_dec2(keys["CS"], [less], par_h_dec1(keys["requester"], [less]))
     return bit == 0, perf_counter() - started
-
-
-def short(number: int) -> str:
-    digits = f"{number:x}"
-    return f"{digits[:12]}…{digits[-6:]} ({len(digits) * 4} bits)"
 
 
 if __name__ == "__main__":

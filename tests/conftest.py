@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from revfrf.crypto.dtpkc import Parameters, PublicKey, WeakKey
-from revfrf.crypto.primes import SafePrimes
-from revfrf.crypto.strong import SetUp, StrongShare, _deal_from, set_up
+from revfrf.crypto.keys import Parameters, WeakKey
+from revfrf.crypto.primes import SafePrimes, safe_primes
+from revfrf.crypto.strong import SetUp, StrongShare, _deal_from
 from revfrf.errors import RevFRFError
 
 settings.register_profile("revfrf", deadline=None)
@@ -24,8 +24,9 @@ PRIMES = Path(__file__).parent / "vectors" / "primes.json"
 
 @dataclass(frozen=True)
 class World:
-    """One federation's keys: the dealt shares, the coordinator, and two parties."""
+    """One federation's keys: the primes, the dealt shares, the coordinator, and two parties."""
 
+    p: int
     dealt: SetUp
     cs: WeakKey
     alice: WeakKey
@@ -44,25 +45,16 @@ class World:
         return self.dealt.cc_share
 
 
-def deal(bits: int) -> SetUp:
-    """A set-up of this size: from the fixed primes where there are some, else a fresh toy."""
-    pairs = json.loads(PRIMES.read_text())["pairs"]
-    if str(bits) not in pairs:
-        return set_up(bits, allow_insecure=True)
-    pair = pairs[str(bits)]
-    primes = SafePrimes(int(pair["p"], 16), int(pair["q"], 16))
-    return _deal_from(secrets.randbelow, primes, bits // 2, allow_insecure=True)
-
-
 @lru_cache
 def world_of(bits: int) -> World:
-    dealt = deal(bits)
-    return World(dealt, *(WeakKey.generate(dealt.parameters) for _ in range(3)))
-
-
-@lru_cache
-def public(key: WeakKey) -> PublicKey:
-    return key.public
+    """Keys of this size: from the fixed primes where there are some, else from fresh ones."""
+    pairs = json.loads(PRIMES.read_text())["pairs"]
+    if str(bits) in pairs:
+        primes = SafePrimes(*(int(pairs[str(bits)][name], 16) for name in "pq"))
+    else:
+        primes = safe_primes(bits // 2)
+    dealt = _deal_from(secrets.randbelow, primes, bits // 2, allow_insecure=True)
+    return World(primes.p, dealt, *(WeakKey.generate(dealt.parameters) for _ in range(3)))
 
 
 def all_that_an_error_shows(call: Callable[[], object]) -> str:

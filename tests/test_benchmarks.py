@@ -36,3 +36,12 @@ def test_micro_benchmark_says_what_is_wrong_with_its_options(tmp_path: Path) -> 
     assert done.returncode == 2
     assert "--json" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_micro_benchmark_refuses_keys_that_cannot_work_in_one_line() -> None:
+    for bits in ("100", "128"):
+        command = [sys.executable, "-m", "benchmarks.micro", "--rounds", "1", "--bits", bits]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 2
+        assert "--bits" in done.stderr.splitlines()[-1]
+        assert "Traceback" not in done.stderr

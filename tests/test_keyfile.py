@@ -289,7 +289,7 @@ def test_errors_of_writing_do_not_show_the_data(tmp_path: Path) -> None:
     calls = [(tmp_path / "key", DATA), (tmp_path / "no" / "key", DATA), (tmp_path / "large", DATA * MAX_SIZE)]
     for path, data in calls:
         text = all_that_an_error_shows(partial(write_key_file, path, data))
-        assert "keyfile.py" in text
+        assert "secret.py" in text
         assert "5ec4e7" not in text
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from revfrf.crypto.dtpkc import WeakKey
+from revfrf.crypto.keys import WeakKey
 from revfrf.crypto.signing import SigningKey
 from revfrf.crypto.strong import StrongShare
 from revfrf.errors import InsecureKeyError, KeyFileError

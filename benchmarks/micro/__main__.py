@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from benchmarks.micro.operations import Operation, operations
+from benchmarks.micro.operations import Bench, Operation
+from revfrf.errors import RevFRFError
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,11 @@ def main() -> None:
     options = parser.parse_args()
     if options.rounds < 1:
         parser.error("--rounds: at least one is needed")
-    if options.json and not options.json.parent.is_dir():
-        parser.error(f"--json: there is no folder {options.json.parent}")
+    if options.json:
+        try:
+            options.json.touch()  # better now than after minutes of work
+        except OSError as error:
+            parser.error(f"--json: {options.json} cannot be written: {error.strerror}")
     console = Console()
     results: list[Measurement] = []
     try:
@@ -51,14 +55,16 @@ def main() -> None:
             measured = measure(bits, options.rounds, console)
             console.print(table(bits, measured))
             results += measured
+    except RevFRFError as error:
+        parser.error(f"--bits: {error}")
     except KeyboardInterrupt:
-        sys.exit("interrupted; nothing was written")
+        sys.exit("interrupted")
     if options.json:
         options.json.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n")
 
 
 def measure(bits: int, rounds: int, console: Console) -> list[Measurement]:
-    ops = operations(bits)
+    ops = Bench(bits).operations()
     times: dict[str, list[float]] = {op.name: [] for op in ops}
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task(f"{bits} bits", total=rounds * len(ops))

@@ -3,15 +3,13 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import phe
 
 from revfrf.crypto import literal
 from revfrf.crypto.arithmetic import FixedBase
 from revfrf.crypto.dtpkc import (
-    Ciphertext,
-    PublicKey,
-    WeakKey,
     add,
     h_enc_ref,
     h_re_enc,
@@ -22,6 +20,7 @@ from revfrf.crypto.dtpkc import (
     scale,
     zero_encryptions,
 )
+from revfrf.crypto.keys import WeakKey
 from revfrf.crypto.packing import (
     Comparison,
     encrypt_bits,
@@ -32,15 +31,15 @@ from revfrf.crypto.packing import (
 )
 from revfrf.crypto.possession import prove_possession, verify_possession
 from revfrf.crypto.secret import SecretInt
-from revfrf.crypto.strong import SetUp, root_half, root_open, set_up, strong_half, strong_open
+from revfrf.crypto.strong import root_half, root_open, set_up, strong_half, strong_open
 
 BATCH = 512
 FEW = 8
-PAILLIER_ENCRYPT = "python-paillier encrypt"
-PAILLIER_DECRYPT = "python-paillier decrypt"
-ONE_WORKER = "HoEnc, batch, one worker"
+PAILLIER_ENCRYPT = "paillier encrypt"
+PAILLIER_DECRYPT = "paillier decrypt"
+ONE_WORKER = "HoEnc, 1 worker"
 LITERAL = "HoLT, literal"
-PAPER_HALVES = "strong halves, C^λ1·C^λ2"
+PAPER_HALVES = "strong halves, paper"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,127 +52,123 @@ class Operation:
     baseline: str | None = None
 
 
-def operations(bits: int) -> list[Operation]:
-    """Baselines and operations at one key size, in the order in which they are shown."""
-    dealt = set_up(bits, allow_insecure=True)
-    p = dealt.parameters
-    cs, owner, requester = (WeakKey.generate(p) for _ in range(3))
-    cs_key, owner_key, requester_key = cs.public, owner.public, requester.public
-    messages = list(range(-BATCH // 2, BATCH // 2))
-    few = ho_enc(owner_key, messages, n_jobs=2)[:FEW]  # builds the tables, in the workers too
-    few_c = [ciphertext.c for ciphertext in few]
-    joint = h_re_enc(cs, few)
-    proof = prove_possession(owner, "owner")
-    paillier_public, paillier_private = phe.generate_paillier_keypair(n_length=bits)
-    paillier_ciphertext = paillier_public.encrypt(7)
+class Bench:
+    """Keys and ciphertexts of one size. CS and an owner share a joint key; a requester has its own."""
 
-    def encrypt(n_jobs: int) -> list[Ciphertext]:
-        return ho_enc(owner_key, messages, n_jobs=n_jobs)
+    def __init__(self, bits: int) -> None:
+        self.bits = bits
+        self.dealt = set_up(bits, allow_insecure=True)
+        self.p = self.dealt.parameters
+        self.cs, self.owner, self.requester = (WeakKey.generate(self.p) for _ in range(3))
+        self.messages = list(range(-BATCH // 2, BATCH // 2))
+        self.x = ho_enc(self.requester.public, self.messages, n_jobs=2)
+        self.s = ho_enc(self.owner.public, self.messages[::-1], n_jobs=2)  # the tables are built from here on
+        self.few = self.s[:FEW]
+        self.few_c = [ciphertext.c for ciphertext in self.few]
+        self.joint = h_re_enc(self.cs, self.few)
 
-    zeros = zero_encryptions(
-        owner_key, BATCH, n_jobs=2
-    )  # used again and again: here, and only here, harmless
-    x, s = ho_enc(requester_key, messages), ho_enc(owner_key, messages[::-1])
-    packed = 4 * slots(p)
-    questions = [Comparison(a, b) for a, b in zip(x[:packed], s[:packed], strict=True)]
-    expected = [a <= b for a, b in zip(messages, messages[::-1], strict=True)][:packed]
+    def operations(self) -> list[Operation]:
+        """Baselines and operations, in the order in which they are shown."""
+        return self.paillier() + self.keys() + self.encryption() + self.decryption() + self.comparison()
 
-    def compare(n_jobs: int) -> None:
-        assert compare_packed(dealt, cs, owner, cs_key + owner_key, cs_key, questions, n_jobs) == expected
+    def paillier(self) -> list[Operation]:
+        public, private = phe.generate_paillier_keypair(n_length=self.bits)
+        ciphertext = public.encrypt(7)
+        return [
+            Operation(PAILLIER_ENCRYPT, lambda: [public.encrypt(7) for _ in range(FEW)], FEW),
+            Operation(PAILLIER_DECRYPT, lambda: [private.decrypt(ciphertext) for _ in range(FEW)], FEW),
+        ]
 
-    def paper_halves() -> list[int]:
-        return strong_open(dealt.cc_share, few_c, strong_half(dealt.cs_share, few_c, n_jobs=1), n_jobs=1)
+    def keys(self) -> list[Operation]:
+        proof = prove_possession(self.owner, "owner")
+        return [
+            Operation("key set-up", lambda: set_up(self.bits, allow_insecure=True)),
+            Operation("weak key and proof", lambda: prove_possession(WeakKey.generate(self.p), "owner")),
+            Operation("check of a proof", lambda: verify_possession(self.owner.public, "owner", proof)),
+            Operation("tables of one key", self.build_tables),
+        ]
 
-    def compressed_halves() -> list[int]:
-        return root_open(dealt.cc_share, few_c, root_half(dealt.cs_share, few_c, n_jobs=1), n_jobs=1)
+    def build_tables(self) -> None:
+        for base, modulus in ((self.p.g0, self.p.n), (self.owner.public.lifted, self.p.n_squared)):
+            FixedBase(base, modulus, self.p.exponent_bits).powers([1] * FixedBase.BREAK_EVEN)
 
-    def build_tables() -> None:
-        for base, modulus in ((p.g0, p.n), (owner_key.lifted, p.n_squared)):
-            FixedBase(base, modulus, p.exponent_bits).powers([1] * FixedBase.BREAK_EVEN)
+    def encryption(self) -> list[Operation]:
+        p, few, key = self.p, self.few, self.owner.public
+        zeros = zero_encryptions(key, BATCH, n_jobs=2)  # used again and again: here, and only here, harmless
+        on = partial(partial, ho_enc, key, self.messages)
+        return [
+            Operation(ONE_WORKER, on(n_jobs=1), BATCH, PAILLIER_ENCRYPT),
+            Operation("HoEnc, 2 workers", on(n_jobs=2), BATCH, ONE_WORKER),
+            Operation("HoEnc, all cores", on(n_jobs=-1), BATCH, PAILLIER_ENCRYPT),
+            Operation("HoEnc, from a pool", on(zeros=zeros), BATCH, PAILLIER_ENCRYPT),
+            Operation("ciphertext check", lambda: deque(map(p.check, few), 0), FEW),
+            Operation("addition", lambda: [add(p, c, c) for c in few], FEW),
+            Operation("negation", lambda: [negate(p, c) for c in few], FEW),
+            Operation("times 64 bits", lambda: [scale(p, c, 2**63 + 1) for c in few], FEW),
+        ]
 
-    return [
-        Operation(PAILLIER_ENCRYPT, lambda: [paillier_public.encrypt(7) for _ in range(FEW)], FEW),
-        Operation(
-            PAILLIER_DECRYPT, lambda: [paillier_private.decrypt(paillier_ciphertext) for _ in range(FEW)], FEW
-        ),
-        Operation("key set-up", lambda: set_up(bits, allow_insecure=True)),
-        Operation("weak key with proof", lambda: prove_possession(WeakKey.generate(p), "owner")),
-        Operation("check of a proof", lambda: verify_possession(owner_key, "owner", proof)),
-        Operation("tables of one key", build_tables),
-        Operation(ONE_WORKER, lambda: encrypt(1), BATCH, PAILLIER_ENCRYPT),
-        Operation("HoEnc, batch, two workers", lambda: encrypt(2), BATCH, ONE_WORKER),
-        Operation("HoEnc, batch, all cores", lambda: encrypt(-1), BATCH, PAILLIER_ENCRYPT),
-        Operation(
-            "HoEnc, from a full pool",
-            lambda: ho_enc(owner_key, messages, zeros=zeros),
-            BATCH,
-            PAILLIER_ENCRYPT,
-        ),
-        Operation("check of a ciphertext", lambda: deque(map(p.check, few), 0), FEW),
-        Operation("addition", lambda: [add(p, c, c) for c in few], FEW),
-        Operation("negation", lambda: [negate(p, c) for c in few], FEW),
-        Operation("times a 64-bit number", lambda: [scale(p, c, 2**63 + 1) for c in few], FEW),
-        Operation("HReEnc", lambda: h_re_enc(cs, few, n_jobs=1), FEW, PAILLIER_ENCRYPT),
-        Operation(
-            "HEncRef", lambda: h_enc_ref(p, SecretInt(2**63 + 1), few, n_jobs=1), FEW, PAILLIER_ENCRYPT
-        ),
-        Operation("ParHDec1", lambda: par_h_dec1(owner, joint, n_jobs=1), FEW, PAILLIER_DECRYPT),
-        Operation(
-            "decryption with one weak key", lambda: par_h_dec2(owner, few, n_jobs=1), FEW, PAILLIER_DECRYPT
-        ),
-        Operation(
-            "ParHDec1 + ParHDec2",
-            lambda: par_h_dec2(cs, joint, par_h_dec1(owner, joint, n_jobs=1), n_jobs=1),
-            FEW,
-            PAILLIER_DECRYPT,
-        ),
-        Operation(PAPER_HALVES, paper_halves, FEW, PAILLIER_DECRYPT),
-        Operation("strong halves, compressed", compressed_halves, FEW, PAPER_HALVES),
-        Operation("HoAdd", lambda: literal_sum(dealt, requester_key, x[0], owner_key, s[0])),
-        Operation(LITERAL, lambda: literal_compare(dealt, cs, requester, owner, x[0], s[0])),
-        Operation("HoLT, packed, one worker", lambda: compare(1), packed, LITERAL),
-        Operation("HoLT, packed, all cores", lambda: compare(-1), packed, LITERAL),
-    ]
+    def decryption(self) -> list[Operation]:
+        p, few, joint, c_parts = self.p, self.few, self.joint, self.few_c
+        cs_share, cc_share = self.dealt.cs_share, self.dealt.cc_share
 
+        def two_steps() -> list[int]:
+            return par_h_dec2(self.cs, joint, par_h_dec1(self.owner, joint, n_jobs=1), n_jobs=1)
 
-def compare_packed(
-    dealt: SetUp,
-    cs: WeakKey,
-    owner: WeakKey,
-    joint_key: PublicKey,
-    cs_key: PublicKey,
-    questions: list[Comparison],
-    n_jobs: int,
-) -> list[bool]:
-    """All roles of the packed HoLT, one after the other; one owner holds every s."""
-    packs, coins = mask_comparisons(dealt.cs_share, cs_key, questions, n_jobs=n_jobs)
-    answers = encrypt_bits(joint_key, read_packs(dealt.cc_share, packs, n_jobs=n_jobs), n_jobs=n_jobs)
-    shares = par_h_dec1(owner, answers, n_jobs=n_jobs)
-    return unmask_bits(dealt.parameters, par_h_dec2(cs, answers, shares, n_jobs=n_jobs), coins)
+        def paper_halves() -> list[int]:
+            return strong_open(cc_share, c_parts, strong_half(cs_share, c_parts, n_jobs=1), n_jobs=1)
 
+        def compressed_halves() -> list[int]:
+            return root_open(cc_share, c_parts, root_half(cs_share, c_parts, n_jobs=1), n_jobs=1)
 
-def literal_sum(
-    dealt: SetUp, key_1: PublicKey, term_1: Ciphertext, key_2: PublicKey, term_2: Ciphertext
-) -> Ciphertext:
-    return literal.ho_add(
-        dealt.cs_share,
-        literal.Term(key_1, term_1),
-        literal.Term(key_2, term_2),
-        lambda request: literal.cc_ho_add(dealt.cc_share, request),
-    )
+        r = SecretInt(p.random_exponent())
+        return [
+            Operation("HReEnc", lambda: h_re_enc(self.cs, few, n_jobs=1), FEW, PAILLIER_ENCRYPT),
+            Operation("HEncRef", lambda: h_enc_ref(p, r, few, n_jobs=1), FEW, PAILLIER_ENCRYPT),
+            Operation("ParHDec1", lambda: par_h_dec1(self.owner, joint, n_jobs=1), FEW, PAILLIER_DECRYPT),
+            Operation("ParHDec1, ParHDec2", two_steps, FEW, PAILLIER_DECRYPT),
+            Operation(
+                "weak decryption", lambda: par_h_dec2(self.owner, few, n_jobs=1), FEW, PAILLIER_DECRYPT
+            ),
+            Operation(PAPER_HALVES, paper_halves, FEW, PAILLIER_DECRYPT),
+            Operation("strong halves, ours", compressed_halves, FEW, PAPER_HALVES),
+        ]
 
+    def comparison(self) -> list[Operation]:
+        count = 4 * slots(self.p)
+        return [
+            Operation("HoAdd", self.literal_sum),
+            Operation(LITERAL, self.literal_less),
+            Operation("HoLT, packed, 1 worker", lambda: self.packed(count, 1), count, LITERAL),
+            Operation("HoLT, packed, all cores", lambda: self.packed(count, -1), count, LITERAL),
+        ]
 
-def literal_compare(
-    dealt: SetUp, cs: WeakKey, requester: WeakKey, owner: WeakKey, x: Ciphertext, s: Ciphertext
-) -> int:
-    """All roles of the literal HoLT."""
-    answer = literal.ho_lt(
-        dealt.cs_share,
-        cs.public,
-        literal.Term(requester.public, x),
-        literal.Term(owner.public, s),
-        lambda request: literal.cc_ho_add(dealt.cc_share, request),
-        lambda request: literal.cc_ho_lt(dealt.cc_share, request),
-    )
-    [less] = par_h_dec2(cs, [answer], par_h_dec1(owner, [answer], n_jobs=1), n_jobs=1)
-    return less
+    def literal_terms(self) -> tuple[literal.Term, literal.Term]:
+        return literal.Term(self.requester.public, self.x[0]), literal.Term(self.owner.public, self.s[0])
+
+    def literal_sum(self) -> None:
+        share = self.dealt.cc_share
+        literal.ho_add(self.dealt.cs_share, *self.literal_terms(), lambda ask: literal.cc_ho_add(share, ask))
+
+    def literal_less(self) -> None:
+        """All roles of the literal HoLT, one after the other."""
+        share = self.dealt.cc_share
+        answer = literal.ho_lt(
+            self.dealt.cs_share,
+            self.cs.public,
+            *self.literal_terms(),
+            lambda ask: literal.cc_ho_add(share, ask),
+            lambda ask: literal.cc_ho_lt(share, ask),
+        )
+        shares = par_h_dec1(self.owner, [answer], n_jobs=1)
+        assert par_h_dec2(self.cs, [answer], shares, n_jobs=1) == [self.messages[0] < self.messages[-1]]
+
+    def packed(self, count: int, n_jobs: int) -> None:
+        """All roles of the packed HoLT, one after the other; one owner holds every s."""
+        questions = [Comparison(x, s) for x, s in zip(self.x[:count], self.s[:count], strict=True)]
+        packs, coins = mask_comparisons(self.dealt.cs_share, self.cs.public, questions, n_jobs=n_jobs)
+        bits = read_packs(self.dealt.cc_share, packs, n_jobs=n_jobs)
+        answers = encrypt_bits(self.cs.public + self.owner.public, bits, n_jobs=n_jobs)
+        shares = par_h_dec1(self.owner, answers, n_jobs=n_jobs)
+        results = unmask_bits(self.p, par_h_dec2(self.cs, answers, shares, n_jobs=n_jobs), coins)
+        plain = zip(self.messages, self.messages[::-1], strict=True)
+        assert results == [x <= s for x, s in plain][:count]

@@ -24,9 +24,14 @@ from typing import ClassVar
 
 
 class RevFRFError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package. `str` of it is the reason, `kind` its slug."""
 
     kind: str = "error"
+
+    def __init__(self, reason: str, *, kind: str | None = None) -> None:
+        super().__init__(reason)
+        if kind is not None:
+            self.kind = kind
 
 
 class UsageError(RevFRFError, ValueError):
@@ -60,44 +65,51 @@ class KeyFileError(RevFRFError):
     `malformed`, `version`, `wrong-kind`, `passphrase-needed`, `passphrase-wrong`, `not-protected`.
     """
 
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
+    kind = "key-file"
 
 
 class RejectedError(RevFRFError):
     """Something received from a peer is refused.
 
-    `str(error)` is the reason, for the local log. A peer is told `peer_message` and nothing else: it is the
-    same for every reason, so that a refusal never becomes an oracle.
+    The reason is for the local log. A peer is told `peer_message` and nothing else: it is the same for every
+    reason, so that a refusal never becomes an oracle.
     """
 
+    kind = "rejected"
     peer_message: ClassVar[str] = "rejected"
-
-    def __init__(self, kind: str, reason: str) -> None:
-        super().__init__(reason)
-        self.kind = kind
 
 
 class ElementError(RejectedError):
     """Kinds: `out-of-range`, `not-a-unit`, `jacobi`, `trivial`."""
 
+    kind = "element"
+
 
 class DecryptionError(RejectedError):
-    """Kind: `decryption`. The wrong key, a tampered share and a tampered ciphertext look alike."""
+    """The wrong key, a tampered share and a tampered ciphertext look alike."""
+
+    kind = "decryption"
 
 
 class ProofError(RejectedError):
-    """Kind: `proof`."""
+    """A proof of possession does not hold."""
+
+    kind = "proof"
 
 
 class SignatureError(RejectedError):
-    """Kind: `signature`."""
+    """A signature does not hold, or is absent."""
+
+    kind = "signature"
 
 
 class SlotError(RejectedError):
-    """Kind: `slot`."""
+    """A packed comparison holds what no honest server puts there."""
+
+    kind = "slot"
 
 
 class FormatError(RejectedError):
-    """Kinds: `malformed`, `length`, `version`."""
+    """Kinds: `malformed`, `length`."""
+
+    kind = "malformed"

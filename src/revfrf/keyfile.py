@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import ClassVar, Protocol, Self, TypeVar
 
 from revfrf.crypto.sealing import MAX_SIZE, malformed, seal, unseal
-from revfrf.crypto.secret import without_frames
-from revfrf.errors import InsecureKeyError, KeyFileError, RevFRFError
+from revfrf.crypto.secret import hides_locals
+from revfrf.errors import InsecureKeyError, KeyFileError, RevFRFError, UsageError
 
 _MODE = 0o600
 
@@ -35,9 +35,12 @@ Key = TypeVar("Key", bound=SecretKey)
 
 def save_key(path: str | os.PathLike[str], key: SecretKey, *, passphrase: str | None = None) -> None:
     """Write a new key file, sealed if there is a passphrase. Raises as `seal` and `write_key_file` do."""
+    if not hasattr(key, "from_fields") or not hasattr(key, "kind"):
+        raise UsageError(f"a key file holds a WeakKey, StrongShare or SigningKey, not a {type(key).__name__}")
     write_key_file(path, seal(key.kind, key.to_fields(), passphrase))
 
 
+@hides_locals
 def load_key(
     path: str | os.PathLike[str],
     key_type: type[Key],
@@ -53,17 +56,16 @@ def load_key(
     fields = unseal(read_key_file(path), key_type.kind, passphrase)
     try:
         key = key_type.from_fields(fields, allow_insecure)
-        if key.to_fields() == fields:
-            return key
-        problem: RevFRFError = malformed("its fields are not as RevFRF writes them")
-    except InsecureKeyError as error:
-        problem = error
+    except InsecureKeyError:
+        raise
     except (KeyError, ValueError, RevFRFError):
-        problem = malformed("its fields do not make a key")
-    del fields, passphrase  # a traceback that prints locals must not print a key
-    raise without_frames(problem)
+        raise malformed("its fields do not make a key") from None
+    if key.to_fields() != fields:
+        raise malformed("its fields are not as RevFRF writes them")
+    return key
 
 
+@hides_locals
 def write_key_file(path: str | os.PathLike[str], data: bytes) -> None:
     """Create `path` with `data`, for its owner alone, on disk when this returns.
 
@@ -73,17 +75,15 @@ def write_key_file(path: str | os.PathLike[str], data: bytes) -> None:
     target = Path(path)
     try:
         _create(target, data)
-        return
     except FileExistsError:
-        problem = KeyFileError("exists", f"{target} exists and is not overwritten; give another path")
-    except KeyFileError as error:
-        problem = error.with_traceback(None)
+        raise KeyFileError(
+            f"{target} exists and is not overwritten; give another path", kind="exists"
+        ) from None
     except OSError as error:
-        problem = KeyFileError("io", f"{target} cannot be written: {error.strerror}")
-    del data  # a traceback that prints locals must not print a key
-    raise problem
+        raise KeyFileError(f"{target} cannot be written: {error.strerror}", kind="io") from None
 
 
+@hides_locals
 def read_key_file(path: str | os.PathLike[str]) -> bytes:
     """The content of a key file that nobody but its owner can use.
 
@@ -93,12 +93,9 @@ def read_key_file(path: str | os.PathLike[str]) -> bytes:
     try:
         return _read(target)
     except FileNotFoundError:
-        problem = KeyFileError("missing", f"{target} does not exist; give the path of a key file")
-    except KeyFileError as error:
-        problem = error.with_traceback(None)
+        raise KeyFileError(f"{target} does not exist; give the path of a key file", kind="missing") from None
     except OSError as error:
-        problem = KeyFileError("io", f"{target} cannot be read: {error.strerror}")
-    raise problem
+        raise KeyFileError(f"{target} cannot be read: {error.strerror}", kind="io") from None
 
 
 def _create(target: Path, data: bytes) -> None:
@@ -158,16 +155,16 @@ def _read(path: Path) -> bytes:
 
 def _check_status(path: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise KeyFileError("not-regular", f"{path} is not a regular file; give the path of a key file")
+        raise KeyFileError(f"{path} is not a regular file; give the path of a key file", kind="not-regular")
     mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077:
         command = f"chmod 600 {shlex.quote(str(path))}"
         raise KeyFileError(
-            "mode", f"{path} is open to others than its owner (mode {mode:04o}); run: {command}"
+            f"{path} is open to others than its owner (mode {mode:04o}); run: {command}", kind="mode"
         )
     _check_size(path, status.st_size)
 
 
 def _check_size(path: Path, size: int) -> None:
     if size > MAX_SIZE:
-        raise KeyFileError("too-large", f"{path}: a key file has at most {MAX_SIZE} bytes; is this one?")
+        raise KeyFileError(f"{path}: a key file has at most {MAX_SIZE} bytes; is this one?", kind="too-large")

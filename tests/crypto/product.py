@@ -6,10 +6,6 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from revfrf.crypto.dtpkc import (
-    Ciphertext,
-    Parameters,
-    PublicKey,
-    WeakKey,
     _zeros_from,
     add,
     add_constant,
@@ -22,7 +18,8 @@ from revfrf.crypto.dtpkc import (
     scale,
 )
 from revfrf.crypto.encoding import FixedPoint
-from revfrf.crypto.packing import Comparison, Mask, _mask_with, _read, unmask_bits
+from revfrf.crypto.keys import Ciphertext, Parameters, PublicKey, WeakKey
+from revfrf.crypto.packing import Comparison, Mask, _mask_from, _read, unmask_bits
 from revfrf.crypto.possession import PossessionProof, verify_possession
 from revfrf.crypto.sealing import unseal
 from revfrf.crypto.secret import SecretInt
@@ -126,7 +123,7 @@ class Product:
         key = WeakKey.generate(self.p).public
         xs, ss = ho_enc(key, self.inputs["x"]), ho_enc(key, self.inputs["s"])
         comparisons = [Comparison(x, s) for x, s in zip(xs, ss, strict=True)]
-        [pack] = _mask_with(masks, self.share("CS", "lambda1", self.secrets), key, comparisons)
+        [pack] = _mask_from(masks, self.share("CS", "lambda1", self.secrets), key, comparisons)
         [packed] = root_open(self.share("CC", "lambda2", self.secrets), [pack.c], [pack.half])
         bits = list(_read(packed, pack.count))
         message = sum(bit << i for i, bit in enumerate(bits))

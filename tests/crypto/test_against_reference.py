@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revfrf.crypto import literal
-from revfrf.crypto.dtpkc import Ciphertext, _zeros_from, ho_enc, par_h_dec1, par_h_dec2
-from tests.conftest import World, public
+from revfrf.crypto.dtpkc import _zeros_from, ho_enc, par_h_dec1, par_h_dec2
+from revfrf.crypto.keys import Ciphertext
+from tests.conftest import World
 from tests.crypto.product import Product
 from tests.reference import dtpkc as reference
 from tests.reference.operations import run
@@ -36,7 +37,7 @@ def agree(world: World, operation: str, inputs: dict[str, Any]) -> None:
 
 
 def ciphertext(world: World, m: int, suffix: str = "") -> dict[str, int]:
-    [encrypted] = ho_enc(public(world.alice), [m])
+    [encrypted] = ho_enc(world.alice.public, [m])
     return {f"c{suffix}": encrypted.c, f"g{suffix}": encrypted.g}
 
 
@@ -60,7 +61,7 @@ def test_decryption(world: World, m: int) -> None:
 @quick
 @given(m=number)
 def test_both_partial_decryptions(world: World, m: int) -> None:
-    [encrypted] = ho_enc(public(world.alice) + public(world.cs), [m])
+    [encrypted] = ho_enc(world.alice.public + world.cs.public, [m])
     keys = {"sk_u": world.alice.sk.reveal(), "sk_cs": world.cs.sk.reveal()}
     agree(world, "decrypt_two_steps", {"c": encrypted.c, "g": encrypted.g, **keys})
 
@@ -108,8 +109,8 @@ def test_packing(world: World, x: int, s: int, coin: int, r: int, r_prime: int) 
 def test_a_compressed_ciphertext_expands_to_the_papers(world: World, r: int, m: int) -> None:
     """The paper's C2 = g^r mod N² is G^N mod N²; its decryption opens what the product encrypts."""
     r = 1 + r % (2**world.parameters.exponent_bits - 1)
-    [zero] = _zeros_from(public(world.alice), [r])
-    [ours] = ho_enc(public(world.alice), [m], zeros=[zero])
+    [zero] = _zeros_from(world.alice.public, [r])
+    [ours] = ho_enc(world.alice.public, [m], zeros=[zero])
     params = reference_parameters(world)
     pk = reference.paper_public_key(params, world.alice.sk.reveal())
     papers = reference.ho_enc(params, pk, m, r)
@@ -121,13 +122,13 @@ def test_a_compressed_ciphertext_expands_to_the_papers(world: World, r: int, m: 
 @given(a=number, b=number, coin=st.booleans(), draws=st.lists(seeds, min_size=10, max_size=10))
 def test_literal_comparison(world: World, a: int, b: int, coin: bool, draws: list[int]) -> None:
     """The product's HoLT and the paper's, on the same two numbers under the same keys."""
-    x, s = ho_enc(public(world.alice), [a]), ho_enc(public(world.bob), [b])
-    answer = literal._ho_lt_with(
+    x, s = ho_enc(world.alice.public, [a]), ho_enc(world.bob.public, [b])
+    answer = literal._ho_lt_from(
         coin,
         world.cs_share,
-        public(world.cs),
-        literal.Term(public(world.alice), x[0]),
-        literal.Term(public(world.bob), s[0]),
+        world.cs.public,
+        literal.Term(world.alice.public, x[0]),
+        literal.Term(world.bob.public, s[0]),
         lambda request: literal.cc_ho_add(world.cc_share, request),
         lambda request: literal.cc_ho_lt(world.cc_share, request),
     )
@@ -177,4 +178,4 @@ def test_the_papers_partial_decryption_hands_its_key_to_whoever_chooses_c2(world
     assert reference.log_l(params, pow(answer * h5, -1, params.n2)) == key
 
     [z] = par_h_dec1(world.alice, [Ciphertext(chosen.c2, pow(params.g0, 5, params.n))])
-    assert z == pow(public(world.alice).h, 5, params.n)  # what anybody computes from the public key
+    assert z == pow(world.alice.public.h, 5, params.n)  # what anybody computes from the public key

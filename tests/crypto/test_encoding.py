@@ -264,10 +264,10 @@ def test_masked_values_that_are_no_numbers_are_missing() -> None:
 def test_array_of_dates_is_not_taken_for_numbers() -> None:
     for unit in ("D", "ms", "ns"):
         dates = np.array(["NaT", "2020-01-01"], dtype=f"datetime64[{unit}]")
-        with pytest.raises(UsageError, match=r"row 1: .*2020-01-01.* is no number"):
+        with pytest.raises(UsageError, match=r"row 1: .*2020-01-01.* is not a number"):
             column().encode(dates)
         assert column().encode(dates[:1]).tolist() == [MISSING]
-        with pytest.raises(UsageError, match=r"row 1: .* is no number"):
+        with pytest.raises(UsageError, match=r"row 1: .* is not a number"):
             column().encode(dates - np.datetime64("1999-01-01"))
 
 
@@ -325,14 +325,14 @@ def test_infinite_number_is_refused_in_every_type(x: Any) -> None:
     ],
 )
 def test_value_that_is_no_number_is_refused_with_its_row(x: Any) -> None:
-    with pytest.raises(UsageError, match=r"column 'income', row 1: .* is no number; use None or NaN"):
+    with pytest.raises(UsageError, match=r"column 'income', row 1: .* is not a number; use None or NaN"):
         column().encode([1, x])
 
 
 def test_array_of_strings_is_refused_with_its_first_row() -> None:
     arrays: list[Any] = [np.array(["1", "2"]), np.array([b"1"]), np.array([1j])]
     for values in arrays:
-        with pytest.raises(UsageError, match=r"row 0: .* is no number"):
+        with pytest.raises(UsageError, match=r"row 0: .* is not a number"):
             column().encode(values)
 
 

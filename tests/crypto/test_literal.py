@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revfrf.crypto import literal
-from revfrf.crypto.dtpkc import Ciphertext, h_enc_ref, ho_enc, par_h_dec1, par_h_dec2
+from revfrf.crypto.dtpkc import h_enc_ref, ho_enc, par_h_dec1, par_h_dec2
+from revfrf.crypto.keys import Ciphertext
 from revfrf.crypto.literal import AddRequest, SignRequest, Term, cc_ho_add, cc_ho_lt, ho_add, ho_lt
 from revfrf.crypto.secret import SecretInt
 from revfrf.errors import DecryptionError, ElementError
-from tests.conftest import World, public, world_of
+from tests.conftest import World, world_of
 
 messages = st.integers(min_value=-(2**62), max_value=2**62)
 BOUNDS = [-(2**62), 1 - 2**62, 2 - 2**62, -1, 0, 1, 2**62 - 2, 2**62 - 1]
@@ -19,12 +20,12 @@ BOUNDS = [-(2**62), 1 - 2**62, 2 - 2**62, -1, 0, 1, 2**62 - 2, 2**62 - 1]
 
 def less(world: World, x: Ciphertext, s: Ciphertext, coin: bool) -> bool:
     """m1 < m2 with all roles in this process: x is alice's, s is bob's."""
-    answer = literal._ho_lt_with(
+    answer = literal._ho_lt_from(
         coin,
         world.cs_share,
-        public(world.cs),
-        Term(public(world.alice), x),
-        Term(public(world.bob), s),
+        world.cs.public,
+        Term(world.alice.public, x),
+        Term(world.bob.public, s),
         lambda request: cc_ho_add(world.cc_share, request),
         lambda request: cc_ho_lt(world.cc_share, request),
     )
@@ -36,11 +37,11 @@ def less(world: World, x: Ciphertext, s: Ciphertext, coin: bool) -> bool:
 @settings(max_examples=25)
 @given(a=messages, b=messages)
 def test_addition_across_two_keys(world: World, a: int, b: int) -> None:
-    [x], [y] = ho_enc(public(world.alice), [a]), ho_enc(public(world.bob), [b])
+    [x], [y] = ho_enc(world.alice.public, [a]), ho_enc(world.bob.public, [b])
     total = ho_add(
         world.cs_share,
-        Term(public(world.alice), x),
-        Term(public(world.bob), y),
+        Term(world.alice.public, x),
+        Term(world.bob.public, y),
         lambda request: cc_ho_add(world.cc_share, request),
     )
     assert par_h_dec2(world.bob, [total], par_h_dec1(world.alice, [total])) == [a + b]
@@ -51,7 +52,7 @@ def test_addition_across_two_keys(world: World, a: int, b: int) -> None:
 def test_every_pair_of_small_numbers_compares_right(coin: bool, quarter: int) -> None:
     world = world_of(160)
     numbers = range(-64, 65)
-    xs, ss = ho_enc(public(world.alice), numbers), ho_enc(public(world.bob), numbers)
+    xs, ss = ho_enc(world.alice.public, numbers), ho_enc(world.bob.public, numbers)
     wrong = [
         (a, b)
         for a, x in zip(numbers, xs, strict=True)
@@ -65,14 +66,14 @@ def test_every_pair_of_small_numbers_compares_right(coin: bool, quarter: int) ->
 @pytest.mark.parametrize("coin", [False, True])
 def test_pairs_around_every_bound_compare_right(coin: bool) -> None:
     world = world_of(512)
-    xs, ss = ho_enc(public(world.alice), BOUNDS), ho_enc(public(world.bob), BOUNDS)
+    xs, ss = ho_enc(world.alice.public, BOUNDS), ho_enc(world.bob.public, BOUNDS)
     for a, x in zip(BOUNDS, xs, strict=True):
         for b, s in zip(BOUNDS, ss, strict=True):
             assert less(world, x, s, coin) == (a < b), (a, b)
 
 
 def test_the_coin_is_tossed_and_never_changes_the_answer(toy: World) -> None:
-    [x], [s] = ho_enc(public(toy.alice), [3]), ho_enc(public(toy.bob), [4])
+    [x], [s] = ho_enc(toy.alice.public, [3]), ho_enc(toy.bob.public, [4])
     seen: list[bool] = []
 
     def watch(request: SignRequest) -> Ciphertext:
@@ -84,9 +85,9 @@ def test_the_coin_is_tossed_and_never_changes_the_answer(toy: World) -> None:
     for _ in range(60):
         answer = ho_lt(
             toy.cs_share,
-            public(toy.cs),
-            Term(public(toy.alice), x),
-            Term(public(toy.bob), s),
+            toy.cs.public,
+            Term(toy.alice.public, x),
+            Term(toy.bob.public, s),
             lambda request: cc_ho_add(toy.cc_share, request),
             watch,
         )
@@ -97,7 +98,7 @@ def test_the_coin_is_tossed_and_never_changes_the_answer(toy: World) -> None:
 @pytest.mark.parametrize("coin", [False, True])
 def test_the_papers_refresh_does_not_stop_holt(toy: World, coin: bool) -> None:
     """A split refreshed twice, as the paper revokes it, still compares: hence new keys at level 2."""
-    [x], ss = ho_enc(public(toy.alice), [10]), ho_enc(public(toy.bob), [11, 9])
+    [x], ss = ho_enc(toy.alice.public, [10]), ho_enc(toy.bob.public, [11, 9])
     for _ in range(2):
         ss = h_enc_ref(toy.parameters, SecretInt(1 + secrets.randbelow(2**120)), ss)
     with pytest.raises(DecryptionError):
@@ -106,36 +107,36 @@ def test_the_papers_refresh_does_not_stop_holt(toy: World, coin: bool) -> None:
 
 
 def test_cc_sees_masked_numbers_that_differ_every_time(toy: World) -> None:
-    [x], [y] = ho_enc(public(toy.alice), [1]), ho_enc(public(toy.bob), [2])
+    [x], [y] = ho_enc(toy.alice.public, [1]), ho_enc(toy.bob.public, [2])
     seen: set[tuple[int, int]] = set()
 
     def watch(request: AddRequest) -> Ciphertext:
-        seen.add(request.cs)
+        seen.add((request.c_1, request.c_2))
         return cc_ho_add(toy.cc_share, request)
 
     for _ in range(20):
-        ho_add(toy.cs_share, Term(public(toy.alice), x), Term(public(toy.bob), y), watch)
+        ho_add(toy.cs_share, Term(toy.alice.public, x), Term(toy.bob.public, y), watch)
     assert len(seen) == 20
 
 
 def test_a_hostile_answer_of_cc_is_rejected(toy: World) -> None:
-    [x], [y] = ho_enc(public(toy.alice), [1]), ho_enc(public(toy.bob), [2])
+    [x], [y] = ho_enc(toy.alice.public, [1]), ho_enc(toy.bob.public, [2])
     with pytest.raises(ElementError):
-        ho_add(toy.cs_share, Term(public(toy.alice), x), Term(public(toy.bob), y), lambda _: Ciphertext(4, 1))
+        ho_add(toy.cs_share, Term(toy.alice.public, x), Term(toy.bob.public, y), lambda _: Ciphertext(4, 1))
 
 
 def test_a_hostile_term_is_rejected_before_cs_uses_its_share(toy: World) -> None:
-    [y] = ho_enc(public(toy.bob), [2])
+    [y] = ho_enc(toy.bob.public, [2])
     with pytest.raises(ElementError):
         ho_add(
             toy.cs_share,
-            Term(public(toy.alice), Ciphertext(y.c, 1)),
-            Term(public(toy.bob), y),
+            Term(toy.alice.public, Ciphertext(y.c, 1)),
+            Term(toy.bob.public, y),
             lambda request: cc_ho_add(toy.cc_share, request),
         )
 
 
 def test_a_tampered_half_is_rejected_by_cc(toy: World) -> None:
-    [x] = ho_enc(public(toy.alice), [1])
+    [x] = ho_enc(toy.alice.public, [1])
     with pytest.raises(DecryptionError):
-        cc_ho_lt(toy.cc_share, SignRequest(x.c, 4, public(toy.cs) + public(toy.alice)))
+        cc_ho_lt(toy.cc_share, SignRequest(x.c, 4, toy.cs.public + toy.alice.public))

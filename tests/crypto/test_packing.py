@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from revfrf.crypto.dtpkc import Ciphertext, WeakKey, h_enc_ref, ho_enc, par_h_dec1, par_h_dec2
+from revfrf.crypto.dtpkc import h_enc_ref, ho_enc, par_h_dec1, par_h_dec2
 from revfrf.crypto.encoding import MISSING
+from revfrf.crypto.keys import Ciphertext, WeakKey
 from revfrf.crypto.packing import (
     LARGEST,
     MASK_BITS,
@@ -17,7 +18,7 @@ from revfrf.crypto.packing import (
     Comparison,
     Mask,
     Pack,
-    _mask_with,
+    _mask_from,
     _read,
     encrypt_bits,
     mask_comparisons,
@@ -26,8 +27,9 @@ from revfrf.crypto.packing import (
     unmask_bits,
 )
 from revfrf.crypto.secret import SecretInt
+from revfrf.crypto.strong import root_half, root_open
 from revfrf.errors import DecryptionError, ElementError, FormatError, SlotError, UsageError
-from tests.conftest import World, public, world_of
+from tests.conftest import World, world_of
 
 numbers = st.integers(min_value=MISSING, max_value=2**62 - 1)
 BOUNDS = [MISSING, MISSING + 1, MISSING + 2, -1, 0, 1, 2**62 - 2, 2**62 - 1]
@@ -40,9 +42,9 @@ def fixed_coin(coin: bool) -> Mask:
 
 def compare(world: World, comparisons: list[Comparison], masks: list[Mask]) -> list[bool]:
     """All roles, one core; bob owns every s."""
-    packs = _mask_with(masks, world.cs_share, public(world.cs), comparisons)
+    packs = _mask_from(masks, world.cs_share, world.cs.public, comparisons)
     answers = encrypt_bits(
-        public(world.cs) + public(world.bob), read_packs(world.cc_share, packs, n_jobs=1), n_jobs=1
+        world.cs.public + world.bob.public, read_packs(world.cc_share, packs, n_jobs=1), n_jobs=1
     )
     messages = par_h_dec2(world.cs, answers, par_h_dec1(world.bob, answers, n_jobs=1), n_jobs=1)
     return unmask_bits(world.parameters, messages, [mask.coin for mask in masks])
@@ -58,8 +60,8 @@ def test_every_pair_of_small_numbers_compares_right_in_every_slot(coin: bool, sh
     world = world_of(400)
     assert slots(world.parameters) == 3
     values = range(-64, 65)
-    xs = dict(zip(values, ho_enc(public(world.alice), values), strict=True))
-    ss = dict(zip(values, ho_enc(public(world.bob), values), strict=True))
+    xs = dict(zip(values, ho_enc(world.alice.public, values), strict=True))
+    ss = dict(zip(values, ho_enc(world.bob.public, values), strict=True))
     pairs = list(product(values, values))
     assert len(pairs) % 3 == 0  # so a rotation moves every pair to another slot
     pairs = pairs[shift:] + pairs[:shift]
@@ -76,7 +78,7 @@ def test_every_pair_of_small_numbers_compares_right_in_every_slot(coin: bool, sh
 def test_pairs_around_every_bound_compare_right_in_every_slot(bits: int, coin: bool) -> None:
     world = world_of(bits)
     size = slots(world.parameters)
-    xs, ss = ho_enc(public(world.alice), BOUNDS), ho_enc(public(world.bob), BOUNDS)
+    xs, ss = ho_enc(world.alice.public, BOUNDS), ho_enc(world.bob.public, BOUNDS)
     pairs = list(product(range(len(BOUNDS)), repeat=2))
     pairs = [pair for pair in pairs for _ in range(size + len(pairs) % 2)]  # each pair in a row of slots
     covered = {(pair, position % size) for position, pair in enumerate(pairs)}
@@ -89,8 +91,8 @@ def test_pairs_around_every_bound_compare_right_in_every_slot(bits: int, coin: b
 @given(pairs=st.lists(st.tuples(numbers, numbers), min_size=1, max_size=20))
 def test_any_numbers_compare_right_with_random_coins(pairs: list[tuple[int, int]]) -> None:
     world = world_of(1024)
-    xs = ho_enc(public(world.alice), [x for x, _ in pairs])
-    ss = ho_enc(public(world.bob), [s for _, s in pairs])
+    xs = ho_enc(world.alice.public, [x for x, _ in pairs])
+    ss = ho_enc(world.bob.public, [s for _, s in pairs])
     comparisons = [Comparison(x, s) for x, s in zip(xs, ss, strict=True)]
     assert compare(world, comparisons, [Mask.generate() for _ in pairs]) == [x <= s for x, s in pairs]
 
@@ -99,23 +101,23 @@ def test_any_numbers_compare_right_with_random_coins(pairs: list[tuple[int, int]
 def test_many_packs_keep_their_order_on_any_number_of_cores(n_jobs: int) -> None:
     world = world_of(1024)
     values = [secrets.randbelow(100) for _ in range(100)]
-    xs, ss = ho_enc(public(world.alice), values), ho_enc(public(world.bob), [50] * 100)
+    xs, ss = ho_enc(world.alice.public, values), ho_enc(world.bob.public, [50] * 100)
     comparisons = [Comparison(x, s) for x, s in zip(xs, ss, strict=True)]
-    packs, coins = mask_comparisons(world.cs_share, public(world.cs), comparisons, n_jobs=n_jobs)
+    packs, coins = mask_comparisons(world.cs_share, world.cs.public, comparisons, n_jobs=n_jobs)
     assert len(packs) == 15  # ⌈100 / 7⌉
     bits = read_packs(world.cc_share, packs, n_jobs=n_jobs)
     assert [bit != coin for bit, coin in zip(bits, coins, strict=True)] == [x <= 50 for x in values]
 
 
 def test_nothing_to_compare_is_nothing_to_send(toy: World) -> None:
-    assert mask_comparisons(toy.cs_share, public(toy.cs), []) == ([], [])
+    assert mask_comparisons(toy.cs_share, toy.cs.public, []) == ([], [])
     assert read_packs(toy.cc_share, []) == []
-    assert encrypt_bits(public(toy.cs), []) == []
+    assert encrypt_bits(toy.cs.public, []) == []
     assert unmask_bits(toy.parameters, [], []) == []
 
 
 def test_a_level_of_many_bits_fills_one_ciphertext_before_it_takes_another(toy: World) -> None:
-    key = public(toy.cs) + public(toy.bob)
+    key = toy.cs.public + toy.bob.public
     for count, expected in ((1, 1), (254, 1), (255, 2), (600, 3)):
         coins = [bool(secrets.randbits(1)) for _ in range(count)]
         bits = [bool(secrets.randbits(1)) for _ in range(count)]
@@ -133,7 +135,7 @@ def test_keys_too_short_for_one_slot_are_refused() -> None:
 
 
 def test_a_refreshed_split_still_compares(toy: World) -> None:
-    [x], ss = ho_enc(public(toy.alice), [10]), ho_enc(public(toy.bob), [11, 9])
+    [x], ss = ho_enc(toy.alice.public, [10]), ho_enc(toy.bob.public, [11, 9])
     for _ in range(2):
         ss = h_enc_ref(toy.parameters, SecretInt(1 + secrets.randbelow(2**120)), ss)
     assert compare(toy, [Comparison(x, s) for s in ss], [Mask.generate(), Mask.generate()]) == [True, False]
@@ -142,8 +144,8 @@ def test_a_refreshed_split_still_compares(toy: World) -> None:
 def test_a_new_epochs_shares_do_not_open_an_old_split() -> None:
     """What level 2 relies on: other modulus, other shares, and the old ciphertext is only a number."""
     old, new = world_of(1024), world_of(2048)
-    [x], [s] = ho_enc(public(old.alice), [10]), ho_enc(public(old.bob), [11])
-    packs, _ = mask_comparisons(old.cs_share, public(old.cs), [Comparison(x, s)])
+    [x], [s] = ho_enc(old.alice.public, [10]), ho_enc(old.bob.public, [11])
+    packs, _ = mask_comparisons(old.cs_share, old.cs.public, [Comparison(x, s)])
     with pytest.raises((DecryptionError, ElementError)):
         read_packs(new.cc_share, packs)
 
@@ -153,8 +155,8 @@ def test_a_new_epochs_shares_do_not_open_an_old_split() -> None:
 
 @pytest.mark.parametrize(("x", "s"), [(3, 4), (4, 4), (5, 4), (MISSING, 2**62 - 1)])
 def test_ccs_bit_is_a_fair_coin_whatever_the_truth(toy: World, x: int, s: int) -> None:
-    [cx], [cs] = ho_enc(public(toy.alice), [x]), ho_enc(public(toy.bob), [s])
-    packs, coins = mask_comparisons(toy.cs_share, public(toy.cs), [Comparison(cx, cs)] * 400)
+    [cx], [cs] = ho_enc(toy.alice.public, [x]), ho_enc(toy.bob.public, [s])
+    packs, coins = mask_comparisons(toy.cs_share, toy.cs.public, [Comparison(cx, cs)] * 400)
     bits = read_packs(toy.cc_share, packs)
     assert 140 < sum(bits) < 260  # 200 ± 6 standard deviations
     assert {bit != coin for bit, coin in zip(bits, coins, strict=True)} == {x <= s}
@@ -169,19 +171,17 @@ def test_masks_have_full_length_and_are_never_shared() -> None:
 
 def test_r_prime_hides_the_divisors_that_two_runs_would_share(toy: World) -> None:
     """Without r' two runs give r1·β and r2·β, and their gcd is a multiple of β, mostly β itself."""
-    [x], [s] = ho_enc(public(toy.alice), [1_000_003]), ho_enc(public(toy.bob), [0])
-    packs, _ = mask_comparisons(toy.cs_share, public(toy.cs), [Comparison(x, s)] * 40)
-    from revfrf.crypto.strong import root_open
-
+    [x], [s] = ho_enc(toy.alice.public, [1_000_003]), ho_enc(toy.bob.public, [0])
+    packs, _ = mask_comparisons(toy.cs_share, toy.cs.public, [Comparison(x, s)] * 40)
     opened = root_open(toy.cc_share, [pack.c for pack in packs], [pack.half for pack in packs])
     beta = 2 * 1_000_003 - 1
     assert sum((value - OFFSET) % beta == 0 for value in opened) < 3
 
 
 def test_two_packs_of_one_question_have_nothing_in_common(toy: World) -> None:
-    [x], [s] = ho_enc(public(toy.alice), [1]), ho_enc(public(toy.bob), [2])
+    [x], [s] = ho_enc(toy.alice.public, [1]), ho_enc(toy.bob.public, [2])
     mask = Mask.generate()
-    packs = [_mask_with([mask], toy.cs_share, public(toy.cs), [Comparison(x, s)])[0] for _ in range(20)]
+    packs = [_mask_from([mask], toy.cs_share, toy.cs.public, [Comparison(x, s)])[0] for _ in range(20)]
     assert len({pack.c for pack in packs}) == len({pack.half for pack in packs}) == 20
 
 
@@ -231,8 +231,8 @@ def test_a_pack_with_an_impossible_count_is_refused_before_any_work(toy: World, 
 
 def test_a_tampered_pack_is_refused(toy: World) -> None:
     p = toy.parameters
-    [x], [s] = ho_enc(public(toy.alice), [1]), ho_enc(public(toy.bob), [2])
-    [pack], _ = mask_comparisons(toy.cs_share, public(toy.cs), [Comparison(x, s)])
+    [x], [s] = ho_enc(toy.alice.public, [1]), ho_enc(toy.bob.public, [2])
+    [pack], _ = mask_comparisons(toy.cs_share, toy.cs.public, [Comparison(x, s)])
     for bad in (
         Pack(pack.c * 4 % p.n_squared, pack.half, 1),
         Pack(pack.c, pack.half * 4 % p.n, 1),
@@ -247,20 +247,18 @@ def test_a_tampered_pack_is_refused(toy: World) -> None:
 
 def test_an_unmasked_split_sent_in_place_of_a_pack_is_refused(toy: World) -> None:
     """A curious CS that wants CC to open a split: the plaintext does not look like slots."""
-    [s] = ho_enc(public(toy.bob), [12345])
-    from revfrf.crypto.strong import root_half
-
+    [s] = ho_enc(toy.bob.public, [12345])
     [half] = root_half(toy.cs_share, [s.c])
     with pytest.raises(SlotError):
         read_packs(toy.cc_share, [Pack(s.c, half, 1)])
 
 
 def test_a_hostile_ciphertext_is_refused_before_cs_uses_its_share(toy: World) -> None:
-    [x] = ho_enc(public(toy.alice), [1])
+    [x] = ho_enc(toy.alice.public, [1])
     for bad in (Ciphertext(0, x.g), Ciphertext(x.c, 1), Ciphertext(toy.parameters.n, x.g)):
         for comparison in (Comparison(bad, x), Comparison(x, bad)):
             with pytest.raises(ElementError):
-                mask_comparisons(toy.cs_share, public(toy.cs), [comparison])
+                mask_comparisons(toy.cs_share, toy.cs.public, [comparison])
 
 
 @pytest.mark.parametrize("message", [-1, 4, 1 << 100])
@@ -276,7 +274,7 @@ def test_too_few_or_too_many_answers_are_refused(toy: World, count: int) -> None
 
 
 def test_without_the_owners_share_cs_reads_nothing(toy: World) -> None:
-    answers = encrypt_bits(public(toy.cs) + public(toy.bob), [True, False])
+    answers = encrypt_bits(toy.cs.public + toy.bob.public, [True, False])
     with pytest.raises(DecryptionError):
         par_h_dec2(toy.cs, answers)
     with pytest.raises(DecryptionError):

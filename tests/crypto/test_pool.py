@@ -1,4 +1,5 @@
 import os
+import pickle
 import threading
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -8,19 +9,19 @@ import pytest
 from revfrf.crypto.dtpkc import ho_enc, par_h_dec2
 from revfrf.crypto.pool import ZeroPool
 from revfrf.errors import SecretError, UsageError
-from tests.conftest import World, public
+from tests.conftest import World
 
 
 def test_what_a_pool_encrypts_decrypts(toy: World) -> None:
-    with ZeroPool(public(toy.alice), size=40) as pool:
+    with ZeroPool(toy.alice.public, size=40) as pool:
         assert pool.wait_until_full(30)
-        encrypted = ho_enc(public(toy.alice), [1, -2, 3], zeros=pool.take(3))
+        encrypted = ho_enc(toy.alice.public, [1, -2, 3], zeros=pool.take(3))
     assert par_h_dec2(toy.alice, encrypted) == [1, -2, 3]
 
 
 def test_no_zero_leaves_the_pool_twice_even_to_many_threads(toy: World) -> None:
     taken: list[int] = []
-    with ZeroPool(public(toy.alice), size=64) as pool:
+    with ZeroPool(toy.alice.public, size=64) as pool:
 
         def consume() -> None:
             for _ in range(20):
@@ -35,7 +36,7 @@ def test_no_zero_leaves_the_pool_twice_even_to_many_threads(toy: World) -> None:
 
 
 def test_a_pool_gives_more_than_it_holds_and_fills_up_again(toy: World) -> None:
-    with ZeroPool(public(toy.alice), size=8) as pool:
+    with ZeroPool(toy.alice.public, size=8) as pool:
         assert pool.wait_until_full(30)
         zeros = pool.take(50)
         assert len({zero.g for zero in zeros}) == 50
@@ -53,7 +54,7 @@ def _child(pool: ZeroPool, pipe: Connection) -> None:
 def test_a_forked_child_never_uses_its_parents_randomness(toy: World) -> None:
     """Two encryptions with one r open each other: c1/c2 = 1 + (m1 - m2)N."""
     context = get_context("fork")
-    with ZeroPool(public(toy.alice), size=8) as pool:
+    with ZeroPool(toy.alice.public, size=8) as pool:
         assert pool.wait_until_full(30)
         receiver, sender = context.Pipe(duplex=False)
         child = context.Process(target=_child, args=(pool, sender))
@@ -67,7 +68,7 @@ def test_a_forked_child_never_uses_its_parents_randomness(toy: World) -> None:
 
 
 def test_a_closed_pool_is_empty_stopped_and_says_so(toy: World) -> None:
-    pool = ZeroPool(public(toy.alice), size=8)
+    pool = ZeroPool(toy.alice.public, size=8)
     assert pool.wait_until_full(30)
     pool.close()
     pool.close()
@@ -80,7 +81,7 @@ def test_a_closed_pool_is_empty_stopped_and_says_so(toy: World) -> None:
 
 
 def test_closing_while_it_fills_leaves_nothing_behind(toy: World) -> None:
-    pool = ZeroPool(public(toy.alice), size=100_000)
+    pool = ZeroPool(toy.alice.public, size=100_000)
     pool.close()
     assert not pool._stock
 
@@ -88,13 +89,11 @@ def test_closing_while_it_fills_leaves_nothing_behind(toy: World) -> None:
 @pytest.mark.parametrize("size", [0, -1])
 def test_an_empty_pool_is_refused(toy: World, size: int) -> None:
     with pytest.raises(UsageError, match="at least one"):
-        ZeroPool(public(toy.alice), size)
+        ZeroPool(toy.alice.public, size)
 
 
 def test_a_pool_does_not_pickle_or_print_its_stock(toy: World) -> None:
-    import pickle
-
-    with ZeroPool(public(toy.alice), size=2) as pool:
+    with ZeroPool(toy.alice.public, size=2) as pool:
         with pytest.raises(SecretError):
             pickle.dumps(pool)
         assert repr(pool) == "<ZeroPool: secret>"

@@ -2,22 +2,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from revfrf.crypto.dtpkc import PublicKey, WeakKey, ho_enc, par_h_dec1, par_h_dec2
+from revfrf.crypto.dtpkc import ho_enc, par_h_dec1, par_h_dec2
+from revfrf.crypto.keys import PublicKey, WeakKey
 from revfrf.crypto.possession import PossessionProof, prove_possession, verify_possession
 from revfrf.crypto.secret import SecretInt
 from revfrf.errors import ProofError
-from tests.conftest import World, public, world_of
+from tests.conftest import World, world_of
 
 
 @settings(max_examples=25)
 @given(owner=st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
 def test_an_honest_proof_holds(world: World, owner: str) -> None:
-    verify_possession(public(world.alice), owner, prove_possession(world.alice, owner))
+    verify_possession(world.alice.public, owner, prove_possession(world.alice, owner))
 
 
 def test_an_honest_proof_holds_at_the_default_size() -> None:
     world = world_of(3072)
-    verify_possession(public(world.alice), "alice", prove_possession(world.alice, "alice"))
+    verify_possession(world.alice.public, "alice", prove_possession(world.alice, "alice"))
 
 
 def test_the_smallest_and_the_largest_key_can_prove_themselves(toy: World) -> None:
@@ -29,8 +30,8 @@ def test_the_smallest_and_the_largest_key_can_prove_themselves(toy: World) -> No
 def test_a_rogue_key_would_open_what_cs_should_have_to_open_and_has_no_proof(toy: World) -> None:
     """h_u = g0^a / h_CS makes the joint key g0^a: the liar alone decrypts. So the proof must be refused."""
     n = toy.parameters.n
-    rogue = PublicKey(toy.parameters, public(toy.alice).h * pow(public(toy.cs).h, -1, n) % n)
-    assert par_h_dec2(toy.alice, ho_enc(rogue + public(toy.cs), [42])) == [42]
+    rogue = PublicKey(toy.parameters, toy.alice.public.h * pow(toy.cs.public.h, -1, n) % n)
+    assert par_h_dec2(toy.alice, ho_enc(rogue + toy.cs.public, [42])) == [42]
     with pytest.raises(ProofError, match="'liar'"):
         verify_possession(rogue, "liar", prove_possession(toy.alice, "liar"))
 
@@ -38,9 +39,9 @@ def test_a_rogue_key_would_open_what_cs_should_have_to_open_and_has_no_proof(toy
 def test_a_key_published_with_the_wrong_sign_harms_nobody(toy: World) -> None:
     """-h may pass a proof, since ±1 look alike in this group. What is encrypted under it still opens."""
     p = toy.parameters
-    negative = PublicKey(p, p.n - public(toy.alice).h)
+    negative = PublicKey(p, p.n - toy.alice.public.h)
     values = list(range(40))
-    encrypted = ho_enc(negative + public(toy.cs), values)
+    encrypted = ho_enc(negative + toy.cs.public, values)
     assert par_h_dec2(toy.cs, encrypted, par_h_dec1(toy.alice, encrypted)) == values
 
 
@@ -48,12 +49,12 @@ def test_a_proof_cannot_be_used_under_another_name(toy: World) -> None:
     proof = prove_possession(toy.alice, "alice")
     for name in ("bob", "", "alice ", "Alice"):
         with pytest.raises(ProofError):
-            verify_possession(public(toy.alice), name, proof)
+            verify_possession(toy.alice.public, name, proof)
 
 
 def test_a_proof_cannot_be_used_for_another_key_or_modulus(toy: World) -> None:
     proof = prove_possession(toy.alice, "alice")
-    for key in (public(toy.bob), public(world_of(512).alice), public(toy.alice) + public(toy.bob)):
+    for key in (toy.bob.public, world_of(512).alice.public, toy.alice.public + toy.bob.public):
         with pytest.raises(ProofError):
             verify_possession(key, "alice", proof)
 
@@ -64,7 +65,7 @@ def test_a_proof_cannot_be_used_for_another_key_or_modulus(toy: World) -> None:
 )
 def test_invented_proofs_are_refused(toy: World, challenge: int, response: int) -> None:
     with pytest.raises(ProofError):
-        verify_possession(public(toy.alice), "alice", PossessionProof(challenge, response))
+        verify_possession(toy.alice.public, "alice", PossessionProof(challenge, response))
 
 
 def test_a_response_that_is_only_equal_mod_the_group_order_is_refused_when_out_of_range(toy: World) -> None:
@@ -72,7 +73,7 @@ def test_a_response_that_is_only_equal_mod_the_group_order_is_refused_when_out_o
     total = toy.cs_share.value.reveal() + toy.cc_share.value.reveal()  # a multiple of the group's order
     shifted = PossessionProof(proof.challenge, proof.response + (total << 600))
     with pytest.raises(ProofError):
-        verify_possession(public(toy.alice), "alice", shifted)
+        verify_possession(toy.alice.public, "alice", shifted)
 
 
 def test_two_proofs_share_no_nonce(toy: World) -> None:

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from revfrf.crypto.dtpkc import Ciphertext, h_enc_ref, ho_enc
+from revfrf.crypto.dtpkc import h_enc_ref, ho_enc
+from revfrf.crypto.keys import Ciphertext
 from revfrf.crypto.primes import PrimeProgress, SafePrimes
 from revfrf.crypto.secret import SecretInt
 from revfrf.crypto.strong import (
@@ -18,7 +19,7 @@ from revfrf.crypto.strong import (
     strong_open,
 )
 from revfrf.errors import DecryptionError, ElementError, InsecureKeyError, UsageError
-from tests.conftest import World, public, world_of
+from tests.conftest import World, world_of
 
 messages = st.lists(st.integers(min_value=-(2**62), max_value=2**62), min_size=1, max_size=5)
 laws = settings(max_examples=25)
@@ -31,7 +32,7 @@ def c_parts(ciphertexts: list[Ciphertext]) -> list[int]:
 @laws
 @given(values=messages)
 def test_both_halves_open_a_ciphertext_under_any_key(world: World, values: list[int]) -> None:
-    for key in (public(world.alice), public(world.bob) + public(world.cs)):
+    for key in (world.alice.public, world.bob.public + world.cs.public):
         cs = c_parts(ho_enc(key, values))
         assert strong_open(world.cc_share, cs, strong_half(world.cs_share, cs)) == values
 
@@ -39,14 +40,14 @@ def test_both_halves_open_a_ciphertext_under_any_key(world: World, values: list[
 @laws
 @given(values=messages)
 def test_compressed_halves_open_the_same_messages(world: World, values: list[int]) -> None:
-    cs = c_parts(ho_enc(public(world.alice), values))
+    cs = c_parts(ho_enc(world.alice.public, values))
     assert root_open(world.cc_share, cs, root_half(world.cs_share, cs)) == values
 
 
 @laws
 @given(values=messages)
 def test_the_servers_can_change_sides_in_the_papers_halves(world: World, values: list[int]) -> None:
-    cs = c_parts(ho_enc(public(world.alice), values))
+    cs = c_parts(ho_enc(world.alice.public, values))
     assert strong_open(world.cs_share, cs, strong_half(world.cc_share, cs)) == values
     assert root_open(world.cs_share, cs, root_half(world.cc_share, cs)) == values
 
@@ -73,7 +74,7 @@ def test_one_share_alone_is_spread_over_its_whole_range(server: str) -> None:
 
 
 def test_one_half_alone_opens_nothing(toy: World) -> None:
-    cs = c_parts(ho_enc(public(toy.alice), [5]))
+    cs = c_parts(ho_enc(toy.alice.public, [5]))
     for share in (toy.cs_share, toy.cc_share):
         with pytest.raises(DecryptionError):
             strong_open(share, cs, [1])
@@ -96,7 +97,7 @@ def test_shares_of_another_dealing_open_nothing() -> None:
 
 @pytest.mark.parametrize("bad", [0, -1])
 def test_halves_outside_the_group_are_rejected(toy: World, bad: int) -> None:
-    cs = c_parts(ho_enc(public(toy.alice), [5]))
+    cs = c_parts(ho_enc(toy.alice.public, [5]))
     with pytest.raises(ElementError):
         strong_open(toy.cc_share, cs, [bad])
     with pytest.raises(ElementError):
@@ -110,7 +111,7 @@ def test_halves_outside_the_group_are_rejected(toy: World, bad: int) -> None:
 @laws
 @given(m=st.integers(min_value=-(2**62), max_value=2**62), refreshes=st.integers(min_value=1, max_value=4))
 def test_the_papers_refresh_does_not_stop_the_strong_halves(world: World, m: int, refreshes: int) -> None:
-    ciphertexts = ho_enc(public(world.alice), [m])
+    ciphertexts = ho_enc(world.alice.public, [m])
     for _ in range(refreshes):
         ciphertexts = h_enc_ref(world.parameters, SecretInt(1 + secrets.randbelow(2**100)), ciphertexts)
     cs = c_parts(ciphertexts)
@@ -171,6 +172,6 @@ def test_a_share_out_of_range_is_refused(toy: World, value: int) -> None:
 @pytest.mark.parametrize("bits", [2048, 3072])
 def test_compressed_halves_agree_with_the_papers_at_real_sizes(bits: int) -> None:
     world = world_of(bits)
-    cs = c_parts(ho_enc(public(world.alice), [-(2**62), 77]))
+    cs = c_parts(ho_enc(world.alice.public, [-(2**62), 77]))
     assert root_open(world.cc_share, cs, root_half(world.cs_share, cs)) == [-(2**62), 77]
     assert strong_open(world.cc_share, cs, strong_half(world.cs_share, cs)) == [-(2**62), 77]

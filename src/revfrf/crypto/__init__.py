@@ -1,1 +1,1 @@
-"""Pure maths on frozen values: no roles, no messages, no input or output."""
+"""The cryptosystem: maths on frozen values, and the two servers' steps. No files, no network."""

@@ -117,7 +117,7 @@ class FixedBase:
         return table
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)  # tables of a hundred parties: half a gigabyte at 2048 bits, if all are in use
 def fixed_base(base: int, modulus: int, exponent_bits: int) -> FixedBase:
     """The comb of this base, made once per process (bases are public)."""
     return FixedBase(base, modulus, exponent_bits)

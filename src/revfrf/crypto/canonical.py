@@ -40,6 +40,11 @@ def digest(domain: str, *fields: Field) -> bytes:
     return hashlib.sha256(canonical(domain, *fields)).digest()
 
 
+def fingerprint(domain: str, *fields: Field) -> str:
+    """128 bits of `digest` in hex: a name that people can compare."""
+    return digest(domain, *fields).hex()[:32]
+
+
 def _encode(field: Field) -> bytes:
     if field is None:
         return _framed(b"n", b"")

@@ -1,4 +1,4 @@
-"""DT-PKC in compressed form: the cryptosystem under everything else (the paper's section 4 and appendix A).
+"""DT-PKC in compressed form: the functions of the paper's appendix A.
 
 A ciphertext of m under h = g0^sk is (C, G) with G = g0^r mod N and C = H^r·(1 + mN) mod N², H = h^N mod N².
 The paper's C2 is G^N mod N²: the same scheme, a quarter smaller, and nobody can choose a C2 that reads a
@@ -7,225 +7,19 @@ key out of a decrypter, because the only thing ever raised to a weak key is a nu
 Everything rests on one map, x ↦ x^N mod N² (`Parameters.lift`), which depends on x mod N only: a ciphertext
 is the lift of h^r times 1 + mN, and to open it is to find that root h^r and divide its lift out.
 
-Functions keep the paper's names, take lists, and use all cores (`n_jobs` as in joblib). Those that apply a
+The paper's functions keep its names, take lists and use all cores (`n_jobs` as in joblib). Those that apply a
 secret to a received element check it first.
 """
 
-import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence, Sized
 from functools import partial
-from typing import ClassVar
+from operator import index
 
-from revfrf.crypto.arithmetic import fixed_base, inverse, jacobi, multiply, power, secret_power
-from revfrf.crypto.canonical import digest
+from revfrf.crypto.arithmetic import fixed_base, inverse, multiply, secret_power
+from revfrf.crypto.keys import Ciphertext, Parameters, PublicKey, WeakKey
 from revfrf.crypto.parallel import in_processes, in_threads
-from revfrf.crypto.secret import Secret, SecretInt
-from revfrf.errors import (
-    DecryptionError,
-    ElementError,
-    FormatError,
-    InsecureKeyError,
-    RangeError,
-    UsageError,
-)
-
-SECURE_KEY_BITS = 2048
-SECURE_EXPONENT_BITS = 256
-SMALLEST_KEY_BITS = 64
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Parameters:
-    """What everybody knows: the modulus N, the generator g0 of its squares, and the exponents' length E."""
-
-    n: int
-    g0: int
-    exponent_bits: int
-    allow_insecure: bool = field(default=False, compare=False)
-    n_squared: int = field(init=False, compare=False)
-
-    def __post_init__(self) -> None:
-        check_sizes(self.key_bits, self.exponent_bits, self.allow_insecure)
-        if self.n < 0 or self.n % 2 == 0:
-            raise ElementError("out-of-range", "the modulus is not a positive odd number")
-        object.__setattr__(self, "n_squared", self.n * self.n)
-        self.check_base("generator", self.g0)
-
-    @property
-    def key_bits(self) -> int:
-        return self.n.bit_length()
-
-    @property
-    def insecure(self) -> bool:
-        """Whether these keys protect nothing: toys for tests, simulations, and the paper's 1024 bits."""
-        return self.key_bits < SECURE_KEY_BITS or self.exponent_bits < SECURE_EXPONENT_BITS
-
-    @property
-    def fingerprint(self) -> str:
-        """Sixteen hex digits that name these parameters."""
-        return digest("revfrf parameters v1", self.n, self.g0, self.exponent_bits).hex()[:16]
-
-    def __repr__(self) -> str:
-        label = " INSECURE" if self.insecure else ""
-        return f"<Parameters {self.fingerprint}: {self.key_bits} bits, E={self.exponent_bits}{label}>"
-
-    def to_fields(self) -> dict[str, str]:
-        """As named strings, for key files."""
-        return {"n": f"{self.n:x}", "g0": f"{self.g0:x}", "exponent_bits": f"{self.exponent_bits:x}"}
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, str], allow_insecure: bool) -> "Parameters":
-        n, g0, exponent_bits = (int(fields[name], 16) for name in ("n", "g0", "exponent_bits"))
-        return cls(n, g0, exponent_bits, allow_insecure)
-
-    def random_exponent(self) -> int:
-        """A secret for a key or an encryption: an even number in [2, 2^E).
-
-        Even, because ±1 cannot be told apart in the group: a key published as -h, or an element sent as -x,
-        has the same even powers, so that its sign shows nobody's parity and spoils nobody's ciphertext.
-        """
-        return 2 * (1 + secrets.randbelow((1 << (self.exponent_bits - 1)) - 1))
-
-    def lift(self, x: int) -> int:
-        """x^N mod N²."""
-        return power(x, self.n, self.n_squared)
-
-    def check_unit(self, name: str, x: int, modulus: int) -> None:
-        """Refuse a number that is not in (0, modulus) or not prime to N, or whose Jacobi symbol is not +1.
-
-        Every honest element is a square, whose symbol is +1; a symbol of -1 would let a decrypter's answer
-        tell one bit of its exponent.
-        """
-        if not 0 < x < modulus:
-            raise ElementError("out-of-range", f"{name} is outside its group's range")
-        symbol = jacobi(x, self.n)
-        if symbol == 0:
-            raise ElementError("not-a-unit", f"{name} shares a factor with N")
-        if symbol != 1:
-            raise ElementError("jacobi", f"{name} has Jacobi symbol -1")
-
-    def check_base(self, name: str, x: int) -> None:
-        """`check_unit` mod N, and not ±1, whose powers hide nothing."""
-        self.check_unit(name, x, self.n)
-        if x in (1, self.n - 1):
-            raise ElementError("trivial", f"{name} is 1 or -1")
-
-    def check(self, ciphertext: "Ciphertext") -> None:
-        """Refuse a received ciphertext that no honest party can have made."""
-        self.check_unit("C", ciphertext.c, self.n_squared)
-        self.check_base("G", ciphertext.g)
-
-    def signed(self, residue: int) -> int:
-        """The integer in (-N/2, N/2) that this residue mod N stands for."""
-        return residue if residue <= self.n // 2 else residue - self.n
-
-    def message(self, w: int) -> int:
-        """m of w = 1 + mN mod N², signed; a w of another form was not opened by the right key."""
-        if w % self.n != 1:
-            raise DecryptionError("decryption", "the key, a share or the ciphertext is not the right one")
-        return self.signed((w - 1) // self.n)
-
-
-def check_sizes(key_bits: int, exponent_bits: int, allow_insecure: bool) -> None:
-    """Refuse sizes that cannot work, and, without the switch, sizes that protect nothing."""
-    if key_bits < SMALLEST_KEY_BITS or key_bits % 16:
-        raise UsageError(f"key_bits={key_bits}: give a multiple of 16, at least {SMALLEST_KEY_BITS}")
-    if not 16 <= exponent_bits <= key_bits:
-        raise UsageError(
-            f"exponent_bits={exponent_bits}: give 16 to key_bits={key_bits}; the default is half"
-        )
-    if allow_insecure:
-        return
-    if key_bits < SECURE_KEY_BITS:
-        raise InsecureKeyError(
-            f"{key_bits}-bit keys protect nothing; use {SECURE_KEY_BITS} or more (3072 is the default), "
-            "or say allow_insecure=True in tests and simulations"
-        )
-    if exponent_bits < SECURE_EXPONENT_BITS:
-        raise InsecureKeyError(
-            f"{exponent_bits}-bit exponents protect nothing; use {SECURE_EXPONENT_BITS} or more (half the "
-            "key is the default), or say allow_insecure=True in tests and simulations"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Ciphertext:
-    """[m] = (C, G). It does not say under which key: that is the business of whoever stores it."""
-
-    c: int
-    g: int
-
-    def to_bytes(self, parameters: Parameters) -> bytes:
-        """C in 2|N| bits, then G in |N| bits, big-endian."""
-        width = parameters.key_bits // 8
-        return self.c.to_bytes(2 * width, "big") + self.g.to_bytes(width, "big")
-
-    @classmethod
-    def from_bytes(cls, parameters: Parameters, data: bytes) -> "Ciphertext":
-        """The ciphertext in these bytes, checked."""
-        width = parameters.key_bits // 8
-        if len(data) != 3 * width:
-            raise FormatError("length", f"a ciphertext takes {3 * width} bytes, not {len(data)}")
-        ciphertext = cls(int.from_bytes(data[: 2 * width], "big"), int.from_bytes(data[2 * width :], "big"))
-        parameters.check(ciphertext)
-        return ciphertext
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class PublicKey:
-    """h = g0^sk mod N, and its encryptions' base H = h^N mod N². `a + b` is the paper's joint key pk_Σ."""
-
-    parameters: Parameters
-    h: int
-    lifted: int = field(init=False, compare=False)
-
-    def __post_init__(self) -> None:
-        self.parameters.check_base("public key", self.h)
-        object.__setattr__(self, "lifted", self.parameters.lift(self.h))
-
-    def __add__(self, other: "PublicKey") -> "PublicKey":
-        """Whoever opens a ciphertext under this key needs both owners."""
-        if other.parameters != self.parameters:
-            raise UsageError("keys of different parameters cannot be joined; both must be of one epoch")
-        return PublicKey(self.parameters, multiply(self.parameters.n, self.h, other.h))
-
-    def __repr__(self) -> str:
-        label = " INSECURE" if self.parameters.insecure else ""
-        return f"<PublicKey {digest('revfrf public key v1', self.h).hex()[:16]}{label}>"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class WeakKey(Secret):
-    """A party's own key sk: an even number of E bits, see `Parameters.random_exponent`."""
-
-    kind: ClassVar[str] = "weak-key"
-    parameters: Parameters
-    sk: SecretInt
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.sk.reveal() < 1 << self.parameters.exponent_bits or self.sk.reveal() % 2:
-            raise UsageError("a weak key is an even number of at most exponent_bits bits")
-
-    @classmethod
-    def generate(cls, parameters: Parameters) -> "WeakKey":
-        return cls(parameters, SecretInt(parameters.random_exponent()))
-
-    @property
-    def public(self) -> PublicKey:
-        return PublicKey(self.parameters, secret_power(self.parameters.g0, self.sk, self.parameters.n))
-
-    def to_fields(self) -> dict[str, str]:
-        """The key itself, for key files."""
-        return {**self.parameters.to_fields(), "sk": f"{self.sk.reveal():x}"}
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, str], allow_insecure: bool) -> "WeakKey":
-        return cls(Parameters.from_fields(fields, allow_insecure), SecretInt(int(fields["sk"], 16)))
-
-    def __repr__(self) -> str:
-        return f"<WeakKey: secret{', INSECURE' if self.parameters.insecure else ''}>"
-
+from revfrf.crypto.secret import SecretInt
+from revfrf.errors import FormatError, RangeError, UsageError
 
 # -- HoEnc ------------------------------------------------------------------------------------------
 
@@ -242,15 +36,26 @@ def ho_enc(
     An encryption of m is an encryption of zero plus m, and only the zeros cost time: they can come from a
     `ZeroPool`, and worker processes make them without seeing a message. Never use a zero twice.
     """
-    limit = key.parameters.n // 2
-    for position, m in enumerate(messages):
+    plain = _integers(messages, key.parameters.n // 2)
+    if zeros is None:
+        zeros = zero_encryptions(key, len(plain), n_jobs=n_jobs)
+    if len(zeros) != len(plain):
+        raise UsageError(f"{len(zeros)} zeros for {len(plain)} messages; give one for each")
+    return [add_constant(key.parameters, zero, m) for zero, m in zip(zeros, plain, strict=True)]
+
+
+def _integers(messages: Sequence[int], limit: int) -> list[int]:
+    """The messages as Python integers, which numpy's are not; a float would encrypt to garbage."""
+    try:
+        plain = [index(m) for m in messages]
+    except TypeError:
+        raise UsageError("messages are integers; encode other numbers with a FixedPoint first") from None
+    for position, m in enumerate(plain):
         if not -limit <= m <= limit:
             raise RangeError(
-                f"message {position} is outside (-N/2, N/2): {m.bit_length()} bits; use a longer key"
+                f"message {position} is outside (-N/2, N/2): it has {m.bit_length()} bits; use a longer key"
             )
-    if zeros is None:
-        zeros = zero_encryptions(key, len(messages), n_jobs=n_jobs)
-    return [add_constant(key.parameters, zero, m) for zero, m in zip(zeros, messages, strict=True)]
+    return plain
 
 
 def zero_encryptions(key: PublicKey, count: int, *, n_jobs: int = -1) -> list[Ciphertext]:
@@ -270,20 +75,20 @@ def _zeros_from(key: PublicKey, exponents: Sequence[int]) -> list[Ciphertext]:
     return [Ciphertext(c, g) for c, g in zip(lifts, bases, strict=True)]
 
 
-# -- arithmetic on ciphertexts: needs no key --------------------------------------------------------
+# -- arithmetic on ciphertexts: needs no key, one at a time ------------------------------------------
 
 
-def add(parameters: Parameters, *terms: Ciphertext) -> Ciphertext:
+def add(parameters: Parameters, first: Ciphertext, *more: Ciphertext) -> Ciphertext:
     """[m1 + m2 + …] of ciphertexts under one key."""
     return Ciphertext(
-        multiply(parameters.n_squared, *(term.c for term in terms)),
-        multiply(parameters.n, *(term.g for term in terms)),
+        multiply(parameters.n_squared, first.c, *(term.c for term in more)),
+        multiply(parameters.n, first.g, *(term.g for term in more)),
     )
 
 
 def add_constant(parameters: Parameters, ciphertext: Ciphertext, constant: int) -> Ciphertext:
     """[m + constant]. The randomness stays the same."""
-    shift = 1 + constant % parameters.n * parameters.n
+    shift = 1 + index(constant) % parameters.n * parameters.n
     return Ciphertext(multiply(parameters.n_squared, ciphertext.c, shift), ciphertext.g)
 
 
@@ -292,13 +97,12 @@ def negate(parameters: Parameters, ciphertext: Ciphertext) -> Ciphertext:
     return Ciphertext(inverse(ciphertext.c, parameters.n_squared), inverse(ciphertext.g, parameters.n))
 
 
-def scale(parameters: Parameters, ciphertext: Ciphertext, factor: SecretInt | int) -> Ciphertext:
-    """[m·factor] for a factor other than zero; a SecretInt is applied in constant time."""
-    k = factor.reveal() if isinstance(factor, SecretInt) else factor
-    if k == 0:
+def scale(parameters: Parameters, ciphertext: Ciphertext, factor: int) -> Ciphertext:
+    """[m·factor] for a factor other than zero, in a time that depends on its sign and length only."""
+    if factor == 0:
         raise UsageError("times zero would leave a ciphertext that hides nothing; encrypt 0 instead")
-    base = negate(parameters, ciphertext) if k < 0 else ciphertext
-    exponent = SecretInt(abs(k))
+    base = negate(parameters, ciphertext) if factor < 0 else ciphertext
+    exponent = SecretInt(abs(index(factor)))
     return Ciphertext(
         secret_power(base.c, exponent, parameters.n_squared), secret_power(base.g, exponent, parameters.n)
     )
@@ -316,8 +120,8 @@ def h_enc_ref(
     parameters: Parameters, r: SecretInt, ciphertexts: Sequence[Ciphertext], *, n_jobs: int = -1
 ) -> list[Ciphertext]:
     """HEncRef: from [m] under sk to [m] under sk + r. The strong shares open it all the same."""
-    if r.reveal() <= 0:
-        raise UsageError("HEncRef needs a positive r")
+    if not isinstance(r, SecretInt) or r.reveal() <= 0:
+        raise UsageError("HEncRef needs a positive r, as a SecretInt")
     return in_threads(partial(_shift_key, parameters, r), ciphertexts, n_jobs)
 
 
@@ -332,35 +136,42 @@ def _shift_key(parameters: Parameters, secret: SecretInt, ciphertext: Ciphertext
 
 def par_h_dec1(key: WeakKey, ciphertexts: Sequence[Ciphertext], *, n_jobs: int = -1) -> list[int]:
     """ParHDec1: this owner's shares z = G^sk mod N, which take its key off the ciphertexts."""
-    p = key.parameters
+    return in_threads(partial(_share, key), ciphertexts, n_jobs)
 
-    def share(ciphertext: Ciphertext) -> int:
-        p.check(ciphertext)
-        return secret_power(ciphertext.g, key.sk, p.n)
 
-    return in_threads(share, ciphertexts, n_jobs)
+def _share(key: WeakKey, ciphertext: Ciphertext) -> int:
+    key.parameters.check(ciphertext)
+    return secret_power(ciphertext.g, key.sk, key.parameters.n)
 
 
 def par_h_dec2(
     key: WeakKey, ciphertexts: Sequence[Ciphertext], *shares: Sequence[int], n_jobs: int = -1
 ) -> list[int]:
-    """ParHDec2: the messages, from the last key and the other owners' `par_h_dec1` shares, a list each."""
-    p = key.parameters
-    if any(len(owner) != len(ciphertexts) for owner in shares):
-        raise FormatError("length", "an owner's list of shares is not as long as the list of ciphertexts")
+    """ParHDec2: the messages of ciphertexts under joint keys, decrypted by the last of their owners.
 
-    def finish(job: tuple[Ciphertext, tuple[int, ...]]) -> int:
-        ciphertext, others = job
-        p.check(ciphertext)
+    `shares` are the other owners' `par_h_dec1`, one list per owner. Without any, this decrypts what is under
+    `key` alone.
+    """
+    p = key.parameters
+    check_same_length(ciphertexts, *shares)
+
+    def finish(position: int) -> int:
+        ciphertext, others = ciphertexts[position], [owner[position] for owner in shares]
         for z in others:
             p.check_unit("share", z, p.n)
-        root = multiply(p.n, secret_power(ciphertext.g, key.sk, p.n), *others)
+        root = multiply(p.n, _share(key, ciphertext), *others)
         return open_with_root(p, ciphertext.c, inverse(root, p.n))
 
-    by_ciphertext = [tuple(owner[i] for owner in shares) for i in range(len(ciphertexts))]
-    return in_threads(finish, list(zip(ciphertexts, by_ciphertext, strict=True)), n_jobs)
+    return in_threads(finish, range(len(ciphertexts)), n_jobs)
 
 
 def open_with_root(parameters: Parameters, c: int, inverse_root: int) -> int:
     """m of C = ρ^N·(1 + mN), given ρ⁻¹ mod N: how both the weak and the strong keys end a decryption."""
-    return parameters.message(multiply(parameters.n_squared, c, parameters.lift(inverse_root)))
+    return parameters.log_l(multiply(parameters.n_squared, c, parameters.lift(inverse_root)))
+
+
+def check_same_length(ciphertexts: Sized, *answers: Sized) -> None:
+    """Refuse a peer's list that does not answer each ciphertext once."""
+    for answer in answers:
+        if len(answer) != len(ciphertexts):
+            raise FormatError(f"{len(answer)} answers for {len(ciphertexts)} ciphertexts", kind="length")

@@ -59,7 +59,7 @@ class FixedPoint:
     def encode(self, values: ArrayLike | Sequence[object]) -> NDArray[np.int64]:
         """The x̂ of one column of numbers; MISSING for None, NaN, NaT, NA and masked values.
 
-        Raises RangeError for an infinite number or |x̂| ≥ 2^62, and UsageError for what is no number; both
+        Raises RangeError for an infinite number or |x̂| ≥ 2^62, and UsageError for what is not a number; both
         name the column, the row (counted from 0), the value, and what to do.
         """
         if isinstance(values, Sequence) and not isinstance(values, str | bytes):
@@ -151,7 +151,7 @@ class FixedPoint:
             raise self._range_error(row, x) from None
         except TypeError:
             raise UsageError(
-                f"{self.name}, row {row}: {_shown(x)} is no number; use None or NaN where a value is missing"
+                f"{self.name}, row {row}: {_shown(x)} is not a number; use None or NaN if it is missing"
             ) from None
         code, rest = divmod(numerator * self.scale, denominator)
         if 2 * rest > denominator or (2 * rest == denominator and code % 2):

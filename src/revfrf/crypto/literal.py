@@ -9,8 +9,8 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from revfrf.crypto.dtpkc import Ciphertext, Parameters, PublicKey, add, add_constant, ho_enc, negate, scale
-from revfrf.crypto.secret import SecretInt
+from revfrf.crypto.dtpkc import add, add_constant, ho_enc, negate, scale
+from revfrf.crypto.keys import Ciphertext, LongNumbers, Parameters, PublicKey
 from revfrf.crypto.strong import StrongShare, strong_half, strong_open
 
 
@@ -22,17 +22,19 @@ class Term:
     value: Ciphertext
 
 
-@dataclass(frozen=True, slots=True)
-class AddRequest:
+@dataclass(frozen=True, slots=True, repr=False)
+class AddRequest(LongNumbers):
     """CS → CC: two masked C parts with their strong halves, and the key for the sum."""
 
-    cs: tuple[int, int]
-    halves: tuple[int, int]
+    c_1: int
+    c_2: int
+    half_1: int
+    half_2: int
     joint_key: PublicKey
 
 
-@dataclass(frozen=True, slots=True)
-class SignRequest:
+@dataclass(frozen=True, slots=True, repr=False)
+class SignRequest(LongNumbers):
     """CS → CC: the masked difference's C part with its strong half, and the key for the answer."""
 
     c: int
@@ -50,7 +52,7 @@ def ho_add(share: StrongShare, term_1: Term, term_2: Term, ask_sum: AskSum) -> C
     alpha_1, alpha_2 = _random_message(p), _random_message(p)
     masked_1, masked_2 = _mask(term_1, alpha_1), _mask(term_2, alpha_2)  # [m + α] = [m]·[α]
     half_1, half_2 = strong_half(share, [masked_1.c, masked_2.c], n_jobs=1)  # P1' and P1''
-    total = ask_sum(AddRequest((masked_1.c, masked_2.c), (half_1, half_2), term_1.key + term_2.key))
+    total = ask_sum(AddRequest(masked_1.c, masked_2.c, half_1, half_2, term_1.key + term_2.key))
     p.check(total)  # [M] = [m1 + m2 + α1 + α2]
     return add_constant(p, total, -(alpha_1 + alpha_2))
 
@@ -58,7 +60,8 @@ def ho_add(share: StrongShare, term_1: Term, term_2: Term, ask_sum: AskSum) -> C
 def cc_ho_add(share: StrongShare, request: AddRequest) -> Ciphertext:
     """HoAdd, the side of CC: it sees the sum of two masked messages."""
     p = share.parameters
-    masked_sum = sum(strong_open(share, request.cs, request.halves, n_jobs=1))
+    c_parts, halves = [request.c_1, request.c_2], [request.half_1, request.half_2]
+    masked_sum = sum(strong_open(share, c_parts, halves, n_jobs=1))
     return ho_enc(request.joint_key, [p.signed(masked_sum % p.n)], n_jobs=1)[0]
 
 
@@ -66,10 +69,10 @@ def ho_lt(
     share: StrongShare, cs_key: PublicKey, term_1: Term, term_2: Term, ask_sum: AskSum, ask_sign: AskSign
 ) -> Ciphertext:
     """HoLT, the side of CS: [1] under h_CS·h_{u2} if m1 < m2, else [0]."""
-    return _ho_lt_with(bool(secrets.randbits(1)), share, cs_key, term_1, term_2, ask_sum, ask_sign)
+    return _ho_lt_from(bool(secrets.randbits(1)), share, cs_key, term_1, term_2, ask_sum, ask_sign)
 
 
-def _ho_lt_with(
+def _ho_lt_from(
     coin: bool,
     share: StrongShare,
     cs_key: PublicKey,
@@ -112,6 +115,6 @@ def _random_message(parameters: Parameters) -> int:
     return parameters.signed(secrets.randbelow(parameters.n))
 
 
-def _random_factor(parameters: Parameters) -> SecretInt:
+def _random_factor(parameters: Parameters) -> int:
     """r with ‖r‖ < ‖N‖/4."""
-    return SecretInt(1 + secrets.randbelow((1 << (parameters.key_bits // 4 - 1)) - 1))
+    return 1 + secrets.randbelow((1 << (parameters.key_bits // 4 - 1)) - 1)

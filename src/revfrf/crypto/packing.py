@@ -1,11 +1,18 @@
 """HoLT, packed: many comparisons in one ciphertext (what prediction uses).
 
 Is x ≤ s, for x and s encrypted under any keys? β = 2x - 2s - 1 is negative iff so, and never zero. CS masks
-each β with a coin a and its own r and r', lays the results side by side in the slots of one plaintext, and
-CC, who opens it, reads one bit a slot that is fair whatever the truth. CC encrypts the bits for CS and the
-owner of s; CS, with that owner's consent, opens them and undoes its coins.
+each β with a coin and random numbers of its own and lays the results side by side in the slots of one
+plaintext. CC, who opens it, reads one bit per slot, which is fair whatever the truth, and encrypts the bits
+for CS and the owner of s. CS opens them with that owner's consent and undoes its coins::
 
-What CC sees of a comparison: off + a·(r·β + r'), which hides β's sign and its divisors, not all of its
+    packs, coins = mask_comparisons(cs_share, cs.public, comparisons)      # CS
+    answers = encrypt_bits(cs.public + owner.public, read_packs(cc_share, packs))  # CC
+    shares = par_h_dec1(owner, answers)                                    # the owner of every s
+    x_at_most_s = unmask_bits(parameters, par_h_dec2(cs, answers, shares), coins)  # CS
+
+With several owners, CC encrypts each one's bits for it alone.
+
+What CC sees of a comparison: off ± (r·β + r'), which hides the sign and the divisors of β, not all of its
 magnitude.
 """
 
@@ -14,26 +21,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from revfrf.crypto.arithmetic import fixed_base, inverse, multiply, power, secret_power
-from revfrf.crypto.dtpkc import Ciphertext, Parameters, PublicKey, ho_enc
+from revfrf.crypto.dtpkc import ho_enc
+from revfrf.crypto.keys import Ciphertext, LongNumbers, Parameters, PublicKey
 from revfrf.crypto.parallel import in_threads
 from revfrf.crypto.secret import Secret, SecretInt
 from revfrf.crypto.strong import StrongShare, root_half, root_open
 from revfrf.errors import FormatError, SlotError, UsageError
 
 MASK_BITS = 64  # σ
-SLOT_BITS = 67 + MASK_BITS  # B
-OFFSET = 1 << (66 + MASK_BITS)  # off
+SLOT_BITS = 67 + MASK_BITS  # B: a slot holds twice the offset
+OFFSET = 1 << (66 + MASK_BITS)  # off: well above LARGEST, so that no honest slot is negative
 LARGEST = 1 << (64 + MASK_BITS)
-"""Every honest slot is nearer to OFFSET: |β| < 2^64, r < 2^σ, r' < r."""
+"""Every honest slot is nearer to OFFSET: |β| < 2^64 for numbers in [-2^62, 2^62), r < 2^σ, r' < r."""
 
 
 def slots(parameters: Parameters) -> int:
     """How many comparisons one ciphertext carries: 7, 15, 23 at 1024, 2048, 3072 bits."""
     count = (parameters.key_bits - 1) // SLOT_BITS
     if count == 0:
-        raise UsageError(
-            f"{parameters.key_bits}-bit keys are too short to compare; use {SLOT_BITS + 13} or more"
-        )
+        raise UsageError(f"{parameters.key_bits}-bit keys are too short to compare; use 144 or more")
     return count
 
 
@@ -45,7 +51,7 @@ class Comparison:
     s: Ciphertext
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Mask(Secret):
     """What CS does to one β: a·(r·β + r'), 2^(σ-1) ≤ r < 2^σ, 0 ≤ r' < r. Never shared between slots."""
 
@@ -59,8 +65,8 @@ class Mask(Secret):
         return cls(bool(secrets.randbits(1)), r, secrets.randbelow(r))
 
 
-@dataclass(frozen=True, slots=True)
-class Pack:
+@dataclass(frozen=True, slots=True, repr=False)
+class Pack(LongNumbers):
     """CS → CC: the packed C part, CS's half of its opening, and how many slots are in use."""
 
     c: int
@@ -71,12 +77,16 @@ class Pack:
 def mask_comparisons(
     share: StrongShare, cs_key: PublicKey, comparisons: Sequence[Comparison], *, n_jobs: int = -1
 ) -> tuple[list[Pack], list[bool]]:
-    """CS, first: the packs for CC, and the coins to keep, one a comparison."""
+    """CS, first: the packs for CC, and the coins to keep, one per comparison.
+
+    Numbers must be in [-2^62, 2^62), or CC refuses the pack. `cs_key` is CS's own: a fresh encryption of zero
+    under it hides from CC what the ciphertexts were made of.
+    """
     masks = [Mask.generate() for _ in comparisons]
-    return _mask_with(masks, share, cs_key, comparisons, n_jobs), [mask.coin for mask in masks]
+    return _mask_from(masks, share, cs_key, comparisons, n_jobs), [mask.coin for mask in masks]
 
 
-def _mask_with(
+def _mask_from(
     masks: Sequence[Mask],
     share: StrongShare,
     cs_key: PublicKey,
@@ -121,10 +131,10 @@ def _horner(parameters: Parameters, chunk: Sequence[tuple[Comparison, Mask]]) ->
 
 
 def read_packs(share: StrongShare, packs: Sequence[Pack], *, n_jobs: int = -1) -> list[bool]:
-    """CC: one masked bit a comparison, in the order in which CS asked."""
+    """CC: one masked bit per comparison, in the order in which CS asked."""
     for pack in packs:
         if not 0 < pack.count <= slots(share.parameters):
-            raise SlotError("slot", f"a pack claims {pack.count} slots; it has {slots(share.parameters)}")
+            raise SlotError(f"a pack claims {pack.count} slots; it has {slots(share.parameters)}")
     plaintexts = root_open(share, [pack.c for pack in packs], [pack.half for pack in packs], n_jobs=n_jobs)
     return [bit for pack, plain in zip(packs, plaintexts, strict=True) for bit in _read(plain, pack.count)]
 
@@ -132,11 +142,11 @@ def read_packs(share: StrongShare, packs: Sequence[Pack], *, n_jobs: int = -1) -
 def _read(plaintext: int, count: int) -> Iterator[bool]:
     """Bit i: whether slot i is below the offset."""
     if not 0 <= plaintext < 1 << (count * SLOT_BITS):
-        raise SlotError("slot", "the plaintext is longer than its slots")
+        raise SlotError("the plaintext is longer than its slots")
     for i in range(count):
         distance = (plaintext >> (i * SLOT_BITS)) % (1 << SLOT_BITS) - OFFSET
         if not 0 < abs(distance) < LARGEST:
-            raise SlotError("slot", f"slot {i} holds what no honest comparison leaves there")
+            raise SlotError(f"slot {i} holds what no honest comparison leaves there")
         yield distance < 0
 
 
@@ -154,13 +164,13 @@ def unmask_bits(parameters: Parameters, messages: Sequence[int], coins: Sequence
     size = _bits_per_ciphertext(parameters)
     if len(messages) != -(-len(coins) // size):
         raise FormatError(
-            "length", f"{len(messages)} answers cannot hold the bits of {len(coins)} comparisons"
+            f"{len(messages)} answers cannot hold the bits of {len(coins)} comparisons", kind="length"
         )
     answers = []
     for start, message in zip(range(0, len(coins), size), messages, strict=True):
         chunk = coins[start : start + size]
         if not 0 <= message < 1 << len(chunk):
-            raise SlotError("slot", "an answer holds more bits than were asked for")
+            raise SlotError("an answer holds more bits than were asked for")
         answers += [bool(message >> i & 1) != coin for i, coin in enumerate(chunk)]
     return answers
 

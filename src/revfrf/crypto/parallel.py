@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 _PROBE = 4
 _WORTH_THREADS = 0.002
 _WORTH_PROCESSES = 0.05
-"""Seconds of remaining work from which on the workers pay."""
+"""Seconds of remaining work above which workers pay off."""
 _CHUNKS_PER_WORKER = 4
 """So that a worker on a busy core does not keep the others waiting."""
 
@@ -48,7 +48,7 @@ def in_processes(function: Callable[[int], list[Result]], count: int, n_jobs: in
     done = function(min(count, _PROBE))
     rest = count - len(done)
     jobs = min(effective_n_jobs(n_jobs), rest)
-    if jobs <= 1 or (perf_counter() - started) * rest < _WORTH_PROCESSES * _PROBE:
+    if jobs <= 1 or (perf_counter() - started) / len(done) * rest < _WORTH_PROCESSES:
         return done + (function(rest) if rest else [])
     chunks = min(rest, _CHUNKS_PER_WORKER * jobs)
     counts = [rest * (i + 1) // chunks - rest * i // chunks for i in range(chunks)]

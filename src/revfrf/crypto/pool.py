@@ -5,7 +5,8 @@ from collections import deque
 from threading import Condition, Thread
 from types import TracebackType
 
-from revfrf.crypto.dtpkc import Ciphertext, PublicKey, zero_encryptions
+from revfrf.crypto.dtpkc import zero_encryptions
+from revfrf.crypto.keys import Ciphertext, PublicKey
 from revfrf.crypto.secret import Secret
 from revfrf.errors import UsageError
 

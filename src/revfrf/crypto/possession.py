@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from revfrf.crypto.arithmetic import inverse, multiply, power, secret_power
 from revfrf.crypto.canonical import digest
-from revfrf.crypto.dtpkc import Parameters, PublicKey, WeakKey
+from revfrf.crypto.keys import LongNumbers, Parameters, PublicKey, WeakKey
 from revfrf.crypto.secret import SecretInt
 from revfrf.errors import ProofError
 
@@ -19,8 +19,8 @@ _STATISTICAL_BITS = 128
 """By how many bits the nonce is longer than challenge·sk, which it hides (the group's order is unknown)."""
 
 
-@dataclass(frozen=True, slots=True)
-class PossessionProof:
+@dataclass(frozen=True, slots=True, repr=False)
+class PossessionProof(LongNumbers):
     """The challenge c and the response s = k + c·sk; the commitment g0^k = g0^s·h^-c follows from them."""
 
     challenge: int
@@ -49,7 +49,7 @@ def verify_possession(public: PublicKey, owner: str, proof: PossessionProof) -> 
         commitment = multiply(p.n, power(p.g0, proof.response, p.n), blinding)
         if _challenge(public, owner, commitment) == proof.challenge:
             return
-    raise ProofError("proof", f"the proof of possession of {owner!r} does not hold for its public key")
+    raise ProofError(f"the proof of possession of {owner!r} does not hold for its public key")
 
 
 def _nonce_bits(parameters: Parameters) -> int:

@@ -37,7 +37,7 @@ class PrimeProgress:
 ProgressCallback = Callable[[PrimeProgress], None]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class SafePrimes(Secret):
     """Two distinct safe primes; whoever sees them holds the strong key."""
 

@@ -21,8 +21,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from revfrf.crypto.secret import without_frames
-from revfrf.errors import KeyFileError, RevFRFError, UsageError
+from revfrf.crypto.secret import hides_locals
+from revfrf.errors import KeyFileError, UsageError
 
 FORMAT = "revfrf-key"
 VERSION = 1
@@ -34,36 +34,6 @@ _BLOCK = 8  # scrypt's r
 _MAX_PARALLEL = 4  # scrypt's p
 _SALT_BYTES = 16
 _NONCE_BYTES = 12
-
-
-def seal(kind: str, fields: Mapping[str, str], passphrase: str | None, *, _cost: int = _COST) -> bytes:
-    """The bytes of a key file of `kind` that holds `fields`, protected if there is a passphrase.
-
-    Raises UsageError for an empty passphrase or fields that are not strings, and KeyFileError (`too-large`)
-    for what `unseal` would refuse for its size. No error shows a field's value or the passphrase.
-    """
-    try:
-        return _seal(kind, dict(fields), passphrase, _cost)
-    except RevFRFError as error:
-        problem = error
-    del fields, passphrase
-    raise without_frames(problem)
-
-
-def unseal(data: bytes, kind: str, passphrase: str | None) -> dict[str, str]:
-    """The fields of a key file of `kind`.
-
-    Raises KeyFileError; its kinds are `too-large` (the file, or the work that it asks for), `malformed`,
-    `version`, `wrong-kind`, `passphrase-needed`, `passphrase-wrong` (or the file was changed) and
-    `not-protected` (a passphrase is given, the file has none). No error shows a field's value or the
-    passphrase.
-    """
-    try:
-        return _unseal(data, kind, passphrase)
-    except RevFRFError as error:
-        problem = error
-    del data, passphrase
-    raise without_frames(problem)
 
 
 @dataclass(frozen=True)
@@ -94,30 +64,48 @@ class _Protection:
             return ChaCha20Poly1305(Scrypt(self.salt, 32, n=self.n, r=self.r, p=self.p).derive(text))
         except MemoryError:
             need = 128 * self.n * self.r // 2**20
-            raise KeyFileError("too-large", f"the passphrase needs {need} MiB of memory; free some") from None
+            raise KeyFileError(
+                f"the passphrase needs {need} MiB of memory; free some", kind="too-large"
+            ) from None
 
 
-def _seal(kind: str, fields: dict[str, str], passphrase: str | None, cost: int) -> bytes:
+@hides_locals
+def seal(kind: str, fields: Mapping[str, str], passphrase: str | None) -> bytes:
+    """The bytes of a key file of `kind` that holds `fields`, protected if there is a passphrase.
+
+    Raises UsageError for an empty passphrase or fields that are not strings, and KeyFileError (`too-large`)
+    for what `unseal` would refuse for its size. No error shows a field's value or the passphrase.
+    """
     _check_passphrase(passphrase)
+    fields = dict(fields)
     if not isinstance(kind, str) or not _are_strings(fields):
         raise UsageError("the kind, and the names and values of the fields of a key file, must be strings")
     if passphrase is None:
         data = _dump(_header(kind, None) | {"fields": fields})
     else:
-        protection = _Protection(cost, _BLOCK, 1, _random(_SALT_BYTES), _random(_NONCE_BYTES))
+        protection = _Protection(_COST, _BLOCK, 1, _random(_SALT_BYTES), _random(_NONCE_BYTES))
         header = _header(kind, protection)
         sealed = protection.cipher(passphrase).encrypt(protection.nonce, _dump(fields), _dump(header))
         data = _dump(header | {"sealed": sealed.hex()})
     if len(data) > MAX_SIZE:
-        raise KeyFileError("too-large", f"these fields do not fit into a key file of {MAX_SIZE} bytes")
+        raise KeyFileError(f"these fields do not fit into a key file of {MAX_SIZE} bytes", kind="too-large")
     return data
 
 
-def _unseal(data: bytes, kind: str, passphrase: str | None) -> dict[str, str]:
+@hides_locals
+def unseal(data: bytes, kind: str, passphrase: str | None) -> dict[str, str]:
+    """The fields of a key file of `kind`.
+
+    Raises KeyFileError; its kinds are `too-large` (the file, or the work that it asks for), `malformed`,
+    `version`, `wrong-kind`, `passphrase-needed`, `passphrase-wrong` (or the file was changed) and
+    `not-protected` (a passphrase is given, the file has none). No error shows a field's value or the
+    passphrase.
+    """
     _check_passphrase(passphrase)
     if len(data) > MAX_SIZE:
         raise KeyFileError(
-            "too-large", f"a key file has at most {MAX_SIZE} bytes, this one {len(data)}; is it a key file?"
+            f"a key file has at most {MAX_SIZE} bytes, this one {len(data)}; is it a key file?",
+            kind="too-large",
         )
     document = _load(data)
     _check_header(document, kind)
@@ -125,20 +113,20 @@ def _unseal(data: bytes, kind: str, passphrase: str | None) -> dict[str, str]:
         fields = _parse_fields(document.get("fields"))
         _check_form(data, _header(kind, None) | {"fields": fields})
         if passphrase is not None:
-            raise KeyFileError("not-protected", "this key file has no passphrase; open it without one")
+            raise KeyFileError("this key file has no passphrase; open it without one", kind="not-protected")
     else:
         protection = _parse_protection(document["protection"])
         sealed = _parse_hex(document.get("sealed"))
         header = _header(kind, protection)
         _check_form(data, header | {"sealed": sealed.hex()})
         if passphrase is None:
-            raise KeyFileError("passphrase-needed", "this key file is protected; give its passphrase")
+            raise KeyFileError("this key file is protected; give its passphrase", kind="passphrase-needed")
         try:
             plain = protection.cipher(passphrase).decrypt(protection.nonce, sealed, _dump(header))
         except InvalidTag:
             raise KeyFileError(
-                "passphrase-wrong",
                 "the passphrase is wrong, or the key file was changed; try again or restore it",
+                kind="passphrase-wrong",
             ) from None
         fields = _parse_fields(_load(plain))
         _check_form(plain, fields)
@@ -160,14 +148,14 @@ def _check_header(document: dict[str, Any], kind: str) -> None:
         raise malformed("it has no version")
     if version != VERSION:
         raise KeyFileError(
-            "version", f"this key file is not of version {VERSION}; use the RevFRF that wrote it"
+            f"this key file is not of version {VERSION}; use the RevFRF that wrote it", kind="version"
         )
     found = document.get("kind")
     if not isinstance(found, str) or "protection" not in document:
         raise malformed("its header is incomplete")
     if found != kind:
         raise KeyFileError(
-            "wrong-kind", f"this is a key file of kind {found[:40]!r}; give one of kind {kind!r}"
+            f"this is a key file of kind {found[:40]!r}; give one of kind {kind!r}", kind="wrong-kind"
         )
 
 
@@ -179,9 +167,9 @@ def _parse_protection(protection: object) -> _Protection:
         raise malformed("its scrypt parameters are not integers")
     if n > _MAX_COST or r > _BLOCK or p > _MAX_PARALLEL:
         raise KeyFileError(
-            "too-large",
             f"this key file asks for more work than n={_MAX_COST}, r={_BLOCK}, p={_MAX_PARALLEL}; "
             "restore it from a copy",
+            kind="too-large",
         )
     if n < 2 or n & (n - 1) or r != _BLOCK or p < 1:
         raise malformed("its scrypt parameters are not valid")
@@ -216,7 +204,7 @@ def _load(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise malformed("it is no JSON object")
+        raise malformed("it is not a JSON object")
     return document
 
 
@@ -235,7 +223,7 @@ def _are_strings(fields: object) -> TypeGuard[dict[str, str]]:
 
 def malformed(what: str) -> KeyFileError:
     """The error for a file whose content cannot be what RevFRF wrote."""
-    return KeyFileError("malformed", f"this key file is damaged: {what}; restore it from a copy")
+    return KeyFileError(f"this key file is damaged: {what}; restore it from a copy", kind="malformed")
 
 
 def _random(size: int) -> bytes:

@@ -1,10 +1,13 @@
 """Values that must not leak by accident: they do not print, pickle or copy."""
 
-from typing import NoReturn, TypeVar
+from collections.abc import Callable
+from functools import wraps
+from typing import NoReturn, ParamSpec, TypeVar
 
 from revfrf.errors import RevFRFError, SecretError
 
-Error = TypeVar("Error", bound=RevFRFError)
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
 
 
 class Secret:
@@ -42,7 +45,20 @@ class SecretInt(Secret):
         return self._value
 
 
-def without_frames(error: Error) -> Error:
-    """The error without the frames and causes seen so far, whose local variables are secrets."""
-    error.__cause__ = error.__context__ = None
-    return error.with_traceback(None)
+def hides_locals(function: Callable[Params, Result]) -> Callable[Params, Result]:
+    """Decorator: our own errors leave `function` without its frames, whose local variables are secrets.
+
+    What a crash reporter that prints local variables then sees is this wrapper, which holds nothing any more.
+    """
+
+    @wraps(function)
+    def guarded(*args: Params.args, **kwargs: Params.kwargs) -> Result:
+        try:
+            return function(*args, **kwargs)
+        except RevFRFError as error:
+            problem = error.with_traceback(None)
+            problem.__cause__ = problem.__context__ = None
+        del args, kwargs
+        raise problem
+
+    return guarded

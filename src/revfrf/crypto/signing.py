@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from revfrf.crypto.canonical import Field, canonical, digest
+from revfrf.crypto.canonical import Field, canonical, fingerprint
 from revfrf.crypto.secret import Secret
 from revfrf.errors import FormatError, SignatureError, UsageError
 
@@ -35,14 +35,14 @@ class VerifyKey:
 
     def __post_init__(self) -> None:
         if type(self.raw) is not bytes or len(self.raw) != KEY_BYTES:
-            raise FormatError("length", f"a verify key is {KEY_BYTES} bytes")
+            raise FormatError(f"a verify key is {KEY_BYTES} bytes", kind="length")
         if not _is_sound_point(self.raw):
-            raise FormatError("malformed", "a verify key that is no point of large order on the curve")
+            raise FormatError("a verify key must be a point of large order on the curve", kind="malformed")
 
     @property
     def fingerprint(self) -> str:
-        """128 bits in hex, for people to compare."""
-        return digest("revfrf verify key v1", self.raw).hex()[:32]
+        """A name that people can compare."""
+        return fingerprint("revfrf verify key v1", self.raw)
 
     def __str__(self) -> str:
         return self.fingerprint
@@ -56,14 +56,14 @@ class VerifyKey:
         Raises SignatureError for everything else, an absent signature included.
         """
         if type(signature) is not bytes:
-            raise SignatureError("signature", "the signature is absent, or not bytes")
+            raise SignatureError("the signature is absent, or not bytes")
         if len(signature) != SIGNATURE_BYTES:
-            raise SignatureError("signature", f"a signature is {SIGNATURE_BYTES} bytes, not {len(signature)}")
+            raise SignatureError(f"a signature is {SIGNATURE_BYTES} bytes, not {len(signature)}")
         message = canonical(domain, *fields)
         try:
             Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
         except InvalidSignature:
-            raise SignatureError("signature", f"not a signature of key {self} for {domain!r}") from None
+            raise SignatureError(f"not a signature of key {self} for {domain!r}") from None
 
 
 class SigningKey(Secret):

@@ -3,11 +3,13 @@
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import gcd
 from typing import ClassVar, Literal, cast
 
 from revfrf.crypto.arithmetic import inverse, multiply, power, secret_power
-from revfrf.crypto.dtpkc import Parameters, check_sizes, open_with_root
+from revfrf.crypto.dtpkc import check_same_length, open_with_root
+from revfrf.crypto.keys import Parameters, check_sizes
 from revfrf.crypto.parallel import in_threads
 from revfrf.crypto.primes import ProgressCallback, RandBelow, SafePrimes, safe_primes
 from revfrf.crypto.secret import Secret, SecretInt
@@ -16,7 +18,7 @@ from revfrf.errors import UsageError
 Server = Literal["CS", "CC"]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class StrongShare(Secret):
     """λ1 (of CS) or λ2 (of CC): uniform alone; together ≡ 0 mod λ and ≡ 1 mod N."""
 
@@ -47,11 +49,12 @@ class StrongShare(Secret):
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, str], allow_insecure: bool) -> "StrongShare":
+        """The inverse of `to_fields`."""
         parameters = Parameters.from_fields(fields, allow_insecure)
         return cls(parameters, cast(Server, fields["server"]), SecretInt(int(fields["value"], 16)))
 
     def __repr__(self) -> str:
-        return f"<StrongShare of {self.server}: secret{', INSECURE' if self.parameters.insecure else ''}>"
+        return f"<StrongShare of {self.server}: secret{self.parameters.label}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +80,7 @@ def set_up(
     the usual shorter choice. Less than 2048 bits, or E < 256, needs `allow_insecure=True` and is labelled
     INSECURE ever after.
     """
-    exponent_bits = key_bits // 2 if exponent_bits is None else exponent_bits
-    check_sizes(key_bits, exponent_bits, allow_insecure)
+    exponent_bits = check_sizes(key_bits, exponent_bits, allow_insecure)
     primes = safe_primes(key_bits // 2, progress=progress, n_jobs=n_jobs)
     return _deal_from(secrets.randbelow, primes, exponent_bits, allow_insecure)
 
@@ -90,10 +92,10 @@ def _deal_from(randbelow: RandBelow, primes: SafePrimes, exponent_bits: int, all
     lambda_ = order // 2  # = 2p'q'
     parameters = Parameters(n, _generator(randbelow, primes), exponent_bits, allow_insecure)
     s = lambda_ * inverse(lambda_, n)
-    lambda_1 = 0
-    while lambda_1 % n in (0, 1):  # so that the parts mod N always sum to N + 1, see root_exponent
+    lambda_1 = lambda_2 = 0
+    while lambda_1 % n in (0, 1) or min(lambda_1, lambda_2) < n:  # never in practice; see root_exponent
         lambda_1 = randbelow(lambda_ * n)
-    lambda_2 = (s - lambda_1) % (lambda_ * n)
+        lambda_2 = (s - lambda_1) % (lambda_ * n)
     return SetUp(
         parameters,
         StrongShare(parameters, "CS", SecretInt(lambda_1)),
@@ -115,59 +117,60 @@ def _generator(randbelow: RandBelow, primes: SafePrimes) -> int:
 # -- both halves as in the paper --------------------------------------------------------------------
 
 
-def strong_half(share: StrongShare, cs: Sequence[int], *, n_jobs: int = -1) -> list[int]:
+def strong_half(share: StrongShare, c_parts: Sequence[int], *, n_jobs: int = -1) -> list[int]:
     """The first server's P1 = C^λ1 mod N² of each C."""
-    p = share.parameters
-
-    def half(c: int) -> int:
-        p.check_unit("C", c, p.n_squared)
-        return secret_power(c, share.value, p.n_squared)
-
-    return in_threads(half, cs, n_jobs)
+    return in_threads(partial(_half, share), c_parts, n_jobs)
 
 
 def strong_open(
-    share: StrongShare, cs: Sequence[int], halves: Sequence[int], *, n_jobs: int = -1
+    share: StrongShare, c_parts: Sequence[int], halves: Sequence[int], *, n_jobs: int = -1
 ) -> list[int]:
     """The second server's m = L(P1·C^λ2)."""
     p = share.parameters
+    check_same_length(c_parts, halves)
 
-    def finish(job: tuple[int, int]) -> int:
-        c, half = job
-        p.check_unit("half", half, p.n_squared)
-        [other] = strong_half(share, [c], n_jobs=1)
-        return p.message(multiply(p.n_squared, half, other))
+    def finish(position: int) -> int:
+        p.check_unit("half", halves[position], p.n_squared)
+        return p.log_l(multiply(p.n_squared, halves[position], _half(share, c_parts[position])))
 
-    return in_threads(finish, list(zip(cs, halves, strict=True)), n_jobs)
+    return in_threads(finish, range(len(c_parts)), n_jobs)
+
+
+def _half(share: StrongShare, c: int) -> int:
+    p = share.parameters
+    p.check_unit("C", c, p.n_squared)
+    return secret_power(c, share.value, p.n_squared)
 
 
 # -- both halves in compressed form -----------------------------------------------------------------
 
 
-def root_half(share: StrongShare, cs: Sequence[int], *, n_jobs: int = -1) -> list[int]:
+def root_half(share: StrongShare, c_parts: Sequence[int], *, n_jobs: int = -1) -> list[int]:
     """This server's part of ρ⁻¹ mod N for each C = ρ^N·(1 + mN): a power mod N with half the exponent.
 
-    With both parts the second server opens C by one public power, at a third of the cost of C^λ1·C^λ2 and a
-    quarter of the bytes less. It then knows ρ besides m, so the sender must have put fresh randomness on C:
-    its own encryption of zero. The packed HoLT always does.
+    With both parts the second server opens C by one public power: a third of the time of C^λ1·C^λ2, and a
+    quarter fewer bytes. It then knows ρ besides m, so the sender must have put fresh randomness on C: its own
+    encryption of zero. The packed HoLT always does.
     """
-    p = share.parameters
-
-    def half(c: int) -> int:
-        p.check_unit("C", c, p.n_squared)
-        return secret_power(c % p.n, share.root_exponent, p.n)
-
-    return in_threads(half, cs, n_jobs)
+    return in_threads(partial(_root_half, share), c_parts, n_jobs)
 
 
-def root_open(share: StrongShare, cs: Sequence[int], halves: Sequence[int], *, n_jobs: int = -1) -> list[int]:
+def root_open(
+    share: StrongShare, c_parts: Sequence[int], halves: Sequence[int], *, n_jobs: int = -1
+) -> list[int]:
     """The second server's m, from its own part and the first one's."""
     p = share.parameters
+    check_same_length(c_parts, halves)
 
-    def finish(job: tuple[int, int]) -> int:
-        c, half = job
+    def finish(position: int) -> int:
+        c, half = c_parts[position], halves[position]
         p.check_unit("half", half, p.n)
-        [other] = root_half(share, [c], n_jobs=1)
-        return open_with_root(p, c, multiply(p.n, half, other))
+        return open_with_root(p, c, multiply(p.n, half, _root_half(share, c)))
 
-    return in_threads(finish, list(zip(cs, halves, strict=True)), n_jobs)
+    return in_threads(finish, range(len(c_parts)), n_jobs)
+
+
+def _root_half(share: StrongShare, c: int) -> int:
+    p = share.parameters
+    p.check_unit("C", c, p.n_squared)
+    return secret_power(c % p.n, share.root_exponent, p.n)

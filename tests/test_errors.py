@@ -1,0 +1,119 @@
+"""Errors carry their kind wherever they go, and bad input never ends in somebody else's exception."""
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from revfrf import errors
+from revfrf.crypto.dtpkc import add_constant, h_enc_ref, ho_enc, par_h_dec2, scale, zero_encryptions
+from revfrf.crypto.encoding import FixedPoint
+from revfrf.crypto.keys import Ciphertext
+from revfrf.crypto.literal import AddRequest, SignRequest
+from revfrf.crypto.packing import Pack
+from revfrf.crypto.possession import PossessionProof
+from revfrf.crypto.strong import root_open, set_up, strong_open
+from revfrf.errors import FormatError, RejectedError, RevFRFError, UsageError
+from revfrf.keyfile import save_key
+from tests.conftest import World, world_of
+
+
+def subclasses(base: type[RevFRFError]) -> list[type[RevFRFError]]:
+    return [base, *(error for child in base.__subclasses__() for error in subclasses(child))]
+
+
+@pytest.mark.parametrize("error", subclasses(RevFRFError), ids=lambda error: error.__name__)
+def test_errors_survive_a_trip_between_processes(error: type[RevFRFError]) -> None:
+    for kind in (None, "special"):
+        made = error("the reason", kind=kind)
+        back = pickle.loads(pickle.dumps(made))  # noqa: S301
+        assert (type(back), str(back), back.kind) == (error, "the reason", made.kind)
+
+
+def test_the_tree_in_the_docstring_is_the_tree() -> None:
+    assert errors.__doc__ is not None
+    for error in subclasses(RevFRFError):
+        assert error.__name__ in errors.__doc__
+
+
+def test_all_refusals_look_alike_to_a_peer() -> None:
+    assert {error("x", kind="y").peer_message for error in subclasses(RejectedError)} == {"rejected"}  # type: ignore[attr-defined]
+
+
+def test_encoded_columns_can_be_encrypted_as_they_are(toy: World) -> None:
+    column = FixedPoint(2, "x").encode([1.5, -2.25, None])
+    assert par_h_dec2(toy.alice, ho_enc(toy.alice.public, column.tolist())) == [150, -225, -(2**62)]
+    numbers: Any = column
+    assert par_h_dec2(toy.alice, ho_enc(toy.alice.public, numbers)) == [150, -225, -(2**62)]
+
+
+@pytest.mark.parametrize("bad", [[1.5], [1.0], ["1"], [None], [np.float64(2)], 5])
+def test_messages_that_are_not_integers_are_refused(toy: World, bad: Any) -> None:
+    with pytest.raises(UsageError, match="integers"):
+        ho_enc(toy.alice.public, bad)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_zeros_are_not_stretched_over_the_messages(toy: World, count: int) -> None:
+    zeros = zero_encryptions(toy.alice.public, count)
+    with pytest.raises(UsageError, match=f"{count} zeros for 2 messages"):
+        ho_enc(toy.alice.public, [1, 2], zeros=zeros)
+
+
+@pytest.mark.parametrize("bits", ["2048", None, 2048.0, [2048]])
+def test_key_sizes_that_are_not_integers_are_refused(bits: Any) -> None:
+    with pytest.raises(UsageError, match="key_bits="):
+        set_up(bits)
+    half: Any = bits or "half"
+    with pytest.raises(UsageError, match="exponent_bits="):
+        set_up(2048, exponent_bits=half)
+
+
+def test_floats_do_not_slip_into_ciphertexts(toy: World) -> None:
+    [encrypted] = ho_enc(toy.alice.public, [1])
+    half: Any = 0.5
+    calls: list[Callable[[], object]] = [
+        lambda: add_constant(toy.parameters, encrypted, half),
+        lambda: scale(toy.parameters, encrypted, half),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError):
+            call()
+
+
+def test_a_refresh_wants_a_secret(toy: World) -> None:
+    plain: Any = 5
+    with pytest.raises(UsageError, match="SecretInt"):
+        h_enc_ref(toy.parameters, plain, [])
+
+
+def test_only_secret_keys_go_into_key_files(tmp_path: Path, toy: World) -> None:
+    for wrong in (toy.alice.public, toy.dealt, "key", None):
+        anything: Any = wrong
+        with pytest.raises(UsageError, match="WeakKey, StrongShare or SigningKey"):
+            save_key(tmp_path / "key", anything)
+    assert not list(tmp_path.iterdir())
+
+
+def test_halves_that_do_not_answer_every_ciphertext_are_refused(toy: World) -> None:
+    for opener in (strong_open, root_open):
+        with pytest.raises(FormatError, match="1 answers for 2"):
+            opener(toy.cc_share, [4, 4], [4])
+
+
+def test_values_with_long_numbers_print_short_at_any_size() -> None:
+    huge = 1 << 20_000  # more digits than Python agrees to print
+    key = world_of(256).alice.public
+    for value in (
+        Ciphertext(huge, huge),
+        Pack(huge, huge, 1),
+        PossessionProof(huge, huge),
+        AddRequest(huge, huge, huge, huge, key),
+        SignRequest(huge, huge, key),
+    ):
+        assert repr(value) == str(value)
+        assert repr(value).startswith(f"<{type(value).__name__} 1")
+        assert len(repr(value)) < 40
