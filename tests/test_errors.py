@@ -84,6 +84,12 @@ def test_floats_do_not_slip_into_ciphertexts(toy: World) -> None:
             call()
 
 
+@pytest.mark.parametrize("n_jobs", [0, "two"])
+def test_a_number_of_workers_that_makes_no_sense_is_refused(toy: World, n_jobs: Any) -> None:
+    with pytest.raises(UsageError, match="n_jobs="):
+        ho_enc(toy.alice.public, [1, 2], n_jobs=n_jobs)
+
+
 def test_a_refresh_wants_a_secret(toy: World) -> None:
     plain: Any = 5
     with pytest.raises(UsageError, match="SecretInt"):

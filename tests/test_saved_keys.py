@@ -1,6 +1,8 @@
 """Keys in files: they come back as they were, or not at all."""
 
 import json
+import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -87,3 +89,35 @@ def test_a_key_file_is_never_overwritten(tmp_path: Path, toy: World) -> None:
         save_key(path, toy.bob)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["weak.key"]
+
+
+def test_no_error_shows_the_passphrase(tmp_path: Path, toy: World) -> None:
+    words = "correct horse battery"
+    save_key(tmp_path / "weak.key", toy.alice, passphrase=words)
+    save_key(tmp_path / "plain.key", toy.alice)
+    calls: list[Callable[[], object]] = [
+        partial(save_key, tmp_path / "weak.key", toy.bob, passphrase=words),
+        partial(save_key, tmp_path / "no" / "weak.key", toy.bob, passphrase=words),
+        partial(load_key, tmp_path / "weak.key", WeakKey, passphrase=words + "!"),
+        partial(load_key, tmp_path / "weak.key", StrongShare, passphrase=words),
+        partial(load_key, tmp_path / "weak.key", WeakKey, passphrase=words),  # insecure, without the switch
+        partial(load_key, tmp_path / "plain.key", WeakKey, passphrase=words),
+        partial(load_key, tmp_path / "missing.key", WeakKey, passphrase=words),
+    ]
+    for call in calls:
+        shown = all_that_an_error_shows(call)
+        assert "correct horse" not in shown
+        assert f"{toy.bob.sk.reveal():x}"[:16] not in shown
+
+
+def test_a_key_file_of_another_user_is_refused(
+    tmp_path: Path, toy: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "weak.key"
+    save_key(path, toy.alice)
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    if path.stat().st_uid == 0:  # root's files are trusted by everybody; give this one away
+        os.chown(path, 12345, -1)
+    with pytest.raises(KeyFileError, match="another user") as caught:
+        load_key(path, WeakKey, allow_insecure=True)
+    assert caught.value.kind == "owner"

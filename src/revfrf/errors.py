@@ -61,8 +61,8 @@ class SecretError(UsageError, TypeError):
 class KeyFileError(RevFRFError):
     """A key file that cannot be written, read or trusted.
 
-    Kinds of the file: `exists`, `missing`, `not-regular`, `mode`, `too-large`, `io`. Kinds of its content:
-    `malformed`, `version`, `wrong-kind`, `passphrase-needed`, `passphrase-wrong`, `not-protected`.
+    Kinds of the file: `exists`, `missing`, `not-regular`, `mode`, `owner`, `too-large`, `io`. Kinds of its
+    content: `malformed`, `version`, `wrong-kind`, `passphrase-needed`, `passphrase-wrong`, `not-protected`.
     """
 
     kind = "key-file"

@@ -33,6 +33,7 @@ class SecretKey(Protocol):
 Key = TypeVar("Key", bound=SecretKey)
 
 
+@hides_locals
 def save_key(path: str | os.PathLike[str], key: SecretKey, *, passphrase: str | None = None) -> None:
     """Write a new key file, sealed if there is a passphrase. Raises as `seal` and `write_key_file` do."""
     if not hasattr(key, "from_fields") or not hasattr(key, "kind"):
@@ -87,7 +88,7 @@ def write_key_file(path: str | os.PathLike[str], data: bytes) -> None:
 def read_key_file(path: str | os.PathLike[str]) -> bytes:
     """The content of a key file that nobody but its owner can use.
 
-    Raises KeyFileError; its kinds are `missing`, `not-regular`, `mode`, `too-large` and `io`.
+    Raises KeyFileError; its kinds are `missing`, `not-regular`, `mode`, `owner`, `too-large` and `io`.
     """
     target = Path(path)
     try:
@@ -162,6 +163,8 @@ def _check_status(path: Path, status: os.stat_result) -> None:
         raise KeyFileError(
             f"{path} is open to others than its owner (mode {mode:04o}); run: {command}", kind="mode"
         )
+    if status.st_uid not in (0, os.geteuid()):
+        raise KeyFileError(f"{path} belongs to another user; give a key file of your own", kind="owner")
     _check_size(path, status.st_size)
 
 

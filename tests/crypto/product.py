@@ -6,6 +6,7 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from revfrf.crypto.dtpkc import (
+    Zeros,
     _zeros_from,
     add,
     add_constant,
@@ -60,7 +61,7 @@ class Product:
 
     def encrypt(self) -> Outputs:
         public = self.key().public
-        zeros = _zeros_from(public, [self.inputs["r"]])
+        zeros = Zeros(public, _zeros_from(public, [self.inputs["r"]]))
         [ciphertext] = ho_enc(public, [self.inputs["m"]], zeros=zeros)
         return {"c": ciphertext.c, "g": ciphertext.g}
 

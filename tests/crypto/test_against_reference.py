@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revfrf.crypto import literal
-from revfrf.crypto.dtpkc import _zeros_from, ho_enc, par_h_dec1, par_h_dec2
+from revfrf.crypto.dtpkc import Zeros, _zeros_from, ho_enc, par_h_dec1, par_h_dec2
 from revfrf.crypto.keys import Ciphertext
 from tests.conftest import World
 from tests.crypto.product import Product
@@ -97,7 +97,7 @@ def test_strong_halves(world: World, m: int) -> None:
     s=number,
     coin=st.sampled_from([1, -1]),
     r=st.integers(min_value=2**63, max_value=2**64 - 1),
-    r_prime=st.integers(min_value=0, max_value=2**63 - 1),
+    r_prime=st.integers(min_value=1 - 2**63, max_value=2**63 - 1),
 )
 def test_packing(world: World, x: int, s: int, coin: int, r: int, r_prime: int) -> None:
     masks = {"coins": [coin], "r": [r], "r_prime": [r_prime]}
@@ -109,8 +109,8 @@ def test_packing(world: World, x: int, s: int, coin: int, r: int, r_prime: int) 
 def test_a_compressed_ciphertext_expands_to_the_papers(world: World, r: int, m: int) -> None:
     """The paper's C2 = g^r mod N² is G^N mod N²; its decryption opens what the product encrypts."""
     r = 1 + r % (2**world.parameters.exponent_bits - 1)
-    [zero] = _zeros_from(world.alice.public, [r])
-    [ours] = ho_enc(world.alice.public, [m], zeros=[zero])
+    zeros = Zeros(world.alice.public, _zeros_from(world.alice.public, [r]))
+    [ours] = ho_enc(world.alice.public, [m], zeros=zeros)
     params = reference_parameters(world)
     pk = reference.paper_public_key(params, world.alice.sk.reveal())
     papers = reference.ho_enc(params, pk, m, r)

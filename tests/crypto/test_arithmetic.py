@@ -1,5 +1,8 @@
 import sys
+import threading
+from collections.abc import Callable
 
+import gmpy2
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -104,3 +107,23 @@ def test_primality(n: int, prime: bool) -> None:
 def test_jacobi_of_a_prime_modulus_is_eulers_criterion(x: int) -> None:
     p = 1_000_003
     assert jacobi(x, p) % p == pow(x, (p - 1) // 2, p)
+
+
+def test_powers_release_the_gil_in_every_thread() -> None:
+    released: list[bool] = []
+
+    def use(call: Callable[[], object]) -> None:
+        call()
+        released.append(gmpy2.get_context().allow_release_gil)
+
+    comb = FixedBase(5, MODULUS, 64)
+    calls: list[Callable[[], object]] = [
+        lambda: power(3, 5, MODULUS),
+        lambda: secret_power(3, SecretInt(5), MODULUS),
+        lambda: comb.powers([5] * FixedBase.BREAK_EVEN),
+    ]
+    for call in calls:
+        thread = threading.Thread(target=use, args=(call,))
+        thread.start()
+        thread.join()
+    assert released == [True] * 3

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import gmpy2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,9 +17,11 @@ from revfrf.crypto.dtpkc import (
     par_h_dec1,
     par_h_dec2,
     scale,
+    zero_encryptions,
 )
 from revfrf.crypto.keys import Ciphertext, Parameters, PublicKey, WeakKey
 from revfrf.crypto.secret import SecretInt
+from revfrf.crypto.strong import root_half, root_open, strong_half, strong_open
 from revfrf.errors import (
     DecryptionError,
     ElementError,
@@ -162,10 +165,64 @@ def test_a_short_exponent_is_an_option_and_works() -> None:
     assert par_h_dec2(key, ho_enc(key.public, [-9])) == [-9]
 
 
-def test_weak_keys_are_even(toy: World) -> None:
-    keys = [WeakKey.generate(toy.parameters).sk.reveal() for _ in range(100)]
-    assert all(sk % 2 == 0 and 2 <= sk < 2**toy.parameters.exponent_bits for sk in keys)
-    assert len(set(keys)) == 100
+def test_secret_exponents_are_even_and_use_their_full_length(toy: World) -> None:
+    p = toy.parameters
+    for drawn in (
+        [p.random_exponent() for _ in range(400)],
+        [WeakKey.generate(p).sk.reveal() for _ in range(400)],
+    ):
+        assert all(sk % 2 == 0 and 2 <= sk < 2**p.exponent_bits for sk in drawn)
+        assert len(set(drawn)) == 400
+        for bit in range(1, p.exponent_bits):
+            assert 130 < sum(sk >> bit & 1 for sk in drawn) < 270  # 200 ± 7 standard deviations
+
+
+def test_every_encryption_draws_an_exponent_of_its_own(toy: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    draw = Parameters.random_exponent
+
+    def record(parameters: Parameters) -> int:
+        drawn.append(draw(parameters))
+        return drawn[-1]
+
+    monkeypatch.setattr(Parameters, "random_exponent", record)
+    zeros = zero_encryptions(toy.alice.public, 50, n_jobs=1).reveal()
+    assert len(drawn) == 50
+    assert [zero.g for zero in zeros] == [pow(toy.parameters.g0, r, toy.parameters.n) for r in drawn]
+
+
+def test_long_lived_secrets_are_applied_in_constant_time(toy: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By `powmod_sec`; a variable-time power with a key as its exponent would show up here."""
+    secret_exponents = {
+        toy.alice.sk.reveal(),
+        toy.cs_share.value.reveal(),
+        toy.cs_share.root_exponent.reveal(),
+        toy.cc_share.value.reveal(),
+        toy.cc_share.root_exponent.reveal(),
+    }
+    constant: list[int] = []
+    variable: list[int] = []
+
+    def record(log: list[int], function: Callable[..., int]) -> Callable[..., int]:
+        def power(base: int, exponent: int, modulus: int) -> int:
+            log.append(int(exponent))
+            return function(base, exponent, modulus)
+
+        return power
+
+    monkeypatch.setattr(gmpy2, "powmod", record(variable, gmpy2.powmod))
+    monkeypatch.setattr(gmpy2, "powmod_sec", record(constant, gmpy2.powmod_sec))
+    encrypted = ho_enc(toy.alice.public, [5])
+    c_parts = [ciphertext.c for ciphertext in encrypted]
+    par_h_dec1(toy.alice, encrypted)
+    par_h_dec2(toy.alice, encrypted)
+    h_re_enc(toy.alice, encrypted)
+    WeakKey(toy.parameters, toy.alice.sk)
+    strong_open(toy.cc_share, c_parts, strong_half(toy.cs_share, c_parts))
+    root_open(toy.cc_share, c_parts, root_half(toy.cs_share, c_parts))
+    assert constant.count(toy.alice.sk.reveal()) == 4
+    assert secret_exponents <= set(constant)
+    assert not secret_exponents & set(variable)
 
 
 # -- bytes ------------------------------------------------------------------------------------------

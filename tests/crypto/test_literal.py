@@ -11,7 +11,8 @@ from revfrf.crypto.dtpkc import h_enc_ref, ho_enc, par_h_dec1, par_h_dec2
 from revfrf.crypto.keys import Ciphertext
 from revfrf.crypto.literal import AddRequest, SignRequest, Term, cc_ho_add, cc_ho_lt, ho_add, ho_lt
 from revfrf.crypto.secret import SecretInt
-from revfrf.errors import DecryptionError, ElementError
+from revfrf.crypto.strong import strong_open
+from revfrf.errors import DecryptionError, ElementError, UsageError
 from tests.conftest import World, world_of
 
 messages = st.integers(min_value=-(2**62), max_value=2**62)
@@ -106,17 +107,80 @@ def test_the_papers_refresh_does_not_stop_holt(toy: World, coin: bool) -> None:
     assert [less(toy, x, s, coin) for s in ss] == [True, False]
 
 
-def test_cc_sees_masked_numbers_that_differ_every_time(toy: World) -> None:
+def test_what_cc_opens_in_a_sum_is_spread_over_all_residues(toy: World) -> None:
     [x], [y] = ho_enc(toy.alice.public, [1]), ho_enc(toy.bob.public, [2])
-    seen: set[tuple[int, int]] = set()
+    opened: list[int] = []
 
     def watch(request: AddRequest) -> Ciphertext:
-        seen.add((request.c_1, request.c_2))
+        c_parts, halves = [request.c_1, request.c_2], [request.half_1, request.half_2]
+        opened.extend(value % toy.parameters.n for value in strong_open(toy.cc_share, c_parts, halves))
         return cc_ho_add(toy.cc_share, request)
 
-    for _ in range(20):
+    for _ in range(100):
         ho_add(toy.cs_share, Term(toy.alice.public, x), Term(toy.bob.public, y), watch)
-    assert len(seen) == 20
+    assert len(set(opened)) == 200
+    quarters = [4 * value // toy.parameters.n for value in opened]
+    assert all(20 < quarters.count(quarter) < 80 for quarter in range(4))
+
+
+def test_what_cc_opens_in_a_comparison_is_masked_by_a_quarter_of_the_keys_length(toy: World) -> None:
+    [x], [s] = ho_enc(toy.alice.public, [3]), ho_enc(toy.bob.public, [4])  # β = ±1
+    opened: list[int] = []
+
+    def watch(request: SignRequest) -> Ciphertext:
+        opened.extend(strong_open(toy.cc_share, [request.c], [request.half]))
+        return cc_ho_lt(toy.cc_share, request)
+
+    for _ in range(60):
+        ho_lt(
+            toy.cs_share,
+            toy.cs.public,
+            Term(toy.alice.public, x),
+            Term(toy.bob.public, s),
+            lambda request: cc_ho_add(toy.cc_share, request),
+            watch,
+        )
+    bits = toy.parameters.key_bits // 4 - 1
+    assert len({abs(value) for value in opened}) == 60
+    assert all(0 < abs(value) < 1 << bits for value in opened)
+    assert 10 < sum(abs(value) >> (bits - 1) for value in opened) < 50
+
+
+@pytest.mark.parametrize("coin", [False, True])
+@pytest.mark.parametrize("bad", ["zero", "multiple of N", "trivial G", "G = -1", "unreduced"])
+def test_hostile_terms_are_refused_whatever_the_coin(toy: World, coin: bool, bad: str) -> None:
+    p = toy.parameters
+    [good] = ho_enc(toy.alice.public, [3])
+    hostile = {
+        "zero": Ciphertext(0, good.g),
+        "multiple of N": Ciphertext(p.n, good.g),
+        "trivial G": Ciphertext(good.c, 1),
+        "G = -1": Ciphertext(good.c, p.n - 1),
+        "unreduced": Ciphertext(good.c + p.n_squared, good.g),
+    }[bad]
+    for x, s in ((hostile, good), (good, hostile)):
+        with pytest.raises(ElementError):
+            less(toy, x, s, coin)
+
+
+def test_keys_too_short_to_compare_are_refused() -> None:
+    world = world_of(80)
+    [x] = ho_enc(world.alice.public, [1])
+    with pytest.raises(UsageError, match="80-bit keys are too short to compare"):
+        less(world, x, x, True)
+
+
+def test_a_hostile_answer_to_a_comparison_is_rejected(toy: World) -> None:
+    [x], [s] = ho_enc(toy.alice.public, [3]), ho_enc(toy.bob.public, [4])
+    with pytest.raises(ElementError):
+        ho_lt(
+            toy.cs_share,
+            toy.cs.public,
+            Term(toy.alice.public, x),
+            Term(toy.bob.public, s),
+            lambda request: cc_ho_add(toy.cc_share, request),
+            lambda _: Ciphertext(4, 1),
+        )
 
 
 def test_a_hostile_answer_of_cc_is_rejected(toy: World) -> None:

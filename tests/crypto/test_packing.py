@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from revfrf.crypto import literal
 from revfrf.crypto.dtpkc import h_enc_ref, ho_enc, par_h_dec1, par_h_dec2
 from revfrf.crypto.encoding import MISSING
-from revfrf.crypto.keys import Ciphertext, WeakKey
+from revfrf.crypto.keys import Ciphertext, Parameters, WeakKey
 from revfrf.crypto.packing import (
     LARGEST,
     MASK_BITS,
@@ -18,6 +19,7 @@ from revfrf.crypto.packing import (
     Comparison,
     Mask,
     Pack,
+    _horner,
     _mask_from,
     _read,
     encrypt_bits,
@@ -30,6 +32,7 @@ from revfrf.crypto.secret import SecretInt
 from revfrf.crypto.strong import root_half, root_open
 from revfrf.errors import DecryptionError, ElementError, FormatError, SlotError, UsageError
 from tests.conftest import World, world_of
+from tests.reference.dtpkc import jacobi
 
 numbers = st.integers(min_value=MISSING, max_value=2**62 - 1)
 BOUNDS = [MISSING, MISSING + 1, MISSING + 2, -1, 0, 1, 2**62 - 2, 2**62 - 1]
@@ -162,11 +165,80 @@ def test_ccs_bit_is_a_fair_coin_whatever_the_truth(toy: World, x: int, s: int) -
     assert {bit != coin for bit, coin in zip(bits, coins, strict=True)} == {x <= s}
 
 
-def test_masks_have_full_length_and_are_never_shared() -> None:
+@pytest.mark.parametrize("distance", [0, 1, 2, 5, 100])
+def test_ccs_view_does_not_depend_on_the_sign(toy: World, distance: int) -> None:
+    """x - s = d + 1 and x - s = -d have β = ±(2d + 1): CC must see the same magnitudes for both."""
+    [s] = ho_enc(toy.bob.public, [0])
+    shares_below = []
+    for x in (distance + 1, -distance):
+        [cx] = ho_enc(toy.alice.public, [x])
+        packs, _ = mask_comparisons(toy.cs_share, toy.cs.public, [Comparison(cx, s)] * 600)
+        opened = root_open(toy.cc_share, [pack.c for pack in packs], [pack.half for pack in packs])
+        middle = (2 * distance + 1) * 3 * 2 ** (MASK_BITS - 2)  # the mean of r·|β|
+        shares_below.append(sum(abs(value - OFFSET) < middle for value in opened) / 600)
+    assert abs(shares_below[0] - shares_below[1]) < 0.18  # 6 standard deviations
+
+
+def test_masks_use_all_their_bits_and_are_never_shared() -> None:
     masks = [Mask.generate() for _ in range(2000)]
-    assert len({mask.r for mask in masks}) == 2000
-    assert all(2 ** (MASK_BITS - 1) <= mask.r < 2**MASK_BITS and 0 <= mask.r_prime < mask.r for mask in masks)
+    for bit in range(MASK_BITS - 1):  # the top bit of r is set, all others are fair, and so are those of r'
+        assert 850 < sum(mask.r >> bit & 1 for mask in masks) < 1150
+    for bit in range(MASK_BITS - 2):
+        assert 850 < sum(abs(mask.r_prime) >> bit & 1 for mask in masks) < 1150
+    assert all(2 ** (MASK_BITS - 1) <= mask.r < 2**MASK_BITS and abs(mask.r_prime) < mask.r for mask in masks)
     assert 850 < sum(mask.coin for mask in masks) < 1150
+    assert 850 < sum(mask.r_prime > 0 for mask in masks) < 1150
+
+
+def test_every_pack_gets_a_zero_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compressed halves show CC the root of what it opens: fresh, full-length randomness must hide it."""
+    world = world_of(400)
+    xs, ss = ho_enc(world.alice.public, range(9)), ho_enc(world.bob.public, range(9))
+    comparisons = [Comparison(x, s) for x, s in zip(xs, ss, strict=True)]
+    drawn: list[int] = []
+    draw = Parameters.random_exponent
+
+    def record(parameters: Parameters) -> int:
+        drawn.append(draw(parameters))
+        return drawn[-1]
+
+    monkeypatch.setattr(Parameters, "random_exponent", record)
+    masks = [Mask.generate() for _ in comparisons]
+    packs = _mask_from(masks, world.cs_share, world.cs.public, comparisons)
+    assert len(packs) == len(set(drawn)) == 3
+    p, jobs = world.parameters, list(zip(comparisons, masks, strict=True))
+    for i, (pack, exponent) in enumerate(zip(packs, drawn, strict=True)):
+        zero = pow(world.cs.public.lifted, exponent, p.n_squared)
+        assert pack.c == _horner(p, jobs[3 * i : 3 * i + 3]) * zero % p.n_squared
+
+
+@settings(max_examples=10)
+@given(x=numbers, s=numbers)
+def test_packed_and_literal_comparison_agree(x: int, s: int) -> None:
+    world = world_of(512)
+    [cx], [cs] = ho_enc(world.alice.public, [x]), ho_enc(world.bob.public, [s])
+    answer = literal.ho_lt(
+        world.cs_share,
+        world.cs.public,
+        literal.Term(world.bob.public, cs),
+        literal.Term(world.alice.public, cx),
+        lambda request: literal.cc_ho_add(world.cc_share, request),
+        lambda request: literal.cc_ho_lt(world.cc_share, request),
+    )
+    [s_less_x] = par_h_dec2(world.cs, [answer], par_h_dec1(world.alice, [answer]))
+    assert compare(world, [Comparison(cx, cs)], [Mask.generate()]) == [s_less_x == 0]
+
+
+@pytest.mark.parametrize("bits", [656, 2752])
+def test_a_key_one_bit_longer_than_its_slots_has_no_slot_too_many(bits: int) -> None:
+    """At |N| = 131k + 1 a k-th slot would reach beyond N/2, and turn the plaintext negative."""
+    assert (bits - 1) % SLOT_BITS == 0
+    n = (1 << (bits - 1)) + 1
+    while n % 3 == 0 or jacobi(4, n) != 1:
+        n += 2
+    parameters = Parameters(n, 4, bits // 2, allow_insecure=True)
+    most = sum((OFFSET + LARGEST) << (i * SLOT_BITS) for i in range(slots(parameters)))
+    assert most < n // 2
 
 
 def test_r_prime_hides_the_divisors_that_two_runs_would_share(toy: World) -> None:

@@ -76,6 +76,11 @@ def test_a_response_that_is_only_equal_mod_the_group_order_is_refused_when_out_o
         verify_possession(toy.alice.public, "alice", shifted)
 
 
-def test_two_proofs_share_no_nonce(toy: World) -> None:
-    proofs = [prove_possession(toy.alice, "alice") for _ in range(50)]
-    assert len({proof.challenge for proof in proofs}) == len({proof.response for proof in proofs}) == 50
+def test_nonces_are_fresh_and_long_enough_to_hide_the_key(toy: World) -> None:
+    """s = k + c·sk over the integers: k must be 128 bits longer than c·sk, or s tells about sk."""
+    sk, bits = toy.alice.sk.reveal(), toy.parameters.exponent_bits + 256 + 128
+    proofs = [prove_possession(toy.alice, "alice") for _ in range(200)]
+    nonces = [proof.response - proof.challenge * sk for proof in proofs]
+    assert len(set(nonces)) == 200
+    assert all(0 < nonce <= 1 << bits for nonce in nonces)
+    assert 50 < sum(nonce >> (bits - 1) for nonce in nonces) < 150  # the top bit is fair

@@ -1,11 +1,22 @@
 import random
+import secrets
 import threading
+from itertools import islice
+from math import isqrt
 
 import pytest
 
 from revfrf.crypto import primes as module
 from revfrf.crypto.arithmetic import is_prime
-from revfrf.crypto.primes import PrimeProgress, SafePrimes, _safe_primes_from, _sieve, safe_primes
+from revfrf.crypto.primes import (
+    PrimeProgress,
+    SafePrimes,
+    _far_apart,
+    _safe_primes_from,
+    _sieve,
+    _window,
+    safe_primes,
+)
 
 
 @pytest.mark.parametrize("bits", [32, 48, 80, 128, 256, 512])
@@ -17,6 +28,38 @@ def test_primes_are_safe_distinct_and_have_their_two_top_bits(bits: int) -> None
         assert prime >> (bits - 2) == 0b11
     assert found.p != found.q
     assert (found.p * found.q).bit_length() == 2 * bits
+
+
+@pytest.mark.parametrize("n_jobs", [1, -1])
+@pytest.mark.parametrize("bits", [128, 256, 512, 1024])
+def test_the_product_does_not_factor_by_fermats_method(bits: int, n_jobs: int) -> None:
+    """Two primes of one sieve window would be neighbours, and N = ((p+q)/2)² - ((p-q)/2)² nearly a square."""
+    for _ in range(10 if bits < 1024 else 3):
+        found = safe_primes(bits, n_jobs=n_jobs)
+        assert abs(found.p - found.q) >= 1 << (bits - 100)
+        n = found.p * found.q
+        middle = isqrt(n) + 1
+        for a in range(middle, middle + 1000):
+            assert isqrt(a * a - n) ** 2 != a * a - n
+
+
+def test_neighbouring_primes_are_refused() -> None:
+    p = 3 << 510
+    assert not _far_apart(p, p + (1 << 411), 512)
+    assert _far_apart(p, p + (1 << 412), 512)
+    assert _far_apart(7, 11, 4)
+    assert not _far_apart(7, 7, 4)
+
+
+def test_primes_come_from_the_whole_range() -> None:
+    tops = {safe_primes(64, n_jobs=1).p >> 58 for _ in range(60)}  # 0b110000 to 0b111111
+    assert len(tops) > 10
+
+
+def test_candidates_come_in_random_order_from_a_random_window() -> None:
+    windows = [list(islice(_window(secrets.randbelow, 256), 50)) for _ in range(3)]
+    assert all(window != sorted(window) for window in windows)
+    assert len({window[0] >> 200 for window in windows}) == 3
 
 
 def test_seeded_search_repeats_itself_and_follows_the_seed() -> None:

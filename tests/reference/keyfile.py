@@ -148,7 +148,7 @@ def load(data: bytes, kind: str, passphrase: str | None, allow_insecure: bool) -
     if kind == "weak-key":
         check(0 < number(fields["sk"]) < 2**params.exponent_bits and number(fields["sk"]) % 2 == 0)
     else:
-        check(0 < number(fields["value"]) < params.n2 and fields["server"] in ("CS", "CC"))
+        check(params.n <= number(fields["value"]) < params.n2 and fields["server"] in ("CS", "CC"))
     return fields
 
 

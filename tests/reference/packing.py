@@ -1,7 +1,7 @@
 """The packed HoLT as plain integers, and once more on ciphertexts, straight from its definition.
 
 Slot i of the packed plaintext, at 2^(iB), holds off + a·(r·β + r') for β = 2x - 2s - 1, the coin a = ±1 and
-the masks 2^63 ≤ r < 2^64, 0 ≤ r' < r. β is negative iff x ≤ s and never 0, and so is r·β + r'.
+the masks 2^63 ≤ r < 2^64, |r'| < r. β is negative iff x ≤ s and never 0, and so is r·β + r'.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ SIGMA = 64
 SLOT_BITS = 67 + SIGMA
 OFFSET = 1 << (66 + SIGMA)
 LARGEST = 1 << (64 + SIGMA)
-"""|r·β + r'| stays below: |β| ≤ 2^64 - 1 for numbers in [-2^62, 2^62), so r·(|β| + 1) < 2^128, and r' < r."""
+"""|r·β + r'| stays below: |β| < 2^64 for numbers in [-2^62, 2^62), r·(|β| + 1) < 2^128, and |r'| < r."""
 
 
 def capacity(params: Parameters) -> int:
-    """Slots of one plaintext."""
-    return (params.n.bit_length() - 1) // SLOT_BITS
+    """Slots of one plaintext, which is positive and below N/2."""
+    return (params.n.bit_length() - 2) // SLOT_BITS
 
 
 def slot(x: int, s: int, coin: int, r: int, r_prime: int) -> int:

@@ -262,7 +262,7 @@ EXTREMES = [encoding.MISSING, -(2**62) + 1, -1, 0, 1, 2**62 - 1]
 
 @pytest.mark.parametrize("coin", [1, -1])
 def test_packed_slots_say_whether_x_is_at_most_s(coin: int) -> None:
-    masks = [(2**63, 0), (2**63, 2**63 - 1), (2**64 - 1, 0), (2**64 - 1, 2**64 - 2)]
+    masks = [(2**63, 0), (2**63, 2**63 - 1), (2**64 - 1, 2 - 2**64), (2**64 - 1, 2**64 - 2)]
     for x, s, (r, r_prime) in product(EXTREMES, EXTREMES, masks):
         packed = packing.pack([x, s], [s, x], [coin, -coin], [r, r], [r_prime, r_prime])
         bits = packing.undo_coins(packing.read_slots(packed, 2), [coin, -coin])

@@ -19,11 +19,12 @@ def comparisons(worlds: Worlds) -> Iterator[Case]:
             )
             yield w.case("read_slots", "full", "every slot used", packed=pack_of(full), count=len(full["x"]))
     w = worlds["n1024"]
-    for coin, (r, r_prime) in [(1, (2**63, 0)), (-1, (2**64 - 1, 2**64 - 2))]:
+    masks = {"low": (1, 2**63, 0), "high": (-1, 2**64 - 1, 2**64 - 2), "minus": (1, 2**64 - 1, 2 - 2**64)}
+    for mask, (coin, r, r_prime) in masks.items():
         for what, x, s in [("least", EXTREMES[0], EXTREMES[-1]), ("greatest", EXTREMES[-1], EXTREMES[1])]:
-            comment = f"the {what} difference, coin {coin}"
+            comment = f"the {what} difference, coin {coin}, {mask} masks"
             inputs = {"x": [x], "s": [s], "coins": [coin], "r": [r], "r_prime": [r_prime]}
-            yield w.case("pack", f"{what}-coin-{coin}", comment, **inputs)
+            yield w.case("pack", f"{what}-{mask}", comment, **inputs)
     for name in ("n512", "n2048"):
         yield from _slots_refused(worlds[name])
 
@@ -39,7 +40,7 @@ def _masked(w: World, count: int) -> dict[str, list[int]]:
         "s": ss,
         "coins": [random.choice([1, -1]) for _ in range(count)],
         "r": r,
-        "r_prime": [random.randrange(each) for each in r],
+        "r_prime": [random.randrange(1 - each, each) for each in r],
     }
 
 

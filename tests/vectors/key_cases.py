@@ -51,7 +51,7 @@ def _ends(w: World) -> Iterator[Case]:
     weak, share = _fields(w)["weak-key"], _fields(w)["strong-share"]
     for what, sk in {"least": 2, "most": 2**w.params.exponent_bits - 2}.items():
         yield _case(w, what, f"the {what} there can be", None, "weak-key", {**weak, "sk": f"{sk:x}"})
-    for what, value in {"least": 1, "most": w.params.n2 - 1}.items():
+    for what, value in {"least": w.params.n, "most": w.params.n2 - 1}.items():
         fields = {**share, "value": f"{value:x}"}
         yield _case(w, what, f"the {what} there can be", None, "strong-share", fields)
     yield _case(w, "no-switch", "it has no size", None, "signing-key", _fields(w)["signing-key"], 0)

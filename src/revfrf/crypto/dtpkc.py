@@ -18,7 +18,7 @@ from operator import index
 from revfrf.crypto.arithmetic import fixed_base, inverse, multiply, secret_power
 from revfrf.crypto.keys import Ciphertext, Parameters, PublicKey, WeakKey
 from revfrf.crypto.parallel import in_processes, in_threads
-from revfrf.crypto.secret import SecretInt
+from revfrf.crypto.secret import Secret, SecretInt, hides_locals
 from revfrf.errors import FormatError, RangeError, UsageError
 
 # -- HoEnc ------------------------------------------------------------------------------------------
@@ -28,7 +28,7 @@ def ho_enc(
     key: PublicKey,
     messages: Sequence[int],
     *,
-    zeros: Sequence[Ciphertext] | None = None,
+    zeros: "Zeros | None" = None,
     n_jobs: int = -1,
 ) -> list[Ciphertext]:
     """HoEnc: fresh encryptions of signed integers in (-N/2, N/2).
@@ -39,9 +39,11 @@ def ho_enc(
     plain = _integers(messages, key.parameters.n // 2)
     if zeros is None:
         zeros = zero_encryptions(key, len(plain), n_jobs=n_jobs)
-    if len(zeros) != len(plain):
-        raise UsageError(f"{len(zeros)} zeros for {len(plain)} messages; give one for each")
-    return [add_constant(key.parameters, zero, m) for zero, m in zip(zeros, plain, strict=True)]
+    if zeros.key != key:
+        raise UsageError("these zeros are encrypted under another key")
+    if len(zeros.reveal()) != len(plain):
+        raise UsageError(f"{len(zeros.reveal())} zeros for {len(plain)} messages; give one for each")
+    return [add_constant(key.parameters, zero, m) for zero, m in zip(zeros.reveal(), plain, strict=True)]
 
 
 def _integers(messages: Sequence[int], limit: int) -> list[int]:
@@ -58,9 +60,23 @@ def _integers(messages: Sequence[int], limit: int) -> list[int]:
     return plain
 
 
-def zero_encryptions(key: PublicKey, count: int, *, n_jobs: int = -1) -> list[Ciphertext]:
-    """Fresh encryptions of zero: pairs (H^r, g0^r) that nobody else may ever see."""
-    return in_processes(partial(_fresh_zeros, key), count, n_jobs)
+class Zeros(Secret):
+    """Encryptions of zero under one key: pairs (H^r, g0^r). Whoever sees one opens what it encrypts."""
+
+    __slots__ = ("_ciphertexts", "key")
+
+    def __init__(self, key: PublicKey, ciphertexts: Sequence[Ciphertext]) -> None:
+        self.key = key
+        self._ciphertexts = tuple(ciphertexts)
+
+    def reveal(self) -> tuple[Ciphertext, ...]:
+        """The ciphertexts themselves."""
+        return self._ciphertexts
+
+
+def zero_encryptions(key: PublicKey, count: int, *, n_jobs: int = -1) -> Zeros:
+    """Fresh encryptions of zero, made ahead of their messages."""
+    return Zeros(key, in_processes(partial(_fresh_zeros, key), count, n_jobs))
 
 
 def _fresh_zeros(key: PublicKey, count: int) -> list[Ciphertext]:
@@ -99,6 +115,7 @@ def negate(parameters: Parameters, ciphertext: Ciphertext) -> Ciphertext:
 
 def scale(parameters: Parameters, ciphertext: Ciphertext, factor: int) -> Ciphertext:
     """[m·factor] for a factor other than zero, in a time that depends on its sign and length only."""
+    parameters.check(ciphertext)
     if factor == 0:
         raise UsageError("times zero would leave a ciphertext that hides nothing; encrypt 0 instead")
     base = negate(parameters, ciphertext) if factor < 0 else ciphertext
@@ -144,6 +161,7 @@ def _share(key: WeakKey, ciphertext: Ciphertext) -> int:
     return secret_power(ciphertext.g, key.sk, key.parameters.n)
 
 
+@hides_locals
 def par_h_dec2(
     key: WeakKey, ciphertexts: Sequence[Ciphertext], *shares: Sequence[int], n_jobs: int = -1
 ) -> list[int]:

@@ -2,7 +2,7 @@
 
 With 2m+1 and 2m where the paper's [m]²·[m] gives 3m, and β' > N/2 for its ‖β'‖ > ‖N‖/2. CS drives; whatever
 it asks CC goes through two callables, so that a test can call the other side directly and a protocol can
-put a wire there.
+put a wire there. Not for production: CC, who encrypted the sum, can test guesses of |β| against r·β.
 """
 
 import secrets
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from revfrf.crypto.dtpkc import add, add_constant, ho_enc, negate, scale
 from revfrf.crypto.keys import Ciphertext, LongNumbers, Parameters, PublicKey
 from revfrf.crypto.strong import StrongShare, strong_half, strong_open
+from revfrf.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,9 @@ class SignRequest(LongNumbers):
     answer_key: PublicKey
 
 
+SMALLEST_KEY_BITS = 96
+"""So that r·β, of |N|/4 + 65 bits, stays below N/2 for numbers in [-2^62, 2^62)."""
+
 AskSum = Callable[[AddRequest], Ciphertext]
 AskSign = Callable[[SignRequest], Ciphertext]
 
@@ -49,6 +53,8 @@ AskSign = Callable[[SignRequest], Ciphertext]
 def ho_add(share: StrongShare, term_1: Term, term_2: Term, ask_sum: AskSum) -> Ciphertext:
     """HoAdd, the side of CS: [m1]_{u1} and [m2]_{u2} become [m1 + m2] under the joint key."""
     p = share.parameters
+    for term in (term_1, term_2):
+        p.check(term.value)
     alpha_1, alpha_2 = _random_message(p), _random_message(p)
     masked_1, masked_2 = _mask(term_1, alpha_1), _mask(term_2, alpha_2)  # [m + α] = [m]·[α]
     half_1, half_2 = strong_half(share, [masked_1.c, masked_2.c], n_jobs=1)  # P1' and P1''
@@ -83,6 +89,10 @@ def _ho_lt_from(
 ) -> Ciphertext:
     """`ho_lt` with the coin α passed in."""
     p = share.parameters
+    if p.key_bits < SMALLEST_KEY_BITS:
+        raise UsageError(f"{p.key_bits}-bit keys are too short to compare; use {SMALLEST_KEY_BITS} or more")
+    for term in (term_1, term_2):
+        p.check(term.value)
     left = add(p, term_1.value, term_1.value, *ho_enc(term_1.key, [1], n_jobs=1))  # [2·m1 + 1]
     right = add(p, term_2.value, term_2.value)  # [2·m2]
     if coin:
@@ -107,7 +117,6 @@ def cc_ho_lt(share: StrongShare, request: SignRequest) -> Ciphertext:
 
 
 def _mask(term: Term, alpha: int) -> Ciphertext:
-    term.key.parameters.check(term.value)
     return add(term.key.parameters, term.value, *ho_enc(term.key, [alpha], n_jobs=1))
 
 

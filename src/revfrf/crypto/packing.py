@@ -32,12 +32,12 @@ MASK_BITS = 64  # σ
 SLOT_BITS = 67 + MASK_BITS  # B: a slot holds twice the offset
 OFFSET = 1 << (66 + MASK_BITS)  # off: well above LARGEST, so that no honest slot is negative
 LARGEST = 1 << (64 + MASK_BITS)
-"""Every honest slot is nearer to OFFSET: |β| < 2^64 for numbers in [-2^62, 2^62), r < 2^σ, r' < r."""
+"""Every honest slot is nearer to OFFSET: |β| < 2^64 for numbers in [-2^62, 2^62), r < 2^σ, |r'| < r."""
 
 
 def slots(parameters: Parameters) -> int:
     """How many comparisons one ciphertext carries: 7, 15, 23 at 1024, 2048, 3072 bits."""
-    count = (parameters.key_bits - 1) // SLOT_BITS
+    count = (parameters.key_bits - 2) // SLOT_BITS  # below N/2, so that the plaintext is positive
     if count == 0:
         raise UsageError(f"{parameters.key_bits}-bit keys are too short to compare; use 144 or more")
     return count
@@ -53,7 +53,11 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Mask(Secret):
-    """What CS does to one β: a·(r·β + r'), 2^(σ-1) ≤ r < 2^σ, 0 ≤ r' < r. Never shared between slots."""
+    """What CS does to one β: a·(r·β + r'), 2^(σ-1) ≤ r < 2^σ, |r'| < r. Never shared between slots.
+
+    r' takes both signs, so that β and -β give the same magnitudes: with r' ≥ 0 alone, |r·β + r'| would be
+    below r for x = s and above it for x = s + 1, and CC would see which.
+    """
 
     coin: bool  # a = -1 if set
     r: int
@@ -62,7 +66,7 @@ class Mask(Secret):
     @classmethod
     def generate(cls) -> "Mask":
         r = (1 << (MASK_BITS - 1)) + secrets.randbelow(1 << (MASK_BITS - 1))
-        return cls(bool(secrets.randbits(1)), r, secrets.randbelow(r))
+        return cls(bool(secrets.randbits(1)), r, secrets.randbelow(2 * r - 1) - (r - 1))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

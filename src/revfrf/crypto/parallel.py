@@ -16,6 +16,8 @@ from typing import TypeVar
 
 from joblib import Parallel, delayed, effective_n_jobs
 
+from revfrf.errors import UsageError
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -27,12 +29,20 @@ _CHUNKS_PER_WORKER = 4
 """So that a worker on a busy core does not keep the others waiting."""
 
 
+def workers(n_jobs: int) -> int:
+    """How many workers `n_jobs` asks for, counted as joblib does: -1 for all cores."""
+    try:
+        return int(effective_n_jobs(n_jobs))
+    except (TypeError, ValueError):
+        raise UsageError(f"n_jobs={n_jobs!r}: give a number of workers, or -1 for all cores") from None
+
+
 def in_threads(function: Callable[[Item], Result], items: Sequence[Item], n_jobs: int) -> list[Result]:
     """`[function(x) for x in items]` on threads of this process; `n_jobs` as in joblib, -1 for all cores."""
     started = perf_counter()
     done = [function(item) for item in items[:1]]
     rest = items[1:]
-    jobs = min(effective_n_jobs(n_jobs), len(rest))
+    jobs = min(workers(n_jobs), len(rest))
     if jobs <= 1 or (perf_counter() - started) * len(rest) < _WORTH_THREADS:
         return done + [function(item) for item in rest]
     with ThreadPoolExecutor(jobs) as pool:
@@ -47,7 +57,7 @@ def in_processes(function: Callable[[int], list[Result]], count: int, n_jobs: in
     started = perf_counter()
     done = function(min(count, _PROBE))
     rest = count - len(done)
-    jobs = min(effective_n_jobs(n_jobs), rest)
+    jobs = min(workers(n_jobs), rest)
     if jobs <= 1 or (perf_counter() - started) / len(done) * rest < _WORTH_PROCESSES:
         return done + (function(rest) if rest else [])
     chunks = min(rest, _CHUNKS_PER_WORKER * jobs)

@@ -4,8 +4,9 @@ import os
 from collections import deque
 from threading import Condition, Thread
 from types import TracebackType
+from weakref import WeakSet
 
-from revfrf.crypto.dtpkc import zero_encryptions
+from revfrf.crypto.dtpkc import Zeros, zero_encryptions
 from revfrf.crypto.keys import Ciphertext, PublicKey
 from revfrf.crypto.secret import Secret
 from revfrf.errors import UsageError
@@ -32,13 +33,13 @@ class ZeroPool(Secret):
         self._key, self._size = key, size
         self._closed = False
         self._begin()
+        _POOLS.add(self)
 
     def _begin(self) -> None:
-        self._process = os.getpid()
+        """An empty stock, and a thread as soon as somebody wants to fill it."""
         self._changed = Condition()
         self._stock: deque[Ciphertext] = deque()
         self._thread = Thread(target=self._refill, name="zero-pool", daemon=True)
-        self._thread.start()
 
     def _refill(self) -> None:
         while True:
@@ -49,44 +50,57 @@ class ZeroPool(Secret):
                 missing = self._size - len(self._stock)
             made = zero_encryptions(self._key, min(_CHUNK, missing), n_jobs=1)
             with self._changed:
-                self._stock.extend(made)
+                self._stock.extend(made.reveal())
                 self._changed.notify_all()
 
-    def _enter_process(self) -> None:
-        """Start anew after a fork: the parent's stock, thread and perhaps held lock came along."""
-        if os.getpid() != self._process:
-            self._begin()
-        if self._closed:
-            raise UsageError("the pool is closed; make a new one")
-
-    def take(self, count: int, *, n_jobs: int = -1) -> list[Ciphertext]:
-        """`count` zeros: from the stock as far as it goes, the rest made on the spot."""
-        self._enter_process()
+    def _running(self) -> Condition:
+        """The lock, once the thread runs; for `with`."""
         with self._changed:
+            if self._closed:
+                raise UsageError("the pool is closed; make a new one")
+            if self._thread.ident is None:
+                self._thread.start()
+        return self._changed
+
+    def take(self, count: int, *, n_jobs: int = -1) -> Zeros:
+        """`count` zeros: from the stock as far as it goes, the rest made on the spot."""
+        with self._running():
             taken = [self._stock.popleft() for _ in range(min(count, len(self._stock)))]
             self._changed.notify_all()
-        return taken + zero_encryptions(self._key, count - len(taken), n_jobs=n_jobs)
+        fresh = zero_encryptions(self._key, count - len(taken), n_jobs=n_jobs)
+        return Zeros(self._key, (*taken, *fresh.reveal()))
 
     def wait_until_full(self, timeout: float) -> bool:
         """Whether the stock was full within `timeout` seconds."""
-        self._enter_process()
-        with self._changed:
+        with self._running():
             return self._changed.wait_for(lambda: len(self._stock) >= self._size, timeout)
 
     def close(self) -> None:
         """Stop the thread and drop the stock."""
-        if self._process == os.getpid():
-            with self._changed:
-                self._closed = True
-                self._changed.notify_all()
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread.ident is not None:
             self._thread.join()
-        self._closed = True
         self._stock.clear()
 
     def __enter__(self) -> "ZeroPool":
-        return self
+        with self._running():
+            return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+_POOLS: WeakSet[ZeroPool] = WeakSet()
+
+
+def _begin_anew_in_child() -> None:
+    """Before any other code of the child runs: the parent's stock and perhaps held lock came along."""
+    for pool in _POOLS:
+        pool._begin()
+
+
+os.register_at_fork(after_in_child=_begin_anew_in_child)

@@ -11,10 +11,10 @@ from threading import Event
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from revfrf.crypto.arithmetic import is_prime, may_be_prime
+from revfrf.crypto.parallel import workers
 from revfrf.crypto.secret import Secret
 
 RandBelow = Callable[[int], int]
@@ -63,12 +63,16 @@ def _safe_primes_from(
     attempts, expected = 0, 2 * _expected_candidates(bits)
 
     def hunt() -> None:
-        for candidate in _candidates(randbelow, bits):
-            if stop.is_set():
-                return
-            tested.put(2 * candidate + 1 if _is_safe(candidate) else None)
+        while True:
+            for candidate in _window(randbelow, bits):
+                if stop.is_set():
+                    return
+                safe = _is_safe(candidate)
+                tested.put(2 * candidate + 1 if safe else None)
+                if safe:
+                    break  # one prime per window: two neighbours make a modulus that Fermat's method factors
 
-    jobs = effective_n_jobs(n_jobs)
+    jobs = workers(n_jobs)
     with ThreadPoolExecutor(jobs, thread_name_prefix="safe-prime") as pool:
         hunters = [pool.submit(hunt) for _ in range(jobs)]
         try:
@@ -81,7 +85,7 @@ def _safe_primes_from(
                             hunter.result()  # a hunter ends by itself only by raising
                     continue
                 attempts += 1
-                if outcome is not None and outcome not in primes:
+                if outcome is not None and all(_far_apart(outcome, other, bits) for other in primes):
                     primes.append(outcome)
                 if progress and (outcome is not None or attempts % 64 == 0):
                     progress(PrimeProgress(len(primes), 2, attempts, expected))
@@ -96,21 +100,25 @@ def _is_safe(candidate: int) -> bool:
     return may_be_prime(candidate) and may_be_prime(prime) and is_prime(candidate) and is_prime(prime)
 
 
-def _candidates(randbelow: RandBelow, bits: int) -> Iterator[int]:
-    """Random odd p' of bits-1 bits such that neither p' nor 2p'+1 has a small factor.
+def _far_apart(p: int, q: int, bits: int) -> bool:
+    """|p - q| ≥ 2^(bits - 100), as FIPS 186-5 asks (A.1.3): else N is nearly a square, and easy to factor."""
+    return abs(p - q) >= 1 << max(0, bits - 100)
 
-    Windows start at random places and their survivors come in random order, so that a prime is not favoured
-    for following a long gap, as it would be if the search always walked upwards.
+
+def _window(randbelow: RandBelow, bits: int) -> Iterator[int]:
+    """The odd p' of bits-1 bits in a random stretch such that neither p' nor 2p'+1 has a small factor.
+
+    They come in random order, so that a prime is not favoured for following a long gap, as it would be if the
+    search always walked upwards.
     """
     low, high = 3 << (bits - 3), 1 << (bits - 1)
     span = min(_WINDOW, (high - low) // 4)
-    while True:
-        start = low + 2 * randbelow((high - low) // 2 - span) + 1
-        survivors: list[int] = np.flatnonzero(_sieve(start, span)).tolist()
-        while survivors:
-            pick = randbelow(len(survivors))
-            survivors[pick], survivors[-1] = survivors[-1], survivors[pick]
-            yield start + 2 * survivors.pop()
+    start = low + 2 * randbelow((high - low) // 2 - span) + 1
+    survivors: list[int] = np.flatnonzero(_sieve(start, span)).tolist()
+    while survivors:
+        pick = randbelow(len(survivors))
+        survivors[pick], survivors[-1] = survivors[-1], survivors[pick]
+        yield start + 2 * survivors.pop()
 
 
 def _sieve(start: int, span: int) -> NDArray[np.bool_]:

@@ -12,7 +12,7 @@ from revfrf.crypto.dtpkc import check_same_length, open_with_root
 from revfrf.crypto.keys import Parameters, check_sizes
 from revfrf.crypto.parallel import in_threads
 from revfrf.crypto.primes import ProgressCallback, RandBelow, SafePrimes, safe_primes
-from revfrf.crypto.secret import Secret, SecretInt
+from revfrf.crypto.secret import Secret, SecretInt, hides_locals
 from revfrf.errors import UsageError
 
 Server = Literal["CS", "CC"]
@@ -30,8 +30,8 @@ class StrongShare(Secret):
     def __post_init__(self) -> None:
         if self.server not in ("CS", "CC"):
             raise UsageError("a strong share belongs to CS or CC")
-        if not 0 < self.value.reveal() < self.parameters.n_squared:
-            raise UsageError("a strong share is a number in (0, N²)")
+        if not self.parameters.n <= self.value.reveal() < self.parameters.n_squared:
+            raise UsageError("a strong share is a number in [N, N²)")
 
     @property
     def root_exponent(self) -> SecretInt:
@@ -122,6 +122,7 @@ def strong_half(share: StrongShare, c_parts: Sequence[int], *, n_jobs: int = -1)
     return in_threads(partial(_half, share), c_parts, n_jobs)
 
 
+@hides_locals
 def strong_open(
     share: StrongShare, c_parts: Sequence[int], halves: Sequence[int], *, n_jobs: int = -1
 ) -> list[int]:
@@ -155,6 +156,7 @@ def root_half(share: StrongShare, c_parts: Sequence[int], *, n_jobs: int = -1) -
     return in_threads(partial(_root_half, share), c_parts, n_jobs)
 
 
+@hides_locals
 def root_open(
     share: StrongShare, c_parts: Sequence[int], halves: Sequence[int], *, n_jobs: int = -1
 ) -> list[int]:
