@@ -3,9 +3,6 @@
 Powers release the GIL and may need a secret: threads. Table look-ups are Python loops over public values:
 processes, through joblib, so that `joblib.parallel_config` can send them to another backend. What runs in
 threads never leaves this process.
-
-Both do a few items first and look at the clock, so that toy keys do not pay for workers that they do not
-need.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,9 +19,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _PROBE = 4
-_WORTH_THREADS = 0.002
+"""Items done at once, by the clock, to see whether the others are worth other processes."""
 _WORTH_PROCESSES = 0.05
-"""Seconds of remaining work above which workers pay off."""
+"""Seconds of remaining work above which they pay off."""
 _CHUNKS_PER_WORKER = 4
 """So that a worker on a busy core does not keep the others waiting."""
 
@@ -39,14 +36,11 @@ def workers(n_jobs: int) -> int:
 
 def in_threads(function: Callable[[Item], Result], items: Sequence[Item], n_jobs: int) -> list[Result]:
     """`[function(x) for x in items]` on threads of this process; `n_jobs` as in joblib, -1 for all cores."""
-    started = perf_counter()
-    done = [function(item) for item in items[:1]]
-    rest = items[1:]
-    jobs = min(workers(n_jobs), len(rest))
-    if jobs <= 1 or (perf_counter() - started) * len(rest) < _WORTH_THREADS:
-        return done + [function(item) for item in rest]
+    jobs = min(workers(n_jobs), len(items))
+    if jobs <= 1:
+        return [function(item) for item in items]
     with ThreadPoolExecutor(jobs) as pool:
-        return done + list(pool.map(function, rest))
+        return list(pool.map(function, items))
 
 
 def in_processes(function: Callable[[int], list[Result]], count: int, n_jobs: int) -> list[Result]:
