@@ -68,6 +68,20 @@ def all_that_an_error_shows(call: Callable[[], object]) -> str:
     return "".join(report.format()) + repr(error) + repr(vars(error))
 
 
+@pytest.fixture
+def drawn_exponents(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list that every secret exponent is added to when it is drawn."""
+    drawn: list[int] = []
+    draw = Parameters.random_exponent
+
+    def record(parameters: Parameters) -> int:
+        drawn.append(draw(parameters))
+        return drawn[-1]
+
+    monkeypatch.setattr(Parameters, "random_exponent", record)
+    return drawn
+
+
 @pytest.fixture(scope="session")
 def toy() -> World:
     """256 bits: protects nothing, compares one pair a ciphertext."""

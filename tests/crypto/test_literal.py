@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from revfrf.crypto import literal
 from revfrf.crypto.dtpkc import h_enc_ref, ho_enc, par_h_dec1, par_h_dec2
 from revfrf.crypto.keys import Ciphertext
-from revfrf.crypto.literal import AddRequest, SignRequest, Term, cc_ho_add, cc_ho_lt, ho_add, ho_lt
+from revfrf.crypto.literal import AddRequest, AskSign, SignRequest, Term, cc_ho_add, cc_ho_lt, ho_add, ho_lt
 from revfrf.crypto.secret import SecretInt
 from revfrf.crypto.strong import strong_open
 from revfrf.errors import DecryptionError, ElementError, UsageError
@@ -33,6 +33,18 @@ def less(world: World, x: Ciphertext, s: Ciphertext, coin: bool) -> bool:
     [bit] = par_h_dec2(world.cs, [answer], par_h_dec1(world.bob, [answer], n_jobs=1), n_jobs=1)
     assert bit in (0, 1)
     return bool(bit)
+
+
+def ask(world: World, x: Ciphertext, s: Ciphertext, ask_sign: AskSign) -> Ciphertext:
+    """HoLT by CS, with an honest CC for the sum and this one for the sign."""
+    return ho_lt(
+        world.cs_share,
+        world.cs.public,
+        Term(world.alice.public, x),
+        Term(world.bob.public, s),
+        lambda request: cc_ho_add(world.cc_share, request),
+        ask_sign,
+    )
 
 
 @settings(max_examples=25)
@@ -84,14 +96,7 @@ def test_the_coin_is_tossed_and_never_changes_the_answer(toy: World) -> None:
         return answer
 
     for _ in range(60):
-        answer = ho_lt(
-            toy.cs_share,
-            toy.cs.public,
-            Term(toy.alice.public, x),
-            Term(toy.bob.public, s),
-            lambda request: cc_ho_add(toy.cc_share, request),
-            watch,
-        )
+        answer = ask(toy, x, s, watch)
         assert par_h_dec2(toy.cs, [answer], par_h_dec1(toy.bob, [answer])) == [1]
     assert 8 < sum(seen) < 52  # 30 ± 5.7 standard deviations
 
@@ -132,14 +137,7 @@ def test_what_cc_opens_in_a_comparison_is_masked_by_a_quarter_of_the_keys_length
         return cc_ho_lt(toy.cc_share, request)
 
     for _ in range(60):
-        ho_lt(
-            toy.cs_share,
-            toy.cs.public,
-            Term(toy.alice.public, x),
-            Term(toy.bob.public, s),
-            lambda request: cc_ho_add(toy.cc_share, request),
-            watch,
-        )
+        ask(toy, x, s, watch)
     bits = toy.parameters.key_bits // 4 - 1
     assert len({abs(value) for value in opened}) == 60
     assert all(0 < abs(value) < 1 << bits for value in opened)
@@ -173,14 +171,7 @@ def test_keys_too_short_to_compare_are_refused() -> None:
 def test_a_hostile_answer_to_a_comparison_is_rejected(toy: World) -> None:
     [x], [s] = ho_enc(toy.alice.public, [3]), ho_enc(toy.bob.public, [4])
     with pytest.raises(ElementError):
-        ho_lt(
-            toy.cs_share,
-            toy.cs.public,
-            Term(toy.alice.public, x),
-            Term(toy.bob.public, s),
-            lambda request: cc_ho_add(toy.cc_share, request),
-            lambda _: Ciphertext(4, 1),
-        )
+        ask(toy, x, s, lambda _: Ciphertext(4, 1))
 
 
 def test_a_hostile_answer_of_cc_is_rejected(toy: World) -> None:

@@ -190,24 +190,17 @@ def test_masks_use_all_their_bits_and_are_never_shared() -> None:
     assert 850 < sum(mask.r_prime > 0 for mask in masks) < 1150
 
 
-def test_every_pack_gets_a_zero_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_pack_gets_a_zero_of_its_own(drawn_exponents: list[int]) -> None:
     """The compressed halves show CC the root of what it opens: fresh, full-length randomness must hide it."""
     world = world_of(400)
     xs, ss = ho_enc(world.alice.public, range(9)), ho_enc(world.bob.public, range(9))
     comparisons = [Comparison(x, s) for x, s in zip(xs, ss, strict=True)]
-    drawn: list[int] = []
-    draw = Parameters.random_exponent
-
-    def record(parameters: Parameters) -> int:
-        drawn.append(draw(parameters))
-        return drawn[-1]
-
-    monkeypatch.setattr(Parameters, "random_exponent", record)
+    drawn_exponents.clear()
     masks = [Mask.generate() for _ in comparisons]
     packs = _mask_from(masks, world.cs_share, world.cs.public, comparisons)
-    assert len(packs) == len(set(drawn)) == 3
+    assert len(packs) == len(set(drawn_exponents)) == 3
     p, jobs = world.parameters, list(zip(comparisons, masks, strict=True))
-    for i, (pack, exponent) in enumerate(zip(packs, drawn, strict=True)):
+    for i, (pack, exponent) in enumerate(zip(packs, drawn_exponents, strict=True)):
         zero = pow(world.cs.public.lifted, exponent, p.n_squared)
         assert pack.c == _horner(p, jobs[3 * i : 3 * i + 3]) * zero % p.n_squared
 
