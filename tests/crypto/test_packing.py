@@ -131,6 +131,11 @@ def test_a_level_of_many_bits_fills_one_ciphertext_before_it_takes_another(toy: 
         assert unmasked == [bit != coin for bit, coin in zip(bits, coins, strict=True)]
 
 
+def test_a_key_of_another_epoch_is_refused(toy: World) -> None:
+    with pytest.raises(UsageError, match="one epoch"):
+        mask_comparisons(toy.cs_share, world_of(512).cs.public, [])
+
+
 def test_keys_too_short_for_one_slot_are_refused() -> None:
     world = world_of(128)
     with pytest.raises(UsageError, match="too short to compare; use 144"):

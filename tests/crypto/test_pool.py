@@ -2,6 +2,7 @@ import os
 import pickle
 import sys
 import threading
+import time
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
@@ -18,6 +19,15 @@ def test_what_a_pool_encrypts_decrypts(toy: World) -> None:
         assert pool.wait_until_full(30)
         encrypted = ho_enc(toy.alice.public, [1, -2, 3], zeros=pool.take(3))
     assert par_h_dec2(toy.alice, encrypted) == [1, -2, 3]
+
+
+def test_a_pool_fills_without_being_asked(toy: World) -> None:
+    pool = ZeroPool(toy.alice.public, size=4)
+    deadline = time.monotonic() + 30
+    while len(pool._stock) < 4 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(pool._stock) == 4
+    pool.close()
 
 
 def test_no_zero_leaves_the_pool_twice_even_to_many_threads(toy: World) -> None:

@@ -43,7 +43,7 @@ class FixedPoint:
     """
 
     decimals: int
-    name: str
+    name: str = "column"
 
     def __post_init__(self) -> None:
         if type(self.decimals) is not int or not 0 <= self.decimals <= MAX_DECIMALS:

@@ -43,7 +43,7 @@ class SignRequest(LongNumbers):
     answer_key: PublicKey
 
 
-SMALLEST_KEY_BITS = 96
+COMPARABLE_KEY_BITS = 96
 """So that r·β, of |N|/4 + 65 bits, stays below N/2 for numbers in [-2^62, 2^62)."""
 
 AskSum = Callable[[AddRequest], Ciphertext]
@@ -89,8 +89,8 @@ def _ho_lt_from(
 ) -> Ciphertext:
     """`ho_lt` with the coin α passed in."""
     p = share.parameters
-    if p.key_bits < SMALLEST_KEY_BITS:
-        raise UsageError(f"{p.key_bits}-bit keys are too short to compare; use {SMALLEST_KEY_BITS} or more")
+    if p.key_bits < COMPARABLE_KEY_BITS:
+        raise UsageError(f"{p.key_bits}-bit keys are too short to compare; use {COMPARABLE_KEY_BITS} or more")
     for term in (term_1, term_2):
         p.check(term.value)
     left = add(p, term_1.value, term_1.value, *ho_enc(term_1.key, [1], n_jobs=1))  # [2·m1 + 1]

@@ -5,12 +5,15 @@ each β with a coin and random numbers of its own and lays the results side by s
 plaintext. CC, who opens it, reads one bit per slot, which is fair whatever the truth, and encrypts the bits
 for CS and the owner of s. CS opens them with that owner's consent and undoes its coins::
 
-    packs, coins = mask_comparisons(cs_share, cs.public, comparisons)      # CS
-    answers = encrypt_bits(cs.public + owner.public, read_packs(cc_share, packs))  # CC
-    shares = par_h_dec1(owner, answers)                                    # the owner of every s
-    x_at_most_s = unmask_bits(parameters, par_h_dec2(cs, answers, shares), coins)  # CS
+    packs, coins = mask_comparisons(cs_share, cs.public, comparisons)  # CS
+    bits = read_packs(cc_share, packs)                                 # CC
+    answers = encrypt_bits(cs.public + owner.public, bits)             # CC
+    shares = par_h_dec1(owner, answers)                                # the owner of every s
+    messages = par_h_dec2(cs, answers, shares)                         # CS
+    x_at_most_s = unmask_bits(parameters, messages, coins)             # CS
 
-With several owners, CC encrypts each one's bits for it alone.
+With several owners, CC encrypts each one's bits under that owner's joint key, and CS undoes the coins of
+those comparisons.
 
 What CC sees of a comparison: off ± (r·β + r'), which hides the sign and the divisors of β, not all of its
 magnitude.
@@ -99,6 +102,8 @@ def _mask_from(
 ) -> list[Pack]:
     """`mask_comparisons` with the masks passed in."""
     p = share.parameters
+    if cs_key.parameters != p:
+        raise UsageError("the key and the share of CS are of different parameters; both must be of one epoch")
     for comparison in comparisons:
         p.check(comparison.x)
         p.check(comparison.s)

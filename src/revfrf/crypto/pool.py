@@ -33,10 +33,11 @@ class ZeroPool(Secret):
         self._key, self._size = key, size
         self._closed = False
         self._begin()
+        self._thread.start()
         _POOLS.add(self)
 
     def _begin(self) -> None:
-        """An empty stock, and a thread as soon as somebody wants to fill it."""
+        """An empty stock, and a thread to fill it that does not run yet."""
         self._changed = Condition()
         self._stock: deque[Ciphertext] = deque()
         self._thread = Thread(target=self._refill, name="zero-pool", daemon=True)
@@ -54,7 +55,7 @@ class ZeroPool(Secret):
                 self._changed.notify_all()
 
     def _running(self) -> Condition:
-        """The lock, once the thread runs; for `with`."""
+        """The lock, once the thread runs: in a forked child it starts with the first use."""
         with self._changed:
             if self._closed:
                 raise UsageError("the pool is closed; make a new one")
@@ -85,8 +86,7 @@ class ZeroPool(Secret):
         self._stock.clear()
 
     def __enter__(self) -> "ZeroPool":
-        with self._running():
-            return self
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
