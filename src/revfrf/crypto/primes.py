@@ -35,6 +35,8 @@ class PrimeProgress:
 
 
 ProgressCallback = Callable[[PrimeProgress], None]
+Outcomes = SimpleQueue[int | None]
+"""What became of each candidate: a safe prime, or None."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -58,40 +60,41 @@ def _safe_primes_from(
 ) -> SafePrimes:
     """`safe_primes` with the randomness passed in: repeatable for one thread and a seeded generator."""
     primes: list[int] = []
-    tested: SimpleQueue[int | None] = SimpleQueue()  # None: a candidate failed; a number: a safe prime
+    outcomes: Outcomes = SimpleQueue()
     stop = Event()
-    attempts, expected = 0, 2 * _expected_candidates(bits)
-
-    def hunt() -> None:
-        while True:
-            for candidate in _window(randbelow, bits):
-                if stop.is_set():
-                    return
-                safe = _is_safe(candidate)
-                tested.put(2 * candidate + 1 if safe else None)
-                if safe:
-                    break  # one prime per window: two neighbours make a modulus that Fermat's method factors
-
+    tested, expected = 0, 2 * _expected_candidates(bits)
     jobs = workers(n_jobs)
     with ThreadPoolExecutor(jobs, thread_name_prefix="safe-prime") as pool:
-        hunters = [pool.submit(hunt) for _ in range(jobs)]
+        hunters = [pool.submit(_hunt, randbelow, bits, outcomes, stop) for _ in range(jobs)]
         try:
             while len(primes) < 2:
                 try:
-                    outcome = tested.get(timeout=0.2)
+                    outcome = outcomes.get(timeout=0.2)
                 except Empty:
                     for hunter in hunters:
                         if hunter.done():
                             hunter.result()  # a hunter ends by itself only by raising
                     continue
-                attempts += 1
+                tested += 1
                 if outcome is not None and all(_far_apart(outcome, other, bits) for other in primes):
                     primes.append(outcome)
-                if progress and (outcome is not None or attempts % 64 == 0):
-                    progress(PrimeProgress(len(primes), 2, attempts, expected))
+                if progress and (outcome is not None or tested % 64 == 0):
+                    progress(PrimeProgress(len(primes), 2, tested, expected))
         finally:
             stop.set()  # also when the callback raises, or on Ctrl-C
     return SafePrimes(*primes)
+
+
+def _hunt(randbelow: RandBelow, bits: int, outcomes: Outcomes, stop: Event) -> None:
+    """One thread's search: window after window, until it is told to stop."""
+    while True:
+        for candidate in _window(randbelow, bits):
+            if stop.is_set():
+                return
+            safe = _is_safe(candidate)
+            outcomes.put(2 * candidate + 1 if safe else None)
+            if safe:
+                break  # one prime per window: two neighbours make a modulus that Fermat's method factors
 
 
 def _is_safe(candidate: int) -> bool:
