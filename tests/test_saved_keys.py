@@ -103,11 +103,25 @@ def test_no_error_shows_the_passphrase(tmp_path: Path, toy: World) -> None:
         partial(load_key, tmp_path / "weak.key", WeakKey, passphrase=words),  # insecure, without the switch
         partial(load_key, tmp_path / "plain.key", WeakKey, passphrase=words),
         partial(load_key, tmp_path / "missing.key", WeakKey, passphrase=words),
+        partial(save_key, "null\0byte", toy.bob, passphrase=words),
+        partial(save_key, "null\0byte", toy.bob),
+        partial(save_key, str(tmp_path / "\ud800"), toy.bob),
+        partial(load_key, "null\0byte", WeakKey, passphrase=words),
+        partial(load_key, tmp_path / "weak.key", dict, passphrase=words),  # type: ignore[type-var]
+        partial(load_key, tmp_path / "weak.key", WeakKey, words),  # type: ignore[call-arg]
     ]
     for call in calls:
-        shown = all_that_an_error_shows(call)
+        shown = all_that_an_error_shows(call, Exception)
         assert "correct horse" not in shown
         assert f"{toy.bob.sk.reveal():x}"[:16] not in shown
+
+
+@pytest.mark.parametrize("path", ["null\0byte", "\ud800"])
+def test_a_path_that_cannot_be_is_an_io_error(toy: World, path: str) -> None:
+    for call in (partial(save_key, path, toy.alice), partial(load_key, path, WeakKey)):
+        with pytest.raises(KeyFileError) as caught:
+            call()
+        assert caught.value.kind == "io"
 
 
 def test_a_key_file_of_another_user_is_refused(

@@ -80,8 +80,8 @@ def write_key_file(path: str | os.PathLike[str], data: bytes) -> None:
         raise KeyFileError(
             f"{target} exists and is not overwritten; give another path", kind="exists"
         ) from None
-    except OSError as error:
-        raise KeyFileError(f"{target} cannot be written: {error.strerror}", kind="io") from None
+    except (OSError, ValueError) as error:  # ValueError: no path at all, such as one with a null byte
+        raise KeyFileError(f"{target} cannot be written: {_why(error)}", kind="io") from None
 
 
 @hides_locals
@@ -95,8 +95,12 @@ def read_key_file(path: str | os.PathLike[str]) -> bytes:
         return _read(target)
     except FileNotFoundError:
         raise KeyFileError(f"{target} does not exist; give the path of a key file", kind="missing") from None
-    except OSError as error:
-        raise KeyFileError(f"{target} cannot be read: {error.strerror}", kind="io") from None
+    except (OSError, ValueError) as error:
+        raise KeyFileError(f"{target} cannot be read: {_why(error)}", kind="io") from None
+
+
+def _why(error: OSError | ValueError) -> str:
+    return str(getattr(error, "strerror", None) or error)
 
 
 def _create(target: Path, data: bytes) -> None:

@@ -3,12 +3,14 @@ import pickle
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
 import pytest
 
-from revfrf.crypto.dtpkc import ho_enc, par_h_dec2
+from revfrf.crypto.dtpkc import Zeros, ho_enc, par_h_dec2, zero_encryptions
+from revfrf.crypto.keys import PublicKey
 from revfrf.crypto.pool import ZeroPool
 from revfrf.errors import SecretError, UsageError
 from tests.conftest import World
@@ -30,26 +32,45 @@ def test_a_pool_fills_without_being_asked(toy: World) -> None:
     pool.close()
 
 
-def test_no_zero_leaves_the_pool_twice_even_to_many_threads(toy: World) -> None:
+def take_at_once(pool: ZeroPool, threads: int, times: int, count: int) -> list[int]:
+    """The G parts of what many threads take, all at the same moment."""
     taken: list[int] = []
-    with ZeroPool(toy.alice.public, size=64) as pool:
+    start = threading.Barrier(threads)
 
-        def consume() -> None:
-            for _ in range(20):
-                taken.extend(zero.g for zero in pool.take(5, n_jobs=1).reveal())
+    def consume() -> None:
+        start.wait()
+        for _ in range(times):
+            taken.extend(zero.g for zero in pool.take(count, n_jobs=1).spend(count))
 
-        threads = [threading.Thread(target=consume) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert len(taken) == len(set(taken)) == 400
+    consumers = [threading.Thread(target=consume) for _ in range(threads)]
+    for consumer in consumers:
+        consumer.start()
+    for consumer in consumers:
+        consumer.join()
+    return taken
+
+
+@pytest.fixture
+def hectic() -> Iterator[None]:
+    """Threads that take turns as often as they can."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.mark.usefixtures("hectic")
+def test_no_zero_leaves_the_pool_twice_even_to_many_threads(toy: World) -> None:
+    with ZeroPool(toy.alice.public, size=400) as pool:
+        assert pool.wait_until_full(60)
+        taken = take_at_once(pool, threads=8, times=20, count=2)
+    assert len(taken) == len(set(taken)) == 320
 
 
 def test_a_pool_gives_more_than_it_holds_and_fills_up_again(toy: World) -> None:
     with ZeroPool(toy.alice.public, size=8) as pool:
         assert pool.wait_until_full(30)
-        zeros = pool.take(50).reveal()
+        zeros = pool.take(50).spend(50)
         assert len({zero.g for zero in zeros}) == 50
         assert par_h_dec2(toy.alice, zeros) == [0] * 50
         assert pool.wait_until_full(30)
@@ -58,19 +79,7 @@ def test_a_pool_gives_more_than_it_holds_and_fills_up_again(toy: World) -> None:
 def _child(pool: ZeroPool, pipe: Connection) -> None:
     """Many threads that take at once, as the first thing after the fork."""
     sys.setswitchinterval(1e-6)
-    taken: list[int] = []
-    start = threading.Barrier(8)
-
-    def take() -> None:
-        start.wait()
-        taken.extend(zero.g for zero in pool.take(8, n_jobs=1).reveal())
-
-    threads = [threading.Thread(target=take) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    pipe.send(taken)
+    pipe.send(take_at_once(pool, threads=8, times=1, count=8))
     pipe.close()
     os._exit(0)
 
@@ -87,7 +96,7 @@ def test_a_forked_child_never_uses_its_parents_randomness(toy: World) -> None:
         assert receiver.poll(60)
         childs = set(receiver.recv())
         child.join(60)
-        parents = {zero.g for zero in pool.take(64).reveal()}
+        parents = {zero.g for zero in pool.take(64).spend(64)}
     assert len(childs) == 64
     assert len(parents) == 64
     assert not childs & parents
@@ -113,7 +122,30 @@ def test_zeros_of_another_key_are_refused(toy: World) -> None:
 
 def test_closing_while_it_fills_leaves_nothing_behind(toy: World) -> None:
     pool = ZeroPool(toy.alice.public, size=100_000)
+    pool.take(1)
+    assert pool._thread.is_alive()
     pool.close()
+    assert not pool._thread.is_alive()
+    assert not pool._stock
+
+
+def test_a_pool_closed_between_two_chunks_drops_the_last_one_too(
+    toy: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    making, may_finish = threading.Event(), threading.Event()
+
+    def slow(key: PublicKey, count: int, *, n_jobs: int) -> Zeros:
+        making.set()
+        assert may_finish.wait(30)
+        return zero_encryptions(key, count, n_jobs=n_jobs)
+
+    monkeypatch.setattr("revfrf.crypto.pool.zero_encryptions", slow)
+    pool = ZeroPool(toy.alice.public, size=8)
+    assert making.wait(30)
+    closer = threading.Thread(target=pool.close)
+    closer.start()
+    may_finish.set()
+    closer.join(30)
     assert not pool._stock
 
 

@@ -76,6 +76,23 @@ def test_a_response_that_is_only_equal_mod_the_group_order_is_refused_when_out_o
         verify_possession(toy.alice.public, "alice", shifted)
 
 
+@pytest.mark.parametrize(("challenge_bits", "response_bits"), [(256, 0), (1_000_000, 0), (0, 1_000_000)])
+def test_a_vast_proof_is_refused_before_any_power(
+    toy: World, monkeypatch: pytest.MonkeyPatch, challenge_bits: int, response_bits: int
+) -> None:
+    def refuse(*_: object) -> int:
+        raise AssertionError("worked for a liar")
+
+    monkeypatch.setattr("revfrf.crypto.possession.power", refuse)
+    with pytest.raises(ProofError):
+        verify_possession(toy.alice.public, "alice", PossessionProof(1 << challenge_bits, 1 << response_bits))
+
+
+def test_an_owner_that_cannot_be_named_is_refused_like_any_liar(toy: World) -> None:
+    with pytest.raises(ProofError):
+        verify_possession(toy.alice.public, "\ud800", prove_possession(toy.alice, "alice"))
+
+
 def test_nonces_are_fresh_and_long_enough_to_hide_the_key(toy: World) -> None:
     """s = k + c·sk over the integers: k must be 128 bits longer than c·sk, or s tells about sk."""
     sk, bits = toy.alice.sk.reveal(), toy.parameters.exponent_bits + 256 + 128

@@ -4,9 +4,11 @@ import threading
 from itertools import islice
 from math import isqrt
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from revfrf.crypto import primes as module
+from revfrf.crypto import primes as primes_module
 from revfrf.crypto.arithmetic import is_prime
 from revfrf.crypto.primes import (
     PrimeProgress,
@@ -51,15 +53,40 @@ def test_neighbouring_primes_are_refused() -> None:
     assert not _far_apart(7, 7, 4)
 
 
-def test_primes_come_from_the_whole_range() -> None:
-    tops = {safe_primes(64, n_jobs=1).p >> 58 for _ in range(60)}  # 0b110000 to 0b111111
-    assert len(tops) > 10
+@pytest.mark.parametrize("bits", [64, 128, 512])
+def test_windows_start_anywhere_in_the_range_with_every_bit_random(
+    bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start with few random bits would make primes that can be guessed; the primes' own bits hide it."""
+    starts: list[int] = []
+
+    def record(start: int, span: int) -> NDArray[np.bool_]:
+        starts.append(start)
+        return np.ones(span, dtype=np.bool_)
+
+    monkeypatch.setattr(primes_module, "_sieve", record)
+    for _ in range(200):
+        next(_window(secrets.randbelow, bits))
+    assert all(3 << (bits - 3) < start < 1 << (bits - 1) and start % 2 for start in starts)
+    for bit in range(1, bits - 3):  # the two top bits are set, the lowest makes it odd
+        assert 50 < sum(start >> bit & 1 for start in starts) < 150
+    sixteenths = {(start - (3 << (bits - 3))) * 16 >> (bits - 3) for start in starts}
+    assert sixteenths == set(range(16))
 
 
-def test_candidates_come_in_random_order_from_a_random_window() -> None:
-    windows = [list(islice(_window(secrets.randbelow, 256), 50)) for _ in range(3)]
-    assert all(window != sorted(window) for window in windows)
-    assert len({window[0] >> 200 for window in windows}) == 3
+def test_candidates_come_in_random_order() -> None:
+    for _ in range(3):
+        window = list(islice(_window(secrets.randbelow, 256), 50))
+        assert window not in (sorted(window), sorted(window, reverse=True))
+
+
+def test_randomness_is_the_systems(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: int) -> int:
+        raise OSError("asked for entropy")
+
+    monkeypatch.setattr(secrets, "randbelow", refuse)
+    with pytest.raises(OSError, match="asked for entropy"):
+        safe_primes(128)
 
 
 def test_seeded_search_repeats_itself_and_follows_the_seed() -> None:
@@ -77,8 +104,8 @@ def test_unseeded_searches_differ() -> None:
 
 @pytest.mark.parametrize("start", [2**29 + 1, 2**61 + 1, 2**200 + 1, 2**200 + 17])
 def test_sieve_keeps_exactly_what_has_no_small_factor(start: int) -> None:
-    small = module._small_primes().tolist()
-    limit = min(module._SIEVE_LIMIT, int(start**0.5))
+    small = primes_module._small_primes().tolist()
+    limit = min(primes_module._SIEVE_LIMIT, int(start**0.5))
     alive = _sieve(start, 2000)
     assert alive.any()
     for k in range(2000):

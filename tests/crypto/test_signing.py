@@ -211,3 +211,13 @@ def test_signing_key_cannot_be_pickled_or_copied(leave: Any) -> None:
     with pytest.raises(SecretError):
         leave(KEY)
     assert not hasattr(KEY, "__dict__")
+
+
+def test_what_has_no_canonical_bytes_has_no_signature() -> None:
+    nested: Any = ()
+    for _ in range(5000):
+        nested = (nested,)
+    fields: list[Any] = ["\ud800", 1.5, [1], nested]
+    for field in fields:
+        with pytest.raises(SignatureError):
+            KEY.verify_key.verify(KEY.sign("domain", 1), "domain", field)

@@ -1,5 +1,7 @@
 import random
 import secrets
+from collections.abc import Callable
+from math import gcd
 
 import pytest
 from hypothesis import given, settings
@@ -149,6 +151,44 @@ def test_the_generator_has_full_order() -> None:
         half_p, half_q, n = (primes.p - 1) // 2, (primes.q - 1) // 2, primes.p * primes.q
         assert pow(g0, half_p * half_q, n) == 1
         assert pow(g0, half_p, n) != 1 != pow(g0, half_q, n)
+
+
+def scripted(values: list[int]) -> Callable[[int], int]:
+    """A `randbelow` that says these numbers first, and then random ones."""
+    return lambda bound: values.pop(0) if values else secrets.randbelow(bound)
+
+
+def test_a_generator_of_small_order_is_drawn_again() -> None:
+    """g0 ≡ 1 mod p would give p away as gcd(g0 - 1, N)."""
+    p, q = 4294967087, 4294965887
+    draws = [a - 2 for a in (crt(p, q, 1, 5), crt(p, q, 5, 1), crt(p, q, p - 1, 7))]
+    g0 = _deal_from(scripted(draws), SafePrimes(p, q), 16, allow_insecure=True).parameters.g0
+    assert not draws
+    assert gcd(g0 - 1, p * q) == 1
+
+
+def crt(p: int, q: int, mod_p: int, mod_q: int) -> int:
+    """The number below pq with these residues."""
+    return (mod_p * q * pow(q, -1, p) + mod_q * p * pow(p, -1, q)) % (p * q)
+
+
+@pytest.mark.parametrize("bad", ["0 mod N", "1 mod N", "below N", "leaves the other below N"])
+def test_shares_that_the_compressed_halves_cannot_use_are_drawn_again(bad: str) -> None:
+    p, q = 4294967087, 4294965887
+    n, lambda_ = p * q, (p - 1) * (q - 1) // 2
+    total = lambda_ * pow(lambda_, -1, n)
+    first = {
+        "0 mod N": 5 * n,
+        "1 mod N": 5 * n + 1,
+        "below N": n - 5,
+        "leaves the other below N": (total - 77) % (lambda_ * n),
+    }[bad]
+    draws = [12345, first]  # the generator's a, then λ1
+    dealt = _deal_from(scripted(draws), SafePrimes(p, q), 16, allow_insecure=True)
+    assert not draws
+    assert dealt.cs_share.value.reveal() != first
+    c_parts = [dealt.parameters.lift(dealt.parameters.g0)]
+    assert root_open(dealt.cc_share, c_parts, root_half(dealt.cs_share, c_parts)) == [0]
 
 
 @pytest.mark.parametrize("bits", [64, 1024, 2032])

@@ -60,7 +60,10 @@ def _encode(field: Field) -> bytes:
     if type(field) is bytes:
         return _framed(b"b", field)
     if type(field) is tuple:
-        return _framed(b"t", b"".join(map(_encode, field)))
+        try:
+            return _framed(b"t", b"".join(map(_encode, field)))
+        except RecursionError:
+            raise UsageError("tuples nested this deep have no canonical encoding") from None
     raise UsageError(
         f"{type(field).__name__} has no canonical encoding; use int, str, bytes, bool, None or tuples of them"
     )

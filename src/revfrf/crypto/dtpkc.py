@@ -34,16 +34,15 @@ def ho_enc(
     """HoEnc: fresh encryptions of signed integers in (-N/2, N/2).
 
     An encryption of m is an encryption of zero plus m, and only the zeros cost time: they can come from a
-    `ZeroPool`, and worker processes make them without seeing a message. Never use a zero twice.
+    `ZeroPool`, and worker processes make them without seeing a message.
     """
     plain = _integers(messages, key.parameters.n // 2)
     if zeros is None:
         zeros = zero_encryptions(key, len(plain), n_jobs=n_jobs)
     if zeros.key != key:
         raise UsageError("these zeros are encrypted under another key")
-    if len(zeros.reveal()) != len(plain):
-        raise UsageError(f"{len(zeros.reveal())} zeros for {len(plain)} messages; give one for each")
-    return [add_constant(key.parameters, zero, m) for zero, m in zip(zeros.reveal(), plain, strict=True)]
+    fresh = zeros.spend(len(plain))
+    return [add_constant(key.parameters, zero, m) for zero, m in zip(fresh, plain, strict=True)]
 
 
 def _integers(messages: Sequence[int], limit: int) -> list[int]:
@@ -61,17 +60,26 @@ def _integers(messages: Sequence[int], limit: int) -> list[int]:
 
 
 class Zeros(Secret):
-    """Encryptions of zero under one key: pairs (H^r, g0^r). Whoever sees one opens what it encrypts."""
+    """Encryptions of zero under one key: pairs (H^r, g0^r), to be spent once.
+
+    Whoever sees one opens what it encrypts; used for two messages, it shows their difference to everybody.
+    """
 
     __slots__ = ("_ciphertexts", "key")
 
     def __init__(self, key: PublicKey, ciphertexts: Sequence[Ciphertext]) -> None:
         self.key = key
-        self._ciphertexts = tuple(ciphertexts)
+        self._ciphertexts: list[Ciphertext] = list(ciphertexts)
 
-    def reveal(self) -> tuple[Ciphertext, ...]:
-        """The ciphertexts themselves."""
-        return self._ciphertexts
+    def __len__(self) -> int:
+        return len(self._ciphertexts)
+
+    def spend(self, count: int) -> list[Ciphertext]:
+        """All of them, if they are as many as that; nothing is left for a second time."""
+        if len(self) != count:
+            raise UsageError(f"{len(self)} zeros for {count} messages; give one for each, and each once")
+        spent, self._ciphertexts = self._ciphertexts, []
+        return spent
 
 
 def zero_encryptions(key: PublicKey, count: int, *, n_jobs: int = -1) -> Zeros:

@@ -51,7 +51,7 @@ class ZeroPool(Secret):
                 missing = self._size - len(self._stock)
             made = zero_encryptions(self._key, min(_CHUNK, missing), n_jobs=1)
             with self._changed:
-                self._stock.extend(made.reveal())
+                self._stock.extend(made.spend(len(made)))
                 self._changed.notify_all()
 
     def _running(self) -> Condition:
@@ -69,7 +69,7 @@ class ZeroPool(Secret):
             taken = [self._stock.popleft() for _ in range(min(count, len(self._stock)))]
             self._changed.notify_all()
         fresh = zero_encryptions(self._key, count - len(taken), n_jobs=n_jobs)
-        return Zeros(self._key, (*taken, *fresh.reveal()))
+        return Zeros(self._key, taken + fresh.spend(len(fresh)))
 
     def wait_until_full(self, timeout: float) -> bool:
         """Whether the stock was full within `timeout` seconds."""

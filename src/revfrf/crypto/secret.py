@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import NoReturn, ParamSpec, TypeVar
 
-from revfrf.errors import RevFRFError, SecretError
+from revfrf.errors import SecretError
 
 Params = ParamSpec("Params")
 Result = TypeVar("Result")
@@ -46,7 +46,7 @@ class SecretInt(Secret):
 
 
 def hides_locals(function: Callable[Params, Result]) -> Callable[Params, Result]:
-    """Decorator: our own errors leave `function` without its frames, whose local variables are secrets.
+    """Decorator: errors leave `function` without its frames, whose local variables are secrets.
 
     What a crash reporter that prints local variables then sees is this wrapper, which holds nothing any more.
     """
@@ -55,7 +55,7 @@ def hides_locals(function: Callable[Params, Result]) -> Callable[Params, Result]
     def guarded(*args: Params.args, **kwargs: Params.kwargs) -> Result:
         try:
             return function(*args, **kwargs)
-        except RevFRFError as error:
+        except Exception as error:
             problem = error.with_traceback(None)
             problem.__cause__ = problem.__context__ = None
         del args, kwargs

@@ -59,10 +59,10 @@ class VerifyKey:
             raise SignatureError("the signature is absent, or not bytes")
         if len(signature) != SIGNATURE_BYTES:
             raise SignatureError(f"a signature is {SIGNATURE_BYTES} bytes, not {len(signature)}")
-        message = canonical(domain, *fields)
         try:
+            message = canonical(domain, *fields)
             Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
-        except InvalidSignature:
+        except (InvalidSignature, UsageError):  # nobody can have signed what has no canonical bytes
             raise SignatureError(f"not a signature of key {self} for {domain!r}") from None
 
 
