@@ -419,6 +419,14 @@ def test_a_public_key_that_hides_nothing_is_rejected(toy: World, h: int) -> None
         PublicKey(toy.parameters, h % toy.parameters.n)
 
 
+def test_a_joint_key_is_the_key_of_the_product(world: World) -> None:
+    p = world.parameters
+    joint = world.alice.public + world.bob.public + world.cs.public
+    assert joint.h == world.alice.public.h * world.bob.public.h * world.cs.public.h % p.n
+    assert joint.lifted == p.lift(joint.h)
+    assert joint == PublicKey(p, joint.h)
+
+
 def test_keys_of_two_moduli_do_not_join(toy: World) -> None:
     with pytest.raises(UsageError, match="epoch"):
         toy.alice.public + world_of(512).alice.public

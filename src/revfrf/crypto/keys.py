@@ -185,17 +185,20 @@ class PublicKey:
 
     parameters: Parameters
     h: int
-    lifted: int = field(init=False, compare=False)
+    lifted: int = field(default=0, compare=False, kw_only=True)  # H, for who has it already
 
     def __post_init__(self) -> None:
         self.parameters.check_base("public key", self.h)
-        object.__setattr__(self, "lifted", self.parameters.lift(self.h))
+        if not self.lifted:
+            object.__setattr__(self, "lifted", self.parameters.lift(self.h))
 
     def __add__(self, other: "PublicKey") -> "PublicKey":
         """Whoever opens a ciphertext under this key needs both owners."""
         if other.parameters != self.parameters:
             raise UsageError("keys of different parameters cannot be joined; both must be of one epoch")
-        return PublicKey(self.parameters, multiply(self.parameters.n, self.h, other.h))
+        p = self.parameters
+        lifted = multiply(p.n_squared, self.lifted, other.lifted)  # a lift of a product is the lifts' product
+        return PublicKey(p, multiply(p.n, self.h, other.h), lifted=lifted)
 
     def __repr__(self) -> str:
         return f"<PublicKey {fingerprint('revfrf public key v1', self.h)}{self.parameters.label}>"

@@ -55,7 +55,7 @@ def hides_locals(function: Callable[Params, Result]) -> Callable[Params, Result]
     def guarded(*args: Params.args, **kwargs: Params.kwargs) -> Result:
         try:
             return function(*args, **kwargs)
-        except Exception as error:
+        except Exception as error:  # of whatever kind: a bug's traceback must not show a key either
             problem = error.with_traceback(None)
             problem.__cause__ = problem.__context__ = None
         del args, kwargs

@@ -88,8 +88,7 @@ def set_up(
 def _deal_from(randbelow: RandBelow, primes: SafePrimes, exponent_bits: int, allow_insecure: bool) -> SetUp:
     """`set_up` from given primes, with the randomness passed in. λ lives in this frame only."""
     p, q = primes.p, primes.q
-    n, order = p * q, (p - 1) * (q - 1)
-    lambda_ = order // 2  # = 2p'q'
+    n, lambda_ = p * q, (p - 1) * (q - 1) // 2  # λ = 2p'q'
     parameters = Parameters(n, _generator(randbelow, primes), exponent_bits, allow_insecure)
     s = lambda_ * inverse(lambda_, n)
     lambda_1 = lambda_2 = 0
