@@ -7,6 +7,7 @@
     │   ├── InsecureKeyError     a key below the floor without the explicit switch
     │   ├── RangeError           a number that does not fit where it should go
     │   └── SecretError          an attempt to pickle or copy a secret
+    ├── RefusedError         another party has refused what it was sent
     ├── KeyFileError         a key file that cannot be written, or should not be trusted
     └── RejectedError        something from outside is refused
         ├── ElementError         a number that is no valid group element
@@ -14,7 +15,8 @@
         ├── ProofError           a proof of possession that does not hold
         ├── SignatureError       a signature that does not hold
         ├── SlotError            a packed comparison whose slots hold what no honest server puts there
-        └── FormatError          bytes that do not parse, or are of another version
+        ├── FormatError          bytes that do not parse, or are of another version
+        └── ProtocolError        a well-formed message that has no place here and now
 
 Checks raise; nothing returns a bool that a caller could forget to look at. Each error has a `kind`, a
 stable slug for scripts and test vectors.
@@ -56,6 +58,12 @@ class SecretError(UsageError, TypeError):
     """A secret was about to leave its object other than by an explicit export."""
 
     kind = "secret"
+
+
+class RefusedError(RevFRFError):
+    """Another party has refused a message. Why is in that party's log, and not said to others."""
+
+    kind = "refused"
 
 
 class KeyFileError(RevFRFError):
@@ -110,6 +118,12 @@ class SlotError(RejectedError):
 
 
 class FormatError(RejectedError):
-    """Kinds: `malformed`, `length`."""
+    """Kinds: `malformed`, `length`, `version`, `too-large`, `out-of-range`."""
 
     kind = "malformed"
+
+
+class ProtocolError(RejectedError):
+    """Kinds: `sender`, `epoch`, `forest`, `order`, `node`, `member`, `schema`, `unexpected`."""
+
+    kind = "unexpected"

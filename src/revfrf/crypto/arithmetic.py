@@ -12,6 +12,7 @@ import numpy as np
 from gmpy2 import mpz
 
 from revfrf.crypto.secret import SecretInt
+from revfrf.metering import count_power
 
 
 def multiply(modulus: int, *factors: int) -> int:
@@ -29,12 +30,14 @@ def inverse(x: int, modulus: int) -> int:
 
 def power(base: int, exponent: int, modulus: int) -> int:
     """base^exponent mod `modulus` for a public exponent."""
+    count_power("public", modulus.bit_length())
     gmpy2.get_context().allow_release_gil = True
     return int(gmpy2.powmod(base, exponent, modulus))
 
 
 def secret_power(base: int, exponent: SecretInt, modulus: int) -> int:
     """base^exponent mod `modulus` (odd) in time that does not depend on a positive exponent's bits."""
+    count_power("secret", modulus.bit_length())
     gmpy2.get_context().allow_release_gil = True
     return int(gmpy2.powmod_sec(base, exponent.reveal(), modulus))
 
@@ -83,6 +86,7 @@ class FixedBase:
             if self._asked < self.BREAK_EVEN:
                 return [secret_power(int(self._base), SecretInt(e), int(self._modulus)) for e in exponents]
             self._table = self._build()
+        count_power("fixed base", self._modulus.bit_length(), len(exponents))
         gmpy2.get_context().allow_release_gil = True
         return [self._power(self._columns(e)) for e in exponents]
 

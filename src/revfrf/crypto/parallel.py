@@ -7,12 +7,13 @@ threads never leaves this process.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
+from threading import Lock
 from time import perf_counter
 from typing import TypeVar
 
 from joblib import Parallel, delayed, effective_n_jobs
 
+from revfrf import metering
 from revfrf.errors import UsageError
 
 Item = TypeVar("Item")
@@ -24,6 +25,9 @@ _WORTH_PROCESSES = 0.05
 """Seconds of remaining work above which they pay off."""
 _CHUNKS_PER_WORKER = 4
 """So that a worker on a busy core does not keep the others waiting."""
+
+
+_one_at_a_time = Lock()
 
 
 def workers(n_jobs: int) -> int:
@@ -39,14 +43,20 @@ def in_threads(function: Callable[[Item], Result], items: Sequence[Item], n_jobs
     jobs = min(workers(n_jobs), len(items))
     if jobs <= 1:
         return [function(item) for item in items]
+    meter = metering.current()
+
+    def measured(item: Item) -> Result:
+        with metering.continued(meter):
+            return function(item)
+
     with ThreadPoolExecutor(jobs) as pool:
-        return list(pool.map(function, items))
+        return list(pool.map(measured, items))
 
 
 def in_processes(function: Callable[[int], list[Result]], count: int, n_jobs: int) -> list[Result]:
     """`function(count)` as several calls with smaller counts in worker processes, their results in one list.
 
-    The function and what it carries are pickled: secrets refuse that.
+    The function and what it carries are pickled: secrets refuse that. Threads that call this take turns.
     """
     started = perf_counter()
     done = function(min(count, _PROBE))
@@ -56,4 +66,17 @@ def in_processes(function: Callable[[int], list[Result]], count: int, n_jobs: in
         return done + (function(rest) if rest else [])
     chunks = min(rest, _CHUNKS_PER_WORKER * jobs)
     counts = [rest * (i + 1) // chunks - rest * i // chunks for i in range(chunks)]
-    return done + list(chain.from_iterable(Parallel(n_jobs=jobs)(delayed(function)(c) for c in counts)))
+    with _one_at_a_time:
+        answers = Parallel(n_jobs=jobs)(delayed(_measured)(function, c) for c in counts)
+    for results, work in answers:
+        done += results
+        metering.add_work(work)
+    return done
+
+
+def _measured(function: Callable[[int], list[Result]], count: int) -> tuple[list[Result], metering.Work]:
+    """The results, and the work that the worker process did for them."""
+    ledger = metering.Ledger()
+    with metering.measured(ledger, "worker", "any"):
+        results = function(count)
+    return results, ledger.entries["worker", "any"]

@@ -1,0 +1,258 @@
+"""What both estimators share: parameters, training, the walk of FRF-Test, digests, costs and leakage."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _num_samples,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
+
+from revfrf.costs import Costs
+from revfrf.crypto.canonical import Field
+from revfrf.crypto.keys import SECURE_KEY_BITS
+from revfrf.crypto.parallel import workers
+from revfrf.errors import SecretError, UsageError
+from revfrf.federation import RESERVED, Federation, keys_of_size
+from revfrf.forest.criterion import Targets
+from revfrf.forest.nodes import MAX_DEPTH
+from revfrf.forest.randomness import bootstrap, candidate_limit
+from revfrf.forest.tree import Rules
+from revfrf.forest.voting import Voting
+from revfrf.report.progress import level_progress
+from revfrf.tables import Layout, is_frame
+
+Rows = Any
+"""An array-like of shape (rows, columns), or a pandas DataFrame."""
+
+_POSITIVE = Interval(Integral, 1, None, closed="left")
+
+
+class RevocableForest(BaseEstimator):
+    """Everything but the targets. `__init__` only stores, and `fit` checks, as scikit-learn does."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_estimators": [_POSITIVE],
+        "max_depth": [Interval(Integral, 1, MAX_DEPTH, closed="both"), None],
+        "max_features": [StrOptions({"sqrt", "log2"}), _POSITIVE, Interval(RealNotInt, 0, 1, closed="right")],
+        "min_samples_split": [Interval(Integral, 2, None, closed="left")],
+        "min_samples_leaf": [_POSITIVE],
+        "bootstrap": ["boolean"],
+        "candidates": [StrOptions({"quantile", "uniform"})],
+        "n_candidates": [Interval(Integral, 1, 255, closed="both")],
+        "n_sampled": [Interval(Integral, 2, 2**20, closed="both")],
+        "parties": [dict, None],
+        "decimals": [Interval(Integral, 0, 18, closed="both"), dict],
+        "key_bits": [_POSITIVE],
+        "allow_insecure_keys": ["boolean"],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+    }
+
+    federation_: Federation
+    layout_: Layout
+    targets_: Targets
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        max_depth: int | None = 10,
+        max_features: str | int | float = "sqrt",
+        min_samples_split: int = 2,
+        min_samples_leaf: int = 5,
+        bootstrap: bool = True,
+        candidates: str = "quantile",
+        n_candidates: int = 32,
+        n_sampled: int = 128,
+        parties: Mapping[str, Sequence[int | str]] | None = None,
+        decimals: int | Mapping[int | str, int] = 6,
+        key_bits: int = 3072,
+        allow_insecure_keys: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_estimators = n_estimators
+        self.max_depth = max_depth
+        self.max_features = max_features
+        self.min_samples_split = min_samples_split
+        self.min_samples_leaf = min_samples_leaf
+        self.bootstrap = bootstrap
+        self.candidates = candidates
+        self.n_candidates = n_candidates
+        self.n_sampled = n_sampled
+        self.parties = parties
+        self.decimals = decimals
+        self.key_bits = key_bits
+        self.allow_insecure_keys = allow_insecure_keys
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    # -- training -----------------------------------------------------------------------------------
+
+    def fit(self, X: Rows, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Grow the forest: FLE-Expan between all parties.
+
+        Raises ValueError for a column that nobody owns or two parties own, for values outside the
+        fixed-point range, and for keys that are too short; each error names the party, the column and what
+        to do.
+        """
+        self._validate_params()
+        X = self._rows(X, reset=True)
+        y = self._check_y(y)
+        check_consistent_length(X, y)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weights = weights * self._class_weights(y)
+        if not weights.any():
+            raise UsageError("all weights are zero; give at least one row a positive weight")
+        n_jobs = workers(self.n_jobs)  # type: ignore[arg-type]
+        layout = Layout.learn(X, _names(X), self.parties, self.decimals, RESERVED)
+        codes = layout.encode(X)
+        rules, seed = self._rules(len(layout.columns)), check_random_state(self.random_state).bytes(32)
+        dealt = keys_of_size(self.key_bits, self.allow_insecure_keys, n_jobs)
+        columns = {party: layout.of(party) for party in layout.owned}
+        federation = Federation(columns, dealt=dealt, seed=seed, n_jobs=n_jobs)
+        targets = self._targets(y, weights, _repeats(rules, federation.seed, weights))
+        with level_progress(type(self).__name__, self.verbose) as progress:
+            federation.train(codes, rules, targets, progress)
+        self.layout_, self.targets_, self.federation_ = layout, targets, federation
+        return self
+
+    @abstractmethod
+    def _check_y(self, y: ArrayLike) -> NDArray[Any]:
+        """The targets as one column, checked; sets what is learnt from them."""
+
+    @abstractmethod
+    def _class_weights(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        """What a row's weight is multiplied with."""
+
+    @abstractmethod
+    def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
+        """The targets as the criterion takes them."""
+
+    @abstractmethod
+    def _digest_fields(self) -> tuple[Field, ...]:
+        """What of the targets belongs to the forest's digest."""
+
+    def _rules(self, n_features: int) -> Rules:
+        return Rules(
+            n_trees=int(self.n_estimators),
+            max_depth=MAX_DEPTH if self.max_depth is None else int(self.max_depth),
+            candidate_limit=candidate_limit(_probability(self.max_features, n_features)),
+            min_samples_split=int(self.min_samples_split),
+            min_samples_leaf=int(self.min_samples_leaf),
+            bootstrap=bool(self.bootstrap),
+            method=str(self.candidates),
+            n_candidates=int(self.n_candidates),
+            n_sampled=int(self.n_sampled),
+        )
+
+    # -- prediction ---------------------------------------------------------------------------------
+
+    def _votes(self, X: Rows, voting: Voting) -> NDArray[np.float64]:
+        """The trees' mean vote for each row."""
+        check_is_fitted(self)
+        X = self._rows(X, reset=False)
+        codes, n_rows = self.layout_.encode(X), _num_samples(X)
+        votes = self.federation_.votes(codes, n_rows, self.targets_.n_classes, voting)
+        mean: NDArray[np.float64] = votes / self.federation_.coordinator.plan.rules.n_trees
+        return mean
+
+    def _rows(self, X: Rows, *, reset: bool) -> Rows:
+        """X, checked as scikit-learn does; a DataFrame stays one, so that its categories are kept."""
+        if not is_frame(X):
+            return validate_data(self, X, reset=reset, ensure_all_finite="allow-nan")
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        if not _num_samples(X):
+            raise UsageError("Found array with 0 sample(s): X has no rows")
+        return X
+
+    # -- what was built, what it cost, who saw what --------------------------------------------------
+
+    @property
+    def digest_(self) -> str:
+        """The name of the forest's plain structure: equal exactly for equal forests, whatever their keys."""
+        check_is_fitted(self)
+        return self.federation_.coordinator.digest(self._digest_fields())
+
+    @property
+    def n_nodes_(self) -> int:
+        """Splits and leaves of all trees."""
+        check_is_fitted(self)
+        store = self.federation_.coordinator.store
+        return len(store.splits) + len(store.leaves)
+
+    @property
+    def parties_(self) -> dict[str, list[str]]:
+        """The names of each party's columns."""
+        check_is_fitted(self)
+        return {p: [column.name for column in self.layout_.of(p)] for p in self.layout_.owned}
+
+    @property
+    def costs_(self) -> Costs:
+        """What this model's run has cost so far."""
+        check_is_fitted(self)
+        return self.federation_.costs()
+
+    def leakage_(self) -> dict[str, dict[str, int]]:
+        """What each role has received in this very run, counted from the messages."""
+        check_is_fitted(self)
+        return self.federation_.leakage()
+
+    # -- scikit-learn's contract ---------------------------------------------------------------------
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        insecure = isinstance(self.key_bits, int) and self.key_bits < SECURE_KEY_BITS
+        return str(super().__repr__(N_CHAR_MAX)) + (" INSECURE" if insecure else "")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def __getstate__(self) -> Any:
+        if hasattr(self, "federation_"):
+            raise SecretError(
+                "a fitted forest holds every party's keys and cannot be pickled or copied; "
+                "use `save` and `load`, or `sklearn.base.clone` for an unfitted copy"
+            )
+        return super().__getstate__()
+
+
+def _names(X: Rows) -> list[str]:
+    """The names of X's columns, "x0", "x1", … if it has none."""
+    return [str(name) for name in X.columns] if is_frame(X) else [f"x{i}" for i in range(X.shape[1])]
+
+
+def _probability(max_features: str | int | float, n_features: int) -> float:
+    """π, the probability that a feature is a candidate of a node."""
+    if not isinstance(max_features, str | Integral):
+        return float(max_features)
+    if not isinstance(max_features, str):
+        if max_features > n_features:
+            raise UsageError(f"max_features={max_features}: there are {n_features} features")
+        return int(max_features) / n_features
+    mean = n_features**0.5 if max_features == "sqrt" else max(1.0, float(np.log2(n_features)))
+    return mean / n_features
+
+
+def _repeats(rules: Rules, seed: bytes, weights: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """How often each row counts in each tree; rows without weight are as if they were not there."""
+    present = np.flatnonzero(weights)
+    repeats = np.zeros((rules.n_trees, len(weights)), dtype=np.uint8)
+    for tree in range(rules.n_trees):
+        repeats[tree, present] = bootstrap(seed, tree, len(present)) if rules.bootstrap else 1
+    return repeats

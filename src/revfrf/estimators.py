@@ -1,0 +1,213 @@
+"""The two estimators: a forest of classes and one of numbers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import compute_sample_weight
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, column_or_1d
+
+from revfrf.crypto.canonical import Field
+from revfrf.errors import UsageError
+from revfrf.estimator_base import RevocableForest, Rows
+from revfrf.forest.criterion import Targets
+
+
+class RevocableForestRegressor(RegressorMixin, RevocableForest):
+    """A random forest for numbers, grown by parties who hold different columns of the same rows.
+
+    All roles run in this process and exchange the protocol's messages; every split is stored encrypted
+    under its owner's key.
+
+    Parameters
+    ----------
+    n_estimators : int
+        How many trees.
+    max_depth : int or None
+        The depth of the deepest leaf, at most 62; None is 62.
+    max_features : {"sqrt", "log2"}, int or float
+        How many features are candidates at a node on average: √F or log2 F of F features, or this many. A
+        float is the probability π with which each feature is one.
+    min_samples_split, min_samples_leaf : int
+        The fewest rows of a node that is split, and of a leaf.
+    bootstrap : bool
+        Whether each tree draws its rows with replacement.
+    candidates : {"quantile", "uniform"}
+        How an owner chooses candidate cuts: at even ranks, or, as in the paper, evenly spaced.
+    n_candidates, n_sampled : int
+        How many cuts an owner proposes at a node, and how many rows it samples for that.
+    parties : dict of str to list, or None
+        Who owns which columns, by name or position: ``{"bank": ["age", "balance"], "telco": ["calls"]}``.
+        None makes one party of every column, as in the paper.
+    decimals : int or dict
+        Digits after the point that count, for all columns or by column. Values closer than that are equal.
+    key_bits : int
+        Size of the keys: 3072 is about 128 bits of security, 2048 about 112.
+    allow_insecure_keys : bool
+        Accept keys below 2048 bits, for tests and simulations. Everything that shows such a model says
+        INSECURE.
+    random_state : int, RandomState or None
+        Makes forests repeat. Keys are always fresh.
+    n_jobs : int or None
+        Cores; -1 for all.
+    verbose : int
+        Whether to draw a progress bar.
+
+    Attributes
+    ----------
+    digest_ : str
+        The name of the forest's plain structure; equal forests have equal digests.
+    n_nodes_ : int
+        Splits and leaves of all trees.
+    costs_ : Costs
+        What the run has cost, by role, protocol and link; grows with every prediction.
+    parties_ : dict
+        The names of the columns of each party.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from revfrf import RevocableForestRegressor
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> parties = {"clinic": ["age", "sex", "bmi", "bp"], "laboratory": ["s1", "s2", "s3", "s4", "s5", "s6"]}
+    >>> toy = {"key_bits": 256, "allow_insecure_keys": True}
+    >>> model = RevocableForestRegressor(20, parties=parties, random_state=0, **toy)
+    >>> round(model.fit(X, y).score(X, y), 1)
+    0.6
+    """
+
+    def predict(self, X: Rows) -> NDArray[np.float64]:
+        """The mean of all trees for each row, by FRF-Test: each party compares its own columns itself."""
+        mean = self._votes(X, "soft")[:, 0]
+        return np.ldexp(mean, -self.targets_.places) + self.targets_.centre
+
+    def _check_y(self, y: ArrayLike) -> NDArray[Any]:
+        column = column_or_1d(y, warn=True)
+        checked: NDArray[Any] = check_array(column, ensure_2d=False, dtype=np.float64, input_name="y")
+        return checked
+
+    def _class_weights(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        return np.ones(len(y))
+
+    def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
+        return Targets.regression(y, weights, repeats)
+
+    def _digest_fields(self) -> tuple[Field, ...]:
+        return ("regression", self.targets_.centre.hex(), self.targets_.places)
+
+
+class RevocableForestClassifier(ClassifierMixin, RevocableForest):
+    """A random forest for classes, grown by parties who hold different columns of the same rows.
+
+    Parameters and attributes are those of `RevocableForestRegressor`, and:
+
+    Parameters
+    ----------
+    voting : {"hard", "soft"}
+        A majority of the trees, as in the paper, or the mean of their probabilities.
+    class_weight : dict, "balanced" or None
+        The weight of each class, as in scikit-learn.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        The labels, in ascending order.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from revfrf import RevocableForestClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> parties = {"imaging": list(range(15)), "pathology": list(range(15, 30))}
+    >>> toy = {"key_bits": 256, "allow_insecure_keys": True}
+    >>> model = RevocableForestClassifier(20, parties=parties, random_state=0, **toy)
+    >>> model.fit(X, y).score(X, y) > 0.95
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **RevocableForest._parameter_constraints,
+        "voting": [StrOptions({"hard", "soft"})],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+    }
+
+    classes_: NDArray[Any]
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        max_depth: int | None = 10,
+        max_features: str | int | float = "sqrt",
+        min_samples_split: int = 2,
+        min_samples_leaf: int = 5,
+        bootstrap: bool = True,
+        candidates: str = "quantile",
+        n_candidates: int = 32,
+        n_sampled: int = 128,
+        voting: str = "hard",
+        class_weight: Mapping[Any, float] | str | None = None,
+        parties: Mapping[str, Sequence[int | str]] | None = None,
+        decimals: int | Mapping[int | str, int] = 6,
+        key_bits: int = 3072,
+        allow_insecure_keys: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_estimators,
+            max_depth=max_depth,
+            max_features=max_features,
+            min_samples_split=min_samples_split,
+            min_samples_leaf=min_samples_leaf,
+            bootstrap=bootstrap,
+            candidates=candidates,
+            n_candidates=n_candidates,
+            n_sampled=n_sampled,
+            parties=parties,
+            decimals=decimals,
+            key_bits=key_bits,
+            allow_insecure_keys=allow_insecure_keys,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
+        self.voting = voting
+        self.class_weight = class_weight
+
+    def predict(self, X: Rows) -> NDArray[Any]:
+        """The class of each row, by FRF-Test: each party compares its own columns itself.
+
+        Of classes with equally many votes, the first of `classes_`.
+        """
+        shares = self.predict_proba(X)
+        labels: NDArray[Any] = self.classes_[shares.argmax(axis=1)]
+        return labels
+
+    def predict_proba(self, X: Rows) -> NDArray[np.float64]:
+        """The share of the trees' votes for each class, or, with soft voting, their mean probabilities."""
+        return self._votes(X, "soft" if self.voting == "soft" else "hard")
+
+    def _check_y(self, y: ArrayLike) -> NDArray[Any]:
+        labels: NDArray[Any] = column_or_1d(y, warn=True)
+        check_classification_targets(labels)
+        self.classes_ = np.unique(labels)
+        return labels
+
+    def _class_weights(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        weights: NDArray[np.float64] = compute_sample_weight(self.class_weight, y)
+        if (weights < 0).any():
+            raise UsageError("class_weight: weights cannot be negative")
+        return weights
+
+    def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
+        numbers = np.searchsorted(self.classes_, y).astype(np.int64)
+        return Targets.classes(numbers, len(self.classes_), weights, repeats)
+
+    def _digest_fields(self) -> tuple[Field, ...]:
+        return ("classes", self.voting, *(str(label) for label in self.classes_))

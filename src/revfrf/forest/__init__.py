@@ -1,0 +1,1 @@
+"""Plain forests: randomness, candidate cuts, criteria, trees, votes. No cryptography, no network."""

@@ -1,0 +1,143 @@
+"""Candidate cuts: what an owner makes of a node's rows (FLE-Expan, lines 7 to 13).
+
+Of each node it draws a few rows, takes cut points s_0 < s_1 < … from their values, and tells for every row of
+the node the bin b = #{i: x̂ > s_i}. That is the paper's set of split vectors, w_i = [b > i], in a quarter
+of the bits. docs/forest.md has the rules in full.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revfrf.crypto.encoding import MISSING
+from revfrf.forest.kernel import kernel
+from revfrf.forest.nodes import Nodes, Rows
+from revfrf.forest.randomness import UInt64s, nth
+
+Method = Literal["quantile", "uniform"]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The candidate cuts of one feature at several nodes.
+
+    `cuts[j, :n_cuts[j]]` are node j's cut points, the owner's secret. `n_cuts` goes to the coordinator, and
+    so do the `bins` of every row of every node that has a cut. No cut: only one value was seen.
+    """
+
+    cuts: NDArray[np.int64]
+    n_cuts: NDArray[np.uint8]
+    bins: NDArray[np.uint8]
+
+
+def propose(
+    codes: NDArray[np.int64],
+    nodes: Nodes,
+    positions: NDArray[np.intp],
+    seeds: UInt64s,
+    method: Method,
+    n_sampled: int,
+    n_candidates: int,
+) -> Proposal:
+    """Cuts and bins of one column at the nodes at these positions, each with its seed."""
+    cuts = np.empty((len(positions), n_candidates), dtype=np.int64)
+    n_cuts = np.zeros(len(positions), dtype=np.uint8)
+    bins = np.empty(nodes.sizes[positions].sum(), dtype=np.uint8)
+    used = _propose(
+        codes, nodes.rows, nodes.starts, positions, seeds, method == "uniform", n_sampled, cuts, n_cuts, bins
+    )
+    return Proposal(cuts, n_cuts, bins[:used])
+
+
+@kernel
+def _propose(
+    codes: NDArray[np.int64],
+    rows: Rows,
+    starts: NDArray[np.int64],
+    positions: NDArray[np.intp],
+    seeds: UInt64s,
+    uniform: bool,
+    n_sampled: int,
+    cuts: NDArray[np.int64],
+    n_cuts: NDArray[np.uint8],
+    bins: NDArray[np.uint8],
+) -> int:
+    sample = np.empty(n_sampled, dtype=np.int64)
+    used = 0
+    for j in range(len(positions)):
+        node = rows[starts[positions[j]] : starts[positions[j] + 1]]
+        size = _draw(codes, node, seeds[j], sample)
+        ordered = np.sort(sample[:size])
+        count = _even_cuts(ordered, cuts[j]) if uniform else _quantile_cuts(ordered, cuts[j])
+        n_cuts[j] = count
+        if count:
+            for i in range(len(node)):
+                bins[used + i] = _bin(codes[node[i]], cuts[j], count)
+            used += len(node)
+    return used
+
+
+@kernel
+def _draw(codes: NDArray[np.int64], node: Rows, seed: np.uint64, sample: NDArray[np.int64]) -> int:
+    """Fill the sample: all rows of a small node, else one from each of equally long stretches of its rows."""
+    rows, wanted = len(node), len(sample)
+    if rows <= wanted:
+        for i in range(rows):
+            sample[i] = codes[node[i]]
+        return rows
+    for i in range(wanted):
+        low, high = i * rows // wanted, (i + 1) * rows // wanted
+        sample[i] = codes[node[low + np.int64(nth(seed, i) % np.uint64(high - low))]]
+    return wanted
+
+
+@kernel
+def _quantile_cuts(ordered: NDArray[np.int64], cuts: NDArray[np.int64]) -> int:
+    """Values at even ranks of the sample, each once, and none that leaves nothing on its right."""
+    size, wanted = len(ordered), len(cuts)
+    count = 0
+    for i in range(wanted):
+        value = ordered[(i + 1) * size // (wanted + 1)]
+        if value < ordered[size - 1] and (count == 0 or value > cuts[count - 1]):
+            cuts[count] = value
+            count += 1
+    if count == 0 and ordered[0] < ordered[size - 1]:  # nearly all of the sample is its largest value
+        cuts[0] = ordered[np.searchsorted(ordered, ordered[size - 1]) - 1]
+        count = 1
+    return count
+
+
+@kernel
+def _even_cuts(ordered: NDArray[np.int64], cuts: NDArray[np.int64]) -> int:
+    """The paper's even spacing from the lowest to the highest value; missing ones get a cut of their own."""
+    size, wanted = len(ordered), len(cuts)
+    first = np.searchsorted(ordered, MISSING + 1)
+    count = 0
+    if first == size or (first == 0 and ordered[0] == ordered[size - 1]):
+        return 0
+    if first > 0:
+        cuts[0] = MISSING
+        count = 1
+    low, width = ordered[first], ordered[size - 1] - ordered[first]
+    step, rest = width // (wanted + 1), width % (wanted + 1)
+    for i in range(count + 1, wanted + 1):
+        value = low + step * i + rest * i // (wanted + 1)
+        if value < ordered[size - 1] and (count == 0 or value > cuts[count - 1]):
+            cuts[count] = value
+            count += 1
+    return count
+
+
+@kernel
+def _bin(x: np.int64, cuts: NDArray[np.int64], count: int) -> int:
+    """#{i: x > s_i}."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if cuts[middle] < x:
+            low = middle + 1
+        else:
+            high = middle
+    return low

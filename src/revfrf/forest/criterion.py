@@ -1,0 +1,247 @@
+"""How good a cut is (FOS-Find): weighted Gini impurity or weighted variance, from exact integers.
+
+The coordinator sees one bin a row. It adds the rows' targets up bin by bin, in integers, so that no sum
+depends on an order; the score of a cut is a function of such sums. Lower is better::
+
+    Gini      -(Σ_k L_k² / ΣL + Σ_k R_k² / ΣR)    L_k, R_k: weight of class k left and right
+    variance  -(S_L² / W_L + S_R² / W_R)          S, W: Σ w·y and Σ w
+
+Both are the children's weighted impurity, less what is the same for every cut of the node.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revfrf.errors import FormatError
+from revfrf.forest.kernel import kernel
+from revfrf.forest.nodes import Nodes, Rows, starts_of
+
+NO_CUT = -1
+"""No cut of this feature leaves enough rows on both sides."""
+
+_SUM_BITS = 62
+_WEIGHT_STEPS = 2**20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Targets:
+    """What the coordinator alone knows of the rows; row r counts `repeats[t, r]·weights[r]` times in tree t.
+
+    With classes, `values` are class numbers, and sums are kept per class. For regression (`n_classes` = 0)
+    the target of a row is centre + value·2^-places, and the sums are Σw and Σw·value.
+    """
+
+    values: NDArray[np.int64]
+    weights: NDArray[np.int64]
+    repeats: NDArray[np.uint8]
+    n_classes: int
+    centre: float = 0.0
+    places: int = 0
+
+    @classmethod
+    def classes(
+        cls,
+        numbers: NDArray[np.int64],
+        n_classes: int,
+        weights: NDArray[np.float64],
+        repeats: NDArray[np.uint8],
+    ) -> "Targets":
+        """Targets that are classes 0, 1, …"""
+        return cls(numbers, fixed_weights(weights), repeats, n_classes)
+
+    @classmethod
+    def regression(
+        cls, y: NDArray[np.float64], weights: NDArray[np.float64], repeats: NDArray[np.uint8]
+    ) -> "Targets":
+        """Targets in fixed point, with as many places as keep every sum of a tree below 2^62."""
+        fixed = fixed_weights(weights)
+        total = max(int(fixed @ tree) for tree in repeats)
+        centre = float(y.min() / 2 + y.max() / 2)
+        spread = float(np.abs(y - centre).max())
+        places = _SUM_BITS - total.bit_length() - int(np.frexp(spread)[1]) if spread else 0
+        values = np.rint(np.ldexp(y - centre, places)).astype(np.int64)
+        return cls(values, fixed, repeats, 0, centre, places)
+
+    def sums(self, nodes: Nodes) -> NDArray[np.int64]:
+        """What leaves keep, a row a node: weight by class, or (Σw, Σw·value)."""
+        sums = np.zeros((len(nodes), self.n_classes or 2), dtype=np.int64)
+        _sums(
+            self.values,
+            self.weights,
+            self.repeats,
+            self.n_classes,
+            nodes.trees,
+            nodes.starts,
+            nodes.rows,
+            sums,
+        )
+        return sums
+
+    def pure(self, nodes: Nodes) -> NDArray[np.bool_]:
+        """Whether all rows of a node have one target."""
+        return _pure(self.values, nodes.starts, nodes.rows)
+
+
+def fixed_weights(weights: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Weights as integers: small whole numbers as they are, others in 2^20 steps of the largest.
+
+    A weight above zero stays above zero.
+    """
+    top = weights.max(initial=0.0)
+    if top > _WEIGHT_STEPS or (weights != np.rint(weights)).any():
+        weights = np.where(weights > 0, np.maximum(np.rint(weights / top * _WEIGHT_STEPS), 1), 0)
+    return weights.astype(np.int64)
+
+
+class Best(NamedTuple):
+    """The best cut of each asked feature, NO_CUT if none is valid; its score; and where its bins begin."""
+
+    cuts: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    starts: NDArray[np.int64]
+
+
+def best_cuts(
+    targets: Targets,
+    nodes: Nodes,
+    asked: NDArray[np.intp],
+    n_cuts: NDArray[np.uint8],
+    bins: NDArray[np.uint8],
+    min_samples_leaf: int,
+) -> Best:
+    """For each question, a feature at the node at position `asked[i]`: the best of its `n_cuts[i]` cuts.
+
+    `bins` holds the bins of every row of the node, for every question that has cuts, one after the other. Of
+    equally good cuts the lowest wins.
+    """
+    starts = starts_of(np.where(n_cuts > 0, nodes.sizes[asked], 0))
+    if len(bins) != starts[-1]:
+        raise FormatError(f"{len(bins)} bins for {starts[-1]} rows", kind="length")
+    best = Best(np.full(len(asked), NO_CUT), np.full(len(asked), np.inf), starts)
+    in_range = _best_cuts(
+        targets.values,
+        targets.weights,
+        targets.repeats,
+        targets.n_classes,
+        nodes.trees,
+        nodes.starts,
+        nodes.rows,
+        asked,
+        n_cuts,
+        starts,
+        bins,
+        min_samples_leaf,
+        best.cuts,
+        best.scores,
+    )
+    if not in_range:
+        raise FormatError("a bin above the number of cuts", kind="out-of-range")
+    return best
+
+
+@kernel
+def _sums(
+    values: NDArray[np.int64],
+    weights: NDArray[np.int64],
+    repeats: NDArray[np.uint8],
+    n_classes: int,
+    trees: NDArray[np.uint32],
+    starts: NDArray[np.int64],
+    rows: Rows,
+    sums: NDArray[np.int64],
+) -> None:
+    for j in range(len(trees)):
+        for row in rows[starts[j] : starts[j + 1]]:
+            _add(sums[j], values[row], weights[row] * repeats[trees[j], row], n_classes)
+
+
+@kernel
+def _add(sums: NDArray[np.int64], value: np.int64, weight: np.int64, n_classes: int) -> None:
+    if n_classes:
+        sums[value] += weight
+    else:
+        sums[0] += weight
+        sums[1] += weight * value
+
+
+@kernel
+def _pure(values: NDArray[np.int64], starts: NDArray[np.int64], rows: Rows) -> NDArray[np.bool_]:
+    pure = np.ones(len(starts) - 1, dtype=np.bool_)
+    for j in range(len(pure)):
+        for row in rows[starts[j] : starts[j + 1]]:
+            if values[row] != values[rows[starts[j]]]:
+                pure[j] = False
+                break
+    return pure
+
+
+@kernel
+def _best_cuts(
+    values: NDArray[np.int64],
+    weights: NDArray[np.int64],
+    repeats: NDArray[np.uint8],
+    n_classes: int,
+    trees: NDArray[np.uint32],
+    node_starts: NDArray[np.int64],
+    rows: Rows,
+    asked: NDArray[np.intp],
+    n_cuts: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    bins: NDArray[np.uint8],
+    min_samples_leaf: int,
+    cuts: NDArray[np.int64],
+    scores: NDArray[np.float64],
+) -> bool:
+    channels = n_classes or 2
+    sums = np.empty((256, channels), dtype=np.int64)
+    counts = np.empty(256, dtype=np.int64)
+    left = np.empty(channels, dtype=np.int64)
+    total = np.empty(channels, dtype=np.int64)
+    for q in range(len(asked)):
+        if n_cuts[q] == 0:
+            continue
+        used = n_cuts[q] + 1
+        sums[:used] = 0
+        counts[:used] = 0
+        node = rows[node_starts[asked[q]] : node_starts[asked[q] + 1]]
+        repeat = repeats[trees[asked[q]]]
+        node_bins = bins[starts[q] : starts[q + 1]]
+        for i in range(len(node)):
+            row, b = node[i], node_bins[i]
+            if b >= used:
+                return False
+            counts[b] += 1
+            _add(sums[b], values[row], weights[row] * repeat[row], n_classes)
+        total[:] = 0
+        for b in range(used):
+            total += sums[b]
+        left[:] = 0
+        rows_left = 0
+        for cut in range(n_cuts[q]):
+            rows_left += counts[cut]
+            left += sums[cut]
+            if rows_left >= min_samples_leaf and len(node) - rows_left >= min_samples_leaf:
+                score = _score(left, total, n_classes)
+                if score < scores[q]:
+                    scores[q] = score
+                    cuts[q] = cut
+    return True
+
+
+@kernel
+def _score(left: NDArray[np.int64], total: NDArray[np.int64], n_classes: int) -> float:
+    if not n_classes:
+        sum_left, sum_right = float(left[1]), float(total[1] - left[1])
+        return -(sum_left**2 / float(left[0]) + sum_right**2 / float(total[0] - left[0]))
+    squares_left = squares_right = 0.0
+    weight_left = weight_right = 0
+    for k in range(n_classes):
+        rest = total[k] - left[k]
+        squares_left += float(left[k]) ** 2
+        squares_right += float(rest) ** 2
+        weight_left += left[k]
+        weight_right += rest
+    return -(squares_left / float(weight_left) + squares_right / float(weight_right))

@@ -1,0 +1,188 @@
+"""Nodes with their rows: what training and testing walk over, level by level, all trees at once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revfrf.errors import FormatError
+from revfrf.forest.kernel import kernel
+
+Node = tuple[int, int]
+"""A tree's number and a path in it: root 1, children 2i and 2i + 1."""
+
+MAX_DEPTH = 62
+"""Paths are 64-bit numbers."""
+
+Rows = NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nodes:
+    """Some nodes of a forest. Node j holds the rows `rows[starts[j]:starts[j + 1]]`, in ascending order."""
+
+    trees: NDArray[np.uint32]
+    paths: NDArray[np.uint64]
+    starts: NDArray[np.int64]
+    rows: Rows
+
+    @classmethod
+    def roots(cls, used: Sequence[Rows]) -> "Nodes":
+        """The roots of trees 0, 1, …, each with the rows that its tree uses."""
+        return cls.of(range(len(used)), [1] * len(used), used)
+
+    @classmethod
+    def of(cls, trees: Sequence[int], paths: Sequence[int], rows: Sequence[Rows]) -> "Nodes":
+        """Nodes from a list of rows for each."""
+        return cls(
+            np.array(trees, dtype=np.uint32),
+            np.array(paths, dtype=np.uint64),
+            starts_of(np.array([len(r) for r in rows], dtype=np.int64)),
+            np.concatenate([np.empty(0, np.uint32), *rows]),
+        )
+
+    def __add__(self, other: "Nodes") -> "Nodes":
+        return Nodes(
+            np.concatenate([self.trees, other.trees]),
+            np.concatenate([self.paths, other.paths]),
+            starts_of(np.concatenate([self.sizes, other.sizes])),
+            np.concatenate([self.rows, other.rows]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.trees)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many rows each node has."""
+        return np.diff(self.starts)
+
+    def names(self) -> list[Node]:
+        """(tree, path) of each node."""
+        return list(zip(self.trees.tolist(), self.paths.tolist(), strict=True))
+
+    def rows_of(self, node: int) -> Rows:
+        """The rows of the node at this position."""
+        return self.rows[self.starts[node] : self.starts[node + 1]]
+
+    def take(self, positions: NDArray[np.intp]) -> "Nodes":
+        """The nodes at these positions, in this order."""
+        starts = starts_of(self.sizes[positions])
+        rows = np.empty(starts[-1], dtype=np.uint32)
+        _gather(self.rows, self.starts, positions, starts, rows)
+        return Nodes(self.trees[positions], self.paths[positions], starts, rows)
+
+    def children(self, positions: NDArray[np.intp], right: NDArray[np.bool_]) -> "Nodes":
+        """Both children of the nodes at these positions, left before right.
+
+        `right` says for each of all `rows` which way it goes.
+        """
+        sizes = np.empty(2 * len(positions), dtype=np.int64)
+        rows = np.empty(self.sizes[positions].sum(), dtype=np.uint32)
+        _partition(self.rows, self.starts, positions, right, sizes, rows)
+        paths = np.repeat(self.paths[positions] * np.uint64(2), 2)
+        paths[1::2] += np.uint64(1)
+        return Nodes(np.repeat(self.trees[positions], 2), paths, starts_of(sizes), rows)
+
+
+def starts_of(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where stretches of these sizes begin, and, last, where they all end."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
+
+
+def pack_rows(nodes: Nodes) -> bytes:
+    """The rows as bytes: the gap from row to row, seven bits a byte, the lowest first (LEB128).
+
+    A gap is one byte for all nodes that hold more than a few of the forest's rows.
+    """
+    packed = np.empty(5 * len(nodes.rows), dtype=np.uint8)
+    return packed[: _pack(nodes.rows, nodes.starts, packed)].tobytes()
+
+
+def unpack_rows(packed: bytes, sizes: NDArray[np.int64], n_rows: int) -> Rows:
+    """The inverse of `pack_rows`, for nodes of these sizes; refuses whatever it would not have written."""
+    starts = starts_of(sizes)
+    if not 0 <= starts[-1] <= len(packed) or (sizes < 0).any():
+        raise FormatError("the nodes' sizes do not fit their rows", kind="length")
+    rows = np.empty(starts[-1], dtype=np.uint32)
+    if not _unpack(np.frombuffer(packed, dtype=np.uint8), starts, n_rows, rows):
+        raise FormatError("rows are not ascending, or not rows of this forest")
+    return rows
+
+
+@kernel
+def _gather(
+    rows: Rows,
+    starts: NDArray[np.int64],
+    positions: NDArray[np.intp],
+    new_starts: NDArray[np.int64],
+    out: Rows,
+) -> None:
+    for j in range(len(positions)):
+        begin, end = starts[positions[j]], starts[positions[j] + 1]
+        out[new_starts[j] : new_starts[j + 1]] = rows[begin:end]
+
+
+@kernel
+def _partition(
+    rows: Rows,
+    starts: NDArray[np.int64],
+    positions: NDArray[np.intp],
+    right: NDArray[np.bool_],
+    sizes: NDArray[np.int64],
+    out: Rows,
+) -> None:
+    done = 0
+    for j in range(len(positions)):
+        begin, end = starts[positions[j]], starts[positions[j] + 1]
+        n_right = right[begin:end].sum()
+        left_at, right_at = done, done + end - begin - n_right
+        sizes[2 * j], sizes[2 * j + 1] = right_at - done, n_right
+        done += end - begin
+        for i in range(begin, end):
+            if right[i]:
+                out[right_at] = rows[i]
+                right_at += 1
+            else:
+                out[left_at] = rows[i]
+                left_at += 1
+
+
+@kernel
+def _pack(rows: Rows, starts: NDArray[np.int64], packed: NDArray[np.uint8]) -> int:
+    at = 0
+    for j in range(len(starts) - 1):
+        next_row = np.int64(0)
+        for i in range(starts[j], starts[j + 1]):
+            gap = np.int64(rows[i]) - next_row
+            next_row = np.int64(rows[i]) + 1
+            while gap >= 128:
+                packed[at] = gap % 128 + 128
+                gap //= 128
+                at += 1
+            packed[at] = gap
+            at += 1
+    return at
+
+
+@kernel
+def _unpack(packed: NDArray[np.uint8], starts: NDArray[np.int64], n_rows: int, rows: Rows) -> bool:
+    at, end = 0, len(packed)
+    for j in range(len(starts) - 1):
+        next_row = np.int64(0)
+        for i in range(starts[j], starts[j + 1]):
+            gap, place = np.int64(0), np.int64(1)
+            while at < end and packed[at] >= 128 and place < 1 << 28:
+                gap += (packed[at] - 128) * place
+                place *= 128
+                at += 1
+            if at == end or packed[at] >= 128 or (packed[at] == 0 and place > 1):
+                return False
+            gap += packed[at] * place
+            at += 1
+            if next_row + gap >= n_rows:
+                return False
+            rows[i] = next_row + gap
+            next_row += gap + 1
+    return at == end

@@ -1,0 +1,125 @@
+"""All randomness of a forest is a pure function of stable names, never of a generator's state.
+
+Names are the forest's seed, the number of a tree, the path of a node (root 1, children 2i and 2i + 1) and the
+id of a feature ("party/column"). So a node's draws do not depend on what was drawn before, on the order in
+which participants answer, or on who else is there, and a forest that lost a participant is the forest that
+would have been trained without it.
+
+The function is SipHash-2-4 (Aumasson and Bernstein 2012): a key made of names, a message of two words, the
+tree and the path. Where one draw is not enough it seeds a SplitMix64 stream. docs/forest.md has the rules
+in full.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revfrf.crypto.canonical import Field, digest
+from revfrf.forest.kernel import kernel
+
+UInt64s = NDArray[np.uint64]
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: the stride of SplitMix64's counter
+
+
+def key(*names: Field) -> bytes:
+    """The 16 bytes of SipHash's key that belong to these names alone."""
+    return digest("revfrf randomness v1", *names)[:16]
+
+
+def node_draws(key: bytes, trees: NDArray[np.uint32], paths: UInt64s) -> UInt64s:
+    """SipHash-2-4 under this key of each (tree, path), both as 8 bytes, little-endian."""
+    low, high = np.frombuffer(key, dtype="<u8")
+    return _node_draws(low, high, trees, paths)
+
+
+def feature_draws(seed: bytes, features: Sequence[str], trees: NDArray[np.uint32], paths: UInt64s) -> UInt64s:
+    """PRF(seed, tree, path, feature): a row a node, a column a feature.
+
+    Feature f is a candidate of a node iff its draw is at most `candidate_limit(π)`, and of equally good
+    features the one with the lowest draw wins.
+    """
+    draws = np.empty((len(trees), len(features)), dtype=np.uint64)
+    for column, feature in enumerate(features):
+        draws[:, column] = node_draws(key("candidate", seed, feature), trees, paths)
+    return draws
+
+
+def candidate_limit(probability: float) -> int:
+    """The largest draw that makes a feature a candidate: draw < π·2^64, in integers."""
+    numerator, denominator = probability.as_integer_ratio()
+    return -(-(numerator << 64) // denominator) - 1
+
+
+def private_seeds(secret: bytes, feature: str, trees: NDArray[np.uint32], paths: UInt64s) -> UInt64s:
+    """A participant's own draws, one a node: nobody without its secret can tell which rows it samples."""
+    return node_draws(key("sample", secret, feature), trees, paths)
+
+
+def bootstrap(seed: bytes, tree: int, rows: int) -> NDArray[np.uint8]:
+    """How often each row is drawn for a tree, of as many draws as there are rows; at most 255 times."""
+    (stream,) = node_draws(key("bootstrap", seed), np.array([tree], np.uint32), np.zeros(1, np.uint64))
+    return _bootstrap(stream, rows)
+
+
+@kernel
+def nth(seed: np.uint64, n: int) -> np.uint64:
+    """The n-th number of the stream that belongs to this seed: SplitMix64 (Steele, Lea and Flood 2014)."""
+    z = seed + np.uint64(n + 1) * _STEP
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@kernel
+def _bootstrap(stream: np.uint64, rows: int) -> NDArray[np.uint8]:
+    counts = np.zeros(rows, dtype=np.uint8)
+    for i in range(rows):
+        row = nth(stream, i) % np.uint64(rows)
+        if counts[row] < 255:
+            counts[row] += 1
+    return counts
+
+
+@kernel
+def _rotate(x: np.uint64, bits: int) -> np.uint64:
+    return (x << np.uint64(bits)) | (x >> np.uint64(64 - bits))
+
+
+@kernel
+def _rounds(
+    v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64, count: int
+) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+    for _ in range(count):
+        v0 += v1
+        v1 = _rotate(v1, 13) ^ v0
+        v0 = _rotate(v0, 32)
+        v2 += v3
+        v3 = _rotate(v3, 16) ^ v2
+        v0 += v3
+        v3 = _rotate(v3, 21) ^ v0
+        v2 += v1
+        v1 = _rotate(v1, 17) ^ v2
+        v2 = _rotate(v2, 32)
+    return v0, v1, v2, v3
+
+
+@kernel
+def _siphash(low: np.uint64, high: np.uint64, first: np.uint64, second: np.uint64) -> np.uint64:
+    v0, v1 = low ^ np.uint64(0x736F6D6570736575), high ^ np.uint64(0x646F72616E646F6D)
+    v2, v3 = low ^ np.uint64(0x6C7967656E657261), high ^ np.uint64(0x7465646279746573)
+    for word in (first, second, np.uint64(16 << 56)):  # the last one is the message's length
+        v3 ^= word
+        v0, v1, v2, v3 = _rounds(v0, v1, v2, v3, 2)
+        v0 ^= word
+    v0, v1, v2, v3 = _rounds(v0, v1, v2 ^ np.uint64(255), v3, 4)
+    return v0 ^ v1 ^ v2 ^ v3
+
+
+@kernel
+def _node_draws(low: np.uint64, high: np.uint64, trees: NDArray[np.uint32], paths: UInt64s) -> UInt64s:
+    draws = np.empty(len(trees), dtype=np.uint64)
+    for i in range(len(trees)):
+        draws[i] = _siphash(low, high, np.uint64(trees[i]), paths[i])
+    return draws

@@ -1,0 +1,55 @@
+"""What a forest is: splits and leaves, named by tree and path (root 1, children 2i and 2i + 1).
+
+A split says whose feature decides and by which of the owner's candidate cuts; where that cut lies is the
+owner's secret, stored encrypted elsewhere. **Left iff x̂ ≤ ŝ.**
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from revfrf.crypto.canonical import Field, canonical
+from revfrf.forest.nodes import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """`feature` is "party/column"; `cut` the number of the chosen candidate."""
+
+    feature: str
+    cut: int
+
+
+Leaf = tuple[int, ...]
+"""Weight by class, or (Σw, Σw·value)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is fixed when a forest is created, and holds for its life, whoever leaves."""
+
+    n_trees: int
+    max_depth: int
+    candidate_limit: int
+    min_samples_split: int
+    min_samples_leaf: int
+    bootstrap: bool
+    method: str
+    n_candidates: int
+    n_sampled: int
+
+    def fields(self) -> tuple[Field, ...]:
+        """For signing and hashing."""
+        return tuple(getattr(self, name) for name in self.__slots__)
+
+
+def forest_digest(
+    rules: Rules, targets: tuple[Field, ...], splits: Mapping[Node, Split], leaves: Mapping[Node, Leaf]
+) -> str:
+    """Equal exactly for forests with equal rules, targets, splits and leaves; ciphertexts play no part."""
+    h = hashlib.sha256(canonical("revfrf forest v1", rules.fields(), targets, len(splits), len(leaves)))
+    for node in sorted(splits):
+        h.update(canonical("split", *node, splits[node].feature, splits[node].cut))
+    for node in sorted(leaves):
+        h.update(canonical("leaf", *node, leaves[node]))
+    return h.hexdigest()

@@ -1,0 +1,337 @@
+"""FLE-Expan: a forest grows, level by level, all trees at once.
+
+One exchange per participant and level carries everything: the splits of the participant that won the level
+before, to be encrypted and signed (FOS-Find, lines 7 and 8), and the questions about the nodes of this
+level. A participant gets the rows of exactly those nodes at which one of its features is asked.
+docs/forest.md says which forest comes out.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revfrf.crypto.batch import Statement, open_batch, sign_batch
+from revfrf.crypto.dtpkc import ho_enc
+from revfrf.crypto.keys import Ciphertext, Parameters
+from revfrf.crypto.parallel import in_threads
+from revfrf.crypto.signing import VerifyKey
+from revfrf.errors import ProtocolError
+from revfrf.forest.candidates import Proposal
+from revfrf.forest.criterion import Targets
+from revfrf.forest.nodes import Node, Nodes
+from revfrf.forest.tree import Leaf, Rules, Split
+from revfrf.messages import (
+    CUTS,
+    FEATURES,
+    PATHS,
+    QUESTIONS,
+    TREES,
+    LevelReply,
+    LevelRequest,
+    OpenForest,
+    array,
+)
+from revfrf.metering import within
+from revfrf.protocols.fos_find import (
+    Draws,
+    Positions,
+    Questions,
+    Scored,
+    Winner,
+    answer_questions,
+    choose,
+    draw_candidates,
+    questions_for,
+    score,
+    send_rows,
+)
+from revfrf.protocols.key_setup import Identity
+from revfrf.protocols.node_rows import read_nodes, write_nodes
+from revfrf.storage.memory import CoordinatorStore, ParticipantStore, StoredSplit
+from revfrf.transport.base import Channel
+
+FOS_FIND = "FOS-Find"
+
+
+def split_context(federation: str, epoch: int, forest: bytes) -> Statement:
+    """What every signed split of a forest shares."""
+    return ("split", federation, epoch, forest)
+
+
+def split_statement(tree: int, path: int, ciphertext: bytes) -> Statement:
+    """What the owner of a split signs: where it stands, and the digest of its ciphertext."""
+    return (tree, path, hashlib.sha256(ciphertext).digest())
+
+
+# -- CS ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What CS has fixed when a forest is created. `owners` are the participants with their features' ids."""
+
+    federation: str
+    epoch: int
+    forest: bytes
+    seed: bytes
+    rules: Rules
+    parameters: Parameters
+    owners: Mapping[str, Sequence[str]]
+    verify_keys: Mapping[str, VerifyKey]
+
+    @property
+    def features(self) -> list[str]:
+        """All features, owner by owner."""
+        return [feature for owned in self.owners.values() for feature in owned]
+
+    @property
+    def columns(self) -> list[slice]:
+        """For each owner, which of `features` are its own."""
+        ends = np.cumsum([len(owned) for owned in self.owners.values()]).tolist()
+        return [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class LevelReport:
+    """Where the growth is: for progress bars. `work` is the share of it that is done, from 0 to 1."""
+
+    level: int
+    trees: int
+    nodes: int
+    work: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Won:
+    """Splits of one owner that won the last level; their ciphertexts are still to come."""
+
+    nodes: Sequence[Node] = ()
+    features: Positions = field(default_factory=lambda: np.empty(0, np.intp))
+    cuts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+def fle_expan(
+    channel: Channel,
+    plan: Plan,
+    targets: Targets,
+    store: CoordinatorStore,
+    n_jobs: int,
+    progress: Callable[[LevelReport], None],
+) -> None:
+    """Grow the whole forest into `store`."""
+    owners, columns = list(plan.owners), plan.columns
+    used = [np.flatnonzero(repeats * targets.weights).astype(np.uint32) for repeats in targets.repeats]
+    frontier = Nodes.roots(used)
+    again = np.zeros(len(frontier), dtype=np.bool_)
+    won = [Won() for _ in owners]
+    todo, level = max(1, len(frontier.rows) * plan.rules.max_depth), 0
+    while len(frontier) or any(w.nodes for w in won):
+        frontier, again = _stop(plan.rules, targets, store, frontier, again)
+        depths = plan.rules.max_depth - np.log2(np.maximum(frontier.paths, 1)).astype(np.int64)
+        done = 1 - float(frontier.sizes @ depths) / todo
+        progress(LevelReport(level, len(np.unique(frontier.trees)), len(frontier), done))
+        with within(FOS_FIND):
+            draws = draw_candidates(plan.seed, plan.features, plan.rules, frontier, again)
+        exchange = _Exchange(channel, plan, targets, frontier, draws, level, won)
+        answers = in_threads(exchange, range(len(owners)), n_jobs)
+        for splits, _ in answers:
+            store.commit(splits, {})
+        with within(FOS_FIND):
+            winners = choose(draws, columns, [scored for _, scored in answers])
+            right = send_rows(frontier, winners)
+        split = np.sort(np.concatenate([winner.nodes for winner in winners]))
+        lost = np.setdiff1d(np.arange(len(frontier)), split)
+        _make_leaves(targets, store, frontier.take(lost[draws.all_asked[lost]]))
+        won = [_won(frontier, winner) for winner in winners]
+        retried = frontier.take(lost[~draws.all_asked[lost]])
+        children = frontier.children(split, right)
+        again = np.arange(len(retried) + len(children)) < len(retried)
+        frontier = retried + children
+        level += 1
+
+
+def _stop(
+    rules: Rules, targets: Targets, store: CoordinatorStore, nodes: Nodes, again: NDArray[np.bool_]
+) -> tuple[Nodes, NDArray[np.bool_]]:
+    """Make leaves of the nodes that are not to be split, and return the others."""
+    fewest = max(rules.min_samples_split, 2 * rules.min_samples_leaf)
+    stop = (nodes.paths >> np.uint64(rules.max_depth)).astype(np.bool_)
+    stop |= (nodes.sizes < fewest) | targets.pure(nodes)
+    _make_leaves(targets, store, nodes.take(np.flatnonzero(stop)))
+    return nodes.take(np.flatnonzero(~stop)), again[~stop]
+
+
+def _make_leaves(targets: Targets, store: CoordinatorStore, nodes: Nodes) -> None:
+    leaves: list[Leaf] = list(map(tuple, targets.sums(nodes).tolist()))
+    store.commit({}, dict(zip(nodes.names(), leaves, strict=True)))
+    store.leaf_paths[np.repeat(nodes.trees, nodes.sizes), nodes.rows] = np.repeat(nodes.paths, nodes.sizes)
+
+
+def _won(frontier: Nodes, winner: Winner) -> Won:
+    trees, paths = frontier.trees[winner.nodes].tolist(), frontier.paths[winner.nodes].tolist()
+    return Won(list(zip(trees, paths, strict=True)), winner.features, winner.cuts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """CS's exchanges of one level, one for each owner; they may happen in any order."""
+
+    channel: Channel
+    plan: Plan
+    targets: Targets
+    frontier: Nodes
+    draws: Draws
+    level: int
+    won: Sequence[Won]
+
+    def __call__(self, number: int) -> tuple[dict[Node, StoredSplit], Scored]:
+        """Ask the owner with this number; return its encrypted splits, and its scored answers."""
+        owner, won = list(self.plan.owners)[number], self.won[number]
+        questions = questions_for(self.draws, self.plan.columns[number])
+        n_cuts = bins = np.empty(0, np.uint8)
+        splits: dict[Node, StoredSplit] = {}
+        if len(questions) or won.nodes:
+            reply = self.channel.call(owner, self._request(questions, won), LevelReply)
+            if reply.level != self.level:
+                raise ProtocolError(f"{owner!r} answers for level {reply.level}", kind="order")
+            splits = _receive_splits(self.plan, owner, won, reply)
+            n_cuts, bins = array(reply.n_cuts, CUTS, len(questions)), array(reply.bins, CUTS)
+        with within(FOS_FIND):
+            return splits, score(self.targets, self.plan.rules, self.frontier, questions, n_cuts, bins)
+
+    def _request(self, questions: Questions, won: Won) -> LevelRequest:
+        positions, asked_nodes = np.unique(questions.nodes, return_inverse=True)
+        return LevelRequest(
+            epoch=self.plan.epoch,
+            forest=self.plan.forest,
+            level=self.level,
+            won_trees=np.array([tree for tree, _ in won.nodes], TREES).tobytes(),
+            won_paths=np.array([path for _, path in won.nodes], PATHS).tobytes(),
+            won_features=won.features.astype(FEATURES).tobytes(),
+            won_cuts=won.cuts.astype(CUTS).tobytes(),
+            nodes=write_nodes(self.frontier.take(positions)),
+            asked_nodes=asked_nodes.astype(QUESTIONS).tobytes(),
+            asked_features=questions.features.astype(FEATURES).tobytes(),
+        )
+
+
+def _receive_splits(plan: Plan, owner: str, won: Won, reply: LevelReply) -> dict[Node, StoredSplit]:
+    """The owner's winning splits, checked: ciphertexts are valid elements, and signed by the owner."""
+    width = 3 * plan.parameters.key_bits // 8
+    blob = array(reply.ciphertexts, "u1", width * len(won.nodes)).tobytes()
+    ciphertexts = [blob[at : at + width] for at in range(0, len(blob), width)]
+    if not ciphertexts:
+        return {}
+    for ciphertext in ciphertexts:
+        Ciphertext.from_bytes(plan.parameters, ciphertext)
+    signatures = open_batch(
+        plan.verify_keys[owner],
+        reply.signature or b"",
+        split_context(plan.federation, plan.epoch, plan.forest),
+        [split_statement(*node, c) for node, c in zip(won.nodes, ciphertexts, strict=True)],
+    )
+    ids = plan.owners[owner]
+    splits = [Split(ids[f], cut) for f, cut in zip(won.features.tolist(), won.cuts.tolist(), strict=True)]
+    return {
+        node: StoredSplit(split, owner, ciphertext, signature)
+        for node, split, ciphertext, signature in zip(won.nodes, splits, ciphertexts, signatures, strict=True)
+    }
+
+
+# -- a participant ----------------------------------------------------------------------------------
+
+
+@dataclass
+class Growth:
+    """A participant's part in a forest that is being grown."""
+
+    rules: OpenForest
+    secret: bytes
+    codes: NDArray[np.int64]  # a row a feature
+    features: Sequence[str]
+    level: int = -1
+    index: dict[Node, int] = field(default_factory=dict)
+    proposals: list[tuple[Positions, Proposal]] = field(default_factory=list)
+
+    def cut(self, node: Node, feature: int, cut: int) -> int:
+        """ŝ of a candidate of the last level. Raises ProtocolError if there was no such candidate."""
+        if node in self.index and feature < len(self.proposals):
+            positions, proposal = self.proposals[feature]
+            at = int(np.searchsorted(positions, self.index[node]))
+            if at < len(positions) and positions[at] == self.index[node] and cut < proposal.n_cuts[at]:
+                return int(proposal.cuts[at, cut])
+        raise ProtocolError(f"no candidate {cut} of feature {feature} at node {node}", kind="node")
+
+
+def answer_level(
+    identity: Identity, growth: Growth, store: ParticipantStore, message: LevelRequest, n_jobs: int
+) -> LevelReply:
+    """Encrypt and sign the splits that won, and propose candidates for the nodes asked about."""
+    if message.level <= growth.level:
+        raise ProtocolError(f"level {message.level} after level {growth.level}", kind="order")
+    nodes, questions = _read_questions(growth, message)
+    with within(FOS_FIND):
+        won, ciphertexts, signature = _encrypt_splits(identity, growth, store, message, n_jobs)
+    proposals = answer_questions(
+        growth.codes,
+        growth.features,
+        growth.secret,
+        "uniform" if growth.rules.method == "uniform" else "quantile",
+        growth.rules.n_sampled,
+        growth.rules.n_candidates,
+        nodes,
+        questions,
+    )
+    store.cuts.update(won)
+    growth.level, growth.proposals = message.level, proposals
+    growth.index = {node: position for position, node in enumerate(nodes.names())}
+    return LevelReply(
+        level=message.level,
+        ciphertexts=ciphertexts,
+        signature=signature,
+        n_cuts=b"".join(proposal.n_cuts.tobytes() for _, proposal in proposals),
+        bins=b"".join(proposal.bins.tobytes() for _, proposal in proposals),
+    )
+
+
+def _read_questions(growth: Growth, message: LevelRequest) -> tuple[Nodes, Questions]:
+    """The nodes and questions of a request. Raises RejectedError for what no honest CS asks."""
+    nodes = read_nodes(message.nodes, growth.rules.n_trees, growth.rules.max_depth, growth.codes.shape[1])
+    asked = array(message.asked_nodes, QUESTIONS).astype(np.intp)
+    features = array(message.asked_features, FEATURES, len(asked)).astype(np.intp)
+    order = features * (len(nodes) + 1) + asked
+    if (asked >= len(nodes)).any() or (features >= len(growth.features)).any() or (np.diff(order) <= 0).any():
+        raise ProtocolError("questions about unknown nodes or features, or out of order", kind="node")
+    if len(np.unique(asked)) != len(nodes):
+        raise ProtocolError("rows of a node about which nothing is asked", kind="node")
+    return nodes, Questions(asked, features)
+
+
+def _encrypt_splits(
+    identity: Identity, growth: Growth, store: ParticipantStore, message: LevelRequest, n_jobs: int
+) -> tuple[dict[Node, tuple[int, int]], bytes, bytes | None]:
+    """FOS-Find, line 8: HoEnc of the cuts that won, and one signature over all of them."""
+    trees = array(message.won_trees, TREES).tolist()
+    paths = array(message.won_paths, PATHS, len(trees)).tolist()
+    features = array(message.won_features, FEATURES, len(trees)).tolist()
+    cuts = array(message.won_cuts, CUTS, len(trees)).tolist()
+    names = list(zip(trees, paths, strict=True))
+    if len(set(names)) != len(names) or not store.cuts.keys().isdisjoint(names):
+        raise ProtocolError("a node is won once", kind="node")
+    if not names:
+        return {}, b"", None
+    if identity.weak is None:
+        raise ProtocolError("this party has no keys", kind="epoch")
+    values = [growth.cut(*won) for won in zip(names, features, cuts, strict=True)]
+    key = identity.weak.public
+    ciphertexts = [c.to_bytes(key.parameters) for c in ho_enc(key, values, n_jobs=n_jobs)]
+    signature = sign_batch(
+        identity.signing,
+        split_context(growth.rules.federation, growth.rules.epoch, growth.rules.forest),
+        [split_statement(*node, c) for node, c in zip(names, ciphertexts, strict=True)],
+    )
+    won = {node: (f, value) for node, f, value in zip(names, features, values, strict=True)}
+    return won, b"".join(ciphertexts), signature

@@ -1,0 +1,157 @@
+"""Key set-up: KGC deals, every party makes its own keys, KGC certifies who belongs to the federation.
+
+KGC never sees a secret but the strong shares, which it deals and forgets. Every party checks the
+certificate: it is signed by the KGC whose key the party was given beforehand, and names the party with the
+keys it has made.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from revfrf.crypto.canonical import Field, digest
+from revfrf.crypto.keys import Parameters, PublicKey, WeakKey
+from revfrf.crypto.parallel import in_threads
+from revfrf.crypto.possession import PossessionProof, prove_possession, verify_possession
+from revfrf.crypto.secret import Secret, SecretInt
+from revfrf.crypto.signing import SigningKey, VerifyKey
+from revfrf.crypto.strong import Server, SetUp, StrongShare
+from revfrf.errors import ProtocolError
+from revfrf.messages import Dealt, Done, Enrolment, EpochCertificate, Member, number, of_number
+from revfrf.transport.base import Channel
+
+KGC, CS, CC, PARTICIPANT = "KGC", "CS", "CC", "participant"
+SERVERS: dict[str, Server] = {CS: "CS", CC: "CC"}
+
+_CERTIFICATE = "revfrf epoch certificate v1"
+
+
+# -- KGC --------------------------------------------------------------------------------------------
+
+
+def key_setup(
+    channel: Channel, kgc: SigningKey, federation: str, dealt: SetUp, roles: Mapping[str, str], n_jobs: int
+) -> EpochCertificate:
+    """Deal to every party of `roles` (name to role), enrol it, and certify the first epoch."""
+    p = dealt.parameters
+    shares = {CS: dealt.cs_share, CC: dealt.cc_share}
+
+    def enrol(party: str) -> Member:
+        share = shares.get(roles[party])
+        message = Dealt(
+            federation=federation,
+            n=number(p.n),
+            g0=number(p.g0),
+            exponent_bits=p.exponent_bits,
+            share=None if share is None else number(share.value.reveal()),
+        )
+        return _admit(p, party, roles[party], channel.call(party, message, Enrolment))
+
+    threads = p.threads(n_jobs)
+    members = tuple(in_threads(enrol, sorted(roles), threads))
+    certificate = _certify(kgc, federation, 1, p, members, b"")
+    in_threads(lambda party: channel.call(party, certificate, Done), sorted(roles), threads)
+    return certificate
+
+
+def _admit(parameters: Parameters, party: str, role: str, enrolment: Enrolment) -> Member:
+    """Refuse whoever is not the party it should be, or does not hold the key it shows."""
+    if (enrolment.name, enrolment.role) != (party, role):
+        raise ProtocolError(f"{party!r} enrols as {enrolment.role} {enrolment.name!r}", kind="member")
+    public = PublicKey(parameters, of_number(enrolment.h))
+    proof = PossessionProof(of_number(enrolment.challenge), of_number(enrolment.response))
+    verify_possession(public, party, proof)
+    VerifyKey(enrolment.verify_key)
+    return Member(party, role, enrolment.h, enrolment.verify_key)
+
+
+def _certify(
+    kgc: SigningKey,
+    federation: str,
+    epoch: int,
+    parameters: Parameters,
+    members: tuple[Member, ...],
+    previous: bytes,
+) -> EpochCertificate:
+    make = partial(
+        EpochCertificate,
+        federation=federation,
+        epoch=epoch,
+        n=number(parameters.n),
+        g0=number(parameters.g0),
+        exponent_bits=parameters.exponent_bits,
+        members=members,
+        revoked=(),
+        previous=previous,
+    )
+    return make(signature=kgc.sign(_CERTIFICATE, *certificate_fields(make(signature=bytes(64)))))
+
+
+# -- every party ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Identity(Secret):
+    """What a party knows of itself and of its federation. `kgc` it was given beforehand."""
+
+    name: str
+    role: str
+    kgc: VerifyKey
+    signing: SigningKey
+    allow_insecure: bool = False
+    weak: WeakKey | None = None
+    share: StrongShare | None = None
+    certificate: EpochCertificate | None = None
+
+
+def answer_deal(identity: Identity, message: Dealt) -> Enrolment:
+    """Make a weak key under the parameters dealt, and prove that it is one's own."""
+    if identity.certificate is not None:
+        raise ProtocolError("keys are dealt once an epoch", kind="order")
+    n, g0 = of_number(message.n), of_number(message.g0)
+    parameters = Parameters(n, g0, message.exponent_bits, identity.allow_insecure)
+    server = SERVERS.get(identity.role)
+    if (message.share is None) != (server is None):
+        raise ProtocolError("strong shares are for CS and CC", kind="member")
+    if message.share is not None and server is not None:
+        identity.share = StrongShare(parameters, server, SecretInt(of_number(message.share)))
+    identity.weak = WeakKey.generate(parameters)
+    proof = prove_possession(identity.weak, identity.name)
+    return Enrolment(
+        name=identity.name,
+        role=identity.role,
+        h=number(identity.weak.public.h),
+        challenge=number(proof.challenge),
+        response=number(proof.response),
+        verify_key=identity.signing.verify_key.raw,
+    )
+
+
+def answer_certificate(identity: Identity, certificate: EpochCertificate) -> Done:
+    """Accept the epoch if KGC has signed it, and it names this party with its own keys."""
+    identity.kgc.verify(certificate.signature, _CERTIFICATE, *certificate_fields(certificate))
+    if identity.weak is None or identity.certificate is not None:
+        raise ProtocolError("an epoch certificate out of turn", kind="order")
+    p = identity.weak.parameters
+    if (of_number(certificate.n), of_number(certificate.g0)) != (p.n, p.g0):
+        raise ProtocolError("an epoch certificate for other parameters", kind="epoch")
+    mine = Member(
+        identity.name, identity.role, number(identity.weak.public.h), identity.signing.verify_key.raw
+    )
+    names = [member.name for member in certificate.members]
+    if mine not in certificate.members or len(set(names)) != len(names):
+        raise ProtocolError(f"the epoch certificate does not name {identity.name!r} rightly", kind="member")
+    identity.certificate = certificate
+    return Done()
+
+
+def certificate_fields(certificate: EpochCertificate) -> tuple[Field, ...]:
+    """What KGC signs: everything but the signature."""
+    c = certificate
+    members = tuple((m.name, m.role, m.h, m.verify_key) for m in c.members)
+    return (c.federation, c.epoch, c.n, c.g0, c.exponent_bits, members, c.revoked, c.previous)
+
+
+def certificate_digest(certificate: EpochCertificate) -> bytes:
+    """The name that the next certificate calls this one by."""
+    return digest(_CERTIFICATE, *certificate_fields(certificate))

@@ -1,0 +1,38 @@
+"""A progress bar while a forest grows: level, trees, nodes, and the time that is left."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from revfrf.protocols.fle_expan import LevelReport
+
+
+@contextmanager
+def level_progress(title: str, verbose: int) -> Iterator[Callable[[LevelReport], None]]:
+    """What to call at each level; it draws on standard error if `verbose`, and is silent otherwise.
+
+    The bar counts levels times rows: a row that has reached its leaf counts with all the levels below it.
+    """
+    if not verbose:
+        yield lambda _: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("level {task.fields[level]} · {task.fields[trees]} trees · {task.fields[nodes]} nodes"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(title, total=1.0, level=0, trees=0, nodes=0)
+
+        def show(report: LevelReport) -> None:
+            progress.update(
+                task, completed=report.work, level=report.level, trees=report.trees, nodes=report.nodes
+            )
+
+        yield show
+        progress.update(task, completed=1.0)

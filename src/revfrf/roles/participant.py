@@ -1,0 +1,87 @@
+"""A participant: owns columns of the rows, proposes splits, keeps its cuts to itself."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revfrf.errors import ProtocolError
+from revfrf.forest.nodes import MAX_DEPTH
+from revfrf.messages import Column, LevelRequest, Message, OpenForest, Schema, TestRequest
+from revfrf.protocols.fle_expan import Growth, answer_level
+from revfrf.protocols.frf_test import answer_test
+from revfrf.protocols.key_setup import CS, Identity
+from revfrf.roles.party import Party
+from revfrf.storage.memory import ParticipantStore
+
+TRAINING = "training"
+METHODS = ("quantile", "uniform")
+
+
+def feature_id(party: str, column: str) -> str:
+    """The stable name of a feature: always both, so that it never depends on who else is there."""
+    return f"{party}/{column}"
+
+
+class Participant(Party):
+    """One owner of columns, in one forest.
+
+    `secret` keys its private draws and is kept for the forest's life. `tables` are the rows it holds, as
+    x̂, an array with a row a column: the training rows, and others that the forest is tested on.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        columns: Sequence[Column],
+        secret: bytes,
+        store: ParticipantStore,
+        n_jobs: int = 1,
+    ) -> None:
+        super().__init__(identity)
+        self.columns = tuple(columns)
+        self.secret = secret
+        self.store = store
+        self.n_jobs = n_jobs
+        self.tables: dict[str, NDArray[np.int64]] = {}
+        self.growth: Growth | None = None
+
+    def handle(self, sender: str, message: Message) -> Message:
+        """Answer KGC and CS."""
+        match message:
+            case OpenForest():
+                self.expect(sender, CS)
+                return self._open(message)
+            case LevelRequest():
+                self.expect(sender, CS)
+                growth = self._growth(message.epoch, message.forest)
+                return answer_level(self.identity, growth, self.store, message, self.n_jobs)
+            case TestRequest():
+                self.expect(sender, CS)
+                rules = self._growth(message.epoch, message.forest).rules
+                return answer_test(
+                    self._table(message.table), self.store, rules.n_trees, rules.max_depth, message
+                )
+        return super().handle(sender, message)
+
+    def _open(self, message: OpenForest) -> Schema:
+        self.check_epoch(message.epoch)
+        if message.federation != self.certificate.federation or self.growth is not None:
+            raise ProtocolError("a forest of another federation, or a second one", kind="forest")
+        if message.method not in METHODS or not 1 <= message.max_depth <= MAX_DEPTH:
+            raise ProtocolError("rules that no forest has", kind="forest")
+        ids = [feature_id(self.identity.name, column.name) for column in self.columns]
+        codes = self._table(TRAINING)
+        self.growth = Growth(message, self.secret, codes, ids)
+        return Schema(columns=self.columns, n_rows=codes.shape[1])
+
+    def _growth(self, epoch: int, forest: bytes) -> Growth:
+        self.check_epoch(epoch)
+        if self.growth is None or self.growth.rules.forest != forest:
+            raise ProtocolError("another forest", kind="forest")
+        return self.growth
+
+    def _table(self, name: str) -> NDArray[np.int64]:
+        if name not in self.tables:
+            raise ProtocolError(f"{self.identity.name!r} holds no table {name!r}", kind="forest")
+        return self.tables[name]

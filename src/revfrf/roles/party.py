@@ -1,0 +1,40 @@
+"""What every party but KGC has: an identity, and its part in the key set-up."""
+
+from revfrf.errors import ProtocolError
+from revfrf.messages import Dealt, EpochCertificate, Message
+from revfrf.protocols.key_setup import KGC, Identity, answer_certificate, answer_deal
+
+
+class Party:
+    """A party that KGC can enrol."""
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
+
+    def handle(self, sender: str, message: Message) -> Message:
+        """Answer a message of the key set-up; subclasses answer more."""
+        match message:
+            case Dealt():
+                self.expect(sender, KGC)
+                return answer_deal(self.identity, message)
+            case EpochCertificate():
+                self.expect(sender, KGC)
+                return answer_certificate(self.identity, message)
+        raise ProtocolError(f"{self.identity.role} has no answer to a {type(message).__name__}")
+
+    def expect(self, sender: str, allowed: str) -> None:
+        """Refuse a message from anybody but `allowed`."""
+        if sender != allowed:
+            raise ProtocolError(f"only {allowed} may send this, not {sender!r}", kind="sender")
+
+    @property
+    def certificate(self) -> EpochCertificate:
+        """The current epoch. Raises ProtocolError before there is one."""
+        if self.identity.certificate is None:
+            raise ProtocolError(f"{self.identity.name!r} belongs to no epoch yet", kind="epoch")
+        return self.identity.certificate
+
+    def check_epoch(self, epoch: int) -> None:
+        """Refuse messages of any epoch but the current one."""
+        if epoch != self.certificate.epoch:
+            raise ProtocolError(f"epoch {epoch} is not the current one", kind="epoch")

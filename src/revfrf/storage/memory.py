@@ -1,0 +1,46 @@
+"""The state of CS and of participants, in memory."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revfrf.crypto.batch import BatchSignature
+from revfrf.forest.nodes import Node
+from revfrf.forest.tree import Leaf, Split
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSplit:
+    """A split with what its owner sent: the encrypted cut, and the owner's signature of it."""
+
+    split: Split
+    owner: str
+    ciphertext: bytes
+    signature: BatchSignature
+
+
+@dataclass(slots=True)
+class CoordinatorStore:
+    """CS: the structure of a forest, and where each training row ended.
+
+    `leaf_paths[t, r]` is the path of row r's leaf in tree t, 0 for a row that the tree does not use. The
+    rows of any node follow from it.
+    """
+
+    leaf_paths: NDArray[np.uint64]
+    splits: dict[Node, StoredSplit] = field(default_factory=dict)
+    leaves: dict[Node, Leaf] = field(default_factory=dict)
+
+    def commit(self, splits: Mapping[Node, StoredSplit], leaves: Mapping[Node, Leaf]) -> None:
+        """Keep what a level has brought."""
+        self.splits.update(splits)
+        self.leaves.update(leaves)
+
+
+@dataclass(slots=True)
+class ParticipantStore:
+    """A participant: for each of its nodes the number of its column, and the cut ŝ in the clear."""
+
+    cuts: dict[Node, tuple[int, int]] = field(default_factory=dict)

@@ -1,0 +1,165 @@
+"""From a user's X to what each party holds: whose column is whose, and its values as x̂."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revfrf.crypto.encoding import MISSING, FixedPoint
+from revfrf.errors import UsageError
+from revfrf.messages import Column
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X is a pandas DataFrame."""
+    return hasattr(X, "columns") and hasattr(X, "iloc") and hasattr(X, "dtypes")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Who owns which columns of X, by position, and how each column is written as integers."""
+
+    owned: Mapping[str, tuple[int, ...]]
+    columns: tuple[Column, ...]
+
+    @classmethod
+    def learn(
+        cls,
+        X: Any,
+        names: Sequence[str],
+        parties: Mapping[str, Sequence[int | str]] | None,
+        decimals: int | Mapping[int | str, int],
+        reserved: Sequence[str],
+    ) -> "Layout":
+        """Settle whose column is whose, and how it is encoded. Errors name the party and the column."""
+        _check_distinct(names)
+        places = _decimals(names, decimals)
+        columns = []
+        for position, name in enumerate(names):
+            categories = _categories(X, position, name)
+            columns.append(Column(name, 0 if categories is not None else places[position], categories))
+        return cls(_owners(names, parties, reserved), tuple(columns))
+
+    def of(self, party: str) -> list[Column]:
+        """What a party publishes of its columns."""
+        return [self.columns[position] for position in self.owned[party]]
+
+    def encode(self, X: Any) -> dict[str, NDArray[np.int64]]:
+        """For each party the x̂ of its columns, a row a column."""
+        return {
+            party: np.stack([self._encode(X, party, position) for position in positions])
+            for party, positions in self.owned.items()
+        }
+
+    def _encode(self, X: Any, party: str, position: int) -> NDArray[np.int64]:
+        column = self.columns[position]
+        name = f"party {party!r}, column {column.name!r}"
+        values = X.iloc[:, position] if is_frame(X) else X[:, position]
+        if column.categories is not None:
+            return _category_codes(values, column.categories)
+        if is_frame(X):
+            if _is_category(values):
+                raise UsageError(f"{name} is a category now, and was a number in `fit`")
+            values = _numbers(values, name)
+        return FixedPoint(column.decimals, name).encode(values)
+
+
+def _check_distinct(names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if list(names).count(name) > 1})
+    if twice:
+        raise UsageError(f"two columns are called {twice[0]!r}; give every column its own name")
+
+
+def _owners(
+    names: Sequence[str], parties: Mapping[str, Sequence[int | str]] | None, reserved: Sequence[str]
+) -> dict[str, tuple[int, ...]]:
+    """For each party the positions of its columns, in ascending order."""
+    if parties is None:
+        parties = {name: [name] for name in names}
+    if not isinstance(parties, Mapping):
+        raise UsageError('`parties` is a dict such as {"bank": ["age", "balance"], "telco": ["calls"]}')
+    owner: dict[int, str] = {}
+    for party, columns in parties.items():
+        _check_party(party, reserved)
+        if isinstance(columns, str) or not isinstance(columns, Sequence | np.ndarray) or not len(columns):
+            raise UsageError(f"party {party!r}: give a list of at least one column")
+        for column in columns:
+            position = _position(names, column, f"party {party!r}")
+            if position in owner:
+                raise UsageError(
+                    f"column {names[position]!r} is owned twice: by {owner[position]!r} and {party!r}"
+                )
+            owner[position] = party
+    nobodys = [names[position] for position in range(len(names)) if position not in owner]
+    if nobodys:
+        raise UsageError(
+            f"column {nobodys[0]!r} is owned by nobody; {len(nobodys)} such in all: {nobodys[:10]}"
+        )
+    return {party: tuple(sorted(p for p in owner if owner[p] == party)) for party in parties}
+
+
+def _check_party(party: object, reserved: Sequence[str]) -> None:
+    if not isinstance(party, str) or not 0 < len(party) <= 100 or "/" in party:
+        raise UsageError(f"party {party!r}: a name is a string of 1 to 100 characters without '/'")
+    if party in reserved:
+        raise UsageError(f"party {party!r}: {', '.join(reserved)} are the names of the servers")
+
+
+def _position(names: Sequence[str], column: Any, who: str) -> int:
+    if isinstance(column, str):
+        if column not in names:
+            raise UsageError(f"{who}: there is no column {column!r}; columns are {list(names)[:20]}")
+        return list(names).index(column)
+    if isinstance(column, int | np.integer) and not isinstance(column, bool):
+        if not 0 <= column < len(names):
+            raise UsageError(f"{who}: there is no column {column}; positions go from 0 to {len(names) - 1}")
+        return int(column)
+    raise UsageError(f"{who}: a column is a name or a position, not {column!r}")
+
+
+def _decimals(names: Sequence[str], decimals: int | Mapping[int | str, int]) -> list[int]:
+    """Decimals by position; columns that a dict does not name have 6."""
+    if not isinstance(decimals, Mapping):
+        return [decimals] * len(names)
+    places = [6] * len(names)
+    for column, value in decimals.items():
+        places[_position(names, column, "`decimals`")] = value
+    return places
+
+
+def _is_category(values: Any) -> bool:
+    return hasattr(getattr(values, "dtype", None), "categories")
+
+
+def _categories(X: Any, position: int, name: str) -> tuple[str, ...] | None:
+    """The ordered list of a column's categories, if it has one."""
+    if not is_frame(X) or not _is_category(X.iloc[:, position]):
+        return None
+    shown = tuple(str(category) for category in X.iloc[:, position].dtype.categories)
+    if len(set(shown)) != len(shown):
+        raise UsageError(f"column {name!r}: two of its categories print alike; rename one")
+    return shown
+
+
+def _category_codes(values: Any, categories: tuple[str, ...]) -> NDArray[np.int64]:
+    """The number of each value in the list; a value that is not in it is missing."""
+    known = {category: code for code, category in enumerate(categories)}
+    if _is_category(values):
+        codes = [known.get(str(category), MISSING) for category in values.dtype.categories]
+        numbers: NDArray[np.intp] = values.cat.codes.to_numpy()  # -1 for a missing value
+        return np.array([*codes, MISSING], dtype=np.int64)[numbers]
+    return np.array([known.get(str(value), MISSING) for value in values], dtype=np.int64)
+
+
+def _numbers(values: Any, name: str) -> Any:
+    """A column of a DataFrame as numbers that `FixedPoint` takes."""
+    kind = getattr(values.dtype, "kind", "O")
+    if kind in "OUTS" or str(values.dtype) in ("string", "str"):
+        if any(isinstance(value, str) for value in values):
+            raise UsageError(f"{name} holds text; make it a category first: X[…].astype('category')")
+        return list(values)
+    if kind in "biuf" and not hasattr(values.array, "_mask"):
+        return values.to_numpy()
+    return list(values)

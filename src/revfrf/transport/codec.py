@@ -1,0 +1,56 @@
+"""Messages to bytes and back: a version byte, then MessagePack with the type's name.
+
+Decoding is strict: of another version, too long, of another type, with a field missing, unknown or of the
+wrong type or size, a message is refused before anything is made of it.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from revfrf.errors import FormatError, UsageError
+from revfrf.messages import Message
+from revfrf.transport.base import Reply
+
+VERSION = 1
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode(message: Message) -> bytes:
+    """The bytes of a message."""
+    data = bytearray([VERSION])
+    _encoder.encode_into(message, data, 1)
+    if len(data) > message.max_bytes:
+        raise UsageError(
+            f"a {type(message).__name__} of {len(data):,} bytes is above the limit of {message.max_bytes:,}; "
+            "use fewer trees or rows at a time"
+        )
+    return bytes(data)
+
+
+def decode(data: bytes, *expected: type[Reply]) -> Reply:
+    """The message in these bytes, which must be of one of the expected types. Raises FormatError."""
+    limit = max(kind.max_bytes for kind in expected)
+    if len(data) > limit:
+        raise FormatError(f"a message of {len(data):,} bytes where {limit:,} are the limit", kind="too-large")
+    if not data or data[0] != VERSION:
+        raise FormatError(f"not a message of version {VERSION}", kind="version")
+    try:
+        message: Reply = _decoder(expected).decode(memoryview(data)[1:])
+    except msgspec.ValidationError as error:
+        raise FormatError(f"not a valid message: {error}", kind="malformed") from None
+    except (msgspec.DecodeError, RecursionError, OverflowError):
+        raise FormatError("not a message") from None
+    if len(data) > message.max_bytes:
+        raise FormatError(f"a {type(message).__name__} of {len(data):,} bytes", kind="too-large")
+    return message
+
+
+@lru_cache
+def _decoder(expected: tuple[type[Message], ...]) -> msgspec.msgpack.Decoder[Any]:
+    union: Any = expected[0]
+    for kind in expected[1:]:
+        union |= kind
+    return msgspec.msgpack.Decoder(union)
