@@ -4,7 +4,7 @@ Plain Python ints go in and come out, so that no other module depends on a numbe
 cost a microsecond against the milliseconds of a power. Powers release the GIL, so threads scale.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 import gmpy2
@@ -68,7 +68,7 @@ class FixedBase:
     needs one power never pays for it, and nobody pays more than twice the best possible.
     """
 
-    TEETH, BLOCKS, BREAK_EVEN = 10, 8, 8
+    TEETH, BLOCKS, BREAK_EVEN, AT_ONCE = 10, 8, 8, 256
     _PLACES = 1 << np.arange(TEETH)
 
     def __init__(self, base: int, modulus: int, exponent_bits: int) -> None:
@@ -88,7 +88,7 @@ class FixedBase:
             self._table = self._build()
         count_power("fixed base", self._modulus.bit_length(), len(exponents))
         gmpy2.get_context().allow_release_gil = True
-        return [self._power(self._columns(e)) for e in exponents]
+        return [self._power(columns) for columns in self._columns(exponents)]
 
     def _power(self, columns: list[int]) -> int:
         modulus, table, depth = self._modulus, self._table, self._depth
@@ -99,13 +99,15 @@ class FixedBase:
                 result = result * block[column] % modulus
         return int(result)
 
-    def _columns(self, exponent: int) -> list[int]:
-        """Column j: the bits j, j + width, j + 2·width, … of the exponent, the lowest first."""
+    def _columns(self, exponents: list[int]) -> Iterator[list[int]]:
+        """For each exponent, column j: its bits j, j + width, j + 2·width, …, the lowest first."""
         size = self.TEETH * self._width
-        data = np.frombuffer(exponent.to_bytes(-(-size // 8), "little"), dtype=np.uint8)
-        rows = np.unpackbits(data, count=size, bitorder="little").reshape(self.TEETH, self._width)
-        columns: list[int] = (self._PLACES @ rows).tolist()
-        return columns
+        length = -(-size // 8)
+        for start in range(0, len(exponents), self.AT_ONCE):
+            some = exponents[start : start + self.AT_ONCE]
+            data = np.frombuffer(b"".join(e.to_bytes(length, "little") for e in some), dtype=np.uint8)
+            bits = np.unpackbits(data.reshape(-1, length), axis=1, count=size, bitorder="little")
+            yield from (self._PLACES @ bits.reshape(-1, self.TEETH, self._width)).tolist()
 
     def _build(self) -> list[list[mpz]]:
         """table[j][i]: the product over the set bits t of i of base^(2^(t·width + j·depth))."""

@@ -7,13 +7,13 @@ owner's secret, stored encrypted elsewhere. **Left iff x̂ ≤ ŝ.**
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from revfrf.crypto.canonical import Field, canonical
 from revfrf.forest.nodes import Node
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(NamedTuple):
     """`feature` is "party/column"; `cut` the number of the chosen candidate."""
 
     feature: str
@@ -49,7 +49,7 @@ def forest_digest(
     """Equal exactly for forests with equal rules, targets, splits and leaves; ciphertexts play no part."""
     h = hashlib.sha256(canonical("revfrf forest v1", rules.fields(), targets, len(splits), len(leaves)))
     for node in sorted(splits):
-        h.update(canonical("split", *node, splits[node].feature, splits[node].cut))
+        h.update(canonical("split", *node, *splits[node]))
     for node in sorted(leaves):
         h.update(canonical("leaf", *node, leaves[node]))
     return h.hexdigest()

@@ -7,13 +7,14 @@ docs/forest.md says which forest comes out.
 """
 
 import hashlib
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from revfrf.crypto.batch import Statement, open_batch, sign_batch
+from revfrf.crypto.batch import Context, open_batch, sign_batch
 from revfrf.crypto.dtpkc import ho_enc
 from revfrf.crypto.keys import Ciphertext, Parameters
 from revfrf.crypto.parallel import in_threads
@@ -50,20 +51,20 @@ from revfrf.protocols.fos_find import (
 )
 from revfrf.protocols.key_setup import Identity
 from revfrf.protocols.node_rows import read_nodes, write_nodes
-from revfrf.storage.memory import CoordinatorStore, ParticipantStore, StoredSplit
+from revfrf.storage.memory import CoordinatorStore, OwnCut, ParticipantStore, StoredSplit
 from revfrf.transport.base import Channel
 
 FOS_FIND = "FOS-Find"
 
 
-def split_context(federation: str, epoch: int, forest: bytes) -> Statement:
+def split_context(federation: str, epoch: int, forest: bytes) -> Context:
     """What every signed split of a forest shares."""
     return ("split", federation, epoch, forest)
 
 
-def split_statement(tree: int, path: int, ciphertext: bytes) -> Statement:
-    """What the owner of a split signs: where it stands, and the digest of its ciphertext."""
-    return (tree, path, hashlib.sha256(ciphertext).digest())
+def split_statement(node: Node, ciphertext: bytes) -> bytes:
+    """What the owner of a split signs: where it stands (tree, path), and the digest of its ciphertext."""
+    return struct.pack(">QQ", *node) + hashlib.sha256(ciphertext).digest()
 
 
 # -- CS ---------------------------------------------------------------------------------------------
@@ -227,17 +228,18 @@ def _receive_splits(plan: Plan, owner: str, won: Won, reply: LevelReply) -> dict
         return {}
     for ciphertext in ciphertexts:
         Ciphertext.from_bytes(plan.parameters, ciphertext)
-    signatures = open_batch(
+    batch = open_batch(
         plan.verify_keys[owner],
-        reply.signature or b"",
+        reply.signature,
         split_context(plan.federation, plan.epoch, plan.forest),
-        [split_statement(*node, c) for node, c in zip(won.nodes, ciphertexts, strict=True)],
+        [split_statement(node, c) for node, c in zip(won.nodes, ciphertexts, strict=True)],
     )
     ids = plan.owners[owner]
     splits = [Split(ids[f], cut) for f, cut in zip(won.features.tolist(), won.cuts.tolist(), strict=True)]
+    stored = zip(splits, ciphertexts, strict=True)
     return {
-        node: StoredSplit(split, owner, ciphertext, signature)
-        for node, split, ciphertext, signature in zip(won.nodes, splits, ciphertexts, signatures, strict=True)
+        node: StoredSplit(split, owner, ciphertext, batch, position)
+        for position, (node, (split, ciphertext)) in enumerate(zip(won.nodes, stored, strict=True))
     }
 
 
@@ -256,14 +258,22 @@ class Growth:
     index: dict[Node, int] = field(default_factory=dict)
     proposals: list[tuple[Positions, Proposal]] = field(default_factory=list)
 
-    def cut(self, node: Node, feature: int, cut: int) -> int:
-        """ŝ of a candidate of the last level. Raises ProtocolError if there was no such candidate."""
-        if node in self.index and feature < len(self.proposals):
-            positions, proposal = self.proposals[feature]
-            at = int(np.searchsorted(positions, self.index[node]))
-            if at < len(positions) and positions[at] == self.index[node] and cut < proposal.n_cuts[at]:
-                return int(proposal.cuts[at, cut])
-        raise ProtocolError(f"no candidate {cut} of feature {feature} at node {node}", kind="node")
+    def cuts(
+        self, nodes: Sequence[Node], features: NDArray[np.intp], cuts: NDArray[np.intp]
+    ) -> NDArray[np.int64]:
+        """ŝ of candidates of the last level. Raises ProtocolError if there was no such candidate."""
+        asked = np.array([self.index.get(node, -1) for node in nodes], dtype=np.intp)
+        values = np.empty(len(nodes), dtype=np.int64)
+        found = np.zeros(len(nodes), dtype=np.bool_)
+        for feature, (positions, proposal) in enumerate(self.proposals):
+            own = np.flatnonzero((features == feature) & np.isin(asked, positions))
+            at = np.searchsorted(positions, asked[own])
+            valid = cuts[own] < proposal.n_cuts[at]
+            values[own[valid]] = proposal.cuts[at[valid], cuts[own[valid]]]
+            found[own[valid]] = True
+        if not found.all():
+            raise ProtocolError("a split won that was no candidate", kind="node")
+        return values
 
 
 def answer_level(
@@ -312,26 +322,26 @@ def _read_questions(growth: Growth, message: LevelRequest) -> tuple[Nodes, Quest
 
 def _encrypt_splits(
     identity: Identity, growth: Growth, store: ParticipantStore, message: LevelRequest, n_jobs: int
-) -> tuple[dict[Node, tuple[int, int]], bytes, bytes | None]:
+) -> tuple[dict[Node, OwnCut], bytes, bytes | None]:
     """FOS-Find, line 8: HoEnc of the cuts that won, and one signature over all of them."""
-    trees = array(message.won_trees, TREES).tolist()
-    paths = array(message.won_paths, PATHS, len(trees)).tolist()
-    features = array(message.won_features, FEATURES, len(trees)).tolist()
-    cuts = array(message.won_cuts, CUTS, len(trees)).tolist()
-    names = list(zip(trees, paths, strict=True))
-    if len(set(names)) != len(names) or not store.cuts.keys().isdisjoint(names):
+    trees = array(message.won_trees, TREES)
+    paths = array(message.won_paths, PATHS, len(trees))
+    features = array(message.won_features, FEATURES, len(trees)).astype(np.intp)
+    cuts = array(message.won_cuts, CUTS, len(trees)).astype(np.intp)
+    nodes = list(zip(trees.tolist(), paths.tolist(), strict=True))
+    if len(set(nodes)) != len(nodes) or not store.cuts.keys().isdisjoint(nodes):
         raise ProtocolError("a node is won once", kind="node")
-    if not names:
+    if not nodes:
         return {}, b"", None
     if identity.weak is None:
         raise ProtocolError("this party has no keys", kind="epoch")
-    values = [growth.cut(*won) for won in zip(names, features, cuts, strict=True)]
+    values = growth.cuts(nodes, features, cuts).tolist()
     key = identity.weak.public
     ciphertexts = [c.to_bytes(key.parameters) for c in ho_enc(key, values, n_jobs=n_jobs)]
     signature = sign_batch(
         identity.signing,
         split_context(growth.rules.federation, growth.rules.epoch, growth.rules.forest),
-        [split_statement(*node, c) for node, c in zip(names, ciphertexts, strict=True)],
+        [split_statement(node, c) for node, c in zip(nodes, ciphertexts, strict=True)],
     )
-    won = {node: (f, value) for node, f, value in zip(names, features, values, strict=True)}
-    return won, b"".join(ciphertexts), signature
+    own = map(OwnCut, features.tolist(), values)
+    return dict(zip(nodes, own, strict=True)), b"".join(ciphertexts), signature

@@ -25,7 +25,7 @@ Positions = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Questions:
-    """What an owner is asked: feature `features[i]` at the node at position `nodes[i]`, feature by feature."""
+    """What an owner is asked: feature `features[i]` at the node at position `nodes[i]`, in feature order."""
 
     nodes: Positions
     features: Positions

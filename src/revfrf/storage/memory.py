@@ -2,23 +2,31 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from revfrf.crypto.batch import BatchSignature
+from revfrf.crypto.batch import SignedBatch
 from revfrf.forest.nodes import Node
 from revfrf.forest.tree import Leaf, Split
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSplit:
-    """A split with what its owner sent: the encrypted cut, and the owner's signature of it."""
+class StoredSplit(NamedTuple):
+    """A split with what its owner sent: the encrypted cut, and where in a signed batch it stands."""
 
     split: Split
     owner: str
     ciphertext: bytes
-    signature: BatchSignature
+    batch: SignedBatch
+    position: int
+
+
+class OwnCut(NamedTuple):
+    """What an owner keeps of a split: the number of its column, and the cut ŝ in the clear."""
+
+    column: int
+    cut: int
 
 
 @dataclass(slots=True)
@@ -41,6 +49,6 @@ class CoordinatorStore:
 
 @dataclass(slots=True)
 class ParticipantStore:
-    """A participant: for each of its nodes the number of its column, and the cut ŝ in the clear."""
+    """A participant: its own cuts, by node."""
 
-    cuts: dict[Node, tuple[int, int]] = field(default_factory=dict)
+    cuts: dict[Node, OwnCut] = field(default_factory=dict)
