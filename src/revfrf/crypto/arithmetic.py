@@ -1,7 +1,8 @@
 """Modular arithmetic on big integers. The only module that knows gmpy2.
 
 Plain Python ints go in and come out, so that no other module depends on a number type; the conversions
-cost a microsecond against the milliseconds of a power. Powers release the GIL, so threads scale.
+cost a microsecond against the milliseconds of a power. Single powers release the GIL, so threads scale;
+table look-ups do not.
 """
 
 from collections.abc import Iterable, Iterator
@@ -87,7 +88,9 @@ class FixedBase:
                 return [secret_power(int(self._base), SecretInt(e), int(self._modulus)) for e in exponents]
             self._table = self._build()
         count_power("fixed base", self._modulus.bit_length(), len(exponents))
-        gmpy2.get_context().allow_release_gil = True
+        gmpy2.get_context().allow_release_gil = (
+            False  # to hand it over at every product costs more than it brings
+        )
         return [self._power(columns) for columns in self._columns(exponents)]
 
     def _power(self, columns: list[int]) -> int:

@@ -84,7 +84,7 @@ class Zeros(Secret):
 
 def zero_encryptions(key: PublicKey, count: int, *, n_jobs: int = -1) -> Zeros:
     """Fresh encryptions of zero, made ahead of their messages."""
-    return Zeros(key, in_processes(partial(_fresh_zeros, key), count, n_jobs))
+    return Zeros(key, in_processes(partial(_fresh_zeros, key), count, key.parameters.jobs(n_jobs)))
 
 
 def _fresh_zeros(key: PublicKey, count: int) -> list[Ciphertext]:
@@ -138,9 +138,7 @@ def scale(parameters: Parameters, ciphertext: Ciphertext, factor: int) -> Cipher
 
 def h_re_enc(key: WeakKey, ciphertexts: Sequence[Ciphertext], *, n_jobs: int = -1) -> list[Ciphertext]:
     """HReEnc: from [m] under h_u to [m] under h_u·h, with the second key's secret."""
-    return in_threads(
-        partial(_shift_key, key.parameters, key.sk), ciphertexts, key.parameters.threads(n_jobs)
-    )
+    return in_threads(partial(_shift_key, key.parameters, key.sk), ciphertexts, key.parameters.jobs(n_jobs))
 
 
 def h_enc_ref(
@@ -149,7 +147,7 @@ def h_enc_ref(
     """HEncRef: from [m] under sk to [m] under sk + r. The strong shares open it all the same."""
     if not isinstance(r, SecretInt) or r.reveal() <= 0:
         raise UsageError("HEncRef needs a positive r, as a SecretInt")
-    return in_threads(partial(_shift_key, parameters, r), ciphertexts, parameters.threads(n_jobs))
+    return in_threads(partial(_shift_key, parameters, r), ciphertexts, parameters.jobs(n_jobs))
 
 
 def _shift_key(parameters: Parameters, secret: SecretInt, ciphertext: Ciphertext) -> Ciphertext:
@@ -163,7 +161,7 @@ def _shift_key(parameters: Parameters, secret: SecretInt, ciphertext: Ciphertext
 
 def par_h_dec1(key: WeakKey, ciphertexts: Sequence[Ciphertext], *, n_jobs: int = -1) -> list[int]:
     """ParHDec1: this owner's shares z = G^sk mod N, which take its key off the ciphertexts."""
-    return in_threads(partial(_share, key), ciphertexts, key.parameters.threads(n_jobs))
+    return in_threads(partial(_share, key), ciphertexts, key.parameters.jobs(n_jobs))
 
 
 def _share(key: WeakKey, ciphertext: Ciphertext) -> int:
@@ -190,7 +188,7 @@ def par_h_dec2(
         root = multiply(p.n, _share(key, ciphertext), *others)
         return open_with_root(p, ciphertext.c, inverse(root, p.n))
 
-    return in_threads(finish, range(len(ciphertexts)), p.threads(n_jobs))
+    return in_threads(finish, range(len(ciphertexts)), p.jobs(n_jobs))
 
 
 def open_with_root(parameters: Parameters, c: int, inverse_root: int) -> int:

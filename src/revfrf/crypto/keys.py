@@ -101,8 +101,8 @@ class Parameters:
         n, g0, exponent_bits = (int(fields[name], 16) for name in ("n", "g0", "exponent_bits"))
         return cls(n, g0, exponent_bits, allow_insecure)
 
-    def threads(self, n_jobs: int) -> int:
-        """`n_jobs` for powers of this size: below 1024 bits, threads cost more than they bring."""
+    def jobs(self, n_jobs: int) -> int:
+        """`n_jobs` for powers of this size: below 1024 bits, more than one costs more than it brings."""
         return n_jobs if self.key_bits >= 1024 else 1
 
     def random_exponent(self) -> int:

@@ -119,7 +119,7 @@ def _mask_from(
         [half] = root_half(share, [c], n_jobs=1)
         return Pack(c, half, len(chunk))
 
-    return in_threads(pack, list(zip(chunks, zeros, strict=True)), p.threads(n_jobs))
+    return in_threads(pack, list(zip(chunks, zeros, strict=True)), p.jobs(n_jobs))
 
 
 def _horner(parameters: Parameters, chunk: Sequence[tuple[Comparison, Mask]]) -> int:

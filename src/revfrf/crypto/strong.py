@@ -118,7 +118,7 @@ def _generator(randbelow: RandBelow, primes: SafePrimes) -> int:
 
 def strong_half(share: StrongShare, c_parts: Sequence[int], *, n_jobs: int = -1) -> list[int]:
     """The first server's P1 = C^λ1 mod N² of each C."""
-    return in_threads(partial(_half, share), c_parts, share.parameters.threads(n_jobs))
+    return in_threads(partial(_half, share), c_parts, share.parameters.jobs(n_jobs))
 
 
 @hides_locals
@@ -133,7 +133,7 @@ def strong_open(
         p.check_unit("half", halves[position], p.n_squared)
         return p.log_l(multiply(p.n_squared, halves[position], _half(share, c_parts[position])))
 
-    return in_threads(finish, range(len(c_parts)), p.threads(n_jobs))
+    return in_threads(finish, range(len(c_parts)), p.jobs(n_jobs))
 
 
 def _half(share: StrongShare, c: int) -> int:
@@ -152,7 +152,7 @@ def root_half(share: StrongShare, c_parts: Sequence[int], *, n_jobs: int = -1) -
     quarter fewer bytes. It then knows ρ besides m, so the sender must have put fresh randomness on C: its own
     encryption of zero. The packed HoLT always does.
     """
-    return in_threads(partial(_root_half, share), c_parts, share.parameters.threads(n_jobs))
+    return in_threads(partial(_root_half, share), c_parts, share.parameters.jobs(n_jobs))
 
 
 @hides_locals
@@ -168,7 +168,7 @@ def root_open(
         p.check_unit("half", half, p.n)
         return open_with_root(p, c, multiply(p.n, half, _root_half(share, c)))
 
-    return in_threads(finish, range(len(c_parts)), p.threads(n_jobs))
+    return in_threads(finish, range(len(c_parts)), p.jobs(n_jobs))
 
 
 def _root_half(share: StrongShare, c: int) -> int:

@@ -16,6 +16,8 @@ from revfrf.forest.kernel import kernel
 from revfrf.forest.nodes import Nodes, Rows
 from revfrf.forest.randomness import UInt64s, nth
 
+_NEVER = np.iinfo(np.int64).max
+
 Method = Literal["quantile", "uniform"]
 
 
@@ -65,6 +67,7 @@ def _propose(
     bins: NDArray[np.uint8],
 ) -> int:
     sample = np.empty(n_sampled, dtype=np.int64)
+    ladder = np.empty(2 * cuts.shape[1] + 2, dtype=np.int64)
     used = 0
     for j in range(len(positions)):
         node = rows[starts[positions[j]] : starts[positions[j] + 1]]
@@ -73,8 +76,7 @@ def _propose(
         count = _even_cuts(ordered, cuts[j]) if uniform else _quantile_cuts(ordered, cuts[j])
         n_cuts[j] = count
         if count:
-            for i in range(len(node)):
-                bins[used + i] = _bin(codes[node[i]], cuts[j], count)
+            _put_bins(codes, node, cuts[j, :count], ladder, bins[used : used + len(node)])
             used += len(node)
     return used
 
@@ -131,13 +133,26 @@ def _even_cuts(ordered: NDArray[np.int64], cuts: NDArray[np.int64]) -> int:
 
 
 @kernel
-def _bin(x: np.int64, cuts: NDArray[np.int64], count: int) -> int:
-    """#{i: x > s_i}."""
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) // 2
-        if cuts[middle] < x:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+def _put_bins(
+    codes: NDArray[np.int64],
+    node: Rows,
+    cuts: NDArray[np.int64],
+    ladder: NDArray[np.int64],
+    bins: NDArray[np.uint8],
+) -> None:
+    """The bin of each row, #{i: x > s_i}: a binary search without branches, for nobody can guess them.
+
+    `ladder` has room for the cuts and one more, a power of two; what is above the cuts no x exceeds.
+    """
+    size = 1
+    while size <= len(cuts):
+        size *= 2
+    ladder[: len(cuts)] = cuts
+    ladder[len(cuts) : size] = _NEVER
+    for i in range(len(node)):
+        x = codes[node[i]]
+        low, half = 0, size >> 1
+        while half:
+            low += half * (ladder[low + half - 1] < x)
+            half >>= 1
+        bins[i] = low

@@ -7,18 +7,12 @@ owner's secret, stored encrypted elsewhere. **Left iff x̂ ≤ ŝ.**
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from revfrf.crypto.canonical import Field, canonical
 from revfrf.forest.nodes import Node
 
-
-class Split(NamedTuple):
-    """`feature` is "party/column"; `cut` the number of the chosen candidate."""
-
-    feature: str
-    cut: int
-
+Split = tuple[str, int]
+"""A feature, "party/column", and the number of its candidate cut that was chosen."""
 
 Leaf = tuple[int, ...]
 """Weight by class, or (Σw, Σw·value)."""

@@ -10,6 +10,7 @@ import hashlib
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count, repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from revfrf.errors import ProtocolError
 from revfrf.forest.candidates import Proposal
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import Node, Nodes
-from revfrf.forest.tree import Leaf, Rules, Split
+from revfrf.forest.tree import Leaf, Rules
 from revfrf.messages import (
     CUTS,
     FEATURES,
@@ -234,13 +235,9 @@ def _receive_splits(plan: Plan, owner: str, won: Won, reply: LevelReply) -> dict
         split_context(plan.federation, plan.epoch, plan.forest),
         [split_statement(node, c) for node, c in zip(won.nodes, ciphertexts, strict=True)],
     )
-    ids = plan.owners[owner]
-    splits = [Split(ids[f], cut) for f, cut in zip(won.features.tolist(), won.cuts.tolist(), strict=True)]
-    stored = zip(splits, ciphertexts, strict=True)
-    return {
-        node: StoredSplit(split, owner, ciphertext, batch, position)
-        for position, (node, (split, ciphertext)) in enumerate(zip(won.nodes, stored, strict=True))
-    }
+    features = [plan.owners[owner][number] for number in won.features]
+    columns = (features, won.cuts.tolist(), repeat(owner), ciphertexts, repeat(batch), count())
+    return dict(zip(won.nodes, map(StoredSplit, *columns), strict=True))
 
 
 # -- a participant ----------------------------------------------------------------------------------
@@ -343,5 +340,5 @@ def _encrypt_splits(
         split_context(growth.rules.federation, growth.rules.epoch, growth.rules.forest),
         [split_statement(node, c) for node, c in zip(nodes, ciphertexts, strict=True)],
     )
-    own = map(OwnCut, features.tolist(), values)
+    own = zip(features.tolist(), values, strict=True)
     return dict(zip(nodes, own, strict=True)), b"".join(ciphertexts), signature

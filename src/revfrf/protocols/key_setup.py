@@ -47,7 +47,7 @@ def key_setup(
         )
         return _admit(p, party, roles[party], channel.call(party, message, Enrolment))
 
-    threads = p.threads(n_jobs)
+    threads = p.jobs(n_jobs)
     members = tuple(in_threads(enrol, sorted(roles), threads))
     certificate = _certify(kgc, federation, 1, p, members, b"")
     in_threads(lambda party: channel.call(party, certificate, Done), sorted(roles), threads)

@@ -82,7 +82,7 @@ class Coordinator(Party):
 
     def digest(self, targets: Sequence[Field]) -> str:
         """The name of the forest's plain structure."""
-        splits = {node: stored.split for node, stored in self.store.splits.items()}
+        splits = {node: (stored.feature, stored.cut) for node, stored in self.store.splits.items()}
         return forest_digest(self.plan.rules, tuple(targets), splits, self.store.leaves)
 
     def _parameters(self) -> Parameters:

@@ -9,24 +9,22 @@ from numpy.typing import NDArray
 
 from revfrf.crypto.batch import SignedBatch
 from revfrf.forest.nodes import Node
-from revfrf.forest.tree import Leaf, Split
+from revfrf.forest.tree import Leaf
 
 
 class StoredSplit(NamedTuple):
     """A split with what its owner sent: the encrypted cut, and where in a signed batch it stands."""
 
-    split: Split
+    feature: str
+    cut: int
     owner: str
     ciphertext: bytes
     batch: SignedBatch
     position: int
 
 
-class OwnCut(NamedTuple):
-    """What an owner keeps of a split: the number of its column, and the cut ŝ in the clear."""
-
-    column: int
-    cut: int
+OwnCut = tuple[int, int]
+"""What an owner keeps of a split: the number of its column, and the cut ŝ in the clear."""
 
 
 @dataclass(slots=True)
