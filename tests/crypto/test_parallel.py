@@ -45,15 +45,15 @@ def test_an_error_in_a_thread_reaches_the_caller(n_jobs: int) -> None:
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("count", [0, 1, 4, 5, 23])
 def test_processes_give_as_many_results_as_asked(count: int, n_jobs: int) -> None:
-    assert len(in_processes(slow_process_ids, count, n_jobs)) == count
+    assert len(in_processes(slow_process_ids, count, n_jobs, 0.05)) == count
 
 
 def test_large_work_goes_to_other_processes_and_small_work_stays() -> None:
-    assert set(in_processes(slow_process_ids, 1, 2)) == {os.getpid()}
-    assert len(set(in_processes(slow_process_ids, 12, 2))) > 1
-    assert set(in_processes(slow_process_ids, 12, 1)) == {os.getpid()}
+    assert set(in_processes(slow_process_ids, 1, 2, 0.05)) == {os.getpid()}
+    assert len(set(in_processes(slow_process_ids, 12, 2, 0.05))) > 1
+    assert set(in_processes(slow_process_ids, 12, 1, 0.05)) == {os.getpid()}
 
 
 def test_a_secret_never_reaches_a_worker_process() -> None:
     with pytest.raises(PicklingError):
-        in_processes(partial(with_a_secret, SecretInt(7)), 12, 2)
+        in_processes(partial(with_a_secret, SecretInt(7)), 12, 2, 0.05)

@@ -84,7 +84,9 @@ class Zeros(Secret):
 
 def zero_encryptions(key: PublicKey, count: int, *, n_jobs: int = -1) -> Zeros:
     """Fresh encryptions of zero, made ahead of their messages."""
-    return Zeros(key, in_processes(partial(_fresh_zeros, key), count, key.parameters.jobs(n_jobs)))
+    p = key.parameters
+    seconds = 0.8e-3 * (p.key_bits / 2048) ** 3
+    return Zeros(key, in_processes(partial(_fresh_zeros, key), count, p.jobs(n_jobs), seconds))
 
 
 def _fresh_zeros(key: PublicKey, count: int) -> list[Ciphertext]:

@@ -8,7 +8,6 @@ threads never leaves this process.
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from time import perf_counter
 from typing import TypeVar
 
 from joblib import Parallel, delayed, effective_n_jobs
@@ -19,14 +18,10 @@ from revfrf.errors import UsageError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_PROBE = 4
-"""Items done at once, by the clock, to see whether the others are worth other processes."""
-_WORTH_PROCESSES = 0.05
-"""Seconds of remaining work above which they pay off."""
 _CHUNKS_PER_WORKER = 4
 """So that a worker on a busy core does not keep the others waiting."""
-
-
+_WORTH_A_CHUNK = 0.02
+"""Seconds of work above which it pays to send it to another process."""
 _one_at_a_time = Lock()
 
 
@@ -53,21 +48,23 @@ def in_threads(function: Callable[[Item], Result], items: Sequence[Item], n_jobs
         return list(pool.map(measured, items))
 
 
-def in_processes(function: Callable[[int], list[Result]], count: int, n_jobs: int) -> list[Result]:
+def in_processes(
+    function: Callable[[int], list[Result]], count: int, n_jobs: int, seconds: float
+) -> list[Result]:
     """`function(count)` as several calls with smaller counts in worker processes, their results in one list.
 
-    The function and what it carries are pickled: secrets refuse that. Threads that call this take turns.
+    `seconds` is about what each of them takes: little work stays in this process. The function and what it
+    carries are pickled: secrets refuse that. Threads that call this take turns.
     """
-    started = perf_counter()
-    done = function(min(count, _PROBE))
-    rest = count - len(done)
-    jobs = min(workers(n_jobs), rest)
-    if jobs <= 1 or (perf_counter() - started) / len(done) * rest < _WORTH_PROCESSES:
-        return done + (function(rest) if rest else [])
-    chunks = min(rest, _CHUNKS_PER_WORKER * jobs)
-    counts = [rest * (i + 1) // chunks - rest * i // chunks for i in range(chunks)]
+    chunks = min(count, _CHUNKS_PER_WORKER * workers(n_jobs), int(count * seconds / _WORTH_A_CHUNK))
+    if workers(n_jobs) == 1 or chunks < 2:
+        return function(count)
+    counts = [count * (i + 1) // chunks - count * i // chunks for i in range(chunks)]
     with _one_at_a_time:
-        answers = Parallel(n_jobs=jobs)(delayed(_measured)(function, c) for c in counts)
+        answers = Parallel(n_jobs=min(workers(n_jobs), chunks))(
+            delayed(_measured)(function, c) for c in counts
+        )
+    done: list[Result] = []
     for results, work in answers:
         done += results
         metering.add_work(work)
