@@ -136,7 +136,10 @@ class FixedBase:
         """
         strides = [self._base]
         for _ in range(self.TEETH * self.BLOCKS - 1):
-            strides.append(gmpy2.powmod(strides[-1], mpz(1) << self._depth, self._modulus))
+            stride = strides[-1]
+            for _ in range(self._depth):
+                stride = stride * stride % self._modulus
+            strides.append(stride)
         blocks = [strides[j :: self.BLOCKS] for j in range(self.BLOCKS)]
         if not self._root:
             return [self._products(teeth) for teeth in blocks], []
