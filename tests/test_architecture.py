@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,19 +42,34 @@ def test_imports_go_downward_only(module: str) -> None:
 
 
 def test_package_files_import_nothing_of_their_own_package() -> None:
-    for path in SOURCE.rglob("__init__.py"):
+    for path in set(SOURCE.rglob("__init__.py")) - {SOURCE / "__init__.py"}:
         assert not [name for name in imports(path) if name.startswith("revfrf")]
 
 
-def test_one_module_alone_imports_gmpy2() -> None:
-    assert [name for name, path in FILES.items() if "gmpy2" in imports(path)] == ["crypto.arithmetic"]
+def test_importing_the_cryptosystem_loads_no_forest() -> None:
+    """Worker processes that encrypt would need a hundred megabytes more each."""
+    code = "import revfrf.crypto.dtpkc, sys; print({'numba', 'sklearn', 'rich'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(("library", "module"), [("gmpy2", "crypto.arithmetic"), ("numba", "forest.kernel")])
+def test_one_module_alone_imports_the_library(library: str, module: str) -> None:
+    assert [name for name, path in FILES.items() if library in imports(path)] == [module]
+
+
+@pytest.mark.parametrize("module", [name for name in LISTED if name.startswith("forest.")])
+def test_forests_know_no_keys_and_no_messages(module: str) -> None:
+    allowed = {"revfrf.crypto.canonical", "revfrf.crypto.encoding"}
+    used = {name for name in imports(FILES[module]) if name.removeprefix("revfrf.") in FILES}
+    assert not {name for name in used - allowed if not name.startswith(("revfrf.forest.", "revfrf.errors"))}
 
 
 INPUT_OUTPUT = {"pathlib", "io", "socket", "tempfile", "shutil", "subprocess", "logging", "sqlite3", "rich"}
 
 
-@pytest.mark.parametrize("module", [name for name in LISTED if name.startswith("crypto.")])
-def test_crypto_does_no_input_or_output(module: str) -> None:
+@pytest.mark.parametrize("module", [name for name in LISTED if name.startswith(("crypto.", "forest."))])
+def test_crypto_and_forest_do_no_input_or_output(module: str) -> None:
     tree = ast.parse(FILES[module].read_text())
     roots = {name.split(".")[0] for name in imports(FILES[module])}
     assert not roots & INPUT_OUTPUT

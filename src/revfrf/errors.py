@@ -9,6 +9,7 @@
     │   └── SecretError          an attempt to pickle or copy a secret
     ├── RefusedError         another party has refused what it was sent
     ├── KeyFileError         a key file that cannot be written, or should not be trusted
+    ├── ModelFileError       a saved forest that cannot be written or read
     └── RejectedError        something from outside is refused
         ├── ElementError         a number that is no valid group element
         ├── DecryptionError      a ciphertext that this key, share or partner does not open
@@ -74,6 +75,12 @@ class KeyFileError(RevFRFError):
     """
 
     kind = "key-file"
+
+
+class ModelFileError(RevFRFError):
+    """Kinds: `missing`, `io`, `malformed`, `version`, `wrong-kind`, `digest`, `mode`, `parameters`."""
+
+    kind = "model-file"
 
 
 class RejectedError(RevFRFError):

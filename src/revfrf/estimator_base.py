@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from numbers import Integral
+from os import PathLike
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,17 +19,19 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from revfrf import model_file
 from revfrf.costs import Costs
 from revfrf.crypto.canonical import Field
 from revfrf.crypto.keys import SECURE_KEY_BITS
 from revfrf.crypto.parallel import workers
-from revfrf.errors import SecretError, UsageError
+from revfrf.errors import ModelFileError, SecretError, UsageError
 from revfrf.federation import RESERVED, Federation, keys_of_size
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import MAX_DEPTH
 from revfrf.forest.randomness import bootstrap, candidate_limit
 from revfrf.forest.tree import Rules
 from revfrf.forest.voting import Voting
+from revfrf.model_file import SavedEstimator, SavedForest
 from revfrf.report.progress import level_progress
 from revfrf.tables import Layout, is_frame
 
@@ -60,6 +63,7 @@ class RevocableForest(BaseEstimator):
         "verbose": ["verbose"],
     }
 
+    n_features_in_: int
     federation_: Federation
     layout_: Layout
     targets_: Targets
@@ -211,6 +215,63 @@ class RevocableForest(BaseEstimator):
         """What each role has received in this very run, counted from the messages."""
         check_is_fitted(self)
         return self.federation_.leakage()
+
+    # -- files --------------------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str], *, private_keys: bool = False) -> None:
+        """Write the fitted forest to a file, without pickle; `load` reads it.
+
+        The file holds every party's cuts: it is as confidential as the columns. Training rows and labels
+        are not in it. Private keys are, if asked for; without them the loaded forest predicts, and no more.
+        """
+        check_is_fitted(self)
+        forest = model_file.saved(self.federation_, self._saved_estimator(), self.digest_, private_keys)
+        model_file.write(path, forest)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """The forest that `save` wrote. Raises ModelFileError for a file that is damaged or another."""
+        forest = model_file.read(path)
+        if forest.estimator.kind != cls.__name__:
+            raise ModelFileError(
+                f"{path}: holds a {forest.estimator.kind}, not a {cls.__name__}", kind="wrong-kind"
+            )
+        try:
+            model = cls(**forest.estimator.parameters)
+            model._restore(forest)
+        except (TypeError, ValueError, IndexError, KeyError):
+            raise ModelFileError(f"{path}: damaged", kind="malformed") from None
+        if model.digest_ != forest.digest:
+            raise ModelFileError(f"{path}: damaged: its digest is not that of its forest", kind="digest")
+        return model
+
+    def _saved_estimator(self) -> SavedEstimator:
+        names = getattr(self, "feature_names_in_", None)
+        return SavedEstimator(
+            kind=type(self).__name__,
+            parameters={k: model_file.plain(k, v) for k, v in self.get_params(deep=False).items()},
+            owned=dict(self.layout_.owned),
+            feature_names=None if names is None else tuple(names.tolist()),
+            n_features=self.n_features_in_,
+            n_classes=self.targets_.n_classes,
+            centre=self.targets_.centre,
+            places=self.targets_.places,
+        )
+
+    def _restore(self, forest: SavedForest) -> None:
+        saved = forest.estimator
+        columns = {
+            position: column
+            for party, owned in saved.owned.items()
+            for position, column in zip(owned, forest.columns[party], strict=True)
+        }
+        self.n_features_in_ = saved.n_features
+        if saved.feature_names is not None:
+            self.feature_names_in_ = np.array(saved.feature_names, dtype=object)
+        self.layout_ = Layout(saved.owned, tuple(columns[i] for i in range(saved.n_features)))
+        self.targets_ = Targets.unknown(saved.n_classes, saved.centre, saved.places)
+        n_jobs = workers(self.n_jobs)  # type: ignore[arg-type]
+        self.federation_ = model_file.restored(forest, self.allow_insecure_keys, n_jobs)
 
     # -- scikit-learn's contract ---------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
@@ -12,9 +13,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
 
 from revfrf.crypto.canonical import Field
-from revfrf.errors import UsageError
+from revfrf.errors import ModelFileError, UsageError
 from revfrf.estimator_base import RevocableForest, Rows
 from revfrf.forest.criterion import Targets
+from revfrf.model_file import SavedEstimator, SavedForest
 
 
 class RevocableForestRegressor(RegressorMixin, RevocableForest):
@@ -211,3 +213,17 @@ class RevocableForestClassifier(ClassifierMixin, RevocableForest):
 
     def _digest_fields(self) -> tuple[Field, ...]:
         return ("classes", self.voting, *(str(label) for label in self.classes_))
+
+    def _saved_estimator(self) -> SavedEstimator:
+        labels = tuple(self.classes_.tolist())
+        if self.classes_.dtype.kind not in "biufUO" or not all(
+            isinstance(x, str | int | float) for x in labels
+        ):
+            raise ModelFileError("only labels that are numbers or strings can be saved", kind="parameters")
+        saved = super()._saved_estimator()
+        return msgspec.structs.replace(saved, labels=labels, label_type=self.classes_.dtype.str)
+
+    def _restore(self, forest: SavedForest) -> None:
+        super()._restore(forest)
+        saved = forest.estimator
+        self.classes_ = np.array(saved.labels, dtype=np.dtype(saved.label_type))

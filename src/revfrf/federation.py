@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from revfrf.costs import Costs
 from revfrf.crypto.canonical import digest
-from revfrf.crypto.keys import check_sizes
+from revfrf.crypto.keys import Parameters, check_sizes
 from revfrf.crypto.signing import SigningKey
 from revfrf.crypto.strong import SetUp, set_up
 from revfrf.forest.criterion import Targets
@@ -55,37 +55,61 @@ class Federation:
     def __init__(
         self, columns: Mapping[str, Sequence[Column]], *, dealt: SetUp, seed: bytes, n_jobs: int = 1
     ) -> None:
-        self.parameters = dealt.parameters
+        signing, insecure = SigningKey.generate(), dealt.parameters.allow_insecure
+        roles = {CS: CS, CC: CC} | dict.fromkeys(columns, PARTICIPANT)
+        identities = {
+            name: Identity(name, role, signing.verify_key, SigningKey.generate(), insecure)
+            for name, role in roles.items()
+        }
+        secret_of = {party: digest("revfrf participant secret v1", seed, party) for party in columns}
+        forest_seed = digest("revfrf forest seed v1", seed)
+        self._assemble(dealt.parameters, columns, signing, identities, secret_of, forest_seed, n_jobs)
+        with measured(self.network.ledger, KGC, "key set-up"):
+            self.kgc.enrol(f"embedded {secrets.token_hex(8)}", dealt, roles)
+
+    @classmethod
+    def restored(
+        cls,
+        parameters: Parameters,
+        columns: Mapping[str, Sequence[Column]],
+        kgc: SigningKey | None,
+        identities: Mapping[str, Identity],
+        secret_of: Mapping[str, bytes],
+        seed: bytes,
+        n_jobs: int,
+    ) -> "Federation":
+        """A federation that was set up before."""
+        federation = cls.__new__(cls)
+        federation._assemble(parameters, columns, kgc, identities, secret_of, seed, n_jobs)
+        return federation
+
+    def _assemble(
+        self,
+        parameters: Parameters,
+        columns: Mapping[str, Sequence[Column]],
+        kgc: SigningKey | None,
+        identities: Mapping[str, Identity],
+        secret_of: Mapping[str, bytes],
+        seed: bytes,
+        n_jobs: int,
+    ) -> None:
+        self.parameters, self.seed = parameters, seed
         self.network = MemoryNetwork()
-        self.kgc = KeyCentre(self.network.channel(KGC), n_jobs)
-        self.seed = digest("revfrf forest seed v1", seed)
-        self.coordinator = Coordinator(self._identity(CS, CS), self.network.channel(CS), n_jobs)
-        self.compute = ComputePartner(self._identity(CC, CC))
+        self.kgc = KeyCentre(self.network.channel(KGC), kgc, n_jobs)
+        self.coordinator = Coordinator(identities[CS], self.network.channel(CS), n_jobs)
+        self.compute = ComputePartner(identities[CC])
         self.participants = {
-            party: Participant(
-                self._identity(party, PARTICIPANT),
-                owned,
-                digest("revfrf participant secret v1", seed, party),
-                ParticipantStore(),
-                n_jobs,
-            )
+            party: Participant(identities[party], owned, secret_of[party], ParticipantStore(), n_jobs)
             for party, owned in columns.items()
         }
         self.network.roles = {CS: self.coordinator, CC: self.compute, **self.participants}
-        with measured(self.network.ledger, KGC, "key set-up"):
-            roles = {CS: CS, CC: CC} | dict.fromkeys(self.participants, PARTICIPANT)
-            self.kgc.enrol(f"embedded {secrets.token_hex(8)}", dealt, roles)
-
-    def _identity(self, name: str, role: str) -> Identity:
-        insecure = self.parameters.allow_insecure
-        return Identity(name, role, self.kgc.signing.verify_key, SigningKey.generate(), insecure)
 
     def train(
         self, codes: Codes, rules: Rules, targets: Targets, progress: Callable[[LevelReport], None]
     ) -> None:
         """FLE-Expan on these rows."""
         for party, table in codes.items():
-            self.participants[party].tables[TRAINING] = table
+            self.participants[party].hold(TRAINING, table)
         with measured(self.network.ledger, CS, "FLE-Expan"):
             self.coordinator.open(rules, self.seed, len(targets.values))
             self.coordinator.grow(targets, progress)
@@ -99,12 +123,12 @@ class Federation:
     def _held(self, codes: Codes) -> Iterator[str]:
         name = f"test {secrets.token_hex(8)}"
         for party, table in codes.items():
-            self.participants[party].tables[name] = table
+            self.participants[party].hold(name, table)
         try:
             yield name
         finally:
             for party in codes:
-                del self.participants[party].tables[name]
+                self.participants[party].drop(name)
 
     def costs(self) -> Costs:
         """What everything so far has cost."""

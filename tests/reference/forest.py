@@ -125,12 +125,13 @@ def candidate_limit(pi: float | Fraction) -> int:
 # -- Rows, weights and targets ----------------------------------------------------------------------
 
 
-def bootstrap(seed: bytes, tree: int, n: int) -> list[int]:
-    """How often each of the n rows counts in the tree."""
+def bootstrap(seed: bytes, tree: int, weights: Sequence[float]) -> list[int]:
+    """How often each row counts in the tree; a row of weight 0 is as if it were not there."""
+    there = [row for row, weight in enumerate(weights) if weight > 0]
     stream = draw(key("bootstrap", seed), tree, 0)
-    repeats = [0] * n
-    for i in range(n):
-        row = split_mix(stream, i) % n
+    repeats = [0] * len(weights)
+    for i in range(len(there)):
+        row = there[split_mix(stream, i) % len(there)]
         repeats[row] = min(repeats[row] + 1, REPEAT_LIMIT)
     return repeats
 
@@ -324,7 +325,7 @@ def grow(
     n = len(targets)
     forest = Forest(rules.n_trees, {}, {}, {})
     for number in range(rules.n_trees):
-        repeats = bootstrap(seed, number, n) if rules.bootstrap else [1] * n
+        repeats = bootstrap(seed, number, weights) if rules.bootstrap else [1] * n
         counts = [r * w for r, w in zip(repeats, weights, strict=True)]
         tree = Tree(rules, seed, number, features, targets, counts, n_classes)
         grow_node(tree, 1, [row for row in range(n) if counts[row] > 0], forest)

@@ -120,23 +120,39 @@ def test_candidate_limit_takes_pi_exactly(pi: float | Fraction, limit: int) -> N
 
 @pytest.mark.parametrize("n", [1, 2, 7, 300])
 def test_bootstrap_draws_as_many_rows_as_there_are(n: int) -> None:
-    assert [sum(forest.bootstrap(b"seed", number, n)) for number in range(5)] == 5 * [n]
+    assert [sum(forest.bootstrap(b"seed", number, [1] * n)) for number in range(5)] == 5 * [n]
 
 
 def test_bootstrap_differs_between_trees_and_between_seeds() -> None:
-    drawn = [forest.bootstrap(seed, number, 50) for seed in (b"a", b"b") for number in (0, 1)]
+    drawn = [forest.bootstrap(seed, number, [1] * 50) for seed in (b"a", b"b") for number in (0, 1)]
     assert all(drawn.count(repeats) == 1 for repeats in drawn)
 
 
 def test_bootstrap_counts_the_stream_of_path_zero() -> None:
     stream = forest.draw(forest.key("bootstrap", b"seed"), 4, 0)
     rows = [forest.split_mix(stream, i) % 6 for i in range(6)]
-    assert forest.bootstrap(b"seed", 4, 6) == [rows.count(row) for row in range(6)]
+    assert forest.bootstrap(b"seed", 4, [1] * 6) == [rows.count(row) for row in range(6)]
+
+
+def test_bootstrap_draws_among_the_rows_with_weight_as_if_there_were_no_others() -> None:
+    weights = [0, 2.5, 0, 0, 1, 1e-9, 0, 7, 0]
+    dense = forest.bootstrap(b"seed", 3, [1] * 4)
+    drawn = forest.bootstrap(b"seed", 3, weights)
+    assert [drawn[row] for row in (1, 4, 5, 7)] == dense
+    assert sum(drawn) == 4
+
+
+def test_rows_of_weight_zero_change_nothing_in_a_forest() -> None:
+    rules = replace(RULES, bootstrap=True, n_trees=3)
+    there = forest.grow(rules, b"seed", [feature([1, 2, 3, 4])], [0, 1, 0, 1], [1, 2, 1, 1], 2)
+    diluted = [feature([9, 1, 2, 9, 3, 9, 9, 4])]
+    absent = forest.grow(rules, b"seed", diluted, [1, 0, 1, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 0, 0, 1], 2)
+    assert (absent.splits, absent.leaves) == (there.splits, there.leaves)
 
 
 def test_bootstrap_counts_a_row_at_most_255_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forest, "split_mix", lambda _seed, n: 1 if n < 290 else 2)
-    assert forest.bootstrap(b"seed", 0, 300)[:4] == [0, 255, 10, 0]
+    assert forest.bootstrap(b"seed", 0, [1] * 300)[:4] == [0, 255, 10, 0]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +191,7 @@ def test_sums_of_targets_stay_within_62_bits() -> None:
     for scale in (1e-300, 1e-3, 1.0, 1e300):
         y = [random.uniform(-scale, scale) for _ in range(20)]
         weights = [random.randrange(1, 100) for _ in y]
-        repeats = [forest.bootstrap(b"seed", number, 20) for number in range(3)]
+        repeats = [forest.bootstrap(b"seed", number, weights) for number in range(3)]
         values, _, _ = forest.fixed_targets(y, weights, repeats)
         largest = max(map(abs, values))
         heaviest = max(sum(map(int.__mul__, of_tree, weights)) for of_tree in repeats)
@@ -426,7 +442,7 @@ def test_every_row_of_a_tree_falls_into_the_leaf_that_counts_it(method: str, n_c
     rules = rules if method == "quantile" else replace(rules, method="uniform")
     whole = forest.grow(rules, b"seed", features, targets, weights, n_classes)
     for number in range(rules.n_trees):
-        repeats = forest.bootstrap(b"seed", number, n)
+        repeats = forest.bootstrap(b"seed", number, weights)
         counts = [r * w for r, w in zip(repeats, weights, strict=True)]
         leaves = {node: rows for node, rows in whole.rows.items() if node[0] == number}
         assert sorted(row for rows in leaves.values() for row in rows) == [

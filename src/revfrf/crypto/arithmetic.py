@@ -59,26 +59,27 @@ def may_be_prime(n: int) -> bool:
 
 
 class FixedBase:
-    """Many powers of one base: a Lim-Lee comb of TEETH × BLOCKS.
+    """Many powers of one base: a Lim-Lee comb of `teeth` × BLOCKS.
 
-    The exponent's bits are laid out as TEETH rows of `width` bits; a column of TEETH bits indexes a table
+    The exponent's bits are laid out as `teeth` rows of `width` bits; a column of these bits indexes a table
     of products of base^(2^…). Cutting the rows into BLOCKS shares the squarings between them. At 2048 bits
     a power mod N² takes 104 multiplications and 13 squarings instead of some 1200, from a table of 4 MB.
 
     Mod N² an entry x is kept as a < N and t with x = a·(1 + tN): a product of entries is the product of the
     a's, half as long as x, times 1 + N·Σt, and a sum costs nothing.
 
-    The table costs about BREAK_EVEN plain powers, so it is built when that many have been asked for: whoever
-    needs one power never pays for it, and nobody pays more than twice the best possible.
+    The table costs about BREAK_EVEN plain powers, and every tooth above TEETH doubles that. It is built when
+    as many have been asked for: whoever needs one power never pays for it, and nobody pays more than twice
+    the best possible.
     """
 
-    TEETH, BLOCKS, BREAK_EVEN, AT_ONCE = 10, 8, 8, 256
-    _PLACES = 1 << np.arange(TEETH)
+    TEETH, BLOCKS, AT_ONCE = 10, 8, 256
+    BREAK_EVEN = 1 << (TEETH - 7)
 
-    def __init__(self, base: int, modulus: int, exponent_bits: int) -> None:
-        self._base, self._modulus = mpz(base), mpz(modulus)
+    def __init__(self, base: int, modulus: int, exponent_bits: int, teeth: int = TEETH) -> None:
+        self._base, self._modulus, self._teeth = mpz(base), mpz(modulus), teeth
         self._root = gmpy2.isqrt(self._modulus) if gmpy2.is_square(self._modulus) else mpz(0)
-        self._depth = -(-exponent_bits // (self.TEETH * self.BLOCKS))
+        self._depth = -(-exponent_bits // (teeth * self.BLOCKS))
         self._width = self._depth * self.BLOCKS
         self._asked = 0
         self._table: list[list[mpz]] = []
@@ -89,7 +90,7 @@ class FixedBase:
         exponents = list(exponents)
         self._asked += len(exponents)
         if not self._table:
-            if self._asked < self.BREAK_EVEN:
+            if self._asked < self.BREAK_EVEN << (self._teeth - self.TEETH):
                 return [secret_power(int(self._base), SecretInt(e), int(self._modulus)) for e in exponents]
             self._table, self._logs = self._build()
         count_power("fixed base", self._modulus.bit_length(), len(exponents))
@@ -121,13 +122,13 @@ class FixedBase:
 
     def _columns(self, exponents: list[int]) -> Iterator[list[int]]:
         """For each exponent, column j: its bits j, j + width, j + 2·width, …, the lowest first."""
-        size = self.TEETH * self._width
+        size, places = self._teeth * self._width, 1 << np.arange(self._teeth)
         length = -(-size // 8)
         for start in range(0, len(exponents), self.AT_ONCE):
             some = exponents[start : start + self.AT_ONCE]
             data = np.frombuffer(b"".join(e.to_bytes(length, "little") for e in some), dtype=np.uint8)
             bits = np.unpackbits(data.reshape(-1, length), axis=1, count=size, bitorder="little")
-            yield from (self._PLACES @ bits.reshape(-1, self.TEETH, self._width)).tolist()
+            yield from (places @ bits.reshape(-1, self._teeth, self._width)).tolist()
 
     def _build(self) -> tuple[list[list[mpz]], list[list[mpz]]]:
         """table[j][i]: the product over the set bits t of i of base^(2^(t·width + j·depth)).
@@ -135,7 +136,7 @@ class FixedBase:
         Mod N² that is its a, and in the second table its t.
         """
         strides = [self._base]
-        for _ in range(self.TEETH * self.BLOCKS - 1):
+        for _ in range(self._teeth * self.BLOCKS - 1):
             stride = strides[-1]
             for _ in range(self._depth):
                 stride = stride * stride % self._modulus
@@ -171,6 +172,6 @@ class FixedBase:
 
 
 @lru_cache(maxsize=128)  # a hundred parties: 0.5 GB of tables at 2048 bits, 0.8 at 3072, if all are in use
-def fixed_base(base: int, modulus: int, exponent_bits: int) -> FixedBase:
+def fixed_base(base: int, modulus: int, exponent_bits: int, teeth: int = FixedBase.TEETH) -> FixedBase:
     """The comb of this base, made once per process (bases are public)."""
-    return FixedBase(base, modulus, exponent_bits)
+    return FixedBase(base, modulus, exponent_bits, teeth)

@@ -41,10 +41,15 @@ class BatchSignature:
 
 @dataclass(frozen=True, slots=True)
 class SignedBatch:
-    """A batch whose signature has been checked, as its hash tree: from its leaves to its root."""
+    """A batch whose signature has been checked: that of its root, and its hash tree, leaves first."""
 
     root: bytes
     levels: list[list[bytes]]
+
+    @classmethod
+    def of(cls, root: bytes, leaves: list[bytes]) -> "SignedBatch":
+        """The batch with these leaves of the hash tree."""
+        return cls(root, _levels(leaves))
 
     def signature(self, position: int) -> BatchSignature:
         """The signature of the statement at this position."""
@@ -57,7 +62,7 @@ class SignedBatch:
 
 def sign_batch(key: SigningKey, context: Context, statements: Sequence[bytes]) -> bytes:
     """One signature over all statements (at least one), in their order, in a context that they share."""
-    (root,) = _levels(statements)[-1]
+    (root,) = _levels(_leaves(statements))[-1]
     return key.sign(_DOMAIN, context, len(statements), root)
 
 
@@ -65,14 +70,18 @@ def open_batch(
     key: VerifyKey, signature: bytes | None, context: Context, statements: Sequence[bytes]
 ) -> SignedBatch:
     """Check the signature of a batch. Raises SignatureError."""
-    levels = _levels(statements)
+    levels = _levels(_leaves(statements))
     key.verify(signature, _DOMAIN, context, len(statements), levels[-1][0])
     return SignedBatch(signature or b"", levels)
 
 
-def _levels(statements: Sequence[bytes]) -> list[list[bytes]]:
+def _leaves(statements: Sequence[bytes]) -> list[bytes]:
+    return [_leaf(statement) for statement in statements]
+
+
+def _levels(leaves: list[bytes]) -> list[list[bytes]]:
     """The hash tree; a node without a sibling moves up as it is."""
-    levels = [[_leaf(statement) for statement in statements]]
+    levels = [leaves]
     while len(levels[-1]) > 1:
         below = levels[-1]
         above = [_inner(*pair) for pair in zip(below[::2], below[1::2], strict=False)]

@@ -21,6 +21,9 @@ from revfrf.crypto.parallel import in_processes, in_threads
 from revfrf.crypto.secret import Secret, SecretInt, hides_locals
 from revfrf.errors import FormatError, RangeError, UsageError
 
+_TEETH_OF_G0 = 12
+"""All keys of an epoch share this base, so that its table may be larger than a key's own."""
+
 # -- HoEnc ------------------------------------------------------------------------------------------
 
 
@@ -97,7 +100,7 @@ def _zeros_from(key: PublicKey, exponents: Sequence[int]) -> list[Ciphertext]:
     """The encryptions of zero with these r: where randomness enters, so that test vectors are possible."""
     p = key.parameters
     lifts = fixed_base(key.lifted, p.n_squared, p.exponent_bits).powers(exponents)
-    bases = fixed_base(p.g0, p.n, p.exponent_bits).powers(exponents)
+    bases = fixed_base(p.g0, p.n, p.exponent_bits, _TEETH_OF_G0).powers(exponents)
     return [Ciphertext(c, g) for c, g in zip(lifts, bases, strict=True)]
 
 

@@ -7,7 +7,6 @@ threads never leaves this process.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
 from typing import TypeVar
 
 from joblib import Parallel, delayed, effective_n_jobs
@@ -18,11 +17,8 @@ from revfrf.errors import UsageError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_CHUNKS_PER_WORKER = 4
-"""So that a worker on a busy core does not keep the others waiting."""
-_WORTH_A_CHUNK = 0.02
-"""Seconds of work above which it pays to send it to another process."""
-_one_at_a_time = Lock()
+_WORTH_PROCESSES = 0.01
+"""Seconds of work above which it pays to send it to other processes."""
 
 
 def workers(n_jobs: int) -> int:
@@ -54,16 +50,14 @@ def in_processes(
     """`function(count)` as several calls with smaller counts in worker processes, their results in one list.
 
     `seconds` is about what each of them takes: little work stays in this process. The function and what it
-    carries are pickled: secrets refuse that. Threads that call this take turns.
+    carries are pickled: secrets refuse that. Several threads may call this at once.
     """
-    chunks = min(count, _CHUNKS_PER_WORKER * workers(n_jobs), int(count * seconds / _WORTH_A_CHUNK))
-    if workers(n_jobs) == 1 or chunks < 2:
+    jobs = workers(n_jobs)
+    if jobs == 1 or count * seconds < _WORTH_PROCESSES:
         return function(count)
+    chunks = min(count, jobs)
     counts = [count * (i + 1) // chunks - count * i // chunks for i in range(chunks)]
-    with _one_at_a_time:
-        answers = Parallel(n_jobs=min(workers(n_jobs), chunks))(
-            delayed(_measured)(function, c) for c in counts
-        )
+    answers = Parallel(n_jobs=jobs, pre_dispatch="all")(delayed(_measured)(function, c) for c in counts)
     done: list[Result] = []
     for results, work in answers:
         done += results

@@ -65,6 +65,12 @@ class Targets:
         values = np.rint(np.ldexp(y - centre, places)).astype(np.int64)
         return cls(values, fixed, repeats, 0, centre, places)
 
+    @classmethod
+    def unknown(cls, n_classes: int, centre: float, places: int) -> "Targets":
+        """What is left of the targets when a forest is used without its training rows."""
+        nothing = np.empty(0, np.int64)
+        return cls(nothing, nothing, np.empty((0, 0), np.uint8), n_classes, centre, places)
+
     def sums(self, nodes: Nodes) -> NDArray[np.int64]:
         """What leaves keep, a row a node: weight by class, or (Σw, Σw·value)."""
         sums = np.zeros((len(nodes), self.n_classes or 2), dtype=np.int64)

@@ -336,7 +336,7 @@ def _encrypt_splits(
     key = identity.weak.public
     ciphertexts = [c.to_bytes(key.parameters) for c in ho_enc(key, values, n_jobs=n_jobs)]
     signature = sign_batch(
-        identity.signing,
+        identity.signing_key,
         split_context(growth.rules.federation, growth.rules.epoch, growth.rules.forest),
         [split_statement(node, c) for node, c in zip(nodes, ciphertexts, strict=True)],
     )

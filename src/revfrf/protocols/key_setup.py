@@ -97,11 +97,18 @@ class Identity(Secret):
     name: str
     role: str
     kgc: VerifyKey
-    signing: SigningKey
+    signing: SigningKey | None
     allow_insecure: bool = False
     weak: WeakKey | None = None
     share: StrongShare | None = None
     certificate: EpochCertificate | None = None
+
+    @property
+    def signing_key(self) -> SigningKey:
+        """The key to sign with. Raises ProtocolError if it was not saved with the forest."""
+        if self.signing is None:
+            raise ProtocolError(f"{self.name!r} has no private keys here", kind="member")
+        return self.signing
 
 
 def answer_deal(identity: Identity, message: Dealt) -> Enrolment:
@@ -123,7 +130,7 @@ def answer_deal(identity: Identity, message: Dealt) -> Enrolment:
         h=number(identity.weak.public.h),
         challenge=number(proof.challenge),
         response=number(proof.response),
-        verify_key=identity.signing.verify_key.raw,
+        verify_key=identity.signing_key.verify_key.raw,
     )
 
 
@@ -136,7 +143,7 @@ def answer_certificate(identity: Identity, certificate: EpochCertificate) -> Don
     if (of_number(certificate.n), of_number(certificate.g0)) != (p.n, p.g0):
         raise ProtocolError("an epoch certificate for other parameters", kind="epoch")
     mine = Member(
-        identity.name, identity.role, number(identity.weak.public.h), identity.signing.verify_key.raw
+        identity.name, identity.role, number(identity.weak.public.h), identity.signing_key.verify_key.raw
     )
     names = [member.name for member in certificate.members]
     if mine not in certificate.members or len(set(names)) != len(names):

@@ -46,6 +46,14 @@ class Participant(Party):
         self.tables: dict[str, NDArray[np.int64]] = {}
         self.growth: Growth | None = None
 
+    def hold(self, table: str, codes: NDArray[np.int64]) -> None:
+        """Keep a table of rows, to train or to test on."""
+        self.tables[table] = codes
+
+    def drop(self, table: str) -> None:
+        """Forget a table."""
+        del self.tables[table]
+
     def handle(self, sender: str, message: Message) -> Message:
         """Answer KGC and CS."""
         match message:
@@ -74,6 +82,12 @@ class Participant(Party):
         codes = self._table(TRAINING)
         self.growth = Growth(message, self.secret, codes, ids)
         return Schema(columns=self.columns, n_rows=codes.shape[1])
+
+    def resume(self, opening: OpenForest) -> None:
+        """Go on with a forest that was grown before: answer tests, but grow no more."""
+        ids = [feature_id(self.identity.name, column.name) for column in self.columns]
+        nothing = np.empty((len(ids), 0), dtype=np.int64)
+        self.growth = Growth(opening, self.secret, nothing, ids, level=2**32)
 
     def _growth(self, epoch: int, forest: bytes) -> Growth:
         self.check_epoch(epoch)

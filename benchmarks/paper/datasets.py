@@ -1,0 +1,206 @@
+"""The nine UCI sets of the paper's figures, as X, target and split. The repository ships none of them.
+
+A directory holds one gzip CSV a set, with a header and rows in the order of the UCI file: `--data PATH`,
+else the environment's REVFRF_DATA, else `../shared/data` beside the repository. Text columns become
+categories.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+from sklearn.model_selection import train_test_split
+
+Frame = Any  # pandas has no types
+Column = Any
+Task = Literal["classes", "numbers"]
+
+ROOT = Path(__file__).parents[2]
+TEST_SHARE = 0.25
+
+
+class MissingDataError(Exception):
+    """Files are not where they should be; the message says which, and where each comes from."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dataset:
+    """All rows of a set. The first `train_rows` are its official training part; None: it has none."""
+
+    name: str
+    task: Task
+    X: Frame
+    y: Column
+    train_rows: int | None
+
+    def split(self, seed: int) -> "Split":
+        """The official split, or else three quarters against one, drawn with this seed."""
+        if self.train_rows is None:
+            parts = train_test_split(self.X, self.y, test_size=TEST_SHARE, random_state=seed)
+            X_train, X_test, y_train, y_test = parts
+        else:
+            X_train, X_test = self.X.iloc[: self.train_rows], self.X.iloc[self.train_rows :]
+            y_train, y_test = self.y.iloc[: self.train_rows], self.y.iloc[self.train_rows :]
+        return Split(X_train, y_train, X_test, y_test)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
+    X_train: Frame
+    y_train: Column
+    X_test: Frame
+    y_test: Column
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a set comes from, and what is predicted from what."""
+
+    uci: str
+    doi: str
+    files: str
+    task: Task
+    target: str
+    dropped: Sequence[str] = ()
+    train_rows: int | None = None
+    label: Callable[[Column], Column] | None = None
+    features: Callable[[Frame], Frame] | None = None
+
+
+def cannabis_user(answers: Column) -> Column:
+    """CL0 to CL2 are never, over a decade ago and in the last decade: no user. CL3 to CL6 are one."""
+    return answers.isin(["CL3", "CL4", "CL5", "CL6"])
+
+
+def popular(shares: Column) -> Column:
+    """At least as many shares as the median article."""
+    return shares >= 1400
+
+
+def person(table: Frame) -> Frame:
+    """What is asked about a person, without the id and the other drugs."""
+    return table.loc[:, "age":"ss"]
+
+
+def time_as_numbers(table: Frame) -> Frame:
+    """Hour, weekday and month in place of the date."""
+    date = pd.to_datetime(table["date"]).dt
+    parts = {"hour": date.hour, "weekday": date.day_of_week, "month": date.month}
+    return table.drop(columns="date").assign(**parts)
+
+
+SOURCES = {
+    "adult": Source(
+        "Adult",
+        "10.24432/C5XW20",
+        "adult.data, then adult.test",
+        "classes",
+        "income",
+        train_rows=32561,
+    ),
+    "bank": Source("Bank Marketing", "10.24432/C5K306", "bank-full.csv", "classes", "y"),
+    "drug": Source(
+        "Drug Consumption (Quantified)",
+        "10.24432/C5TC7S",
+        "drug_consumption.data",
+        "classes",
+        "cannabis",
+        label=cannabis_user,
+        features=person,
+    ),
+    "wine_white": Source(
+        "Wine Quality", "10.24432/C56S3T", "winequality-white.csv", "classes", "quality"
+    ),  # seven classes, 3 to 9
+    "superconduct": Source(
+        "Superconductivty Data", "10.24432/C53P47", "train.csv", "numbers", "critical_temp"
+    ),
+    "appliances": Source(
+        "Appliances Energy Prediction",
+        "10.24432/C5VC8G",
+        "energydata_complete.csv",
+        "numbers",
+        "Appliances",
+        features=time_as_numbers,
+    ),
+    "insurance": Source(
+        "Insurance Company Benchmark (COIL 2000)",
+        "10.24432/C5630S",
+        "ticdata2000.txt, then ticeval2000.txt with tictgts2000.txt",
+        "classes",
+        "CARAVAN",
+        train_rows=5822,
+    ),
+    "news": Source(
+        "Online News Popularity",
+        "10.24432/C5NS3V",
+        "OnlineNewsPopularity.csv",
+        "classes",
+        "shares",
+        dropped=("url", "timedelta"),
+        label=popular,
+    ),
+    "bike": Source(
+        "Bike Sharing",
+        "10.24432/C5W894",
+        "hour.csv",
+        "numbers",
+        "cnt",
+        dropped=("instant", "dteday", "casual", "registered"),
+    ),
+}
+
+
+def directory(given: Path | None) -> Path:
+    """Where the files are expected."""
+    if given is not None:
+        return given
+    named = os.environ.get("REVFRF_DATA")
+    return Path(named) if named else ROOT.parent / "shared" / "data"
+
+
+def check_present(names: Sequence[str], given: Path | None) -> None:
+    """Raises MissingDataError unless there is a file for each of these sets."""
+    where = directory(given)
+    missing = [name for name in names if not (where / f"{name}.csv.gz").is_file()]
+    if missing:
+        lines = [f"  {name}.csv.gz: {_origin(SOURCES[name])}" for name in missing]
+        raise MissingDataError(
+            f"not in {where}; put these files into one directory and give it by --data or REVFRF_DATA:\n"
+            + "\n".join(lines)
+        )
+
+
+def load(name: str, given: Path | None) -> Dataset:
+    """One set. Raises MissingDataError if its file is not there."""
+    check_present([name], given)
+    source = SOURCES[name]
+    table = pd.read_csv(directory(given) / f"{name}.csv.gz", keep_default_na=False)
+    y = table[source.target]
+    X = table.drop(columns=[source.target, *source.dropped], errors="ignore")
+    if source.features is not None:
+        X = source.features(X)
+    return Dataset(
+        name,
+        source.task,
+        categorised(X),
+        y if source.label is None else source.label(y),
+        source.train_rows,
+    )
+
+
+def categorised(X: Frame) -> Frame:
+    """Text columns as categories."""
+    text = [name for name in X.columns if not pd.api.types.is_numeric_dtype(X[name])]
+    return X.astype(dict.fromkeys(text, "category"))
+
+
+def coded(X: Frame) -> Frame:
+    """Categories as their numbers, in the order in which the forest takes them: for scikit-learn."""
+    return X.apply(lambda column: column.cat.codes if hasattr(column, "cat") else column)
+
+
+def _origin(source: Source) -> str:
+    return f"UCI {source.uci!r}, https://doi.org/{source.doi} ({source.files}, as CSV with a header)"

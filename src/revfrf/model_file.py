@@ -1,0 +1,319 @@
+"""Saved forests: one file, versioned, never pickle, for its owner alone.
+
+A line that says what the file is, then MessagePack of `SavedForest`, decoded as strictly as a message.
+Private keys are in it only if asked for. Without them a loaded forest answers FRF-Test, for the
+participants' cuts are in it: **the file is as confidential as the columns**. Training rows and labels are
+not in it.
+"""
+
+import os
+import secrets
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from revfrf.crypto.batch import SignedBatch
+from revfrf.crypto.keys import Parameters, WeakKey
+from revfrf.crypto.secret import hides_locals
+from revfrf.crypto.signing import SigningKey, VerifyKey
+from revfrf.crypto.strong import StrongShare
+from revfrf.errors import InsecureKeyError, ModelFileError, RevFRFError, UsageError
+from revfrf.federation import Federation
+from revfrf.forest.nodes import Node
+from revfrf.forest.tree import Rules
+from revfrf.messages import PATHS, TREES, Column, EpochCertificate, Member, OpenForest, array, of_number
+from revfrf.protocols.key_setup import CC, CS, KGC, Identity
+from revfrf.roles.participant import feature_id
+from revfrf.storage.memory import CoordinatorStore, OwnCut, StoredSplit
+
+VERSION = 1
+_MAGIC = b"revfrf forest, version "
+_MODE = 0o600
+
+
+class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of the file."""
+
+
+class SavedSplits(Struct, frozen=True):
+    """All splits, as arrays; `feature` is a number in `SavedForest.features`, `batch` one in `batches`."""
+
+    trees: bytes
+    paths: bytes
+    features: bytes
+    cuts: bytes
+    batches: bytes
+    positions: bytes
+    ciphertexts: bytes
+
+
+class SavedCuts(Struct, frozen=True):
+    """A participant's own cuts, as arrays."""
+
+    trees: bytes
+    paths: bytes
+    columns: bytes
+    cuts: bytes
+
+
+class SavedKeys(Struct, frozen=True):
+    """One role's secrets, as in key files."""
+
+    signing: dict[str, str]
+    weak: dict[str, str] | None
+    share: dict[str, str] | None
+    secret: bytes
+
+
+class SavedEstimator(Struct, frozen=True):
+    """The estimator's own state. `owned` are the positions of each party's columns in X."""
+
+    kind: str
+    parameters: dict[str, Any]
+    owned: dict[str, tuple[int, ...]]
+    feature_names: tuple[str, ...] | None
+    n_features: int
+    n_classes: int
+    centre: float
+    places: int
+    labels: tuple[bool | int | float | str, ...] = ()
+    label_type: str = ""
+
+
+class SavedForest(Struct, frozen=True):
+    """The whole file."""
+
+    estimator: SavedEstimator
+    kgc: bytes
+    certificate: EpochCertificate
+    forest: OpenForest
+    rules: Rules
+    columns: dict[str, tuple[Column, ...]]
+    features: tuple[str, ...]
+    splits: SavedSplits
+    batches: tuple[tuple[bytes, tuple[bytes, ...]], ...]
+    leaf_trees: bytes
+    leaf_paths: bytes
+    leaf_sums: bytes
+    cuts: dict[str, SavedCuts]
+    keys: dict[str, SavedKeys] | None
+    seed: bytes | None
+    digest: str
+
+
+def plain(name: str, value: Any) -> Any:
+    """A parameter as plain values; a generator of random numbers is left out."""
+    if isinstance(value, np.random.RandomState):
+        return None
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {plain(name, k): plain(name, v) for k, v in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [plain(name, v) for v in value]
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    raise ModelFileError(f"the parameter {name!r} cannot be saved: {value!r}", kind="parameters")
+
+
+# -- saving -----------------------------------------------------------------------------------------
+
+
+def saved(federation: Federation, estimator: SavedEstimator, digest: str, private_keys: bool) -> SavedForest:
+    """What the file of this forest holds."""
+    cs, store = federation.coordinator, federation.coordinator.store
+    nodes, splits = list(store.splits), list(store.splits.values())
+    features = tuple(cs.plan.features)
+    number = {feature: i for i, feature in enumerate(features)}
+    batches = list({id(split.batch): split.batch for split in splits}.values())
+    batch_number = {id(batch): i for i, batch in enumerate(batches)}
+    parties = federation.participants
+    return SavedForest(
+        estimator=estimator,
+        kgc=cs.identity.kgc.raw,
+        certificate=cs.certificate,
+        forest=cs.opening,
+        rules=cs.plan.rules,
+        columns={party: role.columns for party, role in parties.items()},
+        features=features,
+        splits=SavedSplits(
+            trees=_pack([tree for tree, _ in nodes], TREES),
+            paths=_pack([path for _, path in nodes], PATHS),
+            features=_pack([number[split.feature] for split in splits], "<u4"),
+            cuts=_pack([split.cut for split in splits], "u1"),
+            batches=_pack([batch_number[id(split.batch)] for split in splits], "<u4"),
+            positions=_pack([split.position for split in splits], "<u4"),
+            ciphertexts=b"".join(split.ciphertext for split in splits),
+        ),
+        batches=tuple((batch.root, tuple(batch.levels[0])) for batch in batches),
+        leaf_trees=_pack([tree for tree, _ in store.leaves], TREES),
+        leaf_paths=_pack([path for _, path in store.leaves], PATHS),
+        leaf_sums=_pack([x for leaf in store.leaves.values() for x in leaf], "<i8"),
+        cuts={party: _saved_cuts(role.store.cuts) for party, role in parties.items()},
+        keys=_saved_keys(federation) if private_keys else None,
+        seed=federation.seed if private_keys else None,
+        digest=digest,
+    )
+
+
+def _saved_cuts(cuts: Mapping[Node, OwnCut]) -> SavedCuts:
+    return SavedCuts(
+        trees=_pack([tree for tree, _ in cuts], TREES),
+        paths=_pack([path for _, path in cuts], PATHS),
+        columns=_pack([column for column, _ in cuts.values()], "<u2"),
+        cuts=_pack([cut for _, cut in cuts.values()], "<i8"),
+    )
+
+
+@hides_locals
+def _saved_keys(federation: Federation) -> dict[str, SavedKeys]:
+    parties = federation.participants
+    identities = {CS: federation.coordinator.identity, CC: federation.compute.identity}
+    identities |= {party: role.identity for party, role in parties.items()}
+    if federation.kgc.signing is None:
+        raise UsageError("this forest was loaded without its private keys; they cannot be saved")
+    keys = {KGC: SavedKeys(federation.kgc.signing.to_fields(), None, None, b"")}
+    for name, identity in identities.items():
+        keys[name] = SavedKeys(
+            signing=identity.signing_key.to_fields(),
+            weak=identity.weak.to_fields() if identity.weak else None,
+            share=identity.share.to_fields() if identity.share else None,
+            secret=parties[name].secret if name in parties else b"",
+        )
+    return keys
+
+
+def _pack(values: Sequence[int], dtype: str) -> bytes:
+    return np.array(values, dtype=dtype).tobytes()
+
+
+@hides_locals
+def write(path: str | os.PathLike[str], forest: SavedForest) -> None:
+    """Write the file, readable by its owner alone: all of it or nothing. An older one is replaced."""
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    try:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(_MAGIC + b"%d\n" % VERSION + msgspec.msgpack.encode(forest))
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise ModelFileError(f"{target}: cannot be written: {error.strerror}", kind="io") from None
+
+
+# -- loading ----------------------------------------------------------------------------------------
+
+
+@hides_locals
+def read(path: str | os.PathLike[str]) -> SavedForest:
+    """The content of a file that `write` wrote. Raises ModelFileError."""
+    source = Path(path)
+    try:
+        with source.open("rb") as file:
+            data, mode = file.read(), os.fstat(file.fileno()).st_mode
+    except FileNotFoundError:
+        raise ModelFileError(f"{source}: there is no such file", kind="missing") from None
+    except OSError as error:
+        raise ModelFileError(f"{source}: cannot be read: {error.strerror}", kind="io") from None
+    head, _, body = data.partition(b"\n")
+    if not head.startswith(_MAGIC):
+        raise ModelFileError(f"{source}: not a saved forest", kind="malformed")
+    if head != _MAGIC + b"%d" % VERSION:
+        raise ModelFileError(
+            f"{source}: a forest of another version; this RevFRF reads version {VERSION}", kind="version"
+        )
+    try:
+        forest = msgspec.msgpack.decode(body, type=SavedForest)
+    except (msgspec.DecodeError, RecursionError):
+        raise ModelFileError(f"{source}: damaged", kind="malformed") from None
+    if forest.keys is not None and mode & 0o077:
+        raise ModelFileError(
+            f"{source}: holds private keys and is open to others; run: chmod 600 {shlex.quote(str(source))}",
+            kind="mode",
+        )
+    return forest
+
+
+@hides_locals
+def restored(forest: SavedForest, allow_insecure: bool, n_jobs: int) -> Federation:
+    """The federation in a file. Raises ModelFileError if the parts do not fit together."""
+    try:
+        return _restored(forest, allow_insecure, n_jobs)
+    except InsecureKeyError:
+        raise
+    except (RevFRFError, KeyError, IndexError, ValueError):
+        raise ModelFileError("damaged: its parts do not fit together", kind="malformed") from None
+
+
+def _restored(forest: SavedForest, allow_insecure: bool, n_jobs: int) -> Federation:
+    c = forest.certificate
+    parameters = Parameters(of_number(c.n), of_number(c.g0), c.exponent_bits, allow_insecure)
+    identities = {m.name: _identity(forest, m, allow_insecure) for m in c.members}
+    kgc = forest.keys and SigningKey.from_fields(forest.keys[KGC].signing, allow_insecure)
+    secret_of = {party: forest.keys[party].secret if forest.keys else b"" for party in forest.columns}
+    federation = Federation.restored(
+        parameters, forest.columns, kgc or None, identities, secret_of, forest.seed or b"", n_jobs
+    )
+    cs = federation.coordinator
+    cs.resume(forest.forest, forest.rules, forest.seed or b"", forest.columns, _store(forest, parameters))
+    for party, role in federation.participants.items():
+        role.store.cuts.update(_cuts(forest.cuts[party]))
+        role.resume(forest.forest)
+    return federation
+
+
+def _identity(forest: SavedForest, member: Member, allow_insecure: bool) -> Identity:
+    identity = Identity(member.name, member.role, VerifyKey(forest.kgc), None, allow_insecure)
+    identity.certificate = forest.certificate
+    if forest.keys is not None:
+        keys = forest.keys[member.name]
+        identity.signing = SigningKey.from_fields(keys.signing, allow_insecure)
+        identity.weak = WeakKey.from_fields(keys.weak, allow_insecure) if keys.weak else None
+        identity.share = StrongShare.from_fields(keys.share, allow_insecure) if keys.share else None
+    return identity
+
+
+def _store(forest: SavedForest, parameters: Parameters) -> CoordinatorStore:
+    saved, width = forest.splits, 3 * parameters.key_bits // 8
+    nodes = _nodes(saved.trees, saved.paths)
+    n = len(nodes)
+    owner = {feature_id(p, column.name): p for p, columns in forest.columns.items() for column in columns}
+    features = [forest.features[i] for i in array(saved.features, "<u4", n).tolist()]
+    batches = [SignedBatch.of(root, list(leaves)) for root, leaves in forest.batches]
+    blob = array(saved.ciphertexts, "u1", n * width).tobytes()
+    splits = map(
+        StoredSplit,
+        features,
+        array(saved.cuts, "u1", n).tolist(),
+        (owner[feature] for feature in features),
+        (blob[i * width : (i + 1) * width] for i in range(n)),
+        (batches[i] for i in array(saved.batches, "<u4", n).tolist()),
+        array(saved.positions, "<u4", n).tolist(),
+    )
+    store = CoordinatorStore(np.zeros((forest.rules.n_trees, 0), dtype=np.uint64))
+    leaves = _nodes(forest.leaf_trees, forest.leaf_paths)
+    sums = array(forest.leaf_sums, "<i8").reshape(len(leaves), -1).tolist()
+    store.commit(dict(zip(nodes, splits, strict=True)), dict(zip(leaves, map(tuple, sums), strict=True)))
+    return store
+
+
+def _cuts(saved: SavedCuts) -> dict[Node, OwnCut]:
+    nodes = _nodes(saved.trees, saved.paths)
+    columns = array(saved.columns, "<u2", len(nodes)).tolist()
+    return dict(
+        zip(nodes, zip(columns, array(saved.cuts, "<i8", len(nodes)).tolist(), strict=True), strict=True)
+    )
+
+
+def _nodes(trees: bytes, paths: bytes) -> list[Node]:
+    numbers = array(trees, TREES).tolist()
+    return list(zip(numbers, array(paths, PATHS, len(numbers)).tolist(), strict=True))

@@ -1,0 +1,694 @@
+"""What may be given to the estimators, what comes of it, and what is said to what may not."""
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import DataConversionWarning
+
+from revfrf import RevocableForestClassifier, RevocableForestRegressor
+from revfrf.errors import InsecureKeyError, RangeError, UsageError
+from tests.estimators.toys import ROWS, TOY, TWO_PARTIES, classifier, frame, regressor, signs, table
+
+X = table()
+Y = signs(X)
+NUMBERS = X[:, 0] + X[:, 1] / 10
+POSITIONS = {"bank": [0], "telco": [1]}
+GAPS = np.arange(ROWS) % 3 == 0
+
+
+# -- kinds of tables ---------------------------------------------------------------------------------
+
+
+def test_the_same_numbers_in_any_type_give_the_same_forest() -> None:
+    whole = np.rint(X * 9)
+    kinds: list[Any] = [whole.astype(kind) for kind in ("f4", "f8", "i1", "i8")]
+    kinds += [whole.tolist(), [list(map(int, row)) for row in whole], np.asfortranarray(whole)]
+    assert len({classifier().fit(kind, Y).digest_ for kind in kinds}) == 1
+
+
+def test_prediction_takes_any_type_too() -> None:
+    whole = np.rint(X * 9)
+    model = classifier().fit(whole, Y)
+    expected = model.predict_proba(whole)
+    for kind in (whole.astype("f4"), whole.astype("i8"), whole.tolist()):
+        np.testing.assert_array_equal(model.predict_proba(kind), expected)
+
+
+def test_a_frame_keeps_its_names() -> None:
+    model = classifier(parties=TWO_PARTIES).fit(frame(), Y)
+    assert model.feature_names_in_.tolist() == ["a", "b"]
+    assert model.n_features_in_ == 2
+    assert model.parties_ == {"bank": ["a"], "telco": ["b"]}
+
+
+def test_an_array_has_no_names_but_positions() -> None:
+    model = classifier(parties={"bank": ["x1"], "telco": [0]}).fit(X, Y)
+    assert not hasattr(model, "feature_names_in_")
+    assert model.parties_ == {"bank": ["x1"], "telco": ["x0"]}
+
+
+def test_a_frame_without_names_is_an_array() -> None:
+    assert classifier().fit(pd.DataFrame(X), Y).digest_ == classifier().fit(X, Y).digest_
+
+
+def test_the_index_of_a_frame_means_nothing() -> None:
+    shuffled = frame().set_axis(np.arange(ROWS)[::-1] * 7, axis=0)
+    model = classifier().fit(frame(), pd.Series(Y, index=shuffled.index))
+    assert model.digest_ == classifier().fit(shuffled, Y).digest_
+    np.testing.assert_array_equal(model.predict(shuffled), model.predict(frame()))
+
+
+def test_the_order_of_the_parties_does_not_change_the_forest() -> None:
+    one = classifier(parties={"bank": ["a"], "telco": ["b"]}).fit(frame(), Y)
+    other = classifier(parties={"telco": ["b"], "bank": ["a"]}).fit(frame(), Y)
+    assert one.digest_ == other.digest_
+
+
+def test_naming_columns_by_position_or_name_does_not_change_the_forest() -> None:
+    divisions: list[dict[str, list[Any]]] = [
+        {"bank": ["a"], "telco": ["b"]},
+        {"bank": [0], "telco": [1]},
+        {"bank": [0], "telco": ["b"]},
+    ]
+    assert len({classifier(parties=parties).fit(frame(), Y).digest_ for parties in divisions}) == 1
+
+
+def test_columns_in_another_order_are_refused() -> None:
+    model = classifier(parties=TWO_PARTIES).fit(frame(), Y)
+    with pytest.raises(ValueError, match="must be in the same order"):
+        model.predict(frame()[["b", "a"]])
+
+
+@pytest.mark.parametrize("as_frame", [True, False])
+def test_another_number_of_columns_is_refused(as_frame: bool) -> None:
+    model = classifier().fit(frame() if as_frame else X, Y)
+    with pytest.raises(ValueError, match="now missing" if as_frame else "X has 1 features"):
+        model.predict(frame()[["a"]] if as_frame else X[:, :1])
+
+
+def test_an_array_where_a_frame_was_warns() -> None:
+    model = classifier(parties=TWO_PARTIES).fit(frame(), Y)
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        predicted = model.predict(frame().to_numpy())
+    np.testing.assert_array_equal(predicted, model.predict(frame()))
+
+
+@pytest.mark.parametrize("empty", [X[:0], frame().iloc[:0]], ids=["array", "frame"])
+def test_a_table_without_rows_is_refused(empty: Any) -> None:
+    with pytest.raises(ValueError, match=r"0 sample\(s\)"):
+        classifier().fit(empty, Y[:0])
+    model = classifier().fit(frame() if hasattr(empty, "columns") else X, Y)
+    with pytest.raises(ValueError, match=r"0 sample\(s\)"):
+        model.predict(empty)
+
+
+@pytest.mark.parametrize("empty", [X[:, :0], frame()[[]]], ids=["array", "frame"])
+def test_a_table_without_columns_is_refused(empty: Any) -> None:
+    with pytest.raises(ValueError, match=r"0 feature\(s\)"):
+        classifier().fit(empty, Y)
+
+
+def test_one_row_is_enough() -> None:
+    assert classifier().fit(X[:1], ["yes"]).predict(X[:3]).tolist() == ["yes"] * 3
+    assert regressor().fit(X[:1], [7.5]).predict(X[:3]).tolist() == [7.5] * 3
+
+
+def test_x_and_y_of_different_lengths_are_refused() -> None:
+    for given in (X, frame()):
+        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+            classifier().fit(given, Y[:-1])
+
+
+def test_what_is_given_is_not_changed() -> None:
+    given, target = frame(), NUMBERS.copy()
+    parties = {"bank": ["a"], "telco": ["b"]}
+    regressor(parties=parties).fit(given, target).predict(given)
+    pd.testing.assert_frame_equal(given, frame())
+    np.testing.assert_array_equal(target, NUMBERS)
+    assert parties == {"bank": ["a"], "telco": ["b"]}
+
+
+# -- missing values ----------------------------------------------------------------------------------
+
+
+def test_whether_a_value_is_missing_can_decide() -> None:
+    gappy = np.where(GAPS[:, None], np.nan, X)
+    model = classifier(max_features=1.0).fit(gappy, GAPS)
+    assert model.score(gappy, GAPS) == 1.0
+
+
+def test_missing_values_are_alike_however_they_are_written() -> None:
+    whole = np.rint(X[:, 0] * 9)
+    written: list[Any] = [
+        pd.Series(np.where(GAPS, np.nan, whole)),
+        pd.Series([None if gap else value for gap, value in zip(GAPS, whole, strict=True)], dtype=object),
+        pd.Series([pd.NA if gap else value for gap, value in zip(GAPS, whole, strict=True)], dtype=object),
+        pd.Series(whole).astype("Int64").mask(GAPS),
+        pd.Series(whole).astype("Float64").mask(GAPS),
+        pd.Series([Decimal("NaN") if gap else Decimal(int(v)) for gap, v in zip(GAPS, whole, strict=True)]),
+    ]
+    models = [classifier(parties=TWO_PARTIES).fit(frame(a=column), GAPS) for column in written]
+    assert len({model.digest_ for model in models}) == 1
+    expected = models[0].predict_proba(frame(a=written[0]))
+    for column in written:
+        np.testing.assert_array_equal(models[0].predict_proba(frame(a=column)), expected)
+
+
+def test_lists_may_have_gaps() -> None:
+    gappy = np.where(GAPS[:, None], np.nan, X)
+    rows = [[None if np.isnan(value) else value for value in row] for row in gappy.tolist()]
+    assert classifier().fit(rows, Y).digest_ == classifier().fit(gappy, Y).digest_
+
+
+def test_a_row_without_any_value_has_a_prediction() -> None:
+    model = regressor().fit(X, NUMBERS)
+    (value,) = model.predict([[np.nan, np.nan]])
+    assert NUMBERS.min() <= value <= NUMBERS.max()
+
+
+def test_a_column_of_nothing_but_missing_values_is_never_chosen() -> None:
+    model = classifier(parties=TWO_PARTIES).fit(frame(b=np.nan), Y)
+    assert model.score(frame(b=np.nan), Y) > 0.9
+    assert model.leakage_()["telco"].get("its own splits that won", 0) == 0
+
+
+# -- categories, text, truth values ------------------------------------------------------------------
+
+LEVELS = ["low", "middle", "high"]
+LEVEL = pd.Series(pd.Categorical.from_codes(np.arange(ROWS) % 3, LEVELS))
+
+
+def of_levels(**parameters: Any) -> RevocableForestClassifier:
+    """A forest that has learnt which of three levels is "high"."""
+    model: RevocableForestClassifier = classifier(parties=TWO_PARTIES, max_features=1.0, **parameters)
+    return model.fit(frame(a=LEVEL), LEVEL == "high")
+
+
+def test_categories_are_learnt() -> None:
+    assert of_levels().score(frame(a=LEVEL), LEVEL == "high") == 1.0
+
+
+def test_the_order_of_categories_is_the_order_of_cuts() -> None:
+    first = classifier(1, parties={"bank": ["a", "b"]}, max_features=1.0, bootstrap=False, max_depth=1)
+    ordered = frame(a=LEVEL, b=0.0)
+    assert first.fit(ordered, LEVEL == "high").score(ordered, LEVEL == "high") == 1.0
+    amid = frame(a=LEVEL.cat.reorder_categories(["low", "high", "middle"]), b=0.0)
+    assert first.fit(amid, LEVEL == "high").score(amid, LEVEL == "high") < 1.0
+
+
+def test_categories_in_another_order_are_the_same_categories() -> None:
+    model = of_levels()
+    reordered = LEVEL.cat.reorder_categories(LEVELS[::-1])
+    np.testing.assert_array_equal(model.predict(frame(a=reordered)), LEVEL == "high")
+
+
+def test_categories_may_come_as_text() -> None:
+    model = of_levels()
+    np.testing.assert_array_equal(model.predict(frame(a=LEVEL.astype(object))), LEVEL == "high")
+    np.testing.assert_array_equal(model.predict(frame(a=LEVEL.astype(str))), LEVEL == "high")
+
+
+def test_unknown_categories_are_missing_values() -> None:
+    model = of_levels()
+    unknown = LEVEL.cat.rename_categories({"high": "highest"})
+    missing = LEVEL.where(LEVEL != "high")
+    expected = model.predict_proba(frame(a=missing))
+    np.testing.assert_array_equal(model.predict_proba(frame(a=unknown)), expected)
+    assert not np.array_equal(expected, model.predict_proba(frame(a=LEVEL)))
+
+
+def test_numbers_for_a_column_of_words_are_refused() -> None:
+    with pytest.raises(ValueError, match="party 'bank', column 'a'"):
+        of_levels().predict(frame())
+
+
+def test_categories_for_a_column_of_numbers_are_refused() -> None:
+    model = classifier(parties=TWO_PARTIES).fit(frame(), Y)
+    with pytest.raises(UsageError, match="party 'bank', column 'a' is a category now, and was a number"):
+        model.predict(frame(a=LEVEL))
+
+
+@pytest.mark.parametrize("dtype", [object, "string", "str"])
+def test_text_says_whose_it_is_and_how_to_make_it_a_category(dtype: Any) -> None:
+    words = pd.Series(["x", "y"] * (ROWS // 2), dtype=dtype)
+    with pytest.raises(UsageError, match=r"party 'telco', column 'b'.*text.*astype\('category'\)"):
+        classifier(parties=TWO_PARTIES).fit(frame(b=words), Y)
+    model = classifier(parties=TWO_PARTIES).fit(frame(), Y)
+    with pytest.raises(UsageError, match=r"party 'telco', column 'b'.*text"):
+        model.predict(frame(b=words))
+
+
+def test_truth_values_are_numbers() -> None:
+    truth = frame(a=X[:, 0] > 0)
+    model = classifier(parties=TWO_PARTIES, max_features=1.0).fit(truth, Y)
+    assert model.score(truth, Y) == 1.0
+    as_numbers = truth.assign(a=truth["a"].astype(float))
+    assert model.digest_ == classifier(parties=TWO_PARTIES, max_features=1.0).fit(as_numbers, Y).digest_
+
+
+# -- what does not fit -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_frame", [True, False], ids=["frame", "array"])
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_infinity_is_named_with_what_to_do(value: float, as_frame: bool) -> None:
+    given, good = frame(b=np.where(np.arange(ROWS) == 7, value, 0.0)), frame()
+    named = "b" if as_frame else "x1"
+    if not as_frame:
+        given, good = given.to_numpy(), good.to_numpy()
+    words = f"party 'telco', column '{named}', row 7: .*inf is not finite; replace it"
+    with pytest.raises(RangeError, match=words):
+        classifier(parties=POSITIONS).fit(given, Y)
+    model = classifier(parties=POSITIONS).fit(good, Y)
+    with pytest.raises(RangeError, match=words):
+        model.predict(given)
+
+
+@pytest.mark.parametrize("as_frame", [True, False], ids=["frame", "array"])
+@pytest.mark.parametrize(("value", "advice"), [(1e14, "lower `decimals`"), (-1e40, "rescale the column")])
+def test_numbers_out_of_range_are_named_with_what_to_do(value: float, advice: str, as_frame: bool) -> None:
+    given, good = frame(a=value), frame()
+    named = "a" if as_frame else "x0"
+    if not as_frame:
+        given, good = given.to_numpy(), good.to_numpy()
+    words = f"party 'bank', column '{named}', row 0: .* is outside the fixed-point range.*{advice}"
+    with pytest.raises(RangeError, match=words):
+        classifier(parties=POSITIONS).fit(given, Y)
+    model = classifier(parties=POSITIONS).fit(good, Y)
+    with pytest.raises(RangeError, match=words):
+        model.predict(given)
+
+
+def test_the_advice_helps() -> None:
+    large = frame(a=frame()["a"] * 1e14)
+    model = classifier(parties=TWO_PARTIES, decimals={"a": 0}).fit(large, Y)
+    assert model.score(large, Y) > 0.9
+
+
+def test_values_closer_than_the_decimals_are_equal() -> None:
+    close = frame(a=frame()["a"] * 1e-4, b=0.0)
+    assert classifier(decimals=3).fit(close, Y).n_nodes_ == 5
+    assert classifier(decimals={"a": 9}).fit(close, Y).n_nodes_ > 5
+
+
+@pytest.mark.parametrize(
+    "decimals", [19, -1, 2.5, {"a": 19}, {"a": -1}, {"a": "two"}, {"z": 2}, {5: 2}], ids=repr
+)
+def test_wrong_decimals_are_refused(decimals: Any) -> None:
+    with pytest.raises(ValueError, match="decimals"):
+        classifier(decimals=decimals).fit(frame(), Y)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 500])
+def test_a_column_name_that_no_message_carries_is_refused_as_a_mistake_of_the_caller(name: str) -> None:
+    with pytest.raises(UsageError, match="column"):
+        classifier(parties={"bank": [0, 1]}).fit(frame().set_axis([name, "b"], axis=1), Y)
+
+
+def test_complex_numbers_and_dates_are_refused() -> None:
+    for column in (1j, pd.Timestamp("2020-01-01")):
+        with pytest.raises(UsageError, match=r"party 'bank', column 'a', row 0: .* is not a number"):
+            classifier(parties=TWO_PARTIES).fit(frame(a=column), Y)
+
+
+# -- targets -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["no", "yes"])[Y],
+        pd.Series(np.array(["no", "yes"])[Y], dtype="category"),
+        Y > 0,
+        Y * 7 - 3,
+        Y.astype(float),
+        (Y * 7).tolist(),
+    ],
+    ids=["text", "category", "bool", "negative", "float", "list"],
+)
+def test_labels_of_any_kind_come_back(labels: Any) -> None:
+    model = classifier().fit(X, labels)
+    assert model.classes_.tolist() == sorted(set(labels))
+    assert model.score(X, labels) > 0.9
+    assert model.predict_proba(X).shape == (ROWS, 2)
+
+
+def test_labels_do_not_change_the_splits() -> None:
+    numbers, words = classifier().fit(X, Y), classifier().fit(X, np.array(["no", "yes"])[Y])
+    np.testing.assert_array_equal(numbers.predict_proba(X), words.predict_proba(X))
+    assert numbers.digest_ != words.digest_
+
+
+def test_many_classes_are_told_apart() -> None:
+    labels = np.array(list("abcdef"))[np.arange(ROWS) % 6]
+    ordered = np.sort(X, axis=0)
+    y = np.sort(labels)
+    model = classifier(10).fit(ordered, y)
+    assert model.classes_.tolist() == list("abcdef")
+    assert model.predict_proba(ordered).shape == (ROWS, 6)
+    assert model.score(ordered, y) > 0.9
+
+
+def test_one_class_makes_trees_of_one_leaf() -> None:
+    model = classifier(7).fit(X, ["only"] * ROWS)
+    assert model.n_nodes_ == 7
+    assert set(model.predict(X)) == {"only"}
+    np.testing.assert_array_equal(model.predict_proba(X), np.ones((ROWS, 1)))
+
+
+def test_numbers_are_no_classes() -> None:
+    with pytest.raises(ValueError, match="Unknown label type"):
+        classifier().fit(X, NUMBERS)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_targets_that_are_no_numbers_are_refused_without_a_warning(bad: float) -> None:
+    y = np.where(GAPS, bad, Y)
+    for model in (classifier(), regressor()):
+        with pytest.raises(ValueError, match="Input y contains"):
+            model.fit(X, y)
+
+
+@pytest.mark.parametrize("model", [classifier(), regressor()], ids=["classes", "numbers"])
+def test_a_column_of_targets_warns_and_works(model: Any) -> None:
+    with pytest.warns(DataConversionWarning, match="column-vector y"):
+        digest = model.fit(X, Y[:, None]).digest_
+    assert digest == model.fit(X, Y).digest_
+
+
+def test_two_columns_of_targets_are_refused() -> None:
+    for model in (classifier(), regressor()):
+        with pytest.raises(ValueError, match="1d array"):
+            model.fit(X, np.c_[Y, Y])
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e30, 1e-30, 1e-300, 1e-310])
+def test_the_scale_of_the_targets_does_not_matter(scale: float) -> None:
+    unit, scaled = regressor().fit(X, NUMBERS).predict(X), regressor().fit(X, NUMBERS * scale).predict(X)
+    np.testing.assert_allclose(scaled / scale, unit, rtol=1e-9)
+
+
+def test_targets_far_from_zero_keep_their_differences() -> None:
+    near, far = regressor().fit(X, NUMBERS).predict(X), regressor().fit(X, NUMBERS + 2.0**30).predict(X)
+    np.testing.assert_allclose(far - 2.0**30, near, atol=1e-6)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -3.25, 1e300, 5e-324])
+def test_a_constant_target_is_predicted_exactly(value: float) -> None:
+    model = regressor().fit(X, np.full(ROWS, value))
+    assert model.n_nodes_ == model.n_estimators
+    assert set(model.predict(X).tolist()) == {value}
+
+
+def test_predictions_stay_within_the_targets() -> None:
+    predicted = regressor(10).fit(X, NUMBERS).predict(X * 100)
+    assert NUMBERS.min() <= predicted.min() < predicted.max() <= NUMBERS.max()
+
+
+# -- weights -----------------------------------------------------------------------------------------
+
+
+def test_no_weights_are_equal_weights() -> None:
+    for model, y in ((classifier(), Y), (regressor(), NUMBERS)):
+        plain = model.fit(X, y).digest_
+        assert model.fit(X, y, sample_weight=np.ones(ROWS)).digest_ == plain
+        assert model.fit(X, y, sample_weight=None).digest_ == plain
+
+
+def test_weights_matter() -> None:
+    weights = 1.0 + (np.arange(ROWS) % 5)
+    for model, y in ((classifier(), Y), (regressor(), NUMBERS)):
+        assert model.fit(X, y, sample_weight=weights).digest_ != model.fit(X, y).digest_
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"bootstrap": False, "n_sampled": 2**10}, {}, {"n_sampled": 4}],
+    ids=["all", "default", "few"],
+)
+def test_rows_of_weight_zero_are_as_if_they_were_absent(parameters: dict[str, Any]) -> None:
+    weights, present = np.where(GAPS, 0.0, 1.0), ~GAPS
+    for make, y in ((classifier, Y), (regressor, NUMBERS)):
+        weightless = make(**parameters).fit(X, y, sample_weight=weights)
+        absent = make(**parameters).fit(X[present], y[present])
+        np.testing.assert_allclose(weightless.predict(X), absent.predict(X), rtol=1e-9)
+
+
+def test_the_target_of_a_row_of_weight_zero_does_not_matter() -> None:
+    outlier = np.where(np.arange(ROWS) == 0, 1e300, NUMBERS)
+    weights = np.where(np.arange(ROWS) == 0, 0.0, 1.0)
+    with_outlier = regressor().fit(X, outlier, sample_weight=weights).predict(X)
+    without = regressor().fit(X[1:], NUMBERS[1:]).predict(X)
+    np.testing.assert_allclose(with_outlier, without, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "weights", [np.zeros(ROWS), -np.ones(ROWS), np.full(ROWS, np.nan), np.ones(ROWS - 1)]
+)
+def test_impossible_weights_are_refused(weights: Any) -> None:
+    for model in (classifier(), regressor()):
+        with pytest.raises(ValueError, match=r"(?i)sample.weight"):
+            model.fit(X, Y, sample_weight=weights)
+
+
+@pytest.mark.parametrize("factor", [1e-300, 0.37, 1e300])
+def test_only_the_ratio_of_weights_matters(factor: float) -> None:
+    weights = np.array([1.0, 2.0, 4.0])[np.arange(ROWS) % 3]
+    plain = classifier().fit(X, Y, sample_weight=weights).predict_proba(X)
+    scaled = classifier().fit(X, Y, sample_weight=weights * factor).predict_proba(X)
+    np.testing.assert_array_equal(plain, scaled)
+
+
+def test_a_heavy_class_wins_more_rows() -> None:
+    noise = np.random.default_rng(1).integers(0, 2, ROWS)
+    shares = [
+        (classifier(10, class_weight=weight).fit(X, noise).predict(X) == 1).mean()
+        for weight in ({0: 20.0, 1: 1.0}, None, {0: 1.0, 1: 20.0})
+    ]
+    assert shares[0] < shares[1] < shares[2]
+
+
+def test_class_weights_are_row_weights() -> None:
+    words = np.array(["no", "yes"])[Y]
+    by_class = classifier(class_weight={"no": 3, "yes": 1}).fit(X, words)
+    by_row = classifier().fit(X, words, sample_weight=np.where(Y, 1, 3))
+    assert by_class.digest_ == by_row.digest_
+
+
+def test_balanced_classes_weigh_the_same() -> None:
+    rare = (np.arange(ROWS) % 6 == 0).astype(int)
+    balanced = classifier(voting="soft", class_weight="balanced", max_depth=1, min_samples_leaf=1)
+    explicit = classifier(voting="soft", class_weight={0: 0.6, 1: 3.0}, max_depth=1, min_samples_leaf=1)
+    np.testing.assert_allclose(
+        balanced.fit(X, rare).predict_proba(X), explicit.fit(X, rare).predict_proba(X), rtol=1e-6
+    )
+    plain = classifier(voting="soft", max_depth=1, min_samples_leaf=1).fit(X, rare)
+    assert balanced.predict_proba(X)[:, 1].mean() > 2 * plain.predict_proba(X)[:, 1].mean()
+
+
+@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
+def test_impossible_class_weights_are_refused(weight: float) -> None:
+    with pytest.raises(ValueError, match=r"(?i)weight"):
+        classifier(class_weight={0: weight, 1: 1.0}).fit(X, Y)
+
+
+def test_class_weights_of_zero_for_all_are_refused() -> None:
+    with pytest.raises(UsageError, match="all weights are zero; give at least one row a positive weight"):
+        classifier(class_weight={0: 0, 1: 0}).fit(X, Y)
+
+
+# -- parties -----------------------------------------------------------------------------------------
+
+BAD_PARTIES: list[tuple[Any, str]] = [
+    ({"bank": ["a"], "telco": ["a", "b"]}, "column 'a' is owned twice: by 'bank' and 'telco'"),
+    ({"bank": ["a"]}, "column 'b' is owned by nobody"),
+    ({"bank": ["a", "zip"], "telco": ["b"]}, "party 'bank': there is no column 'zip'"),
+    ({"bank": [0, 2]}, "party 'bank': there is no column 2; positions go from 0 to 1"),
+    ({"bank": ["a", "b"], "telco": []}, "party 'telco': give a list of at least one column"),
+    ({"bank": "ab"}, "party 'bank': give a list of at least one column"),
+    ({"KGC": ["a", "b"]}, "party 'KGC': .* names of the servers"),
+    ({"CS": ["a", "b"]}, "party 'CS': .* names of the servers"),
+    ({"CC": ["a", "b"]}, "party 'CC': .* names of the servers"),
+    ({"bank/vienna": ["a", "b"]}, "party 'bank/vienna': .*without '/'"),
+    ({3: ["a", "b"]}, "party 3: a name is a string"),
+    ([["a"], ["b"]], "'parties' parameter .* must be an instance of 'dict'"),
+    ("bank", "'parties' parameter .* must be an instance of 'dict'"),
+]
+
+
+@pytest.mark.parametrize(("parties", "reason"), BAD_PARTIES, ids=[reason for _, reason in BAD_PARTIES])
+def test_a_wrong_division_is_refused_with_what_to_do(parties: Any, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        classifier(parties=parties).fit(frame(), Y)
+
+
+def test_two_columns_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"(?is)column.*'a'"):
+        classifier().fit(frame().set_axis(["a", "a"], axis=1), Y)
+
+
+def test_a_refused_table_leaves_the_estimator_unfitted() -> None:
+    model = classifier(parties={"bank": ["a"]})
+    with pytest.raises(UsageError):
+        model.fit(frame(), Y)
+    with pytest.raises(ValueError, match="not fitted"):
+        model.predict(frame())
+
+
+def test_a_refused_table_does_not_relabel_the_forest_before_it() -> None:
+    model = classifier(parties=TWO_PARTIES).fit(frame(), np.array(["no", "yes"])[Y])
+    with pytest.raises(UsageError):
+        model.set_params(parties={"bank": ["a"]}).fit(frame(), np.array(["bad", "good"])[Y])
+    assert set(model.predict(frame())) == {"no", "yes"}
+
+
+# -- parameters --------------------------------------------------------------------------------------
+
+BAD_PARAMETERS: list[tuple[str, Any]] = [
+    ("n_estimators", 0),
+    ("n_estimators", 2.5),
+    ("max_depth", 0),
+    ("max_depth", 63),
+    ("max_features", 0),
+    ("max_features", 3),
+    ("max_features", 0.0),
+    ("max_features", 1.5),
+    ("max_features", "auto"),
+    ("max_features", None),
+    ("min_samples_split", 1),
+    ("min_samples_leaf", 0),
+    ("min_samples_leaf", 0.5),
+    ("bootstrap", "yes"),
+    ("candidates", "random"),
+    ("n_candidates", 0),
+    ("n_candidates", 256),
+    ("n_sampled", 1),
+    ("n_sampled", 2**20 + 1),
+    ("key_bits", 0),
+    ("key_bits", 100),
+    ("key_bits", 48),
+    ("key_bits", "2048"),
+    ("allow_insecure_keys", 1),
+    ("random_state", "seed"),
+    ("random_state", -1),
+    ("n_jobs", 0),
+    ("n_jobs", 1.5),
+    ("verbose", -1),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), BAD_PARAMETERS, ids=str)
+def test_an_impossible_parameter_is_named(name: str, value: Any) -> None:
+    for make in (classifier, regressor):
+        with pytest.raises(ValueError, match=name):
+            make(**{"n_estimators": 2, name: value}).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("voting", "loud"), ("class_weight", "heavy"), ("class_weight", [1])]
+)
+def test_an_impossible_parameter_of_the_classifier_is_named(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=name):
+        classifier(**{name: value}).fit(X, Y)
+
+
+def test_parameters_are_not_checked_before_fit() -> None:
+    model = RevocableForestClassifier(n_estimators=-3, max_depth="deep", key_bits=1)  # type: ignore[arg-type]
+    assert model.get_params()["max_depth"] == "deep"
+
+
+@pytest.mark.parametrize("name", ["n_estimators", "max_depth", "n_candidates", "decimals", "key_bits"])
+def test_numbers_of_numpy_are_numbers(name: str) -> None:
+    value = classifier().get_params()[name]
+    model = classifier().set_params(**{name: np.int64(value)})
+    assert model.fit(X, Y).digest_ == classifier().fit(X, Y).digest_
+    assert "INSECURE" in repr(model)
+
+
+@pytest.mark.parametrize("max_features", ["sqrt", "log2", 1, 2, 0.5, 1.0, 1e-9])
+def test_every_kind_of_max_features_grows_a_forest_that_learns(max_features: Any) -> None:
+    model = classifier(10, max_features=max_features).fit(X, Y)
+    assert model.score(X, Y) > 0.8
+
+
+def test_equal_shares_of_features_are_equal_forests() -> None:
+    wide = table(columns=16)
+    by_share = {
+        value: classifier(max_features=value).fit(wide, Y).digest_ for value in ("sqrt", "log2", 4, 0.25, 0.5)
+    }
+    assert by_share["sqrt"] == by_share["log2"] == by_share[4] == by_share[0.25] != by_share[0.5]
+
+
+def test_more_features_than_there_are_is_refused() -> None:
+    with pytest.raises(UsageError, match="max_features=3: there are 2 features"):
+        classifier(max_features=3).fit(X, Y)
+
+
+def test_the_share_of_features_asked_is_pi() -> None:
+    """At each of 20 roots, 40 features are asked with probability ¼: 200 questions on average."""
+    wide = table(rows=200, columns=40)
+    model = classifier(20, max_features=0.25, parties={"all": list(range(40))}, max_depth=1).fit(
+        wide, signs(wide)
+    )
+    asked = model.leakage_()["CS"]["numbers of candidate cuts"]
+    assert 150 < asked < 250
+
+
+def test_without_a_limit_trees_grow_until_they_are_pure() -> None:
+    deep = regressor(
+        2, max_depth=None, min_samples_leaf=1, bootstrap=False, n_candidates=255, max_features=1.0
+    )
+    np.testing.assert_allclose(deep.fit(X, NUMBERS).predict(X), NUMBERS, rtol=1e-9)
+    shallow = regressor(2, max_depth=2, min_samples_leaf=1, bootstrap=False).fit(X, NUMBERS)
+    assert shallow.n_nodes_ <= 14
+    assert deep.n_nodes_ == 2 * (2 * ROWS - 1)
+
+
+def test_leaves_have_at_least_the_rows_asked_for() -> None:
+    model = regressor(3, min_samples_leaf=20, bootstrap=False, max_depth=None).fit(X, NUMBERS)
+    weights = [leaf[0] for leaf in model.federation_.coordinator.store.leaves.values()]
+    assert min(weights) >= 20
+    assert sum(weights) == 3 * ROWS
+
+
+def test_nodes_with_too_few_rows_are_not_split() -> None:
+    assert classifier(4, min_samples_split=ROWS + 1).fit(X, Y).n_nodes_ == 4
+    assert classifier(4, min_samples_leaf=ROWS).fit(X, Y).n_nodes_ == 4
+
+
+@pytest.mark.parametrize("candidates", ["quantile", "uniform"])
+def test_both_ways_to_propose_cuts_learn(candidates: str) -> None:
+    model = classifier(10, candidates=candidates, max_features=1.0).fit(X, Y)
+    assert model.score(X, Y) > 0.9
+
+
+def test_the_two_ways_to_propose_cuts_are_two_forests() -> None:
+    assert len({classifier(candidates=way).fit(X, Y).digest_ for way in ("quantile", "uniform")}) == 2
+
+
+# -- keys --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", [256, 1024, 2032])
+@pytest.mark.parametrize("kind", [RevocableForestClassifier, RevocableForestRegressor])
+def test_short_keys_need_the_switch_and_the_error_names_it(kind: Any, bits: int) -> None:
+    with pytest.raises(InsecureKeyError, match=r"2048 or more.*allow_insecure_keys=True") as caught:
+        kind(3, key_bits=bits).fit(X, Y)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_short_keys_are_refused_after_a_fit_that_allowed_them() -> None:
+    model = classifier().fit(X, Y)
+    with pytest.raises(InsecureKeyError):
+        model.set_params(allow_insecure_keys=False).fit(X, Y)
+
+
+def test_the_defaults_are_secure() -> None:
+    for kind in (RevocableForestClassifier, RevocableForestRegressor):
+        parameters = kind().get_params()
+        assert parameters["key_bits"] >= 2048
+        assert parameters["allow_insecure_keys"] is False
+    assert TOY["allow_insecure_keys"] is True

@@ -1,0 +1,42 @@
+"""Small forests with toy keys, and small tables for them."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from revfrf import RevocableForestClassifier, RevocableForestRegressor
+
+TOY: dict[str, Any] = {"key_bits": 256, "allow_insecure_keys": True}
+ROWS = 60
+
+
+def classifier(n_estimators: int = 5, **parameters: Any) -> RevocableForestClassifier:
+    """A small classifier that repeats; parameters given override."""
+    defaults = {"max_depth": 4, "random_state": 0, **TOY}
+    return RevocableForestClassifier(n_estimators, **(defaults | parameters))
+
+
+def regressor(n_estimators: int = 5, **parameters: Any) -> RevocableForestRegressor:
+    """A small regressor that repeats; parameters given override."""
+    defaults = {"max_depth": 4, "random_state": 0, **TOY}
+    return RevocableForestRegressor(n_estimators, **(defaults | parameters))
+
+
+def table(rows: int = ROWS, columns: int = 2) -> NDArray[np.float64]:
+    """Normal numbers, the same in every run."""
+    return np.random.default_rng(0).normal(size=(rows, columns))
+
+
+def frame(**columns: Any) -> Any:
+    """`table` as a DataFrame with columns "a" and "b"; columns given replace them."""
+    return pd.DataFrame(table(), columns=["a", "b"]).assign(**columns)
+
+
+def signs(X: Any) -> NDArray[np.int64]:
+    """Classes that the first column decides: 1 where it is above 0."""
+    return (np.asarray(X)[:, 0] > 0).astype(np.int64)
+
+
+TWO_PARTIES = {"bank": ["a"], "telco": ["b"]}

@@ -1,0 +1,226 @@
+"""The forest that the protocol grows is, node for node, the one that docs/forest.md describes."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from revfrf.crypto.encoding import MISSING
+from revfrf.federation import Federation
+from revfrf.forest.randomness import candidate_limit
+from tests.federations import (
+    Case,
+    Codes,
+    Plain,
+    grow_plainly,
+    grown_splits,
+    participants,
+    plain_repeats,
+    random_case,
+    reference_seed,
+    targets_of,
+    train,
+    with_rules,
+)
+from tests.reference import forest as reference
+
+BOUND = 2**62
+
+
+def assert_same_forest(case: Case) -> tuple[Federation, Plain]:
+    """Grow it twice and compare all there is to compare."""
+    federation, plain = train(case), grow_plainly(case)
+    store = federation.coordinator.store
+    assert grown_splits(federation) == plain.forest.splits
+    assert store.leaves == plain.forest.leaves
+    assert {node for p in participants(federation).values() for node in p.store.cuts} == set(store.splits)
+    paths = np.zeros((case.rules.n_trees, case.n_rows), dtype=np.uint64)
+    for (tree, path), rows in plain.forest.rows.items():
+        paths[tree, rows] = path
+    assert np.array_equal(store.leaf_paths, paths)
+    return federation, plain
+
+
+def assert_same_votes(case: Case, federation: Federation, plain: Plain, table: Codes) -> None:
+    """Every row of a table falls into the reference's leaves, and gets the reference's votes."""
+    n_rows = len(next(iter(table.values()))[0])
+    leaves = []
+    for row in range(n_rows):
+        values = {f"{p}/x{i}": int(column[row]) for p, t in table.items() for i, column in enumerate(t)}
+        leaves.append(reference.predict(plain.forest, values))
+    soft = federation.votes(table, n_rows, case.n_classes, "soft")
+    if case.n_classes:
+        hard = federation.votes(table, n_rows, case.n_classes, "hard")
+        assert hard.tolist() == [reference.hard_votes(of_row) for of_row in leaves]
+        shares = [reference.soft_votes(of_row) for of_row in leaves]
+        assert np.allclose(soft / case.rules.n_trees, shares, rtol=0, atol=1e-12)
+    else:
+        answers = np.ldexp(soft[:, 0] / case.rules.n_trees, -plain.places) + plain.centre
+        means = [reference.mean_value(of_row, plain.centre, plain.places) for of_row in leaves]
+        spread = max(case.y) - min(case.y)
+        assert np.allclose(answers, means, rtol=1e-12, atol=1e-12 * spread)
+
+
+def column_of(rng: random.Random, kind: str, n: int) -> list[int]:
+    match kind:
+        case "constant":
+            return [rng.randrange(-3, 3)] * n
+        case "missing":
+            return [MISSING] * n
+        case "ties":
+            return [rng.randrange(3) for _ in range(n)]
+        case "holes":
+            return [rng.choice([MISSING, rng.randrange(-9, 9)]) for _ in range(n)]
+        case "extreme":
+            return [rng.choice([1 - BOUND, BOUND - 1, 0, rng.randrange(1 - BOUND, BOUND)]) for _ in range(n)]
+    return [rng.randrange(-1000, 1000) for _ in range(n)]
+
+
+KINDS = ("plain", "plain", "ties", "holes", "extreme", "constant", "missing")
+
+
+def weights_of(rng: random.Random, kind: str, n: int) -> list[float] | None:
+    match kind:
+        case "zeros":
+            return (
+                [0.0 if i else 1.0 for i in range(n)] if n < 3 else [1.0, *rng.choices([0.0, 1.0], k=n - 1)]
+            )
+        case "fractional":
+            return [rng.choice([0.0, 1e-9, rng.random(), 3.7]) for _ in range(n - 1)] + [0.25]
+        case "whole":
+            return [float(rng.randrange(1, 50)) for _ in range(n)]
+        case "large":
+            return [float(rng.randrange(1, 2**22)) for _ in range(n)]
+    return None
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Any small federation: what varies is drawn, what fills its tables comes from one number."""
+    rng = random.Random(draw(st.integers(0, 2**32)))
+    n = draw(st.integers(1, 40))
+    parties = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
+    codes = {
+        name: np.array([column_of(rng, rng.choice(KINDS), n) for _ in range(size)], dtype=np.int64)
+        for name, size in zip(("bank", "telco", "shop", "ärzte"), parties, strict=False)
+    }
+    n_classes = draw(st.sampled_from([0, 2, 3, 4]))
+    scale = draw(st.sampled_from([1.0, 1e-6, 1e12]))
+    y = [
+        float(rng.randrange(n_classes)) if n_classes else rng.choice([rng.gauss(0, scale), 0.0])
+        for _ in range(n)
+    ]
+    rules = with_rules(
+        n_trees=draw(st.integers(1, 3)),
+        max_depth=draw(st.sampled_from([1, 2, 5, 62])),
+        candidate_limit=candidate_limit(draw(st.sampled_from([1e-9, 0.1, 0.5, 1.0]))),
+        min_samples_split=draw(st.sampled_from([2, 2, 7])),
+        min_samples_leaf=draw(st.sampled_from([1, 1, 2, 5])),
+        bootstrap=draw(st.booleans()),
+        method=draw(st.sampled_from(["quantile", "uniform"])),
+        n_candidates=draw(st.sampled_from([1, 2, 3, 8, 32, 255])),
+        n_sampled=draw(st.sampled_from([2, 5, 16, 128])),
+    )
+    weights = weights_of(rng, draw(st.sampled_from(["none", "zeros", "fractional", "whole", "large"])), n)
+    return Case(codes, y, n_classes, rules, weights, draw(st.binary(max_size=4)))
+
+
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@given(cases())
+def test_any_forest_is_the_reference_s_and_so_are_its_votes(case: Case) -> None:
+    federation, plain = assert_same_forest(case)
+    assert_same_votes(case, federation, plain, case.codes)
+
+
+@pytest.mark.parametrize("bootstrap", [True, False], ids=["bootstrap", "all rows"])
+@pytest.mark.parametrize("method", ["quantile", "uniform"])
+@pytest.mark.parametrize("n_classes", [0, 2, 3, 4])
+def test_forest_of_every_kind_is_the_reference_s(n_classes: int, method: str, bootstrap: bool) -> None:
+    rng = random.Random(f"{n_classes} {method} {bootstrap}")
+    case = random_case(1, rules=with_rules(method=method, bootstrap=bootstrap))
+    y = [rng.gauss(v, 20) if not n_classes else float(abs(int(v)) % n_classes) for v in case.codes["bank"][0]]
+    case = Case(case.codes, y, n_classes, case.rules, seed=b"kinds")
+    federation, plain = assert_same_forest(case)
+    assert len(plain.forest.splits) > 4
+    assert_same_votes(case, federation, plain, random_case(2).codes)
+
+
+@pytest.mark.parametrize("kind", ["zeros", "fractional", "whole", "large"])
+@pytest.mark.parametrize("n_classes", [0, 3])
+def test_forest_with_weights_is_the_reference_s(kind: str, n_classes: int) -> None:
+    case = random_case(3)
+    weights = weights_of(random.Random(kind), kind, case.n_rows)
+    case = Case(case.codes, case.y, n_classes, case.rules, weights, b"weights")
+    _, plain = assert_same_forest(case)
+    assert len(plain.forest.splits) > 4
+
+
+@pytest.mark.parametrize("kind", sorted(set(KINDS)))
+@pytest.mark.parametrize("method", ["quantile", "uniform"])
+def test_forest_of_columns_of_one_kind_is_the_reference_s(kind: str, method: str) -> None:
+    rng = random.Random(kind)
+    codes = {
+        party: np.array([column_of(rng, kind, 50) for _ in range(2)], dtype=np.int64) for party in ("a", "b")
+    }
+    case = Case(codes, [float(rng.randrange(2)) for _ in range(50)], 2, with_rules(method=method))
+    federation, plain = assert_same_forest(case)
+    assert bool(plain.forest.splits) == (kind not in ("constant", "missing"))
+    assert_same_votes(case, federation, plain, codes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"max_depth": 1},
+        {"max_depth": 62, "min_samples_leaf": 1},
+        {"min_samples_split": 20},
+        {"min_samples_leaf": 7},
+        {"min_samples_leaf": 30},
+        {"n_sampled": 2},
+        {"n_sampled": 3, "n_candidates": 255},
+        {"n_candidates": 1},
+        {"n_candidates": 255, "n_sampled": 2**20},
+        {"candidate_limit": 0},
+        {"candidate_limit": 2**64 - 1},
+        {"candidate_limit": candidate_limit(0.05), "max_depth": 8},
+        {"n_trees": 25, "max_depth": 2},
+    ],
+    ids=str,
+)
+def test_forest_by_any_rules_is_the_reference_s(changes: dict[str, Any]) -> None:
+    case = random_case(4, rules=with_rules(**changes))
+    federation, plain = assert_same_forest(case)
+    assert_same_votes(case, federation, plain, case.codes)
+
+
+def test_forest_whose_features_are_hardly_ever_candidates_asks_them_all() -> None:
+    case = random_case(5, rules=with_rules(candidate_limit=0))
+    federation, plain = assert_same_forest(case)
+    everybody = grow_plainly(random_case(5, rules=with_rules(candidate_limit=2**64 - 1)))
+    assert plain.forest.splits == everybody.forest.splits
+    assert len(federation.coordinator.store.splits) > 4
+
+
+def test_larger_forest_is_the_reference_s() -> None:
+    rng = np.random.default_rng(6)
+    codes: Codes = {f"party {i}": rng.integers(-(10**6), 10**6, (5, 400)) for i in range(6)}
+    label: NDArray[np.bool_] = codes["party 2"][1] + codes["party 5"][4] + rng.normal(0, 3e5, 400) > 0
+    rules = with_rules(n_trees=5, max_depth=7, min_samples_leaf=3, n_candidates=32, n_sampled=128)
+    case = Case(codes, label.astype(float).tolist(), 2, rules, seed=b"large")
+    federation, plain = assert_same_forest(case)
+    assert len(plain.forest.splits) > 60
+    assert_same_votes(case, federation, plain, codes)
+
+
+@pytest.mark.parametrize("kind", ["none", "zeros", "fractional", "whole"])
+def test_rows_are_drawn_as_the_reference_draws_them(kind: str) -> None:
+    case = random_case(7, weights=weights_of(random.Random(kind), kind, 60))
+    targets = targets_of(case, reference_seed(case.seed))
+    for tree in range(case.rules.n_trees):
+        used = np.array(plain_repeats(case, tree)) * (np.array(case.row_weights) > 0)
+        assert targets.repeats[tree].tolist() == used.tolist()
+    assert targets.weights.tolist() == reference.fixed_weights(case.row_weights)

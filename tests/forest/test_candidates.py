@@ -1,0 +1,119 @@
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from revfrf.crypto.encoding import BOUND, MISSING
+from revfrf.forest.candidates import Method, Proposal, propose
+from revfrf.forest.nodes import Nodes
+from revfrf.forest.randomness import private_seeds
+from tests.federations import reference_rules, with_rules
+from tests.reference import forest as reference
+
+METHODS: tuple[Method, ...] = ("quantile", "uniform")
+
+codes = st.one_of(
+    st.integers(1 - BOUND, BOUND - 1),
+    st.integers(-3, 3),
+    st.sampled_from([MISSING, 1 - BOUND, BOUND - 1]),
+)
+
+
+def nodes_of(rows: Sequence[Sequence[int]]) -> Nodes:
+    return Nodes.of(range(len(rows)), [1] * len(rows), [np.array(r, dtype=np.uint32) for r in rows])
+
+
+def proposed(
+    values: Sequence[int], rows: Sequence[Sequence[int]], method: Method, n_sampled: int, n_candidates: int
+) -> Proposal:
+    """At every one of these nodes, with the seeds of a secret."""
+    nodes = nodes_of(rows)
+    seeds = private_seeds(b"secret", "a/x", nodes.trees, nodes.paths)
+    column = np.array(values, dtype=np.int64)
+    return propose(column, nodes, np.arange(len(nodes)), seeds, method, n_sampled, n_candidates)
+
+
+def cuts_of(proposal: Proposal, node: int = 0) -> list[int]:
+    cuts: list[int] = proposal.cuts[node, : proposal.n_cuts[node]].tolist()
+    return cuts
+
+
+@given(
+    st.lists(codes, min_size=1, max_size=60),
+    st.sampled_from(METHODS),
+    st.sampled_from([2, 3, 7, 64]),
+    st.sampled_from([1, 2, 5, 32, 254, 255]),
+)
+def test_cuts_are_the_reference_s(values: list[int], method: Method, n_sampled: int, c: int) -> None:
+    rules = reference_rules(with_rules(method=method, n_sampled=n_sampled, n_candidates=c))
+    feature = reference.Feature("a/x", b"secret", values)
+    rows = list(range(len(values)))
+    expected = reference.candidate_cuts(rules, feature, (0, 1), rows)
+    assert cuts_of(proposed(values, [rows], method, n_sampled, c)) == expected
+
+
+@given(
+    st.lists(codes, min_size=1, max_size=60), st.sampled_from(METHODS), st.sampled_from([1, 3, 4, 32, 255])
+)
+def test_bin_of_every_row_is_the_number_of_cuts_below_it(values: list[int], method: Method, c: int) -> None:
+    proposal = proposed(values, [range(len(values))], method, 8, c)
+    cuts = cuts_of(proposal)
+    bins = [sum(x > cut for cut in cuts) for x in values]
+    assert proposal.bins.tolist() == (bins if cuts else [])
+
+
+@given(st.lists(codes, min_size=1, max_size=60), st.sampled_from(METHODS), st.integers(1, 40))
+def test_cuts_ascend_and_leave_something_on_both_sides(values: list[int], method: Method, c: int) -> None:
+    cuts = cuts_of(proposed(values, [range(len(values))], method, 64, c))
+    assert cuts == sorted(set(cuts))
+    assert len(cuts) <= c
+    assert all(min(values) <= cut < max(values) for cut in cuts)
+    assert bool(cuts) == (len(set(values)) > 1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_cut_reaches_the_largest_value_seen(method: Method) -> None:
+    values = [0] * 50 + [BOUND - 1] + [1] * 50
+    for c in (1, 2, 255):
+        assert max(cuts_of(proposed(values, [range(101)], method, 200, c))) < BOUND - 1
+
+
+def test_only_the_sampled_rows_shape_the_cuts() -> None:
+    """Two of 1000 rows are sampled: of two values there is one quantile cut, the lower."""
+    proposal = proposed(range(1000), [range(1000)], "quantile", 2, 32)
+    (cut,) = cuts_of(proposal)
+    assert cut < 500
+    assert proposal.bins.tolist() == [int(x > cut) for x in range(1000)]
+
+
+def test_bins_come_node_by_node_without_those_that_have_no_cut() -> None:
+    values = [5, 5, 5, 1, 2, 9, 7, 8]
+    proposal = proposed(values, [[0, 1, 2], [3, 4], [0, 2], [5, 6, 7]], "quantile", 16, 1)
+    assert proposal.n_cuts.tolist() == [0, 1, 0, 1]
+    assert [cuts_of(proposal, node) for node in range(4)] == [[], [1], [], [8]]
+    assert proposal.bins.tolist() == [0, 1, 1, 0, 0]
+
+
+def test_nodes_are_taken_at_the_positions_asked() -> None:
+    nodes = nodes_of([[0, 1], [2, 3], [4, 5]])
+    column = np.array([1, 2, 3, 3, 6, 5], dtype=np.int64)
+    seeds = np.zeros(2, np.uint64)
+    proposal = propose(column, nodes, np.array([2, 0]), seeds, "quantile", 2, 3)
+    assert [cuts_of(proposal, 0), cuts_of(proposal, 1)] == [[5], [1]]
+    assert proposal.bins.tolist() == [1, 0, 0, 1]
+
+
+def test_missing_values_have_an_even_cut_of_their_own() -> None:
+    assert cuts_of(proposed([MISSING, 0, 10], [range(3)], "uniform", 8, 3)) == [MISSING, 5, 7]
+    assert cuts_of(proposed([MISSING, 4, 4], [range(3)], "uniform", 8, 3)) == [MISSING]
+    assert cuts_of(proposed([MISSING, MISSING], [range(2)], "uniform", 8, 3)) == []
+
+
+def test_even_cuts_over_the_whole_range_do_not_overflow() -> None:
+    values = [1 - BOUND, BOUND - 1]
+    assert cuts_of(proposed(values, [range(2)], "uniform", 8, 1)) == [0]
+    cuts = cuts_of(proposed(values, [range(2)], "uniform", 8, 255))
+    assert len(cuts) == 255
+    assert cuts == reference.uniform_cuts(values, 255)

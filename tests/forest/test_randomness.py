@@ -1,0 +1,111 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from revfrf.forest.randomness import (
+    _siphash,
+    bootstrap,
+    candidate_limit,
+    feature_draws,
+    key,
+    node_draws,
+    nth,
+    private_seeds,
+)
+from tests.reference import forest as reference
+
+words = st.integers(0, 2**64 - 1)
+trees = st.integers(0, 2**32 - 1)
+
+
+def draw(key: bytes, tree: int, path: int) -> int:
+    (drawn,) = node_draws(key, np.array([tree], np.uint32), np.array([path], np.uint64))
+    return int(drawn)
+
+
+def test_siphash_gives_the_published_output_for_sixteen_bytes() -> None:
+    """Of the reference C code: key and message are both 00 01 … 0f."""
+    low, high = (np.uint64(word) for word in np.frombuffer(bytes(range(16)), "<u8"))
+    assert int(_siphash(low, high, low, high)) == 0x3F2ACC7F57C29BDB
+
+
+@given(st.binary(min_size=16, max_size=16), trees, words)
+def test_draw_is_siphash_of_tree_and_path(key: bytes, tree: int, path: int) -> None:
+    assert draw(key, tree, path) == reference.draw(key, tree, path)
+
+
+def test_split_mix_gives_the_published_stream() -> None:
+    assert [int(nth(np.uint64(1234567), n)) for n in range(5)] == [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+        16408922859458223821,
+    ]
+
+
+@given(words, st.integers(0, 2**31))
+def test_stream_is_split_mix(seed: int, n: int) -> None:
+    assert int(nth(np.uint64(seed), n)) == reference.split_mix(seed, n)
+
+
+@given(st.binary(max_size=40), st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
+def test_key_belongs_to_its_names(secret: bytes, feature: str) -> None:
+    assert key("sample", secret, feature) == reference.key("sample", secret, feature)
+    assert len({key("sample", secret), key("candidate", secret), key("sample", secret, feature)}) == 3
+
+
+def test_feature_draws_have_a_row_a_node_and_a_column_a_feature() -> None:
+    numbers, paths = np.array([0, 7], np.uint32), np.array([1, 2**63 - 1], np.uint64)
+    draws = feature_draws(b"seed", ["a/x", "a/y", "b/x"], numbers, paths)
+    assert draws.tolist() == [
+        [reference.draw(reference.key("candidate", b"seed", f), t, p) for f in ("a/x", "a/y", "b/x")]
+        for t, p in ((0, 1), (7, 2**63 - 1))
+    ]
+
+
+def test_draw_of_a_feature_does_not_depend_on_the_others() -> None:
+    numbers, paths = np.arange(50, dtype=np.uint32), np.arange(1, 51, dtype=np.uint64)
+    alone = feature_draws(b"seed", ["b/x"], numbers, paths)[:, 0]
+    among = feature_draws(b"seed", ["a/x", "b/x", "c/x"], numbers, paths)[:, 1]
+    assert alone.tolist() == among.tolist()
+
+
+def test_private_seeds_need_the_secret() -> None:
+    numbers, paths = np.zeros(30, np.uint32), np.arange(1, 31, dtype=np.uint64)
+    seeds = [private_seeds(secret, "a/x", numbers, paths).tolist() for secret in (b"one", b"two")]
+    assert set(seeds[0]).isdisjoint(seeds[1])
+    assert seeds[0] == [reference.draw(reference.key("sample", b"one", "a/x"), 0, p) for p in range(1, 31)]
+
+
+@given(st.floats(0, 1, exclude_min=True))
+def test_limit_is_the_largest_draw_below_the_probability(pi: float) -> None:
+    limit = candidate_limit(pi)
+    assert 0 <= limit < 2**64
+    assert limit == reference.candidate_limit(pi)
+
+
+def test_features_are_candidates_as_often_as_the_probability_says() -> None:
+    numbers, paths = np.arange(20_000, dtype=np.uint32), np.ones(20_000, np.uint64)
+    for pi in (0.01, 0.3, 1.0):
+        draws = feature_draws(b"seed", ["a/x"], numbers, paths)
+        share = float((draws <= np.uint64(candidate_limit(pi))).mean())
+        assert abs(share - pi) <= 4 * (pi * (1 - pi) / 20_000) ** 0.5
+
+
+@given(st.binary(max_size=8), st.integers(0, 2**32 - 1), st.integers(1, 200))
+def test_bootstrap_is_the_reference_s(seed: bytes, tree: int, n: int) -> None:
+    drawn = bootstrap(seed, tree, n)
+    assert drawn.dtype == np.uint8
+    assert drawn.tolist() == reference.bootstrap(seed, tree, [1] * n)
+
+
+def test_bootstrap_draws_as_many_rows_as_there_are() -> None:
+    assert int(bootstrap(b"seed", 3, 100_000).sum()) == 100_000
+    assert abs(float((bootstrap(b"seed", 4, 100_000) == 0).mean()) - np.exp(-1)) < 0.01
+
+
+@pytest.mark.parametrize(("tree", "other"), [(0, 1), (0, 2**16), (5, 2**31)])
+def test_trees_have_their_own_bootstrap(tree: int, other: int) -> None:
+    assert bootstrap(b"seed", tree, 100).tolist() != bootstrap(b"seed", other, 100).tolist()

@@ -1,0 +1,356 @@
+"""Messages cross as bytes: strictly, within their caps, and in no other way."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from revfrf import messages
+from revfrf.errors import FormatError, UsageError
+from revfrf.messages import (
+    MESSAGES,
+    Column,
+    Dealt,
+    Done,
+    Enrolment,
+    EpochCertificate,
+    LevelReply,
+    LevelRequest,
+    Member,
+    Message,
+    NodeRows,
+    OpenForest,
+    Schema,
+    array,
+    number,
+    of_number,
+)
+from revfrf.transport import codec
+from revfrf.transport.codec import VERSION, decode, encode
+
+NODES = NodeRows(bytes(8), bytes(16), (1).to_bytes(4, "little") * 2, b"\0\5")
+SAMPLES: tuple[Message, ...] = (
+    Done(),
+    Dealt(federation="f", n=b"\x09", g0=b"\x04", exponent_bits=128, share=None),
+    Dealt(federation="f", n=b"\x09", g0=b"\x04", exponent_bits=128, share=b"\x07"),
+    Enrolment(name="bänk", role="participant", h=b"1", challenge=b"2", response=b"3", verify_key=bytes(32)),
+    EpochCertificate(
+        federation="f",
+        epoch=1,
+        n=b"\x09",
+        g0=b"\x04",
+        exponent_bits=2**32 - 1,
+        members=(Member("CS", "CS", b"1", bytes(32)), Member("bank", "participant", b"2", bytes(32))),
+        revoked=("shop",),
+        previous=b"",
+        signature=bytes(64),
+    ),
+    OpenForest(
+        federation="f",
+        epoch=1,
+        forest=bytes(16),
+        n_trees=100,
+        max_depth=62,
+        method="quantile",
+        n_candidates=255,
+        n_sampled=2**20,
+    ),
+    Schema(columns=(Column("age", 2, None), Column("sex", 0, ("f", "m"))), n_rows=2**32 - 1),
+    LevelRequest(
+        epoch=1,
+        forest=bytes(16),
+        level=0,
+        won_trees=bytes(4),
+        won_paths=bytes(8),
+        won_features=bytes(2),
+        won_cuts=bytes(1),
+        nodes=NODES,
+        asked_nodes=bytes(4),
+        asked_features=bytes(2),
+    ),
+    LevelReply(level=3, ciphertexts=bytes(96), signature=bytes(64), n_cuts=b"\1", bins=b"\0\1"),
+    LevelReply(level=3, ciphertexts=b"", signature=None, n_cuts=b"", bins=b""),
+    messages.TestRequest(epoch=1, forest=bytes(16), table="test", nodes=NODES),
+    messages.TestReply(bits=b"\xff\x80"),
+)
+FULL = {type(sample): sample for sample in SAMPLES}
+
+
+def fields_of(message: Message) -> dict[str, Any]:
+    """What travels, as plain values: the type's name and every field."""
+    plain: dict[str, Any] = msgspec.msgpack.decode(encode(message)[1:])
+    return plain
+
+
+def packed(plain: object) -> bytes:
+    return bytes([VERSION]) + msgspec.msgpack.encode(plain)
+
+
+def refused(data: bytes, *expected: type[Message]) -> str:
+    with pytest.raises(FormatError) as caught:
+        decode(data, *(expected or MESSAGES))
+    return caught.value.kind
+
+
+# -- what is a message ------------------------------------------------------------------------------
+
+
+def test_every_message_of_the_module_is_listed_and_nothing_else() -> None:
+    defined = {
+        thing
+        for thing in vars(messages).values()
+        if isinstance(thing, type) and issubclass(thing, Message) and thing is not Message
+    }
+    assert defined == set(MESSAGES) == set(FULL)
+
+
+def test_every_message_says_its_protocol_and_its_cap() -> None:
+    for kind in MESSAGES:
+        assert kind.protocol in ("key set-up", "FLE-Expan", "FRF-Test")
+        assert 0 < kind.max_bytes <= 2**30
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
+def test_message_comes_back_as_it_was(message: Message) -> None:
+    assert decode(encode(message), *MESSAGES) == message
+    assert decode(encode(message), type(message)) == message
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
+def test_message_cannot_be_changed(message: Message) -> None:
+    for name in message.__struct_fields__:
+        with pytest.raises(AttributeError):
+            setattr(message, name, None)
+
+
+class Stranger(Message, frozen=True):
+    protocol = "none"
+
+
+@pytest.mark.parametrize("part", [NODES, Column("a", 0, None), Member("a", "b", b"1", bytes(32)), Stranger()])
+def test_only_listed_types_can_be_decoded(part: msgspec.Struct) -> None:
+    assert refused(packed(part)) == "malformed"
+    assert refused(packed(msgspec.to_builtins(part) | {"type": type(part).__name__})) == "malformed"
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
+def test_message_of_another_type_than_expected_is_refused(message: Message) -> None:
+    for kind in MESSAGES:
+        if kind is not type(message):
+            assert refused(encode(message), kind) == "malformed"
+
+
+# -- what is no message -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
+def test_truncated_message_is_refused(message: Message) -> None:
+    data = encode(message)
+    for end in range(len(data)):
+        assert refused(data[:end]) == ("malformed" if end else "version")
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
+def test_bytes_after_a_message_are_refused(message: Message) -> None:
+    assert refused(encode(message) + b"\0") == "malformed"
+
+
+@pytest.mark.parametrize("version", [0, 2, 255])
+def test_message_of_another_version_is_refused(version: int) -> None:
+    assert refused(bytes([version]) + encode(Done())[1:]) == "version"
+    assert refused(b"") == "version"
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
+def test_message_with_an_unknown_field_is_refused(message: Message) -> None:
+    assert refused(packed(fields_of(message) | {"labels": b"\1"})) == "malformed"
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
+def test_message_with_a_missing_field_is_refused(message: Message) -> None:
+    plain = fields_of(message)
+    for name in plain:
+        assert refused(packed({k: v for k, v in plain.items() if k != name})) == "malformed"
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
+def test_message_with_a_field_of_another_type_is_refused(message: Message) -> None:
+    plain, wrongs = fields_of(message), (-1, 1.5, True, {"": 0}, [None], [[]], "\0" * 300)
+    for name in plain:
+        for wrong in wrongs:
+            assert refused(packed(plain | {name: wrong})) == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        (Dealt, "federation", ""),
+        (Dealt, "federation", "x" * 201),
+        (Dealt, "n", b""),
+        (Dealt, "n", bytes(8193)),
+        (Dealt, "share", b""),
+        (Dealt, "exponent_bits", 2**32),
+        (Enrolment, "verify_key", bytes(31)),
+        (Enrolment, "verify_key", bytes(33)),
+        (EpochCertificate, "signature", bytes(63)),
+        (EpochCertificate, "signature", None),
+        (EpochCertificate, "members", [{"name": "a", "role": "b", "h": b"1"}]),
+        (EpochCertificate, "members", [{"name": "", "role": "b", "h": b"1", "verify_key": bytes(32)}]),
+        (EpochCertificate, "revoked", [""]),
+        (OpenForest, "forest", bytes(15)),
+        (OpenForest, "forest", bytes(17)),
+        (OpenForest, "n_candidates", 0),
+        (OpenForest, "n_candidates", 256),
+        (OpenForest, "n_sampled", 1),
+        (OpenForest, "n_sampled", 2**20 + 1),
+        (Schema, "columns", [{"name": "a", "decimals": 19, "categories": None}]),
+        (Schema, "columns", [{"name": "a", "decimals": 0, "categories": None, "values": b"\1"}]),
+        (Schema, "n_rows", 2**32),
+        (LevelReply, "signature", bytes(65)),
+        (LevelRequest, "nodes", {"trees": b"", "paths": b"", "sizes": b""}),
+        (LevelRequest, "level", 2**32),
+        (messages.TestRequest, "table", ""),
+    ],
+)
+def test_field_outside_its_bounds_is_refused(kind: type[Message], name: str, value: object) -> None:
+    assert refused(packed(fields_of(FULL[kind]) | {name: value})) == "malformed"
+
+
+@pytest.mark.parametrize("name", ["Message", "done", "", "LevelRequest2", "revfrf.messages.Done", "Stranger"])
+def test_unknown_type_is_refused(name: str) -> None:
+    assert refused(packed({"type": name})) == "malformed"
+
+
+@pytest.mark.parametrize("plain", [None, 1, b"bytes", "Done", [], ["Done"], {}, {"type": None}, {1: 2}])
+def test_whatever_is_no_object_is_refused(plain: object) -> None:
+    assert refused(packed(plain)) == "malformed"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x81\xa4type\xa1\xff",
+        msgspec.msgpack.encode(fields_of(FULL[Dealt])).replace(b"\xa1f", b"\xa1\xff"),
+        msgspec.msgpack.encode(fields_of(FULL[Enrolment])).replace("bänk".encode(), b"b\xff\xffnk"),
+    ],
+    ids=["type", "name", "inside a name"],
+)
+def test_text_that_is_no_text_is_refused(body: bytes) -> None:
+    assert refused(bytes([VERSION]) + body) == "malformed"
+
+
+def test_list_that_claims_to_be_huge_is_refused_without_making_room_for_it() -> None:
+    body = b"\x83\xa4type\xa6Schema\xa6n_rows\x01\xa7columns\xdd\xff\xff\xff\xff"
+    assert refused(bytes([VERSION]) + body) == "malformed"
+
+
+def test_deep_nesting_is_refused() -> None:
+    body = b"\x83\xa4type\xa6Schema\xa6n_rows\x01\xa7columns" + b"\x91" * 200_000
+    assert refused(bytes([VERSION]) + body) == "malformed"
+
+
+# -- caps -------------------------------------------------------------------------------------------
+
+
+def test_cap_is_checked_before_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def explode(_: object) -> None:
+        raise AssertionError("decoded")
+
+    monkeypatch.setattr(codec, "_decoder", explode)
+    assert refused(bytes([VERSION]) + bytes(Done.max_bytes), Done) == "too-large"
+    assert refused(b"\x07" + bytes(Dealt.max_bytes), Done, Dealt) == "too-large"
+
+
+def test_message_above_its_own_cap_is_refused_where_longer_ones_are_expected() -> None:
+    column = {"name": "x" * 200, "decimals": 0, "categories": None}
+    columns = [column] * (Schema.max_bytes // len(msgspec.msgpack.encode(column)) + 1)
+    assert refused(packed(fields_of(FULL[Schema]) | {"columns": columns})) == "too-large"
+
+
+def test_message_above_its_cap_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages.TestReply, "max_bytes", 100)
+    assert len(encode(messages.TestReply(bits=bytes(76)))) == 100
+    with pytest.raises(UsageError, match="fewer trees"):
+        encode(messages.TestReply(bits=bytes(77)))
+    assert refused(b"\1" + bytes(100), messages.TestReply) == "too-large"
+
+
+# -- fuzz -------------------------------------------------------------------------------------------
+
+encoded = st.sampled_from([encode(message) for message in SAMPLES])
+
+
+def decodes_or_format_error(data: bytes) -> None:
+    try:
+        message = decode(data, *MESSAGES)
+    except FormatError:
+        return
+    assert type(message) in MESSAGES
+    assert decode(encode(message), *MESSAGES) == message
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
+    decodes_or_format_error(bytes([VERSION]) + data)
+
+
+@given(encoded, st.data())
+def test_any_changed_message_decodes_or_is_refused(message: bytes, data: st.DataObject) -> None:
+    changed = bytearray(message)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(1, len(changed) - 1))
+        changed[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
+        if len(changed) < 2:
+            return
+    decodes_or_format_error(bytes(changed))
+
+
+plain_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.binary(max_size=70)
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(SAMPLES), st.data())
+def test_any_value_in_any_field_decodes_or_is_refused(message: Message, data: st.DataObject) -> None:
+    plain = fields_of(message)
+    plain[data.draw(st.sampled_from(sorted(plain)))] = data.draw(plain_values)
+    decodes_or_format_error(packed(plain))
+
+
+# -- arrays and numbers -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["u1", "<u2", "<u4", "<u8"])
+def test_array_of_any_other_length_is_refused(dtype: str) -> None:
+    data = np.arange(5, dtype=dtype).tobytes()
+    assert array(data, dtype).tolist() == array(data, dtype, 5).tolist() == [0, 1, 2, 3, 4]
+    for length in (0, 4, 6, 2**40):
+        with pytest.raises(FormatError):
+            array(data, dtype, length)
+
+
+def test_array_of_broken_numbers_is_refused() -> None:
+    for length in (None, 1, 2):
+        with pytest.raises(FormatError):
+            array(bytes(7), "<u4", length)
+
+
+@given(st.integers(0, 2**2100))
+def test_number_comes_back(value: int) -> None:
+    assert of_number(number(value)) == value
+
+
+@pytest.mark.parametrize("data", [b"", b"\0\0", b"\0\1", bytes(40)])
+def test_number_with_leading_zeros_is_refused(data: bytes) -> None:
+    with pytest.raises(FormatError):
+        of_number(data)

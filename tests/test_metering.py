@@ -1,0 +1,259 @@
+"""Work is counted once, where it belongs, in whatever thread or process it is done."""
+
+from time import thread_time
+
+import pytest
+
+from revfrf.crypto import arithmetic
+from revfrf.crypto.arithmetic import FixedBase, power, secret_power
+from revfrf.crypto.dtpkc import ho_enc, par_h_dec1, par_h_dec2
+from revfrf.crypto.keys import WeakKey
+from revfrf.crypto.parallel import in_processes, in_threads
+from revfrf.crypto.secret import SecretInt
+from revfrf.metering import (
+    Ledger,
+    Work,
+    add_work,
+    continued,
+    count_power,
+    current,
+    measured,
+    within,
+)
+from tests.conftest import World, world_of
+from tests.federations import random_case, train
+
+PUBLIC = ("public", 8)
+
+
+def burn(seconds: float) -> None:
+    """Keep this thread's processor busy."""
+    end = thread_time() + seconds
+    while thread_time() < end:
+        pass
+
+
+def powers(ledger: Ledger, role: str = "CS", protocol: str = "P") -> dict[tuple[str, int], int]:
+    return dict(ledger.entries[role, protocol].powers)
+
+
+def total(ledger: Ledger, role: str = "CS", protocol: str = "P") -> int:
+    return sum(powers(ledger, role, protocol).values())
+
+
+# -- counting ---------------------------------------------------------------------------------------
+
+
+def test_without_a_ledger_nothing_is_counted() -> None:
+    assert current() is None
+    count_power("public", 8)
+    add_work(Work(1.0))
+    with within("P"):
+        assert current() is None
+    with continued(None):
+        assert current() is None
+    assert power(3, 5, 7) == 5
+
+
+def test_powers_are_counted_by_kind_and_size() -> None:
+    ledger = Ledger()
+    with measured(ledger, "CS", "P"):
+        power(3, 5, 2**8 - 1)
+        power(3, 5, 2**8 - 1)
+        secret_power(3, SecretInt(5), 2**16 - 1)
+    assert powers(ledger) == {("public", 8): 2, ("secret", 16): 1}
+
+
+def test_measurements_of_one_role_and_protocol_add_up() -> None:
+    ledger = Ledger()
+    for _ in range(3):
+        with measured(ledger, "CS", "P"):
+            count_power("public", 8)
+            burn(0.01)
+    with measured(ledger, "CS", "Q"):
+        count_power("public", 8, 5)
+    assert powers(ledger) == {PUBLIC: 3}
+    assert powers(ledger, protocol="Q") == {PUBLIC: 5}
+    assert 0.03 <= ledger.entries["CS", "P"].seconds < 0.2
+
+
+def test_nested_work_is_counted_once_where_it_belongs() -> None:
+    ledger = Ledger()
+    begin = thread_time()
+    with measured(ledger, "CS", "P"):
+        count_power("public", 8)
+        burn(0.02)
+        with measured(ledger, "bank", "P"):
+            count_power("public", 8, 10)
+            burn(0.05)
+            with within("Q"):
+                count_power("public", 8, 100)
+                burn(0.03)
+            count_power("public", 8, 20)
+        count_power("public", 8)
+    spent = thread_time() - begin
+    assert powers(ledger) == {PUBLIC: 2}
+    assert powers(ledger, "bank") == {PUBLIC: 30}
+    assert powers(ledger, "bank", "Q") == {PUBLIC: 100}
+    seconds = {entry: work.seconds for entry, work in ledger.entries.items()}
+    assert 0.02 <= seconds["CS", "P"]
+    assert 0.05 <= seconds["bank", "P"]
+    assert 0.03 <= seconds["bank", "Q"]
+    assert sum(seconds.values()) <= spent
+
+
+def test_work_that_fails_is_counted_and_the_outer_measurement_goes_on() -> None:
+    ledger = Ledger()
+    with measured(ledger, "CS", "P"):
+        with pytest.raises(ValueError, match="broken"), measured(ledger, "bank", "P"):
+            count_power("public", 8)
+            raise ValueError("broken")
+        count_power("public", 8, 2)
+    assert powers(ledger, "bank") == {PUBLIC: 1}
+    assert powers(ledger) == {PUBLIC: 2}
+    assert current() is None
+
+
+def test_within_belongs_to_the_same_role() -> None:
+    ledger = Ledger()
+    with measured(ledger, "bank", "FLE-Expan"), within("FOS-Find"):
+        count_power("public", 8)
+    assert powers(ledger, "bank", "FOS-Find") == {PUBLIC: 1}
+    assert powers(ledger, "bank", "FLE-Expan") == {}
+
+
+# -- threads and processes --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, 4])
+def test_work_of_threads_belongs_to_whoever_started_them(n_jobs: int) -> None:
+    ledger = Ledger()
+
+    def work(number: int) -> None:
+        power(3, number, 2**8 - 1)
+        burn(0.002)
+
+    with measured(ledger, "CS", "P"):
+        in_threads(work, range(20), n_jobs)
+    assert powers(ledger) == {PUBLIC: 20}
+    assert ledger.entries["CS", "P"].seconds >= 0.04
+
+
+def test_threads_of_two_roles_do_not_mix() -> None:
+    ledger = Ledger()
+
+    def ask(number: int) -> None:
+        with measured(ledger, f"party {number}", "P"):
+            count_power("public", 8, number)
+        count_power("public", 8)
+
+    with measured(ledger, "CS", "P"):
+        in_threads(ask, range(1, 9), 4)
+    assert [total(ledger, f"party {number}") for number in range(1, 9)] == list(range(1, 9))
+    assert powers(ledger) == {PUBLIC: 8}
+
+
+def squares(count: int) -> list[int]:
+    """Work for another process."""
+    burn(0.01 * count)
+    return [power(number, 2, 2**8 - 1) for number in range(count)]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_work_of_other_processes_belongs_to_whoever_started_them(n_jobs: int) -> None:
+    ledger = Ledger()
+    with measured(ledger, "CS", "P"):
+        assert len(in_processes(squares, 12, n_jobs, 0.02)) == 12
+    assert powers(ledger) == {PUBLIC: 12}
+    assert ledger.entries["CS", "P"].seconds >= 0.1
+
+
+# -- what cryptography costs ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 7, 8, 50])
+def test_encryption_takes_two_powers_a_message(toy: World, count: int) -> None:
+    key = WeakKey.generate(toy.parameters)
+    ledger = Ledger()
+    with measured(ledger, "bank", "HoEnc"):
+        ho_enc(key.public, list(range(count)), n_jobs=1)
+    by_size = {256: 0, 512: 0}
+    for (kind, bits), times in powers(ledger, "bank", "HoEnc").items():
+        assert kind in ("fixed base", "secret")
+        by_size[bits] += times
+    assert by_size == {256: count, 512: count}
+
+
+def test_encryption_in_other_processes_takes_two_powers_a_message() -> None:
+    key = WeakKey.generate(world_of(1024).parameters)
+    ledger = Ledger()
+    with measured(ledger, "bank", "HoEnc"):
+        ho_enc(key.public, list(range(800)), n_jobs=2)
+    by_size = {1024: 0, 2048: 0}
+    for (_, bits), times in powers(ledger, "bank", "HoEnc").items():
+        by_size[bits] += times
+    assert by_size == {1024: 800, 2048: 800}
+
+
+def test_counted_powers_are_those_that_were_computed(toy: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decryption: one secret power for the share, one public one for the lift."""
+    computed = []
+    for name in ("powmod", "powmod_sec"):
+        real = getattr(arithmetic.gmpy2, name)
+
+        def spy(*args: int, name: str = name, real: object = real) -> object:
+            computed.append(name)
+            return real(*args)  # type: ignore[operator]
+
+        monkeypatch.setattr(arithmetic.gmpy2, name, spy)
+    ciphertexts = ho_enc(toy.cs.public, [1, 2, 3], n_jobs=1)
+    computed.clear()
+    ledger = Ledger()
+    with measured(ledger, "CS", "P"):
+        par_h_dec1(toy.cs, ciphertexts, n_jobs=1)
+        assert par_h_dec2(toy.cs, ciphertexts, n_jobs=1) == [1, 2, 3]
+    assert powers(ledger) == {("secret", 256): 6, ("public", 512): 3}
+    assert (computed.count("powmod_sec"), computed.count("powmod")) == (6, 3)
+
+
+def test_fixed_base_counts_plain_powers_until_its_table_is_made() -> None:
+    base, ledger = FixedBase(3, 2**61 - 1, 32), Ledger()
+    with measured(ledger, "CS", "P"):
+        base.powers([5] * (FixedBase.BREAK_EVEN - 1))
+        base.powers([5] * 10)
+    assert powers(ledger) == {("secret", 61): FixedBase.BREAK_EVEN - 1, ("fixed base", 61): 10}
+
+
+# -- a whole run ------------------------------------------------------------------------------------
+
+
+def test_costs_of_a_run_are_two_powers_a_split_and_belong_to_its_owner() -> None:
+    federation = train(random_case(41))
+    costs, splits = federation.costs(), federation.coordinator.store.splits
+    for party in federation.participants:
+        own = sum(split.owner == party for split in splits.values())
+        cell = costs.work[party]["FOS-Find"]["exponentiations"]
+        assert sum(cell.values()) == 2 * own
+        assert sum(times for name, times in cell.items() if name.endswith("N²")) == own
+        assert costs.work[party]["FLE-Expan"]["exponentiations"] == {}
+    assert costs.work["CS"]["FLE-Expan"]["exponentiations"] == {}
+    assert set(costs.work["CC"]) == {"key set-up"}
+    assert costs.total("exponentiations", "FOS-Find") == 2 * len(splits)
+
+
+def test_seconds_of_a_run_are_not_counted_twice() -> None:
+    begin = thread_time()
+    federation = train(random_case(42))
+    federation.votes(random_case(42).codes, 60, 3, "hard")
+    assert 0 < federation.costs().total("seconds") <= thread_time() - begin
+
+
+def test_costs_print_and_add_up() -> None:
+    costs = train(random_case(43)).costs()
+    plain = costs.to_dict()
+    assert plain["security"] == "INSECURE"
+    sent = [cell for by_protocol in plain["traffic"].values() for cell in by_protocol.values()]
+    assert costs.total("bytes") == sum(cell["bytes"] for cell in sent)
+    assert costs.total("messages", "FLE-Expan") <= costs.total("messages")
+    assert "INSECURE" in str(costs)
+    assert "participants" in str(costs)
