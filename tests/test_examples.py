@@ -1,4 +1,4 @@
-"""The narrated example, and what it says to wrong input."""
+"""The narrated examples, and what they say to wrong input."""
 
 import os
 import signal
@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "compare_two_numbers.py"
+EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLE = EXAMPLES / "compare_two_numbers.py"
+HOSPITALS = EXAMPLES / "five_hospitals.py"
 TOY = ("--key-bits", "256", "--allow-insecure")
 
 
-def run(*options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "error", str(EXAMPLE), *options]
+def run(*options: str, example: Path = EXAMPLE) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", str(example), *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -47,6 +49,24 @@ def test_wrong_input_is_answered_with_one_clear_line(options: tuple[str, ...], m
     done = run(*options)
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_hospitals_with_toy_keys_are_labelled() -> None:
+    done = run(*TOY, "--trees", "3", example=HOSPITALS)
+    assert done.returncode == 0, done.stderr
+    assert "256-bit keys: INSECURE" in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [(("--key-bits", "1024"), "1024-bit keys protect nothing"), ((*TOY, "--trees", "0"), "n_estimators")],
+)
+def test_hospitals_say_what_is_wrong_in_one_line(options: tuple[str, ...], message: str) -> None:
+    done = run(*options, example=HOSPITALS)
+    assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
 

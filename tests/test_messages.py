@@ -178,7 +178,8 @@ def test_message_with_a_missing_field_is_refused(message: Message) -> None:
 
 @pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
 def test_message_with_a_field_of_another_type_is_refused(message: Message) -> None:
-    plain, wrongs = fields_of(message), (-1, 1.5, True, {"": 0}, [None], [[]], "\0" * 300)
+    wrongs: list[object] = [-1, 1.5, True, {}, [None], [[]], "\0" * 300]
+    plain = fields_of(message)
     for name in plain:
         for wrong in wrongs:
             assert refused(packed(plain | {name: wrong})) == "malformed"

@@ -2,9 +2,9 @@
 
 from time import thread_time
 
+import gmpy2
 import pytest
 
-from revfrf.crypto import arithmetic
 from revfrf.crypto.arithmetic import FixedBase, power, secret_power
 from revfrf.crypto.dtpkc import ho_enc, par_h_dec1, par_h_dec2
 from revfrf.crypto.keys import WeakKey
@@ -96,18 +96,23 @@ def test_nested_work_is_counted_once_where_it_belongs() -> None:
     assert powers(ledger, "bank") == {PUBLIC: 30}
     assert powers(ledger, "bank", "Q") == {PUBLIC: 100}
     seconds = {entry: work.seconds for entry, work in ledger.entries.items()}
-    assert 0.02 <= seconds["CS", "P"]
-    assert 0.05 <= seconds["bank", "P"]
-    assert 0.03 <= seconds["bank", "Q"]
+    assert seconds["CS", "P"] >= 0.02
+    assert seconds["bank", "P"] >= 0.05
+    assert seconds["bank", "Q"] >= 0.03
     assert sum(seconds.values()) <= spent
 
 
 def test_work_that_fails_is_counted_and_the_outer_measurement_goes_on() -> None:
     ledger = Ledger()
-    with measured(ledger, "CS", "P"):
-        with pytest.raises(ValueError, match="broken"), measured(ledger, "bank", "P"):
+
+    def fail() -> None:
+        with measured(ledger, "bank", "P"):
             count_power("public", 8)
             raise ValueError("broken")
+
+    with measured(ledger, "CS", "P"):
+        with pytest.raises(ValueError, match="broken"):
+            fail()
         count_power("public", 8, 2)
     assert powers(ledger, "bank") == {PUBLIC: 1}
     assert powers(ledger) == {PUBLIC: 2}
@@ -153,15 +158,16 @@ def test_threads_of_two_roles_do_not_mix() -> None:
     assert powers(ledger) == {PUBLIC: 8}
 
 
-def squares(count: int) -> list[int]:
-    """Work for another process."""
-    burn(0.01 * count)
-    return [power(number, 2, 2**8 - 1) for number in range(count)]
-
-
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_work_of_other_processes_belongs_to_whoever_started_them(n_jobs: int) -> None:
     ledger = Ledger()
+
+    def squares(count: int) -> list[int]:
+        end = thread_time() + 0.01 * count
+        while thread_time() < end:
+            pass
+        return [power(number, 2, 2**8 - 1) for number in range(count)]
+
     with measured(ledger, "CS", "P"):
         assert len(in_processes(squares, 12, n_jobs, 0.02)) == 12
     assert powers(ledger) == {PUBLIC: 12}
@@ -199,13 +205,13 @@ def test_counted_powers_are_those_that_were_computed(toy: World, monkeypatch: py
     """Decryption: one secret power for the share, one public one for the lift."""
     computed = []
     for name in ("powmod", "powmod_sec"):
-        real = getattr(arithmetic.gmpy2, name)
+        real = getattr(gmpy2, name)
 
         def spy(*args: int, name: str = name, real: object = real) -> object:
             computed.append(name)
             return real(*args)  # type: ignore[operator]
 
-        monkeypatch.setattr(arithmetic.gmpy2, name, spy)
+        monkeypatch.setattr(gmpy2, name, spy)
     ciphertexts = ho_enc(toy.cs.public, [1, 2, 3], n_jobs=1)
     computed.clear()
     ledger = Ledger()

@@ -34,11 +34,11 @@ def test_every_command_is_one_that_these_tests_run() -> None:
 def test_make_demo_tells_its_story() -> None:
     done = run("make", "demo")
     assert done.returncode == 0, done.stderr
-    assert "known to CS alone: no" in done.stdout
-    assert "The paper's own HoLT says the same" in done.stdout
-    assert "refused: the proof of possession of 'liar'" in done.stdout
-    for who in ("CS", "CC", "bank", "requester", "key centre"):
-        assert f"│ {who} " in done.stdout
+    [right, plain] = [float(share) for share in re.findall(r"([\d.]+)%", done.stdout)]
+    assert right > 90
+    assert right > plain - 5
+    for what in ("bins of rows", "rows of such nodes", "public keys", "3072-bit keys: secure", "FOS-Find"):
+        assert what in done.stdout
     assert "INSECURE" not in done.stdout
 
 
@@ -58,7 +58,7 @@ def test_the_library_installs_alone_into_an_empty_environment(tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     done = run(python, "-W", "error", "-c", PYTHON[0], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert run(python, "-c", "import rich", cwd=tmp_path).returncode != 0  # not a dependency of the library
+    assert run(python, "-c", "import pandas", cwd=tmp_path).returncode != 0  # not needed by the library
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

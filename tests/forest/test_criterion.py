@@ -3,7 +3,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -81,7 +81,6 @@ def test_small_whole_weights_stay_as_they_are() -> None:
 
 @given(st.lists(finite, min_size=1, max_size=20), st.data())
 def test_regression_targets_are_the_reference_s(y: list[float], data: st.DataObject) -> None:
-    assume(max(y) / 2 - min(y) / 2 < 2.0**1022)
     weights = data.draw(st.lists(st.integers(1, 2**20), min_size=len(y), max_size=len(y)))
     repeats = data.draw(st.lists(st.integers(0, 255), min_size=len(y), max_size=len(y)).filter(any))
     values, centre, places = reference.fixed_targets(y, weights, [repeats])
@@ -89,7 +88,7 @@ def test_regression_targets_are_the_reference_s(y: list[float], data: st.DataObj
     assert (targets.values.tolist(), targets.centre, targets.places) == (values, centre, places)
 
 
-@given(st.lists(finite.filter(lambda y: abs(y) < 1e300), min_size=2, max_size=20))
+@given(st.lists(finite, min_size=2, max_size=20))
 def test_sums_of_the_largest_weights_stay_below_the_limit(y: list[float]) -> None:
     targets = regression(y, [2.0**20] * len(y), [255] * len(y))
     weight = 255 * 2**20

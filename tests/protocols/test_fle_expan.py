@@ -524,7 +524,7 @@ def test_signature_for_something_else_is_refused(field: str) -> None:
             node = (tree + (field == "tree"), path + (field == "path"))
             signed = ciphertext[::-1] if field == "ciphertext" else ciphertext
             statements.append(split_statement(node, signed))
-        key = (other if field == "signer" else own).identity.signing
+        key = (other if field == "signer" else own).identity.signing_key
         return {"signature": sign_batch(key, split_context(**context), statements)}  # type: ignore[arg-type]
 
     lying = Lying(federation, where_splits_are(resign), 0)
@@ -547,7 +547,7 @@ def test_ciphertexts_of_another_owner_are_refused() -> None:
         ciphertexts = [c.to_bytes(key.parameters) for c in ho_enc(key.public, [7] * len(nodes), n_jobs=1)]
         statements = [split_statement(node, c) for node, c in zip(nodes, ciphertexts, strict=True)]
         context = split_context(plan.federation, plan.epoch, plan.forest)
-        signature = sign_batch(other.identity.signing, context, statements)
+        signature = sign_batch(other.identity.signing_key, context, statements)
         return {"ciphertexts": b"".join(ciphertexts), "signature": signature}
 
     lying = Lying(federation, where_splits_are(steal), 0)

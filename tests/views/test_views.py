@@ -1,4 +1,4 @@
-"""What each party gets to see: every message of a whole run is kept, and searched for what must not travel."""
+"""What each party gets to see: every message of a run is kept, and searched for what must not travel."""
 
 import base64
 import random
@@ -141,8 +141,10 @@ class Run:
         scanner.add_number("the strong share of CS", dealt.cs_share.value.reveal())
         scanner.add_number("the strong share of CC", dealt.cc_share.value.reveal())
         servers = (self.federation.coordinator, self.federation.compute)
-        for party in (*servers, *participants(self.federation).values()):
-            scanner.add_bytes(f"the signing seed of {party.identity.name}", party.identity.signing.export())
+        for role in (*servers, *participants(self.federation).values()):
+            name, key = role.identity.name, role.identity.signing_key
+            scanner.add_bytes(f"the signing seed of {name}", key.export())
+        assert self.federation.kgc.signing is not None
         scanner.add_bytes("the signing seed of KGC", self.federation.kgc.signing.export())
         for name, owner in participants(self.federation).items():
             scanner.add_bytes(f"the secret of {name}", owner.secret)

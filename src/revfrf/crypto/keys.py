@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from revfrf.crypto.arithmetic import jacobi, multiply, power, secret_power
 from revfrf.crypto.canonical import fingerprint
+from revfrf.crypto.parallel import workers
 from revfrf.crypto.secret import Secret, SecretInt
 from revfrf.errors import DecryptionError, ElementError, FormatError, InsecureKeyError, UsageError
 
@@ -102,8 +103,9 @@ class Parameters:
         return cls(n, g0, exponent_bits, allow_insecure)
 
     def jobs(self, n_jobs: int) -> int:
-        """`n_jobs` for powers of this size: below 1024 bits, more than one costs more than it brings."""
-        return n_jobs if self.key_bits >= 1024 else 1
+        """How many workers for powers of this size: below 1024 bits, a second costs more than it brings."""
+        jobs = workers(n_jobs)
+        return jobs if self.key_bits >= 1024 else 1
 
     def random_exponent(self) -> int:
         """A secret for a key or an encryption: an even number in [2, 2^E).
