@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revfrf.crypto.strong import SetUp
-from revfrf.estimator_base import _repeats
 from revfrf.federation import Federation, keys_of_size
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import Node
-from revfrf.forest.randomness import candidate_limit
+from revfrf.forest.randomness import bootstrap, candidate_limit
 from revfrf.forest.tree import Rules
 from revfrf.messages import Column
 from revfrf.protocols.fle_expan import LevelReport
@@ -94,7 +93,10 @@ def columns_of(codes: Mapping[str, NDArray[np.int64]]) -> dict[str, list[Column]
 def targets_of(case: Case, forest_seed: bytes) -> Targets:
     """The targets as the estimators make them."""
     weights = np.array(case.row_weights)
-    repeats = _repeats(case.rules, forest_seed, weights)
+    repeats = np.zeros((case.rules.n_trees, case.n_rows), dtype=np.uint8)
+    there = np.flatnonzero(weights)
+    for tree in range(case.rules.n_trees):
+        repeats[tree, there] = bootstrap(forest_seed, tree, len(there)) if case.rules.bootstrap else 1
     if not case.n_classes:
         return Targets.regression(np.array(case.y), weights, repeats)
     numbers = np.array(case.y).astype(np.int64)

@@ -1,7 +1,7 @@
 """What both estimators share: parameters, training, the walk of FRF-Test, digests, costs and leakage."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from numbers import Integral
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -38,7 +38,7 @@ from revfrf.tables import Layout, is_frame
 Rows = Any
 """An array-like of shape (rows, columns), or a pandas DataFrame."""
 
-_POSITIVE = Interval(Integral, 1, None, closed="left")
+_POSITIVE = Interval(Integral, 1, 2**31 - 1, closed="both")
 
 
 class RevocableForest(BaseEstimator):
@@ -48,7 +48,7 @@ class RevocableForest(BaseEstimator):
         "n_estimators": [_POSITIVE],
         "max_depth": [Interval(Integral, 1, MAX_DEPTH, closed="both"), None],
         "max_features": [StrOptions({"sqrt", "log2"}), _POSITIVE, Interval(RealNotInt, 0, 1, closed="right")],
-        "min_samples_split": [Interval(Integral, 2, None, closed="left")],
+        "min_samples_split": [Interval(Integral, 2, 2**31 - 1, closed="both")],
         "min_samples_leaf": [_POSITIVE],
         "bootstrap": ["boolean"],
         "candidates": [StrOptions({"quantile", "uniform"})],
@@ -80,7 +80,7 @@ class RevocableForest(BaseEstimator):
         candidates: str = "quantile",
         n_candidates: int = 32,
         n_sampled: int = 128,
-        parties: Mapping[str, Sequence[int | str]] | None = None,
+        parties: Mapping[str, Iterable[int | str]] | None = None,
         decimals: int | Mapping[int | str, int] = 6,
         key_bits: int = 3072,
         allow_insecure_keys: bool = False,
@@ -123,21 +123,22 @@ class RevocableForest(BaseEstimator):
         if not weights.any():
             raise UsageError("all weights are zero; give at least one row a positive weight")
         n_jobs = workers(self.n_jobs)  # type: ignore[arg-type]
-        layout = Layout.learn(X, _names(X), self.parties, self.decimals, RESERVED)
+        layout = Layout.learn(X, self._names(), self.parties, self.decimals, RESERVED)
         codes = layout.encode(X)
         rules, seed = self._rules(len(layout.columns)), check_random_state(self.random_state).bytes(32)
-        dealt = keys_of_size(self.key_bits, self.allow_insecure_keys, n_jobs)
+        dealt = keys_of_size(int(self.key_bits), self.allow_insecure_keys, n_jobs)
         columns = {party: layout.of(party) for party in layout.owned}
         federation = Federation(columns, dealt=dealt, seed=seed, n_jobs=n_jobs)
         targets = self._targets(y, weights, _repeats(rules, federation.seed, weights))
         with level_progress(type(self).__name__, self.verbose) as progress:
             federation.train(codes, rules, targets, progress)
         self.layout_, self.targets_, self.federation_ = layout, targets, federation
+        self._settle(y)
         return self
 
     @abstractmethod
     def _check_y(self, y: ArrayLike) -> NDArray[Any]:
-        """The targets as one column, checked; sets what is learnt from them."""
+        """The targets as one column, checked."""
 
     @abstractmethod
     def _class_weights(self, y: NDArray[Any]) -> NDArray[np.float64]:
@@ -146,6 +147,10 @@ class RevocableForest(BaseEstimator):
     @abstractmethod
     def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
         """The targets as the criterion takes them."""
+
+    @abstractmethod
+    def _settle(self, y: NDArray[Any]) -> None:
+        """Set what is learnt from the targets, once all has gone well."""
 
     @abstractmethod
     def _digest_fields(self) -> tuple[Field, ...]:
@@ -178,11 +183,18 @@ class RevocableForest(BaseEstimator):
     def _rows(self, X: Rows, *, reset: bool) -> Rows:
         """X, checked as scikit-learn does; a DataFrame stays one, so that its categories are kept."""
         if not is_frame(X):
-            return validate_data(self, X, reset=reset, ensure_all_finite="allow-nan")
+            return validate_data(self, X, reset=reset, ensure_all_finite=False)
         validate_data(self, X, reset=reset, skip_check_array=True)
         if not _num_samples(X):
             raise UsageError("Found array with 0 sample(s): X has no rows")
+        if not X.shape[1]:
+            raise UsageError("Found array with 0 feature(s): X has no columns")
         return X
+
+    def _names(self) -> list[str]:
+        """The names of X's columns, "x0", "x1", … if it has none."""
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{i}" for i in range(self.n_features_in_)] if names is None else [str(n) for n in names]
 
     # -- what was built, what it cost, who saw what --------------------------------------------------
 
@@ -276,13 +288,17 @@ class RevocableForest(BaseEstimator):
     # -- scikit-learn's contract ---------------------------------------------------------------------
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        insecure = isinstance(self.key_bits, int) and self.key_bits < SECURE_KEY_BITS
+        insecure = isinstance(self.key_bits, Integral) and self.key_bits < SECURE_KEY_BITS
+        insecure |= hasattr(self, "federation_") and self.federation_.parameters.insecure
         return str(super().__repr__(N_CHAR_MAX)) + (" INSECURE" if insecure else "")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "federation_")
 
     def __getstate__(self) -> Any:
         if hasattr(self, "federation_"):
@@ -291,11 +307,6 @@ class RevocableForest(BaseEstimator):
                 "use `save` and `load`, or `sklearn.base.clone` for an unfitted copy"
             )
         return super().__getstate__()
-
-
-def _names(X: Rows) -> list[str]:
-    """The names of X's columns, "x0", "x1", … if it has none."""
-    return [str(name) for name in X.columns] if is_frame(X) else [f"x{i}" for i in range(X.shape[1])]
 
 
 def _probability(max_features: str | int | float, n_features: int) -> float:

@@ -1,13 +1,13 @@
 """The two estimators: a forest of classes and one of numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils import compute_sample_weight
+from sklearn.utils import assert_all_finite, compute_sample_weight
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
@@ -79,7 +79,7 @@ class RevocableForestRegressor(RegressorMixin, RevocableForest):
     >>> toy = {"key_bits": 256, "allow_insecure_keys": True}
     >>> model = RevocableForestRegressor(20, parties=parties, random_state=0, **toy)
     >>> round(model.fit(X, y).score(X, y), 1)
-    0.6
+    0.7
     """
 
     def predict(self, X: Rows) -> NDArray[np.float64]:
@@ -97,6 +97,9 @@ class RevocableForestRegressor(RegressorMixin, RevocableForest):
 
     def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
         return Targets.regression(y, weights, repeats)
+
+    def _settle(self, y: NDArray[Any]) -> None:
+        """Nothing is learnt from the targets but the forest."""
 
     def _digest_fields(self) -> tuple[Field, ...]:
         return ("regression", self.targets_.centre.hex(), self.targets_.places)
@@ -153,7 +156,7 @@ class RevocableForestClassifier(ClassifierMixin, RevocableForest):
         n_sampled: int = 128,
         voting: str = "hard",
         class_weight: Mapping[Any, float] | str | None = None,
-        parties: Mapping[str, Sequence[int | str]] | None = None,
+        parties: Mapping[str, Iterable[int | str]] | None = None,
         decimals: int | Mapping[int | str, int] = 6,
         key_bits: int = 3072,
         allow_insecure_keys: bool = False,
@@ -197,22 +200,25 @@ class RevocableForestClassifier(ClassifierMixin, RevocableForest):
 
     def _check_y(self, y: ArrayLike) -> NDArray[Any]:
         labels: NDArray[Any] = column_or_1d(y, warn=True)
+        assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
-        self.classes_ = np.unique(labels)
         return labels
 
     def _class_weights(self, y: NDArray[Any]) -> NDArray[np.float64]:
         weights: NDArray[np.float64] = compute_sample_weight(self.class_weight, y)
-        if (weights < 0).any():
-            raise UsageError("class_weight: weights cannot be negative")
+        if not (np.isfinite(weights) & (weights >= 0)).all():
+            raise UsageError("class_weight: weights are finite numbers, and not negative")
         return weights
 
     def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
-        numbers = np.searchsorted(self.classes_, y).astype(np.int64)
-        return Targets.classes(numbers, len(self.classes_), weights, repeats)
+        classes, numbers = np.unique(y, return_inverse=True)
+        return Targets.classes(numbers.astype(np.int64), len(classes), weights, repeats)
+
+    def _settle(self, y: NDArray[Any]) -> None:
+        self.classes_ = np.unique(y)
 
     def _digest_fields(self) -> tuple[Field, ...]:
-        return ("classes", self.voting, *(str(label) for label in self.classes_))
+        return ("classes", *(repr(label) for label in self.classes_.tolist()))
 
     def _saved_estimator(self) -> SavedEstimator:
         labels = tuple(self.classes_.tolist())

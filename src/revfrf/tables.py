@@ -1,6 +1,7 @@
 """From a user's X to what each party holds: whose column is whose, and its values as x̂."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +30,7 @@ class Layout:
         cls,
         X: Any,
         names: Sequence[str],
-        parties: Mapping[str, Sequence[int | str]] | None,
+        parties: Mapping[str, Iterable[int | str]] | None,
         decimals: int | Mapping[int | str, int],
         reserved: Sequence[str],
     ) -> "Layout":
@@ -58,6 +59,8 @@ class Layout:
         name = f"party {party!r}, column {column.name!r}"
         values = X.iloc[:, position] if is_frame(X) else X[:, position]
         if column.categories is not None:
+            if _is_number(values) and not any(map(_reads_as_number, column.categories)):
+                raise UsageError(f"{name} is a number now, and was a category in `fit`")
             return _category_codes(values, column.categories)
         if is_frame(X):
             if _is_category(values):
@@ -67,54 +70,71 @@ class Layout:
 
 
 def _check_distinct(names: Sequence[str]) -> None:
-    twice = sorted({name for name in names if list(names).count(name) > 1})
+    wrong = [name for name in names if not 0 < len(name) <= 200 or not name.isprintable()]
+    if wrong:
+        raise UsageError(f"column {wrong[0]!r}: a name has 1 to 200 printable characters")
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise UsageError(f"two columns are called {twice[0]!r}; give every column its own name")
 
 
 def _owners(
-    names: Sequence[str], parties: Mapping[str, Sequence[int | str]] | None, reserved: Sequence[str]
+    names: Sequence[str], parties: Mapping[str, Iterable[int | str]] | None, reserved: Sequence[str]
 ) -> dict[str, tuple[int, ...]]:
     """For each party the positions of its columns, in ascending order."""
     if parties is None:
         parties = {name: [name] for name in names}
     if not isinstance(parties, Mapping):
         raise UsageError('`parties` is a dict such as {"bank": ["age", "balance"], "telco": ["calls"]}')
+    positions = _positions(names)
     owner: dict[int, str] = {}
+    owned: dict[str, tuple[int, ...]] = {}
     for party, columns in parties.items():
         _check_party(party, reserved)
-        if isinstance(columns, str) or not isinstance(columns, Sequence | np.ndarray) or not len(columns):
+        if isinstance(columns, str) or not isinstance(columns, Iterable):
             raise UsageError(f"party {party!r}: give a list of at least one column")
-        for column in columns:
-            position = _position(names, column, f"party {party!r}")
+        mine = [_position(positions, column, f"party {party!r}") for column in columns]
+        for position in mine:
             if position in owner:
                 raise UsageError(
                     f"column {names[position]!r} is owned twice: by {owner[position]!r} and {party!r}"
                 )
             owner[position] = party
+        if not 0 < len(mine) < 2**16:
+            raise UsageError(f"party {party!r}: give a list of at least one column, and at most 65,535")
+        owned[party] = tuple(sorted(mine))
     nobodys = [names[position] for position in range(len(names)) if position not in owner]
     if nobodys:
         raise UsageError(
             f"column {nobodys[0]!r} is owned by nobody; {len(nobodys)} such in all: {nobodys[:10]}"
         )
-    return {party: tuple(sorted(p for p in owner if owner[p] == party)) for party in parties}
+    return owned
 
 
 def _check_party(party: object, reserved: Sequence[str]) -> None:
-    if not isinstance(party, str) or not 0 < len(party) <= 100 or "/" in party:
-        raise UsageError(f"party {party!r}: a name is a string of 1 to 100 characters without '/'")
+    printable = isinstance(party, str) and 0 < len(party) <= 100 and party.isprintable()
+    if not printable or "/" in str(party) or "->" in str(party):
+        raise UsageError(
+            f"party {party!r}: a name is a string of 1 to 100 characters without '/', '->' and line breaks"
+        )
     if party in reserved:
         raise UsageError(f"party {party!r}: {', '.join(reserved)} are the names of the servers")
 
 
-def _position(names: Sequence[str], column: Any, who: str) -> int:
+def _positions(names: Sequence[str]) -> dict[str, int]:
+    return {name: position for position, name in enumerate(names)}
+
+
+def _position(positions: Mapping[str, int], column: Any, who: str) -> int:
     if isinstance(column, str):
-        if column not in names:
-            raise UsageError(f"{who}: there is no column {column!r}; columns are {list(names)[:20]}")
-        return list(names).index(column)
+        if column not in positions:
+            raise UsageError(f"{who}: there is no column {column!r}; columns are {list(positions)[:20]}")
+        return positions[column]
     if isinstance(column, int | np.integer) and not isinstance(column, bool):
-        if not 0 <= column < len(names):
-            raise UsageError(f"{who}: there is no column {column}; positions go from 0 to {len(names) - 1}")
+        if not 0 <= column < len(positions):
+            raise UsageError(
+                f"{who}: there is no column {column}; positions go from 0 to {len(positions) - 1}"
+            )
         return int(column)
     raise UsageError(f"{who}: a column is a name or a position, not {column!r}")
 
@@ -122,11 +142,33 @@ def _position(names: Sequence[str], column: Any, who: str) -> int:
 def _decimals(names: Sequence[str], decimals: int | Mapping[int | str, int]) -> list[int]:
     """Decimals by position; columns that a dict does not name have 6."""
     if not isinstance(decimals, Mapping):
-        return [decimals] * len(names)
+        return [_whole(decimals)] * len(names)
     places = [6] * len(names)
     for column, value in decimals.items():
-        places[_position(names, column, "`decimals`")] = value
+        places[_position(_positions(names), column, "`decimals`")] = _whole(value)
     return places
+
+
+def _whole(decimals: Any) -> Any:
+    return int(decimals) if isinstance(decimals, np.integer) else decimals
+
+
+def _text(category: Any) -> str:
+    """A category as text; 1.0 is 1, for pandas makes floats of integers where a value is missing."""
+    whole = isinstance(category, float | np.floating) and float(category).is_integer()
+    return str(int(category)) if whole else str(category)
+
+
+def _is_number(values: Any) -> bool:
+    return getattr(getattr(values, "dtype", None), "kind", "O") in "iuf"
+
+
+def _reads_as_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_category(values: Any) -> bool:
@@ -137,9 +179,13 @@ def _categories(X: Any, position: int, name: str) -> tuple[str, ...] | None:
     """The ordered list of a column's categories, if it has one."""
     if not is_frame(X) or not _is_category(X.iloc[:, position]):
         return None
-    shown = tuple(str(category) for category in X.iloc[:, position].dtype.categories)
+    shown = tuple(_text(category) for category in X.iloc[:, position].dtype.categories)
     if len(set(shown)) != len(shown):
         raise UsageError(f"column {name!r}: two of its categories print alike; rename one")
+    if not "".join(shown).isprintable():
+        raise UsageError(
+            f"column {name!r}: its categories have characters that cannot be printed; rename them"
+        )
     return shown
 
 
@@ -147,10 +193,10 @@ def _category_codes(values: Any, categories: tuple[str, ...]) -> NDArray[np.int6
     """The number of each value in the list; a value that is not in it is missing."""
     known = {category: code for code, category in enumerate(categories)}
     if _is_category(values):
-        codes = [known.get(str(category), MISSING) for category in values.dtype.categories]
+        codes = [known.get(_text(category), MISSING) for category in values.dtype.categories]
         numbers: NDArray[np.intp] = values.cat.codes.to_numpy()  # -1 for a missing value
         return np.array([*codes, MISSING], dtype=np.int64)[numbers]
-    return np.array([known.get(str(value), MISSING) for value in values], dtype=np.int64)
+    return np.array([known.get(_text(value), MISSING) for value in values], dtype=np.int64)
 
 
 def _numbers(values: Any, name: str) -> Any:

@@ -171,7 +171,7 @@ def check_sizes(key_bits: int, exponent_bits: int | None, allow_insecure: bool) 
     if key_bits < SECURE_KEY_BITS and not allow_insecure:
         raise InsecureKeyError(
             f"{key_bits}-bit keys protect nothing; use {SECURE_KEY_BITS} or more (3072 is the default), "
-            "or say allow_insecure=True in tests and simulations"
+            "or, in tests and simulations, say allow_insecure=True (allow_insecure_keys=True to an estimator)"
         )
     if exponent_bits < SECURE_EXPONENT_BITS and not allow_insecure:
         raise InsecureKeyError(

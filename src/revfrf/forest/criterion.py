@@ -59,6 +59,7 @@ class Targets:
         """Targets in fixed point, with as many places as keep every sum of a tree below 2^62."""
         fixed = fixed_weights(weights)
         total = max(int(fixed @ tree) for tree in repeats)
+        y = np.where(fixed > 0, y, y[fixed.argmax()])  # rows without weight have no say in the range
         centre = float(y.min() / 2 + y.max() / 2)
         spread = float(np.abs(y - centre).max())
         places = _SUM_BITS - total.bit_length() - int(np.frexp(spread)[1]) if spread else 0

@@ -98,7 +98,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class LevelReport:
-    """Where the growth is: for progress bars. `work` is the share of it that is done, from 0 to 1."""
+    """Where the growth is, for progress bars: the trees that still grow, the nodes made so far, and the
+    share of the work that is done, from 0 to 1."""
 
     level: int
     trees: int
@@ -134,7 +135,8 @@ def fle_expan(
         frontier, again = _stop(plan.rules, targets, store, frontier, again)
         depths = plan.rules.max_depth - np.log2(np.maximum(frontier.paths, 1)).astype(np.int64)
         done = 1 - float(frontier.sizes @ depths) / todo
-        progress(LevelReport(level, len(np.unique(frontier.trees)), len(frontier), done))
+        made = len(store.leaves) + len(store.splits) + len(frontier) + sum(len(w.nodes) for w in won)
+        progress(LevelReport(level, len(np.unique(frontier.trees)), made, done))
         with within(FOS_FIND):
             draws = draw_candidates(plan.seed, plan.features, plan.rules, frontier, again)
         exchange = _Exchange(channel, plan, targets, frontier, draws, level, won)

@@ -18,10 +18,11 @@ def level_progress(title: str, verbose: int) -> Iterator[Callable[[LevelReport],
     if not verbose:
         yield lambda _: None
         return
+    fields = "level {task.fields[level]} · {task.fields[trees]} trees growing · {task.fields[nodes]} nodes"
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("level {task.fields[level]} · {task.fields[trees]} trees · {task.fields[nodes]} nodes"),
+        TextColumn(fields),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
