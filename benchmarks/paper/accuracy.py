@@ -195,7 +195,7 @@ def near_enough(task: Task, differences: list[float]) -> bool:
 
 
 def table(options: argparse.Namespace, results: list[Comparison]) -> Table:
-    title = f"{options.trees} trees of depth {options.depth}, mean ± sd of {options.seeds} runs"
+    title = f"{options.trees} trees of depth {options.depth}, mean ± sd over seeds 0 to {options.seeds - 1}"
     view = Table("set", "measure", title=title, title_justify="left")
     view.caption = "our keys are toys of 256 bits, INSECURE: the code and the forest are those of real keys"
     for heading in ("parties", "features", *MODELS, "difference"):
