@@ -132,6 +132,13 @@ def test_equal_targets_are_zero_around_their_value() -> None:
     assert (targets.values.tolist(), targets.centre, targets.places) == ([0, 0, 0], 4.5, 0)
 
 
+def test_rows_without_weight_have_no_say_in_the_range_of_targets() -> None:
+    there = regression([1.0, 2.0, 5.0], [1, 1, 2])
+    diluted = regression([1.0, 1e300, 2.0, 5.0], [1, 0, 1, 2], [1, 0, 1, 1])
+    assert (diluted.centre, diluted.places) == (there.centre, there.places)
+    assert diluted.values[[0, 2, 3]].tolist() == there.values.tolist()
+
+
 @pytest.mark.parametrize("y", [[1e308, -1e308], [5e-324, 0.0], [1e308, 9e307], [-1.0, 1e-300]])
 def test_targets_of_any_scale_come_back_from_their_fixed_point(y: list[float]) -> None:
     targets = regression(y)

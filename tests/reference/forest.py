@@ -147,13 +147,21 @@ def fixed_weights(weights: Sequence[float]) -> list[int]:
 def fixed_targets(
     y: Sequence[float], weights: Sequence[int], repeats: Sequence[Sequence[int]]
 ) -> tuple[list[int], float, int]:
-    """The integers of a regression's targets, their centre and places; `repeats` has a list per tree."""
-    centre = min(y) / 2 + max(y) / 2
-    spread = max(abs(value - centre) for value in y)
+    """The integers of a regression's targets, their centre and places; `repeats` has a list per tree.
+
+    A row of weight 0 is as if it were not there: it has no say in the range, and its integer is never used.
+    """
+    there = [value for value, weight in zip(y, weights, strict=True) if weight > 0]
+    centre = min(there) / 2 + max(there) / 2
+    spread = max(abs(value - centre) for value in there)
     heaviest_tree = max(sum(r * w for r, w in zip(of_tree, weights, strict=True)) for of_tree in repeats)
     _, exponent = math.frexp(spread)
     places = 62 - heaviest_tree.bit_length() - exponent if spread else 0
-    return [round(math.ldexp(value - centre, places)) for value in y], centre, places
+    integers = [
+        round(math.ldexp(value - centre, places)) if weight > 0 else 0
+        for value, weight in zip(y, weights, strict=True)
+    ]
+    return integers, centre, places
 
 
 # -- Cuts -------------------------------------------------------------------------------------------

@@ -36,6 +36,10 @@ class Ciphertext(LongNumbers):
     c: int
     g: int
 
+    def __reduce__(self) -> tuple[type["Ciphertext"], tuple[int, int]]:
+        """Worker processes send thousands of these; what a dataclass does by itself is slow."""
+        return Ciphertext, (self.c, self.g)
+
     def to_bytes(self, parameters: "Parameters") -> bytes:
         """C in 2|N| bits, then G in |N| bits, big-endian."""
         width = parameters.key_bits // 8
