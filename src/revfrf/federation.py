@@ -13,6 +13,7 @@ from revfrf.crypto.canonical import digest
 from revfrf.crypto.keys import Parameters, check_sizes
 from revfrf.crypto.signing import SigningKey
 from revfrf.crypto.strong import SetUp, set_up
+from revfrf.errors import UsageError
 from revfrf.forest.criterion import Targets
 from revfrf.forest.tree import Rules
 from revfrf.forest.voting import Voting
@@ -55,6 +56,9 @@ class Federation:
     def __init__(
         self, columns: Mapping[str, Sequence[Column]], *, dealt: SetUp, seed: bytes, n_jobs: int = 1
     ) -> None:
+        for party in columns:
+            if party in RESERVED or "/" in party:
+                raise UsageError(f"{party!r} is no name for a participant")
         signing, insecure = SigningKey.generate(), dealt.parameters.allow_insecure
         roles = {CS: CS, CC: CC} | dict.fromkeys(columns, PARTICIPANT)
         identities = {

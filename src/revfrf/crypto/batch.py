@@ -12,12 +12,14 @@ from dataclasses import dataclass
 
 from revfrf.crypto.canonical import Field
 from revfrf.crypto.signing import SigningKey, VerifyKey
+from revfrf.errors import SignatureError
 
 Context = tuple[Field, ...]
 """What all statements of a batch share: what they are about, and for whom."""
 
 _DOMAIN = "revfrf batch v1"
 _LEAF, _INNER = b"\0", b"\1"
+_HASH_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +33,15 @@ class BatchSignature:
 
     def verify(self, key: VerifyKey, context: Context, statement: bytes) -> None:
         """Return only if `key` has signed this statement in this context; else raise SignatureError."""
-        node, position = _leaf(statement), self.position
+        node, position, width = _leaf(statement), self.position, self.count
+        if not 0 <= position < width or len(self.path) != (width - 1).bit_length():
+            raise SignatureError("a position or a path that no batch of this size has")
         for sibling in self.path:
+            if len(sibling) != (_HASH_BYTES if position ^ 1 < width else 0):
+                raise SignatureError("a path that does not fit its position")
             if sibling:
                 node = _inner(sibling, node) if position % 2 else _inner(node, sibling)
-            position //= 2
+            position, width = position // 2, -(-width // 2)
         key.verify(self.root, _DOMAIN, context, self.count, node)
 
 

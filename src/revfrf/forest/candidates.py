@@ -5,7 +5,7 @@ the node the bin b = #{i: x̂ > s_i}. That is the paper's set of split vectors, 
 of the bits. docs/forest.md has the rules in full.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -29,7 +29,7 @@ class Proposal:
     so do the `bins` of every row of every node that has a cut. No cut: only one value was seen.
     """
 
-    cuts: NDArray[np.int64]
+    cuts: NDArray[np.int64] = field(repr=False)
     n_cuts: NDArray[np.uint8]
     bins: NDArray[np.uint8]
 

@@ -78,7 +78,7 @@ class Plan:
     federation: str
     epoch: int
     forest: bytes
-    seed: bytes
+    seed: bytes = field(repr=False)
     rules: Rules
     parameters: Parameters
     owners: Mapping[str, Sequence[str]]
@@ -250,12 +250,12 @@ class Growth:
     """A participant's part in a forest that is being grown."""
 
     rules: OpenForest
-    secret: bytes
-    codes: NDArray[np.int64]  # a row a feature
+    secret: bytes = field(repr=False)
+    codes: NDArray[np.int64] = field(repr=False)  # a row a feature
     features: Sequence[str]
     level: int = -1
-    index: dict[Node, int] = field(default_factory=dict)
-    proposals: list[tuple[Positions, Proposal]] = field(default_factory=list)
+    index: dict[Node, int] = field(default_factory=dict, repr=False)
+    proposals: list[tuple[Positions, Proposal]] = field(default_factory=list, repr=False)
 
     def cuts(
         self, nodes: Sequence[Node], features: NDArray[np.intp], cuts: NDArray[np.intp]

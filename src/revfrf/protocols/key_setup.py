@@ -16,7 +16,7 @@ from revfrf.crypto.possession import PossessionProof, prove_possession, verify_p
 from revfrf.crypto.secret import Secret, SecretInt
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.crypto.strong import Server, SetUp, StrongShare
-from revfrf.errors import ProtocolError
+from revfrf.errors import ProtocolError, UsageError
 from revfrf.messages import Dealt, Done, Enrolment, EpochCertificate, Member, number, of_number
 from revfrf.transport.base import Channel
 
@@ -99,6 +99,7 @@ class Identity(Secret):
     kgc: VerifyKey
     signing: SigningKey | None
     allow_insecure: bool = False
+    federation: str = ""
     weak: WeakKey | None = None
     share: StrongShare | None = None
     certificate: EpochCertificate | None = None
@@ -113,15 +114,22 @@ class Identity(Secret):
 
 def answer_deal(identity: Identity, message: Dealt) -> Enrolment:
     """Make a weak key under the parameters dealt, and prove that it is one's own."""
-    if identity.certificate is not None:
+    if identity.weak is not None:
         raise ProtocolError("keys are dealt once an epoch", kind="order")
     n, g0 = of_number(message.n), of_number(message.g0)
-    parameters = Parameters(n, g0, message.exponent_bits, identity.allow_insecure)
+    try:
+        parameters = Parameters(n, g0, message.exponent_bits, identity.allow_insecure)
+    except UsageError as error:
+        raise ProtocolError(f"parameters that this party does not take: {error}", kind="member") from None
     server = SERVERS.get(identity.role)
     if (message.share is None) != (server is None):
         raise ProtocolError("strong shares are for CS and CC", kind="member")
     if message.share is not None and server is not None:
-        identity.share = StrongShare(parameters, server, SecretInt(of_number(message.share)))
+        try:
+            identity.share = StrongShare(parameters, server, SecretInt(of_number(message.share)))
+        except UsageError:
+            raise ProtocolError("no strong share of these parameters", kind="member") from None
+    identity.federation = message.federation
     identity.weak = WeakKey.generate(parameters)
     proof = prove_possession(identity.weak, identity.name)
     return Enrolment(
@@ -140,7 +148,9 @@ def answer_certificate(identity: Identity, certificate: EpochCertificate) -> Don
     if identity.weak is None or identity.certificate is not None:
         raise ProtocolError("an epoch certificate out of turn", kind="order")
     p = identity.weak.parameters
-    if (of_number(certificate.n), of_number(certificate.g0)) != (p.n, p.g0):
+    dealt = (identity.federation, p.n, p.g0, p.exponent_bits)
+    c = certificate
+    if (c.federation, of_number(c.n), of_number(c.g0), c.exponent_bits) != dealt or c.epoch != 1 or c.revoked:
         raise ProtocolError("an epoch certificate for other parameters", kind="epoch")
     mine = Member(
         identity.name, identity.role, number(identity.weak.public.h), identity.signing_key.verify_key.raw

@@ -18,7 +18,7 @@ def write_nodes(nodes: Nodes) -> NodeRows:
 
 
 def read_nodes(message: NodeRows, n_trees: int, max_depth: int, n_rows: int) -> Nodes:
-    """Nodes as they arrive: all different, above the forest's depth, with rows of this table.
+    """Nodes as they arrive: all different, inside the forest, each with rows of this table.
 
     Raises FormatError or ProtocolError for anything else.
     """
@@ -26,7 +26,7 @@ def read_nodes(message: NodeRows, n_trees: int, max_depth: int, n_rows: int) -> 
     paths = array(message.paths, PATHS, len(trees))
     sizes = array(message.sizes, SIZES, len(trees)).astype(np.int64)
     nodes = Nodes(trees, paths, starts_of(sizes), unpack_rows(message.rows, sizes, n_rows))
-    inside = (trees < n_trees) & (paths > 0) & (paths >> np.uint64(max_depth) == 0)
+    inside = (trees < n_trees) & (paths > 0) & (paths >> np.uint64(max_depth) == 0) & (sizes > 0)
     if not inside.all() or len(set(nodes.names())) != len(nodes):
-        raise ProtocolError("nodes outside the forest, or one node twice", kind="node")
+        raise ProtocolError("nodes outside the forest, without rows, or one node twice", kind="node")
     return nodes

@@ -111,5 +111,5 @@ def _check_schema(party: str, schema: Schema, n_rows: int) -> None:
     names = [column.name for column in schema.columns]
     if schema.n_rows != n_rows:
         raise ProtocolError(f"{party!r} holds {schema.n_rows} rows, the labels are {n_rows}", kind="schema")
-    if not names or len(set(names)) != len(names):
-        raise ProtocolError(f"{party!r} has no columns, or two of one name", kind="schema")
+    if not 0 < len(names) < 2**16 or len(set(names)) != len(names):
+        raise ProtocolError(f"{party!r} has no columns, too many, or two of one name", kind="schema")

@@ -76,7 +76,7 @@ class Participant(Party):
         self.check_epoch(message.epoch)
         if message.federation != self.certificate.federation or self.growth is not None:
             raise ProtocolError("a forest of another federation, or a second one", kind="forest")
-        if message.method not in METHODS or not 1 <= message.max_depth <= MAX_DEPTH:
+        if message.method not in METHODS or not 1 <= message.max_depth <= MAX_DEPTH or not message.n_trees:
             raise ProtocolError("rules that no forest has", kind="forest")
         ids = [feature_id(self.identity.name, column.name) for column in self.columns]
         codes = self._table(TRAINING)

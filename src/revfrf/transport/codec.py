@@ -41,7 +41,7 @@ def decode(data: bytes, *expected: type[Reply]) -> Reply:
         message: Reply = _decoder(expected).decode(memoryview(data)[1:])
     except msgspec.ValidationError as error:
         raise FormatError(f"not a valid message: {error}", kind="malformed") from None
-    except (msgspec.DecodeError, RecursionError, OverflowError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
         raise FormatError("not a message") from None
     if len(data) > message.max_bytes:
         raise FormatError(f"a {type(message).__name__} of {len(data):,} bytes", kind="too-large")

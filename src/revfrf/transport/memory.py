@@ -60,6 +60,8 @@ class MemoryChannel:
 
     def _answer(self, recipient: str, data: bytes) -> bytes:
         """What happens at the other end."""
+        if recipient not in self.network.roles:
+            raise RefusedError(f"{recipient!r}: there is no such party")
         try:
             message = self.network.deliver(self.sender, recipient, data, *MESSAGES)
             return encode(self.network.roles[recipient].handle(self.sender, message))
