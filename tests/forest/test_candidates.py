@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revfrf.crypto.encoding import BOUND, MISSING
-from revfrf.forest.candidates import Method, Proposal, propose
+from revfrf.forest.candidates import Method, Proposal, Values, propose
 from revfrf.forest.nodes import Nodes
 from revfrf.forest.randomness import private_seeds
 from tests.federations import reference_rules, with_rules
@@ -32,7 +32,7 @@ def proposed(
     nodes = nodes_of(rows)
     seeds = private_seeds(b"secret", "a/x", nodes.trees, nodes.paths)
     column = np.array(values, dtype=np.int64)
-    return propose(column, nodes, np.arange(len(nodes)), seeds, method, n_sampled, n_candidates)
+    return propose(Values.of(column), nodes, np.arange(len(nodes)), seeds, method, n_sampled, n_candidates)
 
 
 def cuts_of(proposal: Proposal, node: int = 0) -> list[int]:
@@ -100,7 +100,7 @@ def test_nodes_are_taken_at_the_positions_asked() -> None:
     nodes = nodes_of([[0, 1], [2, 3], [4, 5]])
     column = np.array([1, 2, 3, 3, 6, 5], dtype=np.int64)
     seeds = np.zeros(2, np.uint64)
-    proposal = propose(column, nodes, np.array([2, 0]), seeds, "quantile", 2, 3)
+    proposal = propose(Values.of(column), nodes, np.array([2, 0]), seeds, "quantile", 2, 3)
     assert [cuts_of(proposal, 0), cuts_of(proposal, 1)] == [[5], [1]]
     assert proposal.bins.tolist() == [1, 0, 0, 1]
 
@@ -117,3 +117,21 @@ def test_even_cuts_over_the_whole_range_do_not_overflow() -> None:
     cuts = cuts_of(proposed(values, [range(2)], "uniform", 8, 255))
     assert len(cuts) == 255
     assert cuts == reference.uniform_cuts(values, 255)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("distinct", [1, 2, 3, 40, 255, 256, 257, 2000])
+def test_looking_up_by_rank_finds_what_searching_finds(method: Method, distinct: int) -> None:
+    rng = np.random.default_rng(distinct)
+    values = np.sort(rng.integers(1 - BOUND, BOUND, distinct))
+    values[0] = MISSING
+    column = values[rng.integers(0, distinct, 3000)]
+    nodes = nodes_of([sorted(rng.choice(3000, size, replace=False)) for size in (1, 5, 50, 129, 600, 3000)])
+    seeds = private_seeds(b"secret", "a/x", nodes.trees, nodes.paths)
+    known = Values.of(column)
+    assert (len(known.distinct) > 0) == (len(np.unique(column)) <= 256)
+    unknown = Values(column, np.empty(0, np.int64), np.empty(0, np.uint8))
+    one, two = (propose(v, nodes, np.arange(6), seeds, method, 128, 32) for v in (known, unknown))
+    assert one.n_cuts.tolist() == two.n_cuts.tolist()
+    assert one.bins.tolist() == two.bins.tolist()
+    assert [cuts_of(one, i) for i in range(6)] == [cuts_of(two, i) for i in range(6)]

@@ -6,7 +6,7 @@ of the bits. docs/forest.md has the rules in full.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from revfrf.forest.nodes import Nodes, Rows
 from revfrf.forest.randomness import UInt64s, nth
 
 _NEVER = np.iinfo(np.int64).max
+_FEW = 256  # distinct values of a column whose ranks fit a byte
 
 Method = Literal["quantile", "uniform"]
 
@@ -34,8 +35,25 @@ class Proposal:
     bins: NDArray[np.uint8]
 
 
+class Values(NamedTuple):
+    """A column's x̂. If only a few are distinct: these in ascending order, and which of them each row has."""
+
+    codes: NDArray[np.int64]
+    distinct: NDArray[np.int64]
+    ranks: NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, codes: NDArray[np.int64]) -> "Values":
+        """Ready for `propose`: sorting and searching become counting and looking up."""
+        few = len(np.unique(codes[: 4 * _FEW])) <= _FEW
+        distinct = np.unique(codes) if few else codes
+        if len(distinct) > _FEW:
+            return cls(codes, np.empty(0, np.int64), np.empty(0, np.uint8))
+        return cls(codes, distinct, np.searchsorted(distinct, codes).astype(np.uint8))
+
+
 def propose(
-    codes: NDArray[np.int64],
+    values: Values,
     nodes: Nodes,
     positions: NDArray[np.intp],
     seeds: UInt64s,
@@ -48,7 +66,16 @@ def propose(
     n_cuts = np.zeros(len(positions), dtype=np.uint8)
     bins = np.empty(nodes.sizes[positions].sum(), dtype=np.uint8)
     used = _propose(
-        codes, nodes.rows, nodes.starts, positions, seeds, method == "uniform", n_sampled, cuts, n_cuts, bins
+        *values,
+        nodes.rows,
+        nodes.starts,
+        positions,
+        seeds,
+        method == "uniform",
+        n_sampled,
+        cuts,
+        n_cuts,
+        bins,
     )
     return Proposal(cuts, n_cuts, bins[:used])
 
@@ -56,6 +83,8 @@ def propose(
 @kernel
 def _propose(
     codes: NDArray[np.int64],
+    distinct: NDArray[np.int64],
+    ranks: NDArray[np.uint8],
     rows: Rows,
     starts: NDArray[np.int64],
     positions: NDArray[np.intp],
@@ -66,33 +95,58 @@ def _propose(
     n_cuts: NDArray[np.uint8],
     bins: NDArray[np.uint8],
 ) -> int:
+    picked = np.empty(n_sampled, dtype=np.uint32)
     sample = np.empty(n_sampled, dtype=np.int64)
     ladder = np.empty(2 * cuts.shape[1] + 2, dtype=np.int64)
     used = 0
     for j in range(len(positions)):
         node = rows[starts[positions[j]] : starts[positions[j] + 1]]
-        size = _draw(codes, node, seeds[j], sample)
-        ordered = np.sort(sample[:size])
+        size = _draw(node, seeds[j], picked)
+        by_rank = 0 < len(distinct) <= 2 * len(node)
+        if by_rank:
+            _count_sort(distinct, ranks, picked[:size], sample)
+        else:
+            for i in range(size):
+                sample[i] = codes[picked[i]]
+            sample[:size].sort()
+        ordered = sample[:size]
         count = _even_cuts(ordered, cuts[j]) if uniform else _quantile_cuts(ordered, cuts[j])
         n_cuts[j] = count
         if count:
-            _put_bins(codes, node, cuts[j, :count], ladder, bins[used : used + len(node)])
+            out = bins[used : used + len(node)]
+            if by_rank:
+                _look_up_bins(distinct, ranks, node, cuts[j, :count], out)
+            else:
+                _search_bins(codes, node, cuts[j, :count], ladder, out)
             used += len(node)
     return used
 
 
 @kernel
-def _draw(codes: NDArray[np.int64], node: Rows, seed: np.uint64, sample: NDArray[np.int64]) -> int:
-    """Fill the sample: all rows of a small node, else one from each of equally long stretches of its rows."""
-    rows, wanted = len(node), len(sample)
+def _draw(node: Rows, seed: np.uint64, picked: Rows) -> int:
+    """Pick the sample: all rows of a small node, else one from each of equally long stretches of its rows."""
+    rows, wanted = len(node), len(picked)
     if rows <= wanted:
-        for i in range(rows):
-            sample[i] = codes[node[i]]
+        picked[:rows] = node
         return rows
     for i in range(wanted):
         low, high = i * rows // wanted, (i + 1) * rows // wanted
-        sample[i] = codes[node[low + np.int64(nth(seed, i) % np.uint64(high - low))]]
+        picked[i] = node[low + np.int64(nth(seed, i) % np.uint64(high - low))]
     return wanted
+
+
+@kernel
+def _count_sort(
+    distinct: NDArray[np.int64], ranks: NDArray[np.uint8], picked: Rows, sample: NDArray[np.int64]
+) -> None:
+    counts = np.zeros(len(distinct), dtype=np.int64)
+    for row in picked:
+        counts[ranks[row]] += 1
+    at = 0
+    for rank in range(len(distinct)):
+        for _ in range(counts[rank]):
+            sample[at] = distinct[rank]
+            at += 1
 
 
 @kernel
@@ -133,7 +187,26 @@ def _even_cuts(ordered: NDArray[np.int64], cuts: NDArray[np.int64]) -> int:
 
 
 @kernel
-def _put_bins(
+def _look_up_bins(
+    distinct: NDArray[np.int64],
+    ranks: NDArray[np.uint8],
+    node: Rows,
+    cuts: NDArray[np.int64],
+    bins: NDArray[np.uint8],
+) -> None:
+    """The bin of each row, #{i: x > s_i}, from a table by rank."""
+    bin_of = np.empty(len(distinct), dtype=np.uint8)
+    below = 0
+    for rank in range(len(distinct)):
+        while below < len(cuts) and cuts[below] < distinct[rank]:
+            below += 1
+        bin_of[rank] = below
+    for i in range(len(node)):
+        bins[i] = bin_of[ranks[node[i]]]
+
+
+@kernel
+def _search_bins(
     codes: NDArray[np.int64],
     node: Rows,
     cuts: NDArray[np.int64],

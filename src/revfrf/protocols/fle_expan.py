@@ -21,7 +21,7 @@ from revfrf.crypto.keys import Ciphertext, Parameters
 from revfrf.crypto.parallel import in_threads
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ProtocolError
-from revfrf.forest.candidates import Proposal
+from revfrf.forest.candidates import Proposal, Values
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import Node, Nodes
 from revfrf.forest.tree import Leaf, Rules
@@ -256,6 +256,10 @@ class Growth:
     level: int = -1
     index: dict[Node, int] = field(default_factory=dict, repr=False)
     proposals: list[tuple[Positions, Proposal]] = field(default_factory=list, repr=False)
+    values: list[Values] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.values = [Values.of(codes) for codes in self.codes]
 
     def cuts(
         self, nodes: Sequence[Node], features: NDArray[np.intp], cuts: NDArray[np.intp]
@@ -285,7 +289,7 @@ def answer_level(
     with within(FOS_FIND):
         won, ciphertexts, signature = _encrypt_splits(identity, growth, store, message, n_jobs)
     proposals = answer_questions(
-        growth.codes,
+        growth.values,
         growth.features,
         growth.secret,
         "uniform" if growth.rules.method == "uniform" else "quantile",

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revfrf.errors import FormatError
-from revfrf.forest.candidates import Method, Proposal, propose
+from revfrf.forest.candidates import Method, Proposal, Values, propose
 from revfrf.forest.criterion import NO_CUT, Best, Targets, best_cuts
 from revfrf.forest.kernel import kernel
 from revfrf.forest.nodes import Nodes
@@ -95,7 +95,7 @@ def questions_for(draws: Draws, owned: slice) -> Questions:
 
 
 def answer_questions(
-    codes: NDArray[np.int64],
+    values: Sequence[Values],
     ids: Sequence[str],
     secret: bytes,
     method: Method,
@@ -104,12 +104,12 @@ def answer_questions(
     nodes: Nodes,
     questions: Questions,
 ) -> list[tuple[Positions, Proposal]]:
-    """For each of the owner's features, a row of `codes`: where it was asked, and what it proposes there."""
+    """For each of the owner's features: where it was asked, and what it proposes there."""
     proposals = []
     for number, feature in enumerate(ids):
         positions = questions.nodes[questions.features == number]
         seeds = private_seeds(secret, feature, nodes.trees[positions], nodes.paths[positions])
-        proposal = propose(codes[number], nodes, positions, seeds, method, n_sampled, n_candidates)
+        proposal = propose(values[number], nodes, positions, seeds, method, n_sampled, n_candidates)
         proposals.append((positions, proposal))
     return proposals
 
