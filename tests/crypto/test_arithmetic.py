@@ -79,6 +79,17 @@ def test_comb_refuses_an_exponent_longer_than_it_was_made_for() -> None:
         FixedBase(11, MODULUS, 80).powers([1 << 80] * FixedBase.BREAK_EVEN)
 
 
+@pytest.mark.parametrize("exponent", [0, 1, 2, 1023, 2**80 - 1, (1 << 512) - 1, (1 << 512) // 3])
+@pytest.mark.parametrize("base", [1, 2, 7**300, -1, "n + 1", "n - 1", "n * n - 2"])
+def test_powers_mod_a_square_from_halves_are_powers(base: int | str, exponent: int) -> None:
+    n = (1 << 1024) + 643  # a prime
+    value = eval(base, {"n": n}) if isinstance(base, str) else base  # noqa: S307
+    comb = FixedBase(value % (n * n), n * n, 512)
+    answers = comb.powers([exponent] * FixedBase.BREAK_EVEN)
+    assert comb._logs
+    assert set(answers) == {pow(value, exponent, n * n)}
+
+
 def test_tables_of_one_key_at_3072_bits_take_less_than_32_megabytes() -> None:
     n = (1 << 3072) - 1
     total = 0

@@ -73,12 +73,13 @@ class FixedBase:
     the best possible.
     """
 
-    TEETH, BLOCKS, AT_ONCE = 10, 8, 256
+    TEETH, BLOCKS, AT_ONCE, WORTH_HALVING = 10, 8, 256, 2048
     BREAK_EVEN = 1 << (TEETH - 7)
 
     def __init__(self, base: int, modulus: int, exponent_bits: int, teeth: int = TEETH) -> None:
         self._base, self._modulus, self._teeth = mpz(base), mpz(modulus), teeth
-        self._root = gmpy2.isqrt(self._modulus) if gmpy2.is_square(self._modulus) else mpz(0)
+        halves = self._modulus.bit_length() >= self.WORTH_HALVING and gmpy2.is_square(self._modulus)
+        self._root = gmpy2.isqrt(self._modulus) if halves else mpz(0)
         self._depth = -(-exponent_bits // (teeth * self.BLOCKS))
         self._width = self._depth * self.BLOCKS
         self._asked = 0
