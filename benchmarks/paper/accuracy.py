@@ -212,7 +212,8 @@ def table(options: argparse.Namespace, results: list[Comparison]) -> Table:
     for result in results:
         classes = result.task == "classes"
         shown = [show(result.task, result.scores.get(model, {})) for model in MODELS]
-        change = mean_and_sd(result.differences[OURS], "+.2f") + ("" if classes else " %")
+        change = " / ".join(mean_and_sd(values, "+.2f") for values in result.differences.values())
+        change += "" if classes else " %"
         measure = "accuracy, %" if classes else "MSE"
         features = "√F" if result.max_features == "sqrt" else "all"
         row = (result.name, measure, str(result.parties), features, *shown, change, verdict(result))

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import Lock
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from revfrf.costs import Costs
 from revfrf.crypto.canonical import digest
 from revfrf.crypto.keys import Parameters, check_sizes
+from revfrf.crypto.secret import Secret
 from revfrf.crypto.signing import SigningKey
 from revfrf.crypto.strong import SetUp, set_up
 from revfrf.errors import UsageError
@@ -47,6 +49,20 @@ def keys_of_size(key_bits: int, allow_insecure: bool, n_jobs: int) -> SetUp:
         return _made[key_bits]
 
 
+@dataclass(frozen=True)
+class Credentials(Secret):
+    """What the roles of a federation know: their identities, the participants' secrets, the forest's seed.
+
+    A forest that was saved without private keys has none of the secrets.
+    """
+
+    parameters: Parameters
+    kgc: SigningKey | None
+    identities: Mapping[str, Identity]
+    secret_of: Mapping[str, bytes]
+    seed: bytes
+
+
 class Federation:
     """KGC, CS, CC and participants who share a process and nothing else: they talk in messages.
 
@@ -59,51 +75,39 @@ class Federation:
         for party in columns:
             if party in RESERVED or "/" in party:
                 raise UsageError(f"{party!r} is no name for a participant")
-        signing, insecure = SigningKey.generate(), dealt.parameters.allow_insecure
         roles = {CS: CS, CC: CC} | dict.fromkeys(columns, PARTICIPANT)
+        kgc, insecure = SigningKey.generate(), dealt.parameters.allow_insecure
         identities = {
-            name: Identity(name, role, signing.verify_key, SigningKey.generate(), insecure)
+            name: Identity(name, role, kgc.verify_key, SigningKey.generate(), insecure)
             for name, role in roles.items()
         }
         secret_of = {party: digest("revfrf participant secret v1", seed, party) for party in columns}
         forest_seed = digest("revfrf forest seed v1", seed)
-        self._assemble(dealt.parameters, columns, signing, identities, secret_of, forest_seed, n_jobs)
+        self._assemble(
+            columns, Credentials(dealt.parameters, kgc, identities, secret_of, forest_seed), n_jobs
+        )
         with measured(self.network.ledger, KGC, "key set-up"):
             self.kgc.enrol(f"embedded {secrets.token_hex(8)}", dealt, roles)
 
     @classmethod
     def restored(
-        cls,
-        parameters: Parameters,
-        columns: Mapping[str, Sequence[Column]],
-        kgc: SigningKey | None,
-        identities: Mapping[str, Identity],
-        secret_of: Mapping[str, bytes],
-        seed: bytes,
-        n_jobs: int,
+        cls, columns: Mapping[str, Sequence[Column]], known: Credentials, n_jobs: int
     ) -> "Federation":
         """A federation that was set up before."""
         federation = cls.__new__(cls)
-        federation._assemble(parameters, columns, kgc, identities, secret_of, seed, n_jobs)
+        federation._assemble(columns, known, n_jobs)
         return federation
 
-    def _assemble(
-        self,
-        parameters: Parameters,
-        columns: Mapping[str, Sequence[Column]],
-        kgc: SigningKey | None,
-        identities: Mapping[str, Identity],
-        secret_of: Mapping[str, bytes],
-        seed: bytes,
-        n_jobs: int,
-    ) -> None:
-        self.parameters, self.seed = parameters, seed
+    def _assemble(self, columns: Mapping[str, Sequence[Column]], known: Credentials, n_jobs: int) -> None:
+        self.parameters, self.seed = known.parameters, known.seed
         self.network = MemoryNetwork()
-        self.kgc = KeyCentre(self.network.channel(KGC), kgc, n_jobs)
-        self.coordinator = Coordinator(identities[CS], self.network.channel(CS), n_jobs)
-        self.compute = ComputePartner(identities[CC])
+        self.kgc = KeyCentre(self.network.channel(KGC), known.kgc, n_jobs)
+        self.coordinator = Coordinator(known.identities[CS], self.network.channel(CS), n_jobs)
+        self.compute = ComputePartner(known.identities[CC])
         self.participants = {
-            party: Participant(identities[party], owned, secret_of[party], ParticipantStore(), n_jobs)
+            party: Participant(
+                known.identities[party], owned, known.secret_of[party], ParticipantStore(), n_jobs
+            )
             for party, owned in columns.items()
         }
         self.network.roles = {CS: self.coordinator, CC: self.compute, **self.participants}

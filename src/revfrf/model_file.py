@@ -22,7 +22,7 @@ from revfrf.crypto.secret import hides_locals
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.crypto.strong import StrongShare
 from revfrf.errors import InsecureKeyError, ModelFileError, RevFRFError, UsageError
-from revfrf.federation import Federation
+from revfrf.federation import Credentials, Federation
 from revfrf.forest.nodes import Node
 from revfrf.forest.tree import Rules
 from revfrf.messages import PATHS, TREES, Column, EpochCertificate, Member, OpenForest, array, of_number
@@ -260,9 +260,8 @@ def _restored(forest: SavedForest, allow_insecure: bool, n_jobs: int) -> Federat
     identities = {m.name: _identity(forest, m, allow_insecure) for m in c.members}
     kgc = forest.keys and SigningKey.from_fields(forest.keys[KGC].signing, allow_insecure)
     secret_of = {party: forest.keys[party].secret if forest.keys else b"" for party in forest.columns}
-    federation = Federation.restored(
-        parameters, forest.columns, kgc or None, identities, secret_of, forest.seed or b"", n_jobs
-    )
+    known = Credentials(parameters, kgc or None, identities, secret_of, forest.seed or b"")
+    federation = Federation.restored(forest.columns, known, n_jobs)
     cs = federation.coordinator
     cs.resume(forest.forest, forest.rules, forest.seed or b"", forest.columns, _store(forest, parameters))
     for party, role in federation.participants.items():
