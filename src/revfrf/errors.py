@@ -131,6 +131,6 @@ class FormatError(RejectedError):
 
 
 class ProtocolError(RejectedError):
-    """Kinds: `sender`, `epoch`, `forest`, `order`, `node`, `member`, `schema`, `unexpected`."""
+    """Kinds: `sender`, `epoch`, `forest`, `order`, `node`, `too-large`, `member`, `schema`, `unexpected`."""
 
     kind = "unexpected"

@@ -24,7 +24,7 @@ from revfrf.costs import Costs
 from revfrf.crypto.canonical import Field
 from revfrf.crypto.keys import SECURE_KEY_BITS
 from revfrf.crypto.parallel import workers
-from revfrf.errors import ModelFileError, SecretError, UsageError
+from revfrf.errors import InsecureKeyError, ModelFileError, SecretError, UsageError
 from revfrf.federation import RESERVED, Federation, keys_of_size
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import MAX_DEPTH
@@ -115,11 +115,23 @@ class RevocableForest(BaseEstimator):
         to do.
         """
         self._validate_params()
+        before = vars(self).copy()
+        try:
+            self._fit(X, y, sample_weight)
+        except BaseException:  # a forest that was fitted before stays as it was
+            self.__dict__ = before
+            raise
+        return self
+
+    def _fit(self, X: Rows, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         X = self._rows(X, reset=True)
         y = self._check_y(y)
         check_consistent_length(X, y)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        weights = weights * self._class_weights(y)
+        with np.errstate(over="ignore"):
+            weights = weights * self._class_weights(y)
+        if not np.isfinite(weights).all():
+            raise UsageError("sample weights times class weights must be finite")
         if not weights.any():
             raise UsageError("all weights are zero; give at least one row a positive weight")
         n_jobs = workers(self.n_jobs)  # type: ignore[arg-type]
@@ -134,7 +146,6 @@ class RevocableForest(BaseEstimator):
             federation.train(codes, rules, targets, progress)
         self.layout_, self.targets_, self.federation_ = layout, targets, federation
         self._settle(y)
-        return self
 
     @abstractmethod
     def _check_y(self, y: ArrayLike) -> NDArray[Any]:
@@ -191,10 +202,10 @@ class RevocableForest(BaseEstimator):
             raise UsageError("Found array with 0 feature(s): X has no columns")
         return X
 
-    def _names(self) -> list[str]:
-        """The names of X's columns, "x0", "x1", … if it has none."""
+    def _names(self) -> list[str] | None:
+        """The names of X's columns, if it has any."""
         names = getattr(self, "feature_names_in_", None)
-        return [f"x{i}" for i in range(self.n_features_in_)] if names is None else [str(n) for n in names]
+        return None if names is None else [str(name) for name in names]
 
     # -- what was built, what it cost, who saw what --------------------------------------------------
 
@@ -251,6 +262,8 @@ class RevocableForest(BaseEstimator):
         try:
             model = cls(**forest.estimator.parameters)
             model._restore(forest)
+        except InsecureKeyError:
+            raise
         except (TypeError, ValueError, IndexError, KeyError):
             raise ModelFileError(f"{path}: damaged", kind="malformed") from None
         if model.digest_ != forest.digest:
@@ -280,6 +293,8 @@ class RevocableForest(BaseEstimator):
         self.n_features_in_ = saved.n_features
         if saved.feature_names is not None:
             self.feature_names_in_ = np.array(saved.feature_names, dtype=object)
+        if set(columns) != set(range(saved.n_features)):
+            raise ModelFileError("damaged: columns that do not fit", kind="malformed")
         self.layout_ = Layout(saved.owned, tuple(columns[i] for i in range(saved.n_features)))
         self.targets_ = Targets.unknown(saved.n_classes, saved.centre, saved.places)
         n_jobs = workers(self.n_jobs)  # type: ignore[arg-type]

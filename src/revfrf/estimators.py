@@ -18,6 +18,9 @@ from revfrf.estimator_base import RevocableForest, Rows
 from revfrf.forest.criterion import Targets
 from revfrf.model_file import SavedEstimator, SavedForest
 
+_LABEL_TYPES = ("|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "|O")
+"""Types of labels that are not strings."""
+
 
 class RevocableForestRegressor(RegressorMixin, RevocableForest):
     """A random forest for numbers, grown by parties who hold different columns of the same rows.
@@ -44,7 +47,8 @@ class RevocableForestRegressor(RegressorMixin, RevocableForest):
         How many cuts an owner proposes at a node, and how many rows it samples for that.
     parties : dict of str to list, or None
         Who owns which columns, by name or position: ``{"bank": ["age", "balance"], "telco": ["calls"]}``.
-        None makes one party of every column, as in the paper.
+        None makes one party of every column, as in the paper. Columns of an array are called "x0", "x1", …
+        within their party; give names, or parties, for a forest that stays the same when others leave.
     decimals : int or dict
         Digits after the point that count, for all columns or by column. Values closer than that are equal.
     key_bits : int
@@ -227,9 +231,15 @@ class RevocableForestClassifier(ClassifierMixin, RevocableForest):
         ):
             raise ModelFileError("only labels that are numbers or strings can be saved", kind="parameters")
         saved = super()._saved_estimator()
-        return msgspec.structs.replace(saved, labels=labels, label_type=self.classes_.dtype.str)
+        width = max((len(label) for label in labels if isinstance(label, str)), default=0)
+        strings = self.classes_.dtype.kind == "U"
+        label_type = f"<U{width}" if strings else self.classes_.dtype.newbyteorder("<").str
+        return msgspec.structs.replace(saved, labels=labels, label_type=label_type)
 
     def _restore(self, forest: SavedForest) -> None:
         super()._restore(forest)
         saved = forest.estimator
+        width = max((len(label) for label in saved.labels if isinstance(label, str)), default=0)
+        if saved.label_type not in (*_LABEL_TYPES, f"<U{width}") or len(saved.labels) != saved.n_classes:
+            raise ModelFileError("damaged: labels that do not fit the forest", kind="malformed")
         self.classes_ = np.array(saved.labels, dtype=np.dtype(saved.label_type))

@@ -58,6 +58,9 @@ class Dealt(Message, frozen=True):
     exponent_bits: Count
     share: Number | None
 
+    def __repr__(self) -> str:
+        return f"Dealt({self.federation!r}, …)"  # it may carry a strong share
+
     def discloses(self) -> dict[str, int]:
         """Public numbers, and to a server its own share."""
         return {"public parameters": 1} | ({"its strong share": 1} if self.share else {})
@@ -142,7 +145,7 @@ class Schema(Message, frozen=True):
 
     protocol = "FLE-Expan"
     max_bytes = 64 * MIB
-    columns: tuple[Column, ...]
+    columns: Annotated[tuple[Column, ...], msgspec.Meta(max_length=2**16 - 1)]
     n_rows: Count
 
     def discloses(self) -> dict[str, int]:

@@ -6,10 +6,12 @@ participants' cuts are in it: **the file is as confidential as the columns**. Tr
 not in it.
 """
 
+import hashlib
 import os
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +28,22 @@ from revfrf.federation import Credentials, Federation
 from revfrf.forest.nodes import Node
 from revfrf.forest.tree import Rules
 from revfrf.messages import PATHS, TREES, Column, EpochCertificate, Member, OpenForest, array, of_number
-from revfrf.protocols.key_setup import CC, CS, KGC, Identity
+from revfrf.model_check import check_federation
+from revfrf.protocols.key_setup import CC, CS, KGC, Identity, answer_certificate
 from revfrf.roles.participant import feature_id
 from revfrf.storage.memory import CoordinatorStore, OwnCut, StoredSplit
 
 VERSION = 1
+MAX_SIZE = 4 * 2**30  # bytes of a file, checked before it is read
 _MAGIC = b"revfrf forest, version "
 _MODE = 0o600
 
 
 class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of the file."""
+    """A part of the file. It may hold secrets, and prints as its name."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
 
 
 class SavedSplits(Struct, frozen=True):
@@ -64,7 +71,7 @@ class SavedKeys(Struct, frozen=True):
     """One role's secrets, as in key files."""
 
     signing: dict[str, str]
-    weak: dict[str, str] | None
+    weak: dict[str, str]
     share: dict[str, str] | None
     secret: bytes
 
@@ -113,10 +120,10 @@ def plain(name: str, value: Any) -> Any:
         return value.item()
     if isinstance(value, Mapping):
         return {plain(name, k): plain(name, v) for k, v in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [plain(name, v) for v in value]
     if value is None or type(value) in (bool, int, float, str):
         return value
+    if isinstance(value, Iterable):
+        return [plain(name, v) for v in value]
     raise ModelFileError(f"the parameter {name!r} cannot be saved: {value!r}", kind="parameters")
 
 
@@ -176,11 +183,11 @@ def _saved_keys(federation: Federation) -> dict[str, SavedKeys]:
     identities |= {party: role.identity for party, role in parties.items()}
     if federation.kgc.signing is None:
         raise UsageError("this forest was loaded without its private keys; they cannot be saved")
-    keys = {KGC: SavedKeys(federation.kgc.signing.to_fields(), None, None, b"")}
+    keys = {KGC: SavedKeys(federation.kgc.signing.to_fields(), {}, None, b"")}
     for name, identity in identities.items():
         keys[name] = SavedKeys(
             signing=identity.signing_key.to_fields(),
-            weak=identity.weak.to_fields() if identity.weak else None,
+            weak=identity.weak.to_fields() if identity.weak else {},
             share=identity.share.to_fields() if identity.share else None,
             secret=parties[name].secret if name in parties else b"",
         )
@@ -191,16 +198,26 @@ def _pack(values: Sequence[int], dtype: str) -> bytes:
     return np.array(values, dtype=dtype).tobytes()
 
 
+def encode(forest: SavedForest) -> bytes:
+    """The bytes of a file: a line that says what it is, with the hash of all the rest."""
+    body = msgspec.msgpack.encode(forest)
+    return _header(body) + body
+
+
+def _header(body: bytes) -> bytes:
+    return _MAGIC + b"%d, sha256 %s\n" % (VERSION, hashlib.sha256(body).hexdigest().encode())
+
+
 @hides_locals
 def write(path: str | os.PathLike[str], forest: SavedForest) -> None:
     """Write the file, readable by its owner alone: all of it or nothing. An older one is replaced."""
     target = Path(path)
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    partial = target.parent / f".{target.name}.{secrets.token_hex(4)}"
     try:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(_MAGIC + b"%d\n" % VERSION + msgspec.msgpack.encode(forest))
+                file.write(encode(forest))
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(target)
@@ -217,23 +234,19 @@ def write(path: str | os.PathLike[str], forest: SavedForest) -> None:
 def read(path: str | os.PathLike[str]) -> SavedForest:
     """The content of a file that `write` wrote. Raises ModelFileError."""
     source = Path(path)
-    try:
-        with source.open("rb") as file:
-            data, mode = file.read(), os.fstat(file.fileno()).st_mode
-    except FileNotFoundError:
-        raise ModelFileError(f"{source}: there is no such file", kind="missing") from None
-    except OSError as error:
-        raise ModelFileError(f"{source}: cannot be read: {error.strerror}", kind="io") from None
+    data, mode = _read_bytes(source)
     head, _, body = data.partition(b"\n")
     if not head.startswith(_MAGIC):
         raise ModelFileError(f"{source}: not a saved forest", kind="malformed")
-    if head != _MAGIC + b"%d" % VERSION:
+    if not head.startswith(_MAGIC + b"%d," % VERSION):
         raise ModelFileError(
             f"{source}: a forest of another version; this RevFRF reads version {VERSION}", kind="version"
         )
+    if head + b"\n" != _header(body):
+        raise ModelFileError(f"{source}: damaged: not all of it is as it was written", kind="malformed")
     try:
         forest = msgspec.msgpack.decode(body, type=SavedForest)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ModelFileError(f"{source}: damaged", kind="malformed") from None
     if forest.keys is not None and mode & 0o077:
         raise ModelFileError(
@@ -241,6 +254,20 @@ def read(path: str | os.PathLike[str]) -> SavedForest:
             kind="mode",
         )
     return forest
+
+
+def _read_bytes(source: Path) -> tuple[bytes, int]:
+    """The bytes of a regular file of bounded size, and its mode."""
+    try:
+        with os.fdopen(os.open(source, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_SIZE:
+                raise ModelFileError(f"{source}: not a file, or too large for a forest", kind="malformed")
+            return file.read(MAX_SIZE), status.st_mode
+    except FileNotFoundError:
+        raise ModelFileError(f"{source}: there is no such file", kind="missing") from None
+    except OSError as error:
+        raise ModelFileError(f"{source}: cannot be read: {error.strerror}", kind="io") from None
 
 
 @hides_locals
@@ -264,20 +291,26 @@ def _restored(forest: SavedForest, allow_insecure: bool, n_jobs: int) -> Federat
     federation = Federation.restored(forest.columns, known, n_jobs)
     cs = federation.coordinator
     cs.resume(forest.forest, forest.rules, forest.seed or b"", forest.columns, _store(forest, parameters))
+    federation.kgc.certificates.append(c)
     for party, role in federation.participants.items():
         role.store.cuts.update(_cuts(forest.cuts[party]))
         role.resume(forest.forest)
+    check_federation(federation, forest.estimator.n_classes or 2)
     return federation
 
 
 def _identity(forest: SavedForest, member: Member, allow_insecure: bool) -> Identity:
+    """A member as it was; its keys, if they were saved, must be those that the certificate names."""
     identity = Identity(member.name, member.role, VerifyKey(forest.kgc), None, allow_insecure)
-    identity.certificate = forest.certificate
-    if forest.keys is not None:
-        keys = forest.keys[member.name]
-        identity.signing = SigningKey.from_fields(keys.signing, allow_insecure)
-        identity.weak = WeakKey.from_fields(keys.weak, allow_insecure) if keys.weak else None
-        identity.share = StrongShare.from_fields(keys.share, allow_insecure) if keys.share else None
+    identity.federation = forest.certificate.federation
+    if forest.keys is None:
+        identity.certificate = forest.certificate
+        return identity
+    keys = forest.keys[member.name]
+    identity.signing = SigningKey.from_fields(keys.signing, allow_insecure)
+    identity.weak = WeakKey.from_fields(keys.weak, allow_insecure)
+    identity.share = StrongShare.from_fields(keys.share, allow_insecure) if keys.share else None
+    answer_certificate(identity, forest.certificate)
     return identity
 
 

@@ -29,19 +29,30 @@ class Layout:
     def learn(
         cls,
         X: Any,
-        names: Sequence[str],
+        names: Sequence[str] | None,
         parties: Mapping[str, Iterable[int | str]] | None,
         decimals: int | Mapping[int | str, int],
         reserved: Sequence[str],
     ) -> "Layout":
-        """Settle whose column is whose, and how it is encoded. Errors name the party and the column."""
-        _check_distinct(names)
-        places = _decimals(names, decimals)
+        """Settle whose column is whose, and how it is encoded. Errors name the party and the column.
+
+        Columns without names are "x0", "x1", … of X while ownership is settled, and then of their party: a
+        feature's id must not depend on who else is there.
+        """
+        known = [f"x{i}" for i in range(X.shape[1])] if names is None else list(names)
+        _check_distinct(known)
+        owned = _owners(known, parties, reserved)
+        places = _decimals(known, decimals)
+        own_names = dict(enumerate(known))
+        if names is None and parties is not None:
+            own_names = {p: f"x{i}" for positions in owned.values() for i, p in enumerate(positions)}
         columns = []
-        for position, name in enumerate(names):
+        for position, name in enumerate(known):
             categories = _categories(X, position, name)
-            columns.append(Column(name, 0 if categories is not None else places[position], categories))
-        return cls(_owners(names, parties, reserved), tuple(columns))
+            columns.append(
+                Column(own_names[position], 0 if categories is not None else places[position], categories)
+            )
+        return cls(owned, tuple(columns))
 
     def of(self, party: str) -> list[Column]:
         """What a party publishes of its columns."""
@@ -56,7 +67,7 @@ class Layout:
 
     def _encode(self, X: Any, party: str, position: int) -> NDArray[np.int64]:
         column = self.columns[position]
-        name = f"party {party!r}, column {column.name!r}"
+        name = f"party {party!r}, column {column.name!r}" + ("" if is_frame(X) else f" (position {position})")
         values = X.iloc[:, position] if is_frame(X) else X[:, position]
         if column.categories is not None:
             if _is_number(values) and not any(map(_reads_as_number, column.categories)):

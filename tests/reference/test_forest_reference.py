@@ -291,7 +291,8 @@ def test_cuts_come_from_the_sampled_rows_alone() -> None:
         ((3, 1), (0, 4), 2, -6.5),  # 10/4 + 16/4
         ((1, 0, 1), (2, 2, 0), 3, -3.0),  # 2/2 + 8/4
         ((2, 6), (3, -3), 0, -21.0),  # 36/2 + 9/3
-        ((1, 2**53 + 1), (1, 0), 0, -(2.0**106)),
+        ((2, 106), (3, 147), 0, -21.0),  # 50 more each: the same
+        ((1, 2**53 + 1), (1, 0), 0, -(2.0**105 + 2.0**53)),
     ],
 )
 def test_score_is_minus_the_purity_of_both_sides(
@@ -320,7 +321,7 @@ def test_best_cut_is_the_one_that_separates_the_classes() -> None:
 def test_best_cut_of_a_regression_has_the_lowest_score() -> None:
     column = feature([1, 2, 3])
     best = forest.best_cut(tree(RULES, [0, 0, 9], [1, 1, 2], 0), column, 1, [0, 1, 2])
-    assert best == (-162.0, Split("a/x", 1, 2))  # 0²/2 + 18²/2
+    assert best == (-82.0, Split("a/x", 1, 2))  # around 4: 8²/2 + 10²/2
 
 
 def test_lowest_of_equally_good_cuts_wins() -> None:

@@ -83,24 +83,23 @@ class FixedBase:
         self._depth = -(-exponent_bits // (teeth * self.BLOCKS))
         self._width = self._depth * self.BLOCKS
         self._asked = 0
-        self._table: list[list[mpz]] = []
-        self._logs: list[list[mpz]] = []
+        self._tables: tuple[list[list[mpz]], list[list[mpz]]] = ([], [])
 
     def powers(self, exponents: Iterable[int]) -> list[int]:
         """base^e mod modulus for each 0 < e < 2^exponent_bits."""
         exponents = list(exponents)
         self._asked += len(exponents)
-        if not self._table:
+        if not self._tables[0]:
             if self._asked < self.BREAK_EVEN << (self._teeth - self.TEETH):
                 return [secret_power(int(self._base), SecretInt(e), int(self._modulus)) for e in exponents]
-            self._table, self._logs = self._build()
+            self._tables = self._build()
         count_power("fixed base", self._modulus.bit_length(), len(exponents))
         gmpy2.get_context().allow_release_gil = False  # handing it over at every product costs too much
         power = self._power_mod_square if self._root else self._power
         return [int(power(columns)) for columns in self._columns(exponents)]
 
     def _power(self, columns: list[int]) -> mpz:
-        modulus, table, depth = self._modulus, self._table, self._depth
+        modulus, table, depth = self._modulus, self._tables[0], self._depth
         result = mpz(1)
         for k in reversed(range(depth)):
             result = result * result % modulus
@@ -110,7 +109,8 @@ class FixedBase:
 
     def _power_mod_square(self, columns: list[int]) -> mpz:
         modulus, depth = self._modulus, self._depth
-        pairs = list(zip(self._table[::2], self._table[1::2], self._logs[::2], self._logs[1::2], strict=True))
+        table, logs = self._tables
+        pairs = list(zip(table[::2], table[1::2], logs[::2], logs[1::2], strict=True))
         result, log = mpz(1), mpz(0)
         for k in reversed(range(depth)):
             result = result * result % modulus

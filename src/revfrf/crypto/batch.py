@@ -57,6 +57,15 @@ class SignedBatch:
         """The batch with these leaves of the hash tree."""
         return cls(root, _levels(leaves))
 
+    def verify(self, key: VerifyKey, context: Context) -> None:
+        """Return only if `key` has signed this batch in this context; else raise SignatureError."""
+        key.verify(self.root, _DOMAIN, context, len(self.levels[0]), self.levels[-1][0])
+
+    def holds(self, position: int, statement: bytes) -> None:
+        """Return only if this statement stands at this position; else raise SignatureError."""
+        if not 0 <= position < len(self.levels[0]) or self.levels[0][position] != _leaf(statement):
+            raise SignatureError("another statement, or none, stands at this position of the batch")
+
     def signature(self, position: int) -> BatchSignature:
         """The signature of the statement at this position."""
         path, at = [], position
@@ -76,9 +85,9 @@ def open_batch(
     key: VerifyKey, signature: bytes | None, context: Context, statements: Sequence[bytes]
 ) -> SignedBatch:
     """Check the signature of a batch. Raises SignatureError."""
-    levels = _levels(_leaves(statements))
-    key.verify(signature, _DOMAIN, context, len(statements), levels[-1][0])
-    return SignedBatch(signature or b"", levels)
+    batch = SignedBatch.of(signature or b"", _leaves(statements))
+    batch.verify(key, context)
+    return batch
 
 
 def _leaves(statements: Sequence[bytes]) -> list[bytes]:

@@ -4,7 +4,7 @@ The coordinator sees one bin a row. It adds the rows' targets up bin by bin, in 
 depends on an order; the score of a cut is a function of such sums. Lower is better::
 
     Gini      -(Σ_k L_k² / ΣL + Σ_k R_k² / ΣR)    L_k, R_k: weight of class k left and right
-    variance  -(S_L² / W_L + S_R² / W_R)          S, W: Σ w·y and Σ w
+    variance  -(S_L² / W_L + S_R² / W_R)          S, W: Σ w·(y - ȳ) and Σ w, ȳ the node's mean, rounded down
 
 Both are the children's weighted impurity, less what is the same for every cut of the node.
 """
@@ -241,8 +241,11 @@ def _best_cuts(
 @kernel
 def _score(left: NDArray[np.int64], total: NDArray[np.int64], n_classes: int) -> float:
     if not n_classes:
-        sum_left, sum_right = float(left[1]), float(total[1] - left[1])
-        return -(sum_left**2 / float(left[0]) + sum_right**2 / float(total[0] - left[0]))
+        mean = total[1] // total[0]  # far from zero, squares would have no digits left for what differs
+        weight_right = total[0] - left[0]
+        sum_left = float(left[1] - mean * left[0])
+        sum_right = float(total[1] - left[1] - mean * weight_right)
+        return -(sum_left**2 / float(left[0]) + sum_right**2 / float(weight_right))
     squares_left = squares_right = 0.0
     weight_left = weight_right = 0
     for k in range(n_classes):

@@ -57,6 +57,9 @@ from revfrf.transport.base import Channel
 
 FOS_FIND = "FOS-Find"
 
+_MAX_CUTS = 2**26
+"""Candidate cuts that an owner computes for one level: half a gigabyte."""
+
 
 def split_context(federation: str, epoch: int, forest: bytes) -> Context:
     """What every signed split of a forest shares."""
@@ -298,16 +301,17 @@ def answer_level(
         nodes,
         questions,
     )
-    store.cuts.update(won)
-    growth.level, growth.proposals = message.level, proposals
-    growth.index = {node: position for position, node in enumerate(nodes.names())}
-    return LevelReply(
+    reply = LevelReply(
         level=message.level,
         ciphertexts=ciphertexts,
         signature=signature,
         n_cuts=b"".join(proposal.n_cuts.tobytes() for _, proposal in proposals),
         bins=b"".join(proposal.bins.tobytes() for _, proposal in proposals),
     )
+    store.cuts.update(won)
+    growth.level, growth.proposals = message.level, proposals
+    growth.index = {node: position for position, node in enumerate(nodes.names())}
+    return reply
 
 
 def _read_questions(growth: Growth, message: LevelRequest) -> tuple[Nodes, Questions]:
@@ -320,6 +324,9 @@ def _read_questions(growth: Growth, message: LevelRequest) -> tuple[Nodes, Quest
         raise ProtocolError("questions about unknown nodes or features, or out of order", kind="node")
     if len(np.unique(asked)) != len(nodes):
         raise ProtocolError("rows of a node about which nothing is asked", kind="node")
+    cuts, bins = len(asked) * growth.rules.n_candidates, int(nodes.sizes[asked].sum())
+    if cuts > _MAX_CUTS or bins > LevelReply.max_bytes // 2:
+        raise ProtocolError(f"a level with {cuts:,} candidate cuts and {bins:,} bins", kind="too-large")
     return nodes, Questions(asked, features)
 
 

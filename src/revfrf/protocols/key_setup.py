@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from revfrf.crypto.canonical import Field, digest
+from revfrf.crypto.canonical import Field
 from revfrf.crypto.keys import Parameters, PublicKey, WeakKey
 from revfrf.crypto.parallel import in_threads
 from revfrf.crypto.possession import PossessionProof, prove_possession, verify_possession
@@ -121,21 +121,21 @@ def answer_deal(identity: Identity, message: Dealt) -> Enrolment:
         parameters = Parameters(n, g0, message.exponent_bits, identity.allow_insecure)
     except UsageError as error:
         raise ProtocolError(f"parameters that this party does not take: {error}", kind="member") from None
-    server = SERVERS.get(identity.role)
+    server, share = SERVERS.get(identity.role), None
     if (message.share is None) != (server is None):
         raise ProtocolError("strong shares are for CS and CC", kind="member")
     if message.share is not None and server is not None:
         try:
-            identity.share = StrongShare(parameters, server, SecretInt(of_number(message.share)))
+            share = StrongShare(parameters, server, SecretInt(of_number(message.share)))
         except UsageError:
             raise ProtocolError("no strong share of these parameters", kind="member") from None
-    identity.federation = message.federation
-    identity.weak = WeakKey.generate(parameters)
-    proof = prove_possession(identity.weak, identity.name)
+    weak = WeakKey.generate(parameters)
+    proof = prove_possession(weak, identity.name)
+    identity.federation, identity.share, identity.weak = message.federation, share, weak
     return Enrolment(
         name=identity.name,
         role=identity.role,
-        h=number(identity.weak.public.h),
+        h=number(weak.public.h),
         challenge=number(proof.challenge),
         response=number(proof.response),
         verify_key=identity.signing_key.verify_key.raw,
@@ -144,7 +144,7 @@ def answer_deal(identity: Identity, message: Dealt) -> Enrolment:
 
 def answer_certificate(identity: Identity, certificate: EpochCertificate) -> Done:
     """Accept the epoch if KGC has signed it, and it names this party with its own keys."""
-    identity.kgc.verify(certificate.signature, _CERTIFICATE, *certificate_fields(certificate))
+    verify_certificate(identity.kgc, certificate)
     if identity.weak is None or identity.certificate is not None:
         raise ProtocolError("an epoch certificate out of turn", kind="order")
     p = identity.weak.parameters
@@ -162,13 +162,13 @@ def answer_certificate(identity: Identity, certificate: EpochCertificate) -> Don
     return Done()
 
 
+def verify_certificate(kgc: VerifyKey, certificate: EpochCertificate) -> None:
+    """Return only if KGC has signed it; else raise SignatureError."""
+    kgc.verify(certificate.signature, _CERTIFICATE, *certificate_fields(certificate))
+
+
 def certificate_fields(certificate: EpochCertificate) -> tuple[Field, ...]:
     """What KGC signs: everything but the signature."""
     c = certificate
     members = tuple((m.name, m.role, m.h, m.verify_key) for m in c.members)
     return (c.federation, c.epoch, c.n, c.g0, c.exponent_bits, members, c.revoked, c.previous)
-
-
-def certificate_digest(certificate: EpochCertificate) -> bytes:
-    """The name that the next certificate calls this one by."""
-    return digest(_CERTIFICATE, *certificate_fields(certificate))

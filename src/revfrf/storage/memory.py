@@ -49,4 +49,4 @@ class CoordinatorStore:
 class ParticipantStore:
     """A participant: its own cuts, by node."""
 
-    cuts: dict[Node, OwnCut] = field(default_factory=dict)
+    cuts: dict[Node, OwnCut] = field(default_factory=dict, repr=False)

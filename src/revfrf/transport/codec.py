@@ -18,6 +18,13 @@ VERSION = 1
 _encoder = msgspec.msgpack.Encoder()
 
 
+class _Tag(msgspec.Struct):
+    type: str
+
+
+_tag = msgspec.msgpack.Decoder(_Tag)
+
+
 def encode(message: Message) -> bytes:
     """The bytes of a message."""
     data = bytearray([VERSION])
@@ -32,19 +39,21 @@ def encode(message: Message) -> bytes:
 
 def decode(data: bytes, *expected: type[Reply]) -> Reply:
     """The message in these bytes, which must be of one of the expected types. Raises FormatError."""
-    limit = max(kind.max_bytes for kind in expected)
-    if len(data) > limit:
-        raise FormatError(f"a message of {len(data):,} bytes where {limit:,} are the limit", kind="too-large")
+    limits = {kind.__name__: kind.max_bytes for kind in expected}
+    if len(data) > max(limits.values()):
+        raise FormatError(f"a message of {len(data):,} bytes where no more can come", kind="too-large")
     if not data or data[0] != VERSION:
         raise FormatError(f"not a message of version {VERSION}", kind="version")
+    body = memoryview(data)[1:]
     try:
-        message: Reply = _decoder(expected).decode(memoryview(data)[1:])
+        name = _tag.decode(body).type  # skips all other fields without making anything of them
+        if len(data) > limits.get(name, len(data)):
+            raise FormatError(f"a {name} of {len(data):,} bytes", kind="too-large")
+        message: Reply = _decoder(expected).decode(body)
     except msgspec.ValidationError as error:
         raise FormatError(f"not a valid message: {error}", kind="malformed") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
         raise FormatError("not a message") from None
-    if len(data) > message.max_bytes:
-        raise FormatError(f"a {type(message).__name__} of {len(data):,} bytes", kind="too-large")
     return message
 
 

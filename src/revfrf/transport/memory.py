@@ -65,8 +65,6 @@ class MemoryChannel:
         try:
             message = self.network.deliver(self.sender, recipient, data, *MESSAGES)
             return encode(self.network.roles[recipient].handle(self.sender, message))
-        except RejectedError as error:
-            log.warning("%s refused a message of %s: %s", recipient, self.sender, error)
-            raise RefusedError(f"{recipient!r}: {error.peer_message}") from error
         except RevFRFError as error:
-            raise RefusedError(f"{recipient!r}: {error}") from error
+            log.warning("%s refused a message of %s: %s", recipient, self.sender, error)
+            raise RefusedError(f"{recipient!r}: {RejectedError.peer_message}") from error
