@@ -1,7 +1,7 @@
 """Whether a federation that comes from a file is one that could have been saved.
 
-What answers requests trusts what training has built: that trees are whole, that a column number is one. A file
-is not trusted. What training would have guaranteed is checked here, once; checks raise.
+What answers requests trusts what training has built: that trees are whole, that a column number is one. A
+file is not trusted. What training would have guaranteed is checked here, once; checks raise.
 """
 
 from collections.abc import Mapping

@@ -143,7 +143,9 @@ def fle_expan(
         with within(FOS_FIND):
             draws = draw_candidates(plan.seed, plan.features, plan.rules, frontier, again)
         exchange = _Exchange(channel, plan, targets, frontier, draws, level, won)
-        answers = in_threads(exchange, range(len(owners)), n_jobs)
+        order = sorted(range(len(owners)), key=lambda i: -len(won[i].nodes))  # the longest work first
+        answered = dict(zip(order, in_threads(exchange, order, n_jobs), strict=True))
+        answers = [answered[i] for i in range(len(owners))]
         for splits, _ in answers:
             store.commit(splits, {})
         with within(FOS_FIND):
