@@ -74,7 +74,7 @@ def tell(options: argparse.Namespace) -> None:
     console.print("4  What it cost:")
     console.print(f"{model.costs_}\n")
     console.print(
-        "CS never saw a value or a cut, only bins; a hospital never saw a label, or another's column. "
+        "CS never saw a measurement or a cut, only bins; a hospital never saw a label, or another's column. "
         "docs/leakage.md says what follows from what they did see."
     )
 

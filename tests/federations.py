@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any, Literal, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,7 +176,7 @@ def reference_rules(rules: Rules) -> reference.Rules:
         rules.min_samples_split,
         rules.min_samples_leaf,
         rules.bootstrap,
-        cast(Literal["quantile", "uniform"], rules.method),
+        rules.method,
         rules.n_candidates,
         rules.n_sampled,
     )

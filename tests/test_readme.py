@@ -43,9 +43,9 @@ def test_make_demo_tells_its_story() -> None:
 
 
 @pytest.mark.parametrize("code", PYTHON)
-def test_python_examples_run_as_printed(code: str) -> None:
+def test_python_examples_run_as_printed(code: str, tmp_path: Path) -> None:
     assert len(PYTHON) == 1
-    done = run(sys.executable, "-W", "error", "-c", code)
+    done = run(sys.executable, "-W", "error", "-c", code, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 

@@ -68,7 +68,9 @@ class Comparison:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
-        prog="benchmarks.paper.accuracy", description="Compare accuracy with scikit-learn."
+        prog="benchmarks.paper.accuracy",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_common_options(parser)
     parser.add_argument("--sets", default=",".join(SOURCES), help="which, with commas between them")

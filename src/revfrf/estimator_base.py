@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from numbers import Integral
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +26,7 @@ from revfrf.crypto.keys import SECURE_KEY_BITS
 from revfrf.crypto.parallel import workers
 from revfrf.errors import InsecureKeyError, ModelFileError, SecretError, UsageError
 from revfrf.federation import RESERVED, Federation, keys_of_size
+from revfrf.forest.candidates import Method
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import MAX_DEPTH
 from revfrf.forest.randomness import bootstrap, candidate_limit
@@ -47,11 +48,16 @@ class RevocableForest(BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_estimators": [_POSITIVE],
         "max_depth": [Interval(Integral, 1, MAX_DEPTH, closed="both"), None],
-        "max_features": [StrOptions({"sqrt", "log2"}), _POSITIVE, Interval(RealNotInt, 0, 1, closed="right")],
+        "max_features": [
+            StrOptions({"sqrt", "log2"}),
+            _POSITIVE,
+            Interval(RealNotInt, 0, 1, closed="right"),
+            None,
+        ],
         "min_samples_split": [Interval(Integral, 2, 2**31 - 1, closed="both")],
         "min_samples_leaf": [_POSITIVE],
         "bootstrap": ["boolean"],
-        "candidates": [StrOptions({"quantile", "uniform"})],
+        "candidates": [StrOptions(set(get_args(Method)))],
         "n_candidates": [Interval(Integral, 1, 255, closed="both")],
         "n_sampled": [Interval(Integral, 2, 2**20, closed="both")],
         "parties": [dict, None],
@@ -73,7 +79,7 @@ class RevocableForest(BaseEstimator):
         n_estimators: int = 100,
         *,
         max_depth: int | None = 10,
-        max_features: str | int | float = "sqrt",
+        max_features: str | int | float | None = "sqrt",
         min_samples_split: int = 2,
         min_samples_leaf: int = 5,
         bootstrap: bool = True,
@@ -138,11 +144,11 @@ class RevocableForest(BaseEstimator):
         layout = Layout.learn(X, self._names(), self.parties, self.decimals, RESERVED)
         codes = layout.encode(X)
         rules, seed = self._rules(len(layout.columns)), check_random_state(self.random_state).bytes(32)
-        dealt = keys_of_size(int(self.key_bits), self.allow_insecure_keys, n_jobs)
         columns = {party: layout.of(party) for party in layout.owned}
-        federation = Federation(columns, dealt=dealt, seed=seed, n_jobs=n_jobs)
-        targets = self._targets(y, weights, _repeats(rules, federation.seed, weights))
-        with level_progress(type(self).__name__, self.verbose) as progress:
+        with level_progress(self.verbose) as progress:
+            dealt = keys_of_size(int(self.key_bits), bool(self.allow_insecure_keys), n_jobs)
+            federation = Federation(columns, dealt=dealt, seed=seed, n_jobs=n_jobs)
+            targets = self._targets(y, weights, _repeats(rules, federation.seed, weights))
             federation.train(codes, rules, targets, progress)
         self.layout_, self.targets_, self.federation_ = layout, targets, federation
         self._settle(y)
@@ -175,7 +181,7 @@ class RevocableForest(BaseEstimator):
             min_samples_split=int(self.min_samples_split),
             min_samples_leaf=int(self.min_samples_leaf),
             bootstrap=bool(self.bootstrap),
-            method=str(self.candidates),
+            method=cast(Method, self.candidates),
             n_candidates=int(self.n_candidates),
             n_sampled=int(self.n_sampled),
         )
@@ -211,7 +217,10 @@ class RevocableForest(BaseEstimator):
 
     @property
     def digest_(self) -> str:
-        """The name of the forest's plain structure: equal exactly for equal forests, whatever their keys."""
+        """The name of the forest's structure as CS knows it: rules, features, numbers of cuts, leaves.
+
+        Keys play no part. Nor does where the cuts lie, which is the owners' secret.
+        """
         check_is_fitted(self)
         return self.federation_.coordinator.digest(self._digest_fields())
 
@@ -324,8 +333,10 @@ class RevocableForest(BaseEstimator):
         return super().__getstate__()
 
 
-def _probability(max_features: str | int | float, n_features: int) -> float:
+def _probability(max_features: str | int | float | None, n_features: int) -> float:
     """π, the probability that a feature is a candidate of a node."""
+    if max_features is None:
+        return 1.0
     if not isinstance(max_features, str | Integral):
         return float(max_features)
     if not isinstance(max_features, str):

@@ -34,9 +34,9 @@ class RevocableForestRegressor(RegressorMixin, RevocableForest):
         How many trees.
     max_depth : int or None
         The depth of the deepest leaf, at most 62; None is 62.
-    max_features : {"sqrt", "log2"}, int or float
+    max_features : {"sqrt", "log2"}, int, float or None
         How many features are candidates at a node on average: √F or log2 F of F features, or this many. A
-        float is the probability π with which each feature is one.
+        float is the probability π with which each feature is one; None is all.
     min_samples_split, min_samples_leaf : int
         The fewest rows of a node that is split, and of a leaf.
     bootstrap : bool
@@ -57,7 +57,8 @@ class RevocableForestRegressor(RegressorMixin, RevocableForest):
         Accept keys below 2048 bits, for tests and simulations. Everything that shows such a model says
         INSECURE.
     random_state : int, RandomState or None
-        Makes forests repeat. Keys are always fresh.
+        Makes forests repeat. Parties' keys are always fresh; the modulus and the servers' shares are made
+        once per process and key size.
     n_jobs : int or None
         Cores; -1 for all.
     verbose : int
@@ -66,7 +67,8 @@ class RevocableForestRegressor(RegressorMixin, RevocableForest):
     Attributes
     ----------
     digest_ : str
-        The name of the forest's plain structure; equal forests have equal digests.
+        The name of the forest's structure as CS knows it: rules, features, numbers of cuts, leaves. Where the
+        cuts lie is the owners' secret and not in it.
     n_nodes_ : int
         Splits and leaves of all trees.
     costs_ : Costs
@@ -112,7 +114,9 @@ class RevocableForestRegressor(RegressorMixin, RevocableForest):
 class RevocableForestClassifier(ClassifierMixin, RevocableForest):
     """A random forest for classes, grown by parties who hold different columns of the same rows.
 
-    Parameters and attributes are those of `RevocableForestRegressor`, and:
+    All roles run in this process and exchange the protocol's messages; every split is stored encrypted under
+    its owner's key. NaN and None are missing values, below every number; a category that `fit` has not seen
+    is missing, too. `save` and `load` keep forests in files, `leakage_()` says what each role received.
 
     Parameters
     ----------
@@ -151,7 +155,7 @@ class RevocableForestClassifier(ClassifierMixin, RevocableForest):
         n_estimators: int = 100,
         *,
         max_depth: int | None = 10,
-        max_features: str | int | float = "sqrt",
+        max_features: str | int | float | None = "sqrt",
         min_samples_split: int = 2,
         min_samples_leaf: int = 5,
         bootstrap: bool = True,
@@ -200,6 +204,8 @@ class RevocableForestClassifier(ClassifierMixin, RevocableForest):
 
     def predict_proba(self, X: Rows) -> NDArray[np.float64]:
         """The share of the trees' votes for each class, or, with soft voting, their mean probabilities."""
+        if self.voting not in ("hard", "soft"):
+            raise UsageError(f"voting={self.voting!r}: give 'hard' or 'soft'")
         return self._votes(X, "soft" if self.voting == "soft" else "hard")
 
     def _check_y(self, y: ArrayLike) -> NDArray[Any]:
@@ -243,3 +249,16 @@ class RevocableForestClassifier(ClassifierMixin, RevocableForest):
         if saved.label_type not in (*_LABEL_TYPES, f"<U{width}") or len(saved.labels) != saved.n_classes:
             raise ModelFileError("damaged: labels that do not fit the forest", kind="malformed")
         self.classes_ = np.array(saved.labels, dtype=np.dtype(saved.label_type))
+
+
+def _share_documentation() -> None:
+    """Give both classes the parameters and attributes that they share, written down once."""
+    shared, own = RevocableForestRegressor.__doc__ or "", RevocableForestClassifier.__doc__ or ""
+    for heading, following in (("Parameters", "Attributes"), ("Attributes", "Examples")):
+        line = f"    {heading}\n    {'-' * len(heading)}\n"
+        both = shared.partition(line)[2].partition(f"    {following}\n")[0]
+        own = own.replace(line, line + both.rstrip() + "\n", 1)
+    RevocableForestClassifier.__doc__ = own
+
+
+_share_documentation()

@@ -37,7 +37,7 @@ RESERVED = (KGC, CS, CC)
 Codes = Mapping[str, NDArray[np.int64]]
 """For each party the x̂ of its columns, a row a column."""
 
-_made: dict[int, SetUp] = {}
+_made: dict[tuple[int, bool], SetUp] = {}
 _one_search_at_a_time = Lock()
 
 
@@ -45,9 +45,10 @@ def keys_of_size(key_bits: int, allow_insecure: bool, n_jobs: int) -> SetUp:
     """A modulus and its shares, made once per process and size."""
     check_sizes(key_bits, None, allow_insecure)
     with _one_search_at_a_time:
-        if key_bits not in _made:
-            _made[key_bits] = set_up(key_bits, allow_insecure=allow_insecure, n_jobs=n_jobs)
-        return _made[key_bits]
+        kind = (key_bits, allow_insecure)
+        if kind not in _made:
+            _made[kind] = set_up(key_bits, allow_insecure=allow_insecure, n_jobs=n_jobs)
+        return _made[kind]
 
 
 @dataclass(frozen=True)

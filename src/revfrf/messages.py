@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revfrf.errors import FormatError
+from revfrf.forest.candidates import Method
 
 MIB = 2**20
 
@@ -123,7 +124,7 @@ class OpenForest(Message, frozen=True):
     forest: Id
     n_trees: Count
     max_depth: Count
-    method: Name
+    method: Method
     n_candidates: Annotated[int, msgspec.Meta(ge=1, le=255)]
     n_sampled: Annotated[int, msgspec.Meta(ge=2, le=2**20)]
 
@@ -149,8 +150,9 @@ class Schema(Message, frozen=True):
     n_rows: Count
 
     def discloses(self) -> dict[str, int]:
-        """Names."""
-        return {"names of columns": len(self.columns)}
+        """Names; of a category, with the bins to come, which rows have it."""
+        categories = sum(len(column.categories or ()) for column in self.columns)
+        return {"names and decimals of columns": len(self.columns), "names of categories": categories}
 
 
 # -- FLE-Expan and FOS-Find -------------------------------------------------------------------------
@@ -256,8 +258,8 @@ class TestReply(Message, frozen=True):
     bits: bytes
 
     def discloses(self) -> dict[str, int]:
-        """Path bits, in whole bytes."""
-        return {"path bits of test rows": 8 * len(self.bits)}
+        """Path bits."""
+        return {"path bits of test rows, in whole bytes": 8 * len(self.bits)}
 
 
 MESSAGES: tuple[type[Message], ...] = (

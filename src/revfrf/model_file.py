@@ -26,11 +26,10 @@ from revfrf.crypto.strong import StrongShare
 from revfrf.errors import InsecureKeyError, ModelFileError, RevFRFError, UsageError
 from revfrf.federation import Credentials, Federation
 from revfrf.forest.nodes import Node
-from revfrf.forest.tree import Rules
+from revfrf.forest.tree import Rules, feature_id
 from revfrf.messages import PATHS, TREES, Column, EpochCertificate, Member, OpenForest, array, of_number
 from revfrf.model_check import check_federation
 from revfrf.protocols.key_setup import CC, CS, KGC, Identity, answer_certificate
-from revfrf.roles.participant import feature_id
 from revfrf.storage.memory import CoordinatorStore, OwnCut, StoredSplit
 
 VERSION = 1
@@ -39,14 +38,14 @@ _MAGIC = b"revfrf forest, version "
 _MODE = 0o600
 
 
-class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A part of the file. It may hold secrets, and prints as its name."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
 
-class SavedSplits(Struct, frozen=True):
+class SavedSplits(_Part, frozen=True):
     """All splits, as arrays; `feature` is a number in `SavedForest.features`, `batch` one in `batches`."""
 
     trees: bytes
@@ -58,7 +57,7 @@ class SavedSplits(Struct, frozen=True):
     ciphertexts: bytes
 
 
-class SavedCuts(Struct, frozen=True):
+class SavedCuts(_Part, frozen=True):
     """A participant's own cuts, as arrays."""
 
     trees: bytes
@@ -67,7 +66,7 @@ class SavedCuts(Struct, frozen=True):
     cuts: bytes
 
 
-class SavedKeys(Struct, frozen=True):
+class SavedKeys(_Part, frozen=True):
     """One role's secrets, as in key files."""
 
     signing: dict[str, str]
@@ -76,7 +75,7 @@ class SavedKeys(Struct, frozen=True):
     secret: bytes
 
 
-class SavedEstimator(Struct, frozen=True):
+class SavedEstimator(_Part, frozen=True):
     """The estimator's own state. `owned` are the positions of each party's columns in X."""
 
     kind: str
@@ -91,7 +90,7 @@ class SavedEstimator(Struct, frozen=True):
     label_type: str = ""
 
 
-class SavedForest(Struct, frozen=True):
+class SavedForest(_Part, frozen=True):
     """The whole file."""
 
     estimator: SavedEstimator
@@ -315,7 +314,7 @@ def _identity(forest: SavedForest, member: Member, allow_insecure: bool) -> Iden
 
 
 def _store(forest: SavedForest, parameters: Parameters) -> CoordinatorStore:
-    saved, width = forest.splits, 3 * parameters.key_bits // 8
+    saved, width = forest.splits, parameters.ciphertext_bytes
     nodes = _nodes(saved.trees, saved.paths)
     n = len(nodes)
     owner = {feature_id(p, column.name): p for p, columns in forest.columns.items() for column in columns}

@@ -1,5 +1,6 @@
 """From a user's X to what each party holds: whose column is whose, and its values as x̂."""
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,7 +73,13 @@ class Layout:
         if column.categories is not None:
             if _is_number(values) and not any(map(_reads_as_number, column.categories)):
                 raise UsageError(f"{name} is a number now, and was a category in `fit`")
-            return _category_codes(values, column.categories)
+            codes = _category_codes(values, column.categories)
+            if len(codes) and (codes == MISSING).all() and not all(map(_is_absent, values)):
+                warnings.warn(
+                    f"{name}: no value is among its categories {list(column.categories[:5])}: all missing",
+                    stacklevel=2,
+                )
+            return codes
         if is_frame(X):
             if _is_category(values):
                 raise UsageError(f"{name} is a category now, and was a number in `fit`")
@@ -117,7 +124,8 @@ def _owners(
     nobodys = [names[position] for position in range(len(names)) if position not in owner]
     if nobodys:
         raise UsageError(
-            f"column {nobodys[0]!r} is owned by nobody; {len(nobodys)} such in all: {nobodys[:10]}"
+            f"column {nobodys[0]!r} is owned by nobody; {len(nobodys)} such in all: {nobodys[:10]}; "
+            "give each to a party, or drop it from X"
         )
     return owned
 
@@ -168,6 +176,10 @@ def _text(category: Any) -> str:
     """A category as text; 1.0 is 1, for pandas makes floats of integers where a value is missing."""
     whole = isinstance(category, float | np.floating) and float(category).is_integer()
     return str(int(category)) if whole else str(category)
+
+
+def _is_absent(value: Any) -> bool:
+    return bool(value is None or value != value)
 
 
 def _is_number(values: Any) -> bool:

@@ -332,7 +332,7 @@ def test_the_coordinator_receives_each_split_as_a_ciphertext(forest: Any) -> Non
     learnt = forest.leakage_()["CS"]
     splits = len(forest.federation_.coordinator.store.splits)
     assert learnt["bytes of encrypted splits"] == splits * 3 * TOY["key_bits"] // 8
-    assert learnt["names of columns"] == 4
+    assert learnt["names and decimals of columns"] == 4
     assert learnt["bins of rows"] >= learnt["numbers of candidate cuts"] > 0
 
 
@@ -341,8 +341,8 @@ def test_a_prediction_tells_the_coordinator_paths_and_the_owners_rows() -> None:
     before = model.leakage_()
     model.predict(X)
     after = model.leakage_()
-    assert "path bits of test rows" not in before["CS"]
-    assert after["CS"]["path bits of test rows"] > 0
+    assert "path bits of test rows, in whole bytes" not in before["CS"]
+    assert after["CS"]["path bits of test rows, in whole bytes"] > 0
     assert after["KGC"] == before["KGC"]
     assert after["CC"] == before["CC"]
     assert after["bank"]["test rows that reach them"] > 0
@@ -383,7 +383,7 @@ def real_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = json.loads(PRIMES.read_text())["pairs"]["2048"]
     primes = SafePrimes(int(pair["p"], 16), int(pair["q"], 16))
     dealt = _deal_from(secrets.randbelow, primes, 1024, allow_insecure=False)
-    monkeypatch.setitem(federation._made, 2048, dealt)
+    monkeypatch.setitem(federation._made, (2048, False), dealt)
 
 
 @pytest.mark.usefixtures("real_keys")
@@ -408,12 +408,12 @@ def test_real_keys_need_no_switch_and_are_not_called_insecure() -> None:
 def test_a_verbose_fit_draws_its_progress_on_standard_error(
     make: Callable[..., Any], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
-    model = make(verbose=1).fit(X, Y)
+    monkeypatch.setenv("COLUMNS", "80")
+    make(verbose=1).fit(X, Y)
     out, err = capfd.readouterr()
     assert out == ""
-    assert type(model).__name__ in err
-    for word in ("level", "trees", "nodes"):
+    assert "…" not in err
+    for word in ("forest", "level", "trees", "nodes", "left"):
         assert word in err
 
 

@@ -1,5 +1,6 @@
 """What may be given to the estimators, what comes of it, and what is said to what may not."""
 
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -563,7 +564,6 @@ BAD_PARAMETERS: list[tuple[str, Any]] = [
     ("max_features", 0.0),
     ("max_features", 1.5),
     ("max_features", "auto"),
-    ("max_features", None),
     ("min_samples_split", 1),
     ("min_samples_leaf", 0),
     ("min_samples_leaf", 0.5),
@@ -698,3 +698,41 @@ def test_the_defaults_are_secure() -> None:
         assert parameters["key_bits"] >= 2048
         assert parameters["allow_insecure_keys"] is False
     assert TOY["allow_insecure_keys"] is True
+
+
+def test_a_column_of_unknown_categories_is_warned_about() -> None:
+    rows = frame(b=pd.Categorical(np.where(Y, "yes", "no")))
+    model = classifier().fit(rows, Y)
+    with pytest.warns(UserWarning, match="column 'b': no value is among its categories"):
+        model.predict(rows.assign(b=pd.Categorical(["Yes "] * ROWS)))
+
+
+def test_all_features_may_be_candidates() -> None:
+    assert classifier(max_features=None).fit(X, Y).digest_ == classifier(max_features=1.0).fit(X, Y).digest_
+
+
+def test_an_unknown_vote_is_refused() -> None:
+    with pytest.raises(ValueError, match="give 'hard' or 'soft'"):
+        classifier().fit(X, Y).set_params(voting="both").predict(X)
+
+
+def test_a_refused_refit_leaves_the_forest_as_it_was() -> None:
+    model = classifier().fit(frame(), Y)
+    before = model.predict(frame())
+    with pytest.raises(ValueError, match="finite"):
+        model.fit(frame(c=np.inf), Y)
+    assert np.array_equal(model.predict(frame()), before)
+
+
+@pytest.mark.parametrize("key_bits", [300_000, 2047, 16400])
+def test_a_mistyped_key_size_is_refused_at_once(key_bits: int) -> None:
+    with pytest.raises(ValueError, match="give a multiple of 16"):
+        classifier(key_bits=key_bits).fit(X, Y)
+
+
+def test_both_estimators_document_all_their_parameters() -> None:
+    for make in (classifier, regressor):
+        model = make()
+        text = type(model).__doc__ or ""
+        for name in model.get_params():
+            assert re.search(rf"^    [\w, ]*\b{name}\b[\w, ]* :", text, re.MULTILINE), name

@@ -14,6 +14,8 @@ from msgspec.structs import replace
 from sklearn.datasets import load_diabetes, load_iris
 
 from revfrf import RevocableForestClassifier, RevocableForestRegressor
+from revfrf.crypto.arithmetic import inverse
+from revfrf.crypto.dtpkc import open_with_root, par_h_dec1
 from revfrf.crypto.keys import Ciphertext
 from revfrf.errors import ModelFileError, RefusedError, UsageError
 from revfrf.federation import Federation
@@ -141,6 +143,12 @@ def test_keys_come_back_and_open_their_splits(model: RevocableForestClassifier, 
         assert role.identity.weak is not None
         assert before.weak is not None
         assert role.identity.weak.public == before.weak.public
+        splits = [(node, s) for node, s in loaded.coordinator.store.splits.items() if s.owner == name]
+        encrypted = [Ciphertext.from_bytes(loaded.parameters, split.ciphertext) for _, split in splits]
+        roots = [inverse(z, loaded.parameters.n) for z in par_h_dec1(role.identity.weak, encrypted)]
+        pairs = zip(encrypted, roots, strict=True)
+        opened = [open_with_root(loaded.parameters, c.c, root) for c, root in pairs]
+        assert opened == [role.store.cuts[node][1] for node, _ in splits]
         assert role.secret == model.federation_.participants[name].secret
     assert loaded.seed == model.federation_.seed
 

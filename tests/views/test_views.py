@@ -390,7 +390,8 @@ def disclosed(sent: Sent) -> dict[str, int]:
         case "OpenForest":
             return {"the forest's rules": 1}
         case "Schema":
-            return {"names of columns": len(f["columns"])}
+            names = sum(len(column["categories"] or ()) for column in f["columns"])
+            return {"names and decimals of columns": len(f["columns"]), "names of categories": names}
         case "LevelRequest" | "TestRequest" as kind:
             nodes = split_rows(f["nodes"])
             rows = "rows of such nodes" if kind == "LevelRequest" else "test rows that reach them"
@@ -403,7 +404,7 @@ def disclosed(sent: Sent) -> dict[str, int]:
                 "bytes of encrypted splits": len(f["ciphertexts"]),
             }
         case "TestReply":
-            return {"path bits of test rows": 8 * len(f["bits"])}
+            return {"path bits of test rows, in whole bytes": 8 * len(f["bits"])}
     return {}
 
 

@@ -16,7 +16,7 @@ from revfrf.errors import DecryptionError, ElementError, FormatError, InsecureKe
 
 SECURE_KEY_BITS = 2048
 SECURE_EXPONENT_BITS = 256
-SMALLEST_KEY_BITS = 64
+SMALLEST_KEY_BITS, LARGEST_KEY_BITS = 64, 16384
 
 
 class LongNumbers:
@@ -77,6 +77,11 @@ class Parameters:
     def key_bits(self) -> int:
         """|N|."""
         return self.n.bit_length()
+
+    @property
+    def ciphertext_bytes(self) -> int:
+        """How many bytes a ciphertext takes."""
+        return 3 * (self.key_bits // 8)
 
     @property
     def insecure(self) -> bool:
@@ -164,8 +169,11 @@ def check_sizes(key_bits: int, exponent_bits: int | None, allow_insecure: bool) 
 
     Refuses sizes that cannot work, and, without the switch, sizes that protect nothing.
     """
-    if type(key_bits) is not int or key_bits < SMALLEST_KEY_BITS or key_bits % 16:
-        raise UsageError(f"key_bits={key_bits!r}: give a multiple of 16, at least {SMALLEST_KEY_BITS}")
+    if type(key_bits) is not int or not SMALLEST_KEY_BITS <= key_bits <= LARGEST_KEY_BITS or key_bits % 16:
+        raise UsageError(
+            f"key_bits={key_bits!r}: give a multiple of 16, 3072 (the default) or from {SECURE_KEY_BITS} to "
+            f"{LARGEST_KEY_BITS}; {SMALLEST_KEY_BITS} is the least that works at all"
+        )
     if exponent_bits is None:
         exponent_bits = key_bits // 2
     if type(exponent_bits) is not int or not 16 <= exponent_bits <= key_bits:

@@ -9,10 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from revfrf.crypto.canonical import Field, canonical
+from revfrf.forest.candidates import Method
 from revfrf.forest.nodes import Node
 
 Split = tuple[str, int]
 """A feature, "party/column", and the number of its candidate cut that was chosen."""
+
+
+def feature_id(party: str, column: str) -> str:
+    """The stable name of a feature: always both, so that it never depends on who else is there."""
+    return f"{party}/{column}"
+
 
 Leaf = tuple[int, ...]
 """Weight by class, or (Σw, Σw·value)."""
@@ -28,7 +35,7 @@ class Rules:
     min_samples_split: int
     min_samples_leaf: int
     bootstrap: bool
-    method: str
+    method: Method
     n_candidates: int
     n_sampled: int
 
@@ -40,7 +47,7 @@ class Rules:
 def forest_digest(
     rules: Rules, targets: tuple[Field, ...], splits: Mapping[Node, Split], leaves: Mapping[Node, Leaf]
 ) -> str:
-    """Equal exactly for forests with equal rules, targets, splits and leaves; ciphertexts play no part."""
+    """Equal exactly for equal rules, targets, splits and leaves; the cuts' values play no part."""
     h = hashlib.sha256(canonical("revfrf forest v1", rules.fields(), targets, len(splits), len(leaves)))
     for node in sorted(splits):
         h.update(canonical("split", *node, *splits[node]))

@@ -133,13 +133,10 @@ def fle_expan(
     frontier = Nodes.roots(used)
     again = np.zeros(len(frontier), dtype=np.bool_)
     won = [Won() for _ in owners]
-    todo, level = max(1, len(frontier.rows) * plan.rules.max_depth), 0
+    level = 0
     while len(frontier) or any(w.nodes for w in won):
         frontier, again = _stop(plan.rules, targets, store, frontier, again)
-        depths = plan.rules.max_depth - np.log2(np.maximum(frontier.paths, 1)).astype(np.int64)
-        done = 1 - float(frontier.sizes @ depths) / todo
-        made = len(store.leaves) + len(store.splits) + len(frontier) + sum(len(w.nodes) for w in won)
-        progress(LevelReport(level, len(np.unique(frontier.trees)), made, done))
+        progress(_report(plan.rules, store, frontier, won, level))
         with within(FOS_FIND):
             draws = draw_candidates(plan.seed, plan.features, plan.rules, frontier, again)
         exchange = _Exchange(channel, plan, targets, frontier, draws, level, won)
@@ -160,6 +157,17 @@ def fle_expan(
         again = np.arange(len(retried) + len(children)) < len(retried)
         frontier = retried + children
         level += 1
+
+
+def _report(
+    rules: Rules, store: CoordinatorStore, frontier: Nodes, won: Sequence[Won], level: int
+) -> LevelReport:
+    """What is left to do is a level for every open row and level below it."""
+    left = rules.max_depth + 1 - np.array([int(path).bit_length() for path in frontier.paths], dtype=np.int64)
+    everything = max(1, store.leaf_paths.size * rules.max_depth)
+    made = len(store.leaves) + len(store.splits) + len(frontier) + sum(len(w.nodes) for w in won)
+    work = 1 - float(frontier.sizes @ left) / everything
+    return LevelReport(min(level, rules.max_depth), len(np.unique(frontier.trees)), made, work)
 
 
 def _stop(
@@ -229,7 +237,7 @@ class _Exchange:
 
 def _receive_splits(plan: Plan, owner: str, won: Won, reply: LevelReply) -> dict[Node, StoredSplit]:
     """The owner's winning splits, checked: ciphertexts are valid elements, and signed by the owner."""
-    width = 3 * plan.parameters.key_bits // 8
+    width = plan.parameters.ciphertext_bytes
     blob = array(reply.ciphertexts, "u1", width * len(won.nodes)).tobytes()
     ciphertexts = [blob[at : at + width] for at in range(0, len(blob), width)]
     if not ciphertexts:
@@ -297,7 +305,7 @@ def answer_level(
         growth.values,
         growth.features,
         growth.secret,
-        "uniform" if growth.rules.method == "uniform" else "quantile",
+        growth.rules.method,
         growth.rules.n_sampled,
         growth.rules.n_candidates,
         nodes,

@@ -10,7 +10,7 @@ from revfrf.protocols.fle_expan import LevelReport
 
 
 @contextmanager
-def level_progress(title: str, verbose: int) -> Iterator[Callable[[LevelReport], None]]:
+def level_progress(verbose: int) -> Iterator[Callable[[LevelReport], None]]:
     """What to call at each level; it draws on standard error if `verbose`, and is silent otherwise.
 
     The bar counts levels times rows: a row that has reached its leaf counts with all the levels below it.
@@ -18,21 +18,26 @@ def level_progress(title: str, verbose: int) -> Iterator[Callable[[LevelReport],
     if not verbose:
         yield lambda _: None
         return
-    fields = "level {task.fields[level]} · {task.fields[trees]} trees growing · {task.fields[nodes]} nodes"
+    fields = "level {task.fields[level]} · {task.fields[trees]} trees · {task.fields[nodes]} nodes"
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=16),
         TextColumn(fields),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(title, total=1.0, level=0, trees=0, nodes=0)
+        task = progress.add_task("keys", total=1.0, level=0, trees=0, nodes=0)
 
         def show(report: LevelReport) -> None:
             progress.update(
-                task, completed=report.work, level=report.level, trees=report.trees, nodes=report.nodes
+                task,
+                description="forest",
+                completed=report.work,
+                level=report.level,
+                trees=report.trees,
+                nodes=report.nodes,
             )
 
         yield show

@@ -12,13 +12,12 @@ from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ProtocolError
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import Nodes
-from revfrf.forest.tree import Rules, forest_digest
+from revfrf.forest.tree import Rules, feature_id, forest_digest
 from revfrf.forest.voting import Voting, add_votes, leaf_votes
 from revfrf.messages import Column, OpenForest, Schema, of_number
 from revfrf.protocols.fle_expan import LevelReport, Plan, fle_expan
 from revfrf.protocols.frf_test import frf_test
 from revfrf.protocols.key_setup import PARTICIPANT, Identity
-from revfrf.roles.participant import feature_id
 from revfrf.roles.party import Party
 from revfrf.storage.memory import CoordinatorStore
 from revfrf.transport.base import Channel

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from revfrf.errors import ProtocolError
 from revfrf.forest.nodes import MAX_DEPTH
+from revfrf.forest.tree import feature_id
 from revfrf.messages import Column, LevelRequest, Message, OpenForest, Schema, TestRequest
 from revfrf.protocols.fle_expan import Growth, answer_level
 from revfrf.protocols.frf_test import answer_test
@@ -15,12 +16,8 @@ from revfrf.roles.party import Party
 from revfrf.storage.memory import ParticipantStore
 
 TRAINING = "training"
-METHODS = ("quantile", "uniform")
-
-
-def feature_id(party: str, column: str) -> str:
-    """The stable name of a feature: always both, so that it never depends on who else is there."""
-    return f"{party}/{column}"
+_FINISHED = 2**32
+"""A level above all that can be asked: a forest that grows no more."""
 
 
 class Participant(Party):
@@ -76,7 +73,7 @@ class Participant(Party):
         self.check_epoch(message.epoch)
         if message.federation != self.certificate.federation or self.growth is not None:
             raise ProtocolError("a forest of another federation, or a second one", kind="forest")
-        if message.method not in METHODS or not 1 <= message.max_depth <= MAX_DEPTH or not message.n_trees:
+        if not 1 <= message.max_depth <= MAX_DEPTH or not message.n_trees:
             raise ProtocolError("rules that no forest has", kind="forest")
         ids = [feature_id(self.identity.name, column.name) for column in self.columns]
         codes = self._table(TRAINING)
@@ -87,7 +84,7 @@ class Participant(Party):
         """Go on with a forest that was grown before: answer tests, but grow no more."""
         ids = [feature_id(self.identity.name, column.name) for column in self.columns]
         nothing = np.empty((len(ids), 0), dtype=np.int64)
-        self.growth = Growth(opening, self.secret, nothing, ids, level=2**32)
+        self.growth = Growth(opening, self.secret, nothing, ids, level=_FINISHED)
 
     def _growth(self, epoch: int, forest: bytes) -> Growth:
         self.check_epoch(epoch)
