@@ -140,7 +140,7 @@ class RevocableForest(BaseEstimator):
             raise UsageError("sample weights times class weights must be finite")
         if not weights.any():
             raise UsageError("all weights are zero; give at least one row a positive weight")
-        n_jobs = workers(self.n_jobs)  # type: ignore[arg-type]
+        n_jobs = workers(self.n_jobs)
         layout = Layout.learn(X, self._names(), self.parties, self.decimals, RESERVED)
         codes = layout.encode(X)
         rules, seed = self._rules(len(layout.columns)), check_random_state(self.random_state).bytes(32)
@@ -306,7 +306,7 @@ class RevocableForest(BaseEstimator):
             raise ModelFileError("damaged: columns that do not fit", kind="malformed")
         self.layout_ = Layout(saved.owned, tuple(columns[i] for i in range(saved.n_features)))
         self.targets_ = Targets.unknown(saved.n_classes, saved.centre, saved.places)
-        n_jobs = workers(self.n_jobs)  # type: ignore[arg-type]
+        n_jobs = workers(self.n_jobs)
         self.federation_ = model_file.restored(forest, self.allow_insecure_keys, n_jobs)
 
     # -- scikit-learn's contract ---------------------------------------------------------------------

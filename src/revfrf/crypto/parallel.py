@@ -21,8 +21,8 @@ _WORTH_PROCESSES = 0.01
 """Seconds of work above which it pays to send it to other processes."""
 
 
-def workers(n_jobs: int) -> int:
-    """How many workers `n_jobs` asks for, counted as joblib does: -1 for all cores."""
+def workers(n_jobs: int | None) -> int:
+    """How many workers `n_jobs` asks for, counted as joblib does: -1 for all cores, None mostly for one."""
     try:
         return int(effective_n_jobs(n_jobs))
     except (TypeError, ValueError):
