@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
@@ -15,8 +16,9 @@ from sklearn.model_selection import train_test_split
 from revfrf import RevocableForestClassifier, federation
 from revfrf.crypto.primes import SafePrimes
 from revfrf.crypto.strong import _deal_from
+from revfrf.protocols.fle_expan import LevelReport
 from tests.conftest import PRIMES
-from tests.estimators.toys import TOY, TWO_PARTIES, classifier, frame, regressor, signs, table
+from tests.estimators.toys import ROWS, TOY, TWO_PARTIES, classifier, frame, regressor, signs, table
 
 X = table(120, 4)
 Y = signs(X)
@@ -425,3 +427,22 @@ def test_a_silent_fit_draws_nothing(capfd: pytest.CaptureFixture[str]) -> None:
 def test_a_progress_bar_does_not_change_the_forest(capfd: pytest.CaptureFixture[str]) -> None:
     assert classifier(verbose=1).fit(X, Y).digest_ == classifier(verbose=0).fit(X, Y).digest_
     assert capfd.readouterr().out == ""
+
+
+def test_the_names_of_categories_are_among_what_the_coordinator_receives() -> None:
+    rows = frame(b=pd.Categorical(np.where(np.arange(ROWS) % 3, "negative", "positive")))
+    learnt = classifier(parties=TWO_PARTIES).fit(rows, signs(frame())).leakage_()
+    assert learnt["CS"]["names of categories"] == 2
+    assert "names of categories" not in learnt["bank"] | learnt["telco"] | learnt["CC"] | learnt["KGC"]
+
+
+def test_progress_begins_at_nothing_and_ends_with_everything(forest: Any) -> None:
+    reports: list[LevelReport] = []
+    rules, targets = forest.federation_.coordinator.plan.rules, forest.targets_
+    columns = {party: forest.layout_.of(party) for party in forest.layout_.owned}
+    again = federation.Federation(columns, dealt=federation.keys_of_size(256, True, 1), seed=b"seed")
+    again.train(forest.layout_.encode(X), rules, targets, reports.append)
+    work = [report.work for report in reports]
+    assert work[0] == 0
+    assert work == sorted(work)
+    assert work[-1] == 1

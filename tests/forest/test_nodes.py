@@ -18,7 +18,7 @@ def nodes_of(rows: Sequence[Sequence[int]], paths: Sequence[int] | None = None) 
 
 
 def rows_by_node(nodes: Nodes) -> list[list[int]]:
-    return [nodes.rows_of(j).tolist() for j in range(len(nodes))]
+    return [part.tolist() for part in np.split(nodes.rows, nodes.starts[1:-1])] if len(nodes) else []
 
 
 def leb128(number: int) -> bytes:

@@ -62,10 +62,6 @@ class Nodes:
         """(tree, path) of each node."""
         return list(zip(self.trees.tolist(), self.paths.tolist(), strict=True))
 
-    def rows_of(self, node: int) -> Rows:
-        """The rows of the node at this position."""
-        return self.rows[self.starts[node] : self.starts[node + 1]]
-
     def take(self, positions: NDArray[np.intp]) -> "Nodes":
         """The nodes at these positions, in this order."""
         starts = starts_of(self.sizes[positions])

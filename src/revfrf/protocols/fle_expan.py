@@ -128,21 +128,24 @@ def fle_expan(
     progress: Callable[[LevelReport], None],
 ) -> None:
     """Grow the whole forest into `store`."""
-    owners, columns = list(plan.owners), plan.columns
+    columns, features = plan.columns, plan.features
     used = [np.flatnonzero(repeats * targets.weights).astype(np.uint32) for repeats in targets.repeats]
     frontier = Nodes.roots(used)
     again = np.zeros(len(frontier), dtype=np.bool_)
-    won = [Won() for _ in owners]
+    won = [Won() for _ in columns]
     level = 0
     while len(frontier) or any(w.nodes for w in won):
         frontier, again = _stop(plan.rules, targets, store, frontier, again)
-        progress(_report(plan.rules, store, frontier, won, level))
+        progress(_report(plan.rules, store, frontier, won, level, sum(map(len, used))))
         with within(FOS_FIND):
-            draws = draw_candidates(plan.seed, plan.features, plan.rules, frontier, again)
-        exchange = _Exchange(channel, plan, targets, frontier, draws, level, won)
-        order = sorted(range(len(owners)), key=lambda i: -len(won[i].nodes))  # the longest work first
-        answered = dict(zip(order, in_threads(exchange, order, n_jobs), strict=True))
-        answers = [answered[i] for i in range(len(owners))]
+            draws = draw_candidates(plan.seed, features, plan.rules, frontier, again)
+        exchange = _Exchange(channel, plan, targets, frontier, draws, level)
+        asked = list(zip(plan.owners, columns, won, strict=True))
+        order = sorted(range(len(asked)), key=lambda i: -len(won[i].nodes))  # the longest work first
+        answered = in_threads(exchange, [asked[i] for i in order], n_jobs)
+        answers = [
+            answer for _, answer in sorted(zip(order, answered, strict=True), key=lambda pair: pair[0])
+        ]
         for splits, _ in answers:
             store.commit(splits, {})
         with within(FOS_FIND):
@@ -160,13 +163,12 @@ def fle_expan(
 
 
 def _report(
-    rules: Rules, store: CoordinatorStore, frontier: Nodes, won: Sequence[Won], level: int
+    rules: Rules, store: CoordinatorStore, frontier: Nodes, won: Sequence[Won], level: int, n_used: int
 ) -> LevelReport:
     """What is left to do is a level for every open row and level below it."""
     left = rules.max_depth + 1 - np.array([int(path).bit_length() for path in frontier.paths], dtype=np.int64)
-    everything = max(1, store.leaf_paths.size * rules.max_depth)
     made = len(store.leaves) + len(store.splits) + len(frontier) + sum(len(w.nodes) for w in won)
-    work = 1 - float(frontier.sizes @ left) / everything
+    work = 1 - float(frontier.sizes @ left) / (n_used * rules.max_depth)
     return LevelReport(min(level, rules.max_depth), len(np.unique(frontier.trees)), made, work)
 
 
@@ -202,12 +204,11 @@ class _Exchange:
     frontier: Nodes
     draws: Draws
     level: int
-    won: Sequence[Won]
 
-    def __call__(self, number: int) -> tuple[dict[Node, StoredSplit], Scored]:
-        """Ask the owner with this number; return its encrypted splits, and its scored answers."""
-        owner, won = list(self.plan.owners)[number], self.won[number]
-        questions = questions_for(self.draws, self.plan.columns[number])
+    def __call__(self, asked: tuple[str, slice, Won]) -> tuple[dict[Node, StoredSplit], Scored]:
+        """Ask the owner of these columns; return its encrypted splits, and its scored answers."""
+        owner, columns, won = asked
+        questions = questions_for(self.draws, columns)
         n_cuts = bins = np.empty(0, np.uint8)
         splits: dict[Node, StoredSplit] = {}
         if len(questions) or won.nodes:
