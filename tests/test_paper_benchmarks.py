@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.paper import accuracy, construction
+from benchmarks.paper import accuracy, construction, datasets
 from benchmarks.paper.accuracy import MAY_LOSE_PERCENT, MAY_LOSE_POINTS, near_enough
 from benchmarks.paper.common import current_memory, exponent, mean_and_sd, peak_memory
 from benchmarks.paper.datasets import SOURCES, MissingDataError, coded, load
@@ -139,14 +139,26 @@ def test_neither_the_target_nor_what_gives_it_away_is_a_feature(name: str, data:
 def test_official_splits_are_kept_for_every_seed(name: str, train_rows: int, data: Path) -> None:
     dataset = load(name, data)
     for seed in (0, 1):
-        split = dataset.split(seed)
+        [split] = dataset.splits(seed)
         assert split.X_train.index.tolist() == list(range(train_rows))
         assert split.X_test.index.tolist() == list(range(train_rows, len(dataset.X)))
 
 
-def test_other_splits_follow_the_seed_and_overlap_nowhere(data: Path) -> None:
+def test_small_sets_are_tested_on_every_row_once_a_seed(data: Path) -> None:
     dataset = load("bike", data)
-    first, again, other = (dataset.split(seed) for seed in (0, 0, 1))
+    splits = dataset.splits(0)
+    assert len(splits) == 4
+    assert sorted(i for split in splits for i in split.X_test.index) == list(range(len(dataset.X)))
+    for split in splits:
+        assert sorted([*split.X_train.index, *split.X_test.index]) == list(range(len(dataset.X)))
+
+
+def test_other_splits_follow_the_seed_and_overlap_nowhere(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasets, "SMALL", 0)
+    dataset = load("bike", data)
+    [first], [again], [other] = (dataset.splits(seed) for seed in (0, 0, 1))
     assert first.X_test.index.tolist() == again.X_test.index.tolist() != other.X_test.index.tolist()
     assert len(first.X_test) == len(dataset.X) // 4
     assert not set(first.X_train.index) & set(first.X_test.index)
@@ -198,8 +210,8 @@ def test_accuracy_compares_and_gives_verdicts(data: Path, tmp_path: Path) -> Non
         ("bike", 1.0),
     ]
     drug, _, bike = sets
-    assert (drug["parties"], drug["train_rows"], drug["test_rows"]) == (3, 150, 50)
-    assert set(drug["scores"]) == {"ours", "soft votes", "scikit-learn", "1 row a leaf"}
+    assert (drug["parties"], drug["train_rows"], drug["test_rows"]) == (3, 150, 200)
+    assert set(drug["scores"]) == {"ours", "soft votes", "scikit-learn", "by majority", "1 row a leaf"}
     ours, theirs = (drug["scores"][model] for model in ("ours", "scikit-learn"))
     assert min(ours["accuracy"]) > 0.7
     assert ours["weighted recall"] == pytest.approx(ours["accuracy"])

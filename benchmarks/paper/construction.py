@@ -105,7 +105,7 @@ def add_speed(commands: Any) -> None:
 
 
 def speed(options: argparse.Namespace, console: Console) -> object:
-    split = load("adult", options.data).split(0)
+    split = load("adult", options.data).splits(0)[0]
     X, y = split.X_train[: options.rows], split.y_train[: options.rows]
     plain = coded(X)
     forest = {"n_estimators": options.trees, "max_depth": options.depth}
@@ -246,7 +246,7 @@ def add_bytes(commands: Any) -> None:
 
 def wire(options: argparse.Namespace, console: Console) -> object:
     """The tree of the asked depth, and the one of at most that depth with about 100 splits."""
-    split = load("adult", options.data).split(0)
+    split = load("adult", options.data).splits(0)[0]
     X, y = split.X_train[: options.rows], split.y_train[: options.rows]
     trees = traffic(X, y, range(1, options.depth + 1), options.bits)
     near = min(trees, key=lambda tree: abs(tree.splits - WANTED_SPLITS))
