@@ -18,14 +18,14 @@ from revfrf.crypto.encoding import FixedPoint
 from revfrf.crypto.keys import Ciphertext, PublicKey, WeakKey
 from revfrf.crypto.packing import (
     Comparison,
-    encrypt_bits,
     mask_comparisons,
     read_packs,
     slots,
-    unmask_bits,
+    undo_coins,
 )
 from revfrf.crypto.possession import prove_possession, verify_possession
 from revfrf.crypto.primes import PrimeProgress
+from revfrf.crypto.results import open_bits, seal_bits
 from revfrf.crypto.strong import SetUp, set_up
 from revfrf.errors import ProofError, RevFRFError, UsageError
 
@@ -142,14 +142,14 @@ def compare(
     started = perf_counter()
     packs, coins = mask_comparisons(dealt.cs_share, keys["CS"].public, [question])  # CS
     bits = read_packs(dealt.cc_share, packs)  # CC
-    sealed = encrypt_bits(joint_key, bits)  # CC
-    shares = par_h_dec1(keys["bank"], sealed)  # the owner consents
-    messages = par_h_dec2(keys["CS"], sealed, shares)  # CS
-    [answer] = unmask_bits(dealt.parameters, messages, coins)  # CS
+    sealed = seal_bits(joint_key, bits)  # CC
+    shares = par_h_dec1(keys["bank"], [sealed.ciphertext])  # the owner consents
+    [opened] = open_bits(keys["CS"], [sealed], shares)  # CS
+    [answer] = undo_coins(opened, coins)  # CS
     seconds = perf_counter() - started
     sights = [
         ("requester", "its own income"),
-        ("bank", f"its own threshold; {sealed[0]} to consent to, which it cannot open alone"),
+        ("bank", f"its own threshold; {sealed.ciphertext} to consent to, which it cannot open alone"),
         ("CS", f"two ciphertexts; its own coin ({int(coins[0])}); the bit it got back; the answer"),
         (
             "CC",

@@ -15,7 +15,7 @@ from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import Node
 from revfrf.forest.randomness import bootstrap, candidate_limit
 from revfrf.forest.tree import Rules
-from revfrf.messages import Column
+from revfrf.messages.training import Column
 from revfrf.protocols.fle_expan import LevelReport
 from revfrf.roles.participant import Participant
 from tests.reference import forest as reference

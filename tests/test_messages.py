@@ -8,26 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from revfrf import messages
 from revfrf.errors import FormatError, UsageError
-from revfrf.messages import (
-    MESSAGES,
-    Column,
-    Dealt,
-    Done,
-    Enrolment,
-    EpochCertificate,
-    LevelReply,
-    LevelRequest,
-    Member,
-    Message,
-    NodeRows,
-    OpenForest,
-    Schema,
-    array,
-    number,
-    of_number,
-)
+from revfrf.messages import base, enrolment, prediction, testing, training
+from revfrf.messages.base import Done, Message, array, number, of_number
+from revfrf.messages.enrolment import Dealt, Enrolment, EpochCertificate, Member
+from revfrf.messages.registry import MESSAGES
+from revfrf.messages.training import Column, LevelReply, LevelRequest, NodeRows, OpenForest, Schema
 from revfrf.transport import codec
 from revfrf.transport.codec import VERSION, decode, encode
 
@@ -73,8 +59,8 @@ SAMPLES: tuple[Message, ...] = (
     ),
     LevelReply(level=3, ciphertexts=bytes(96), signature=bytes(64), n_cuts=b"\1", bins=b"\0\1"),
     LevelReply(level=3, ciphertexts=b"", signature=None, n_cuts=b"", bins=b""),
-    messages.TestRequest(epoch=1, forest=bytes(16), table="test", nodes=NODES),
-    messages.TestReply(bits=b"\xff\x80"),
+    testing.TestRequest(epoch=1, forest=bytes(16), table="test", nodes=NODES),
+    testing.TestReply(bits=b"\xff\x80"),
 )
 FULL = {type(sample): sample for sample in SAMPLES}
 
@@ -101,7 +87,8 @@ def refused(data: bytes, *expected: type[Message]) -> str:
 def test_every_message_of_the_module_is_listed_and_nothing_else() -> None:
     defined = {
         thing
-        for thing in vars(messages).values()
+        for module in (base, enrolment, training, testing, prediction)
+        for thing in vars(module).values()
         if isinstance(thing, type) and issubclass(thing, Message) and thing is not Message
     }
     assert defined == set(MESSAGES) == set(FULL)
@@ -213,7 +200,7 @@ def test_message_with_a_field_of_another_type_is_refused(message: Message) -> No
         (LevelReply, "signature", bytes(65)),
         (LevelRequest, "nodes", {"trees": b"", "paths": b"", "sizes": b""}),
         (LevelRequest, "level", 2**32),
-        (messages.TestRequest, "table", ""),
+        (testing.TestRequest, "table", ""),
     ],
 )
 def test_field_outside_its_bounds_is_refused(kind: type[Message], name: str, value: object) -> None:
@@ -272,11 +259,11 @@ def test_message_above_its_own_cap_is_refused_where_longer_ones_are_expected() -
 
 
 def test_message_above_its_cap_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages.TestReply, "max_bytes", 100)
-    assert len(encode(messages.TestReply(bits=bytes(76)))) == 100
+    monkeypatch.setattr(testing.TestReply, "max_bytes", 100)
+    assert len(encode(testing.TestReply(bits=bytes(76)))) == 100
     with pytest.raises(UsageError, match="fewer trees"):
-        encode(messages.TestReply(bits=bytes(77)))
-    assert refused(b"\1" + bytes(100), messages.TestReply) == "too-large"
+        encode(testing.TestReply(bits=bytes(77)))
+    assert refused(b"\1" + bytes(100), testing.TestReply) == "too-large"
 
 
 # -- fuzz -------------------------------------------------------------------------------------------

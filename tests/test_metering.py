@@ -255,7 +255,7 @@ def test_costs_of_a_run_are_two_powers_a_split_and_belong_to_its_owner() -> None
 def test_seconds_of_a_run_are_not_counted_twice() -> None:
     begin = thread_time()
     federation = train(random_case(42))
-    federation.votes(random_case(42).codes, 60, 3, "hard")
+    federation.votes(random_case(42).codes, 60, "hard")
     assert 0 < federation.costs().total("seconds") <= thread_time() - begin
 
 

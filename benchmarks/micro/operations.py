@@ -24,13 +24,13 @@ from revfrf.crypto.dtpkc import (
 from revfrf.crypto.keys import Ciphertext, WeakKey
 from revfrf.crypto.packing import (
     Comparison,
-    encrypt_bits,
     mask_comparisons,
     read_packs,
     slots,
-    unmask_bits,
+    undo_coins,
 )
 from revfrf.crypto.possession import prove_possession, verify_possession
+from revfrf.crypto.results import open_bits, seal_bits
 from revfrf.crypto.secret import SecretInt
 from revfrf.crypto.strong import root_half, root_open, set_up, strong_half, strong_open
 
@@ -172,8 +172,9 @@ class Bench:
         questions = [Comparison(x, s) for x, s in zip(self.x[:count], self.s[:count], strict=True)]
         packs, coins = mask_comparisons(self.dealt.cs_share, self.cs.public, questions, n_jobs=n_jobs)
         bits = read_packs(self.dealt.cc_share, packs, n_jobs=n_jobs)
-        answers = encrypt_bits(self.cs.public + self.owner.public, bits, n_jobs=n_jobs)
-        shares = par_h_dec1(self.owner, answers, n_jobs=n_jobs)
-        results = unmask_bits(self.p, par_h_dec2(self.cs, answers, shares, n_jobs=n_jobs), coins)
+        sealed = seal_bits(self.cs.public + self.owner.public, bits)
+        shares = par_h_dec1(self.owner, [sealed.ciphertext], n_jobs=n_jobs)
+        [opened] = open_bits(self.cs, [sealed], shares, n_jobs=n_jobs)
+        results = undo_coins(opened, coins)
         plain = zip(self.messages, self.messages[::-1], strict=True)
         assert results == [x <= s for x, s in plain][:count]

@@ -7,7 +7,9 @@
     │   ├── InsecureKeyError     a key below the floor without the explicit switch
     │   ├── RangeError           a number that does not fit where it should go
     │   └── SecretError          an attempt to pickle or copy a secret
-    ├── RefusedError         another party has refused what it was sent
+    ├── PartyError           another party does not answer; `party` names it
+    │   ├── RefusedError         it has refused what it was sent
+    │   └── AbsentError          it is not there
     ├── KeyFileError         a key file that cannot be written, or should not be trusted
     ├── ModelFileError       a saved forest that cannot be written or read
     └── RejectedError        something from outside is refused
@@ -17,6 +19,7 @@
         ├── SignatureError       a signature that does not hold
         ├── SlotError            a packed comparison whose slots hold what no honest server puts there
         ├── FormatError          bytes that do not parse, or are of another version
+        ├── PolicyError          a request that this party's policy does not accept
         └── ProtocolError        a well-formed message that has no place here and now
 
 Checks raise; nothing returns a bool that a caller could forget to look at. Each error has a `kind`, a
@@ -61,10 +64,24 @@ class SecretError(UsageError, TypeError):
     kind = "secret"
 
 
-class RefusedError(RevFRFError):
+class PartyError(RevFRFError):
+    """Another party does not answer. `party` is its name."""
+
+    def __init__(self, party: str, reason: str) -> None:
+        super().__init__(f"{party!r}: {reason}")
+        self.party = party
+
+
+class RefusedError(PartyError):
     """Another party has refused a message. Why is in that party's log, and not said to others."""
 
     kind = "refused"
+
+
+class AbsentError(PartyError):
+    """Another party cannot be reached."""
+
+    kind = "absent"
 
 
 class KeyFileError(RevFRFError):
@@ -130,7 +147,16 @@ class FormatError(RejectedError):
     kind = "malformed"
 
 
+class PolicyError(RejectedError):
+    """Kinds: `requester`, `quota`. A peer is told that it is the policy, and not which rule of it."""
+
+    kind = "policy"
+    peer_message = "its policy does not accept this request"
+
+
 class ProtocolError(RejectedError):
-    """Kinds: `sender`, `epoch`, `forest`, `order`, `node`, `too-large`, `member`, `schema`, `unexpected`."""
+    """Kinds: `sender`, `epoch`, `forest`, `order`, `node`, `too-large`, `member`, `schema`, `request`,
+    `replay`, `unexpected`.
+    """
 
     kind = "unexpected"

@@ -193,7 +193,7 @@ class RevocableForest(BaseEstimator):
         check_is_fitted(self)
         X = self._rows(X, reset=False)
         codes, n_rows = self.layout_.encode(X), _num_samples(X)
-        votes = self.federation_.votes(codes, n_rows, self.targets_.n_classes, voting)
+        votes = self.federation_.votes(codes, n_rows, voting)
         mean: NDArray[np.float64] = votes / self.federation_.coordinator.plan.rules.n_trees
         return mean
 

@@ -14,15 +14,17 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from revfrf.crypto.canonical import Field
 from revfrf.errors import ModelFileError, UsageError
-from revfrf.estimator_base import RevocableForest, Rows
+from revfrf.estimator_base import Rows
+from revfrf.estimator_requests import PartialAnswer, RequestableForest
 from revfrf.forest.criterion import Targets
+from revfrf.forest.voting import Voting
 from revfrf.model_file import SavedEstimator, SavedForest
 
 _LABEL_TYPES = ("|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "|O")
 """Types of labels that are not strings."""
 
 
-class RevocableForestRegressor(RegressorMixin, RevocableForest):
+class RevocableForestRegressor(RegressorMixin, RequestableForest):
     """A random forest for numbers, grown by parties who hold different columns of the same rows.
 
     All roles run in this process and exchange the protocol's messages; every split is stored encrypted
@@ -90,8 +92,13 @@ class RevocableForestRegressor(RegressorMixin, RevocableForest):
 
     def predict(self, X: Rows) -> NDArray[np.float64]:
         """The mean of all trees for each row, by FRF-Test: each party compares its own columns itself."""
-        mean = self._votes(X, "soft")[:, 0]
-        return np.ldexp(mean, -self.targets_.places) + self.targets_.centre
+        return self._answers(self._votes(X, self._checked_voting()))
+
+    def _answers(self, votes: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.ldexp(votes[:, 0], -self.targets_.places) + self.targets_.centre
+
+    def _checked_voting(self) -> Voting:
+        return "soft"
 
     def _check_y(self, y: ArrayLike) -> NDArray[Any]:
         column = column_or_1d(y, warn=True)
@@ -111,7 +118,7 @@ class RevocableForestRegressor(RegressorMixin, RevocableForest):
         return ("regression", self.targets_.centre.hex(), self.targets_.places)
 
 
-class RevocableForestClassifier(ClassifierMixin, RevocableForest):
+class RevocableForestClassifier(ClassifierMixin, RequestableForest):
     """A random forest for classes, grown by parties who hold different columns of the same rows.
 
     All roles run in this process and exchange the protocol's messages; every split is stored encrypted under
@@ -143,7 +150,7 @@ class RevocableForestClassifier(ClassifierMixin, RevocableForest):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **RevocableForest._parameter_constraints,
+        **RequestableForest._parameter_constraints,
         "voting": [StrOptions({"hard", "soft"})],
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }
@@ -198,15 +205,31 @@ class RevocableForestClassifier(ClassifierMixin, RevocableForest):
 
         Of classes with equally many votes, the first of `classes_`.
         """
-        shares = self.predict_proba(X)
-        labels: NDArray[Any] = self.classes_[shares.argmax(axis=1)]
-        return labels
+        return self._answers(self.predict_proba(X))
 
     def predict_proba(self, X: Rows) -> NDArray[np.float64]:
         """The share of the trees' votes for each class, or, with soft voting, their mean probabilities."""
+        return self._votes(X, self._checked_voting())
+
+    def predict_proba_encrypted(
+        self, X: Rows, requester: str | None = None, *, partial: bool = False
+    ) -> NDArray[np.float64] | PartialAnswer:
+        """What `predict_proba` answers, by FRF-Predict: nobody but the requester sees X.
+
+        See `predict_encrypted`.
+        """
+        answer: NDArray[np.float64] | PartialAnswer
+        answer = self._encrypted(X, requester, partial, lambda votes: votes)
+        return answer
+
+    def _answers(self, votes: NDArray[np.float64]) -> NDArray[Any]:
+        labels: NDArray[Any] = self.classes_[votes.argmax(axis=1)]
+        return labels
+
+    def _checked_voting(self) -> Voting:
         if self.voting not in ("hard", "soft"):
             raise UsageError(f"voting={self.voting!r}: give 'hard' or 'soft'")
-        return self._votes(X, "soft" if self.voting == "soft" else "hard")
+        return "soft" if self.voting == "soft" else "hard"
 
     def _check_y(self, y: ArrayLike) -> NDArray[Any]:
         labels: NDArray[Any] = column_or_1d(y, warn=True)

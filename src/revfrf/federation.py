@@ -20,19 +20,23 @@ from revfrf.errors import UsageError
 from revfrf.forest.criterion import Targets
 from revfrf.forest.tree import Rules
 from revfrf.forest.voting import Voting
-from revfrf.messages import Column
+from revfrf.messages.training import Column
 from revfrf.metering import measured
 from revfrf.protocols.fle_expan import LevelReport
-from revfrf.protocols.key_setup import CC, CS, KGC, PARTICIPANT, Identity
+from revfrf.protocols.frf_predict import Answer
+from revfrf.protocols.key_setup import CC, CS, KGC, PARTICIPANT, REQUESTER, Identity
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.coordinator import Coordinator
 from revfrf.roles.kgc import KeyCentre
 from revfrf.roles.participant import TRAINING, Participant
+from revfrf.roles.requester import ROWS_AT_ONCE, Requester
 from revfrf.storage.memory import ParticipantStore
 from revfrf.transport.memory import MemoryNetwork
 
 RESERVED = (KGC, CS, CC)
 """Names that no participant may have."""
+
+DEFAULT_REQUESTER = "requester"
 
 Codes = Mapping[str, NDArray[np.int64]]
 """For each party the x̂ of its columns, a row a column."""
@@ -113,17 +117,18 @@ class Federation:
         return federation
 
     def _assemble(self, columns: Mapping[str, Sequence[Column]], known: Credentials, n_jobs: int) -> None:
-        self.parameters, self.seed = known.parameters, known.seed
+        self.parameters, self.seed, self.n_jobs = known.parameters, known.seed, n_jobs
         self.network = MemoryNetwork()
         self.kgc = KeyCentre(self.network.channel(KGC), known.kgc, n_jobs)
         self.coordinator = Coordinator(known.identities[CS], self.network.channel(CS), n_jobs)
-        self.compute = ComputePartner(known.identities[CC])
+        self.compute = ComputePartner(known.identities[CC], n_jobs)
         self.participants = {
             party: Participant(
                 known.identities[party], owned, known.secret_of[party], ParticipantStore(), n_jobs
             )
             for party, owned in columns.items()
         }
+        self.requesters: dict[str, Requester] = {}
         self.network.roles = {CS: self.coordinator, CC: self.compute, **self.participants}
 
     def train(
@@ -136,10 +141,62 @@ class Federation:
             self.coordinator.open(rules, self.seed, len(targets.values))
             self.coordinator.grow(targets, progress)
 
-    def votes(self, codes: Codes, n_rows: int, n_classes: int, voting: Voting) -> NDArray[np.float64]:
+    def votes(self, codes: Codes, n_rows: int, voting: Voting) -> NDArray[np.float64]:
         """FRF-Test on these rows, of which each participant is handed its own columns."""
         with self._held(codes) as table, measured(self.network.ledger, CS, "FRF-Test"):
-            return self.coordinator.votes(table, n_rows, n_classes, voting)
+            return self.coordinator.votes(table, n_rows, voting)
+
+    def enrol_requester(self, name: str) -> Requester:
+        """Let a party ask about encrypted rows: a participant as itself, others with keys of their own."""
+        if name in self.participants:
+            identity = self.participants[name].identity
+            requester = Requester(identity, self.network.channel(name), self.n_jobs)
+        elif name in self.network.roles or name == KGC or "/" in name:
+            raise UsageError(f"{name!r} is no name for a requester, or taken")
+        else:
+            kgc, insecure = self.coordinator.identity.kgc, self.parameters.allow_insecure
+            identity = Identity(name, REQUESTER, kgc, SigningKey.generate(), insecure)
+            requester = Requester(identity, self.network.channel(name), self.n_jobs)
+            self.network.roles[name] = requester
+        try:
+            with measured(self.network.ledger, KGC, "key set-up"):
+                self.kgc.admit(self.parameters, name)
+        except BaseException:
+            if self.network.roles[name] is requester:
+                del self.network.roles[name]
+            raise
+        self.requesters[name] = requester
+        return requester
+
+    def requester(self, name: str | None) -> Requester:
+        """The requester of this name; None is one that everybody may use. Participants need not enrol."""
+        wanted = DEFAULT_REQUESTER if name is None else name
+        if wanted in self.requesters:
+            return self.requesters[wanted]
+        if name is None or wanted in self.participants:
+            return self.enrol_requester(wanted)
+        raise UsageError(f"{wanted!r} is no requester here; call `enrol_requester({wanted!r})` first")
+
+    def ask(
+        self,
+        codes: Codes,
+        requester: str | None,
+        voting: Voting,
+        partial: bool,
+        progress: Callable[[float], None],
+    ) -> Answer:
+        """FRF-Predict on these rows; `progress` is told how many of them are done."""
+        asking, done = self.requester(requester), 0
+        n_rows = min(table.shape[1] for table in codes.values())
+
+        def rows_done(rows: int) -> None:
+            nonlocal done
+            done = rows
+            progress(rows)
+
+        self.coordinator.watch = lambda part: progress(done + part * min(ROWS_AT_ONCE, n_rows - done))
+        with measured(self.network.ledger, asking.identity.name, "FRF-Predict"):
+            return asking.ask(codes, voting, partial, rows_done)
 
     @contextmanager
     def _held(self, codes: Codes) -> Iterator[str]:

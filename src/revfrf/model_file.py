@@ -27,7 +27,9 @@ from revfrf.errors import InsecureKeyError, ModelFileError, RevFRFError, UsageEr
 from revfrf.federation import Credentials, Federation
 from revfrf.forest.nodes import Node
 from revfrf.forest.tree import Rules, feature_id
-from revfrf.messages import PATHS, TREES, Column, EpochCertificate, Member, OpenForest, array, of_number
+from revfrf.messages.base import PATHS, TREES, array, of_number
+from revfrf.messages.enrolment import EpochCertificate, Member
+from revfrf.messages.training import Column, OpenForest
 from revfrf.model_check import check_federation
 from revfrf.protocols.key_setup import CC, CS, KGC, Identity, answer_certificate
 from revfrf.storage.memory import CoordinatorStore, OwnCut, StoredSplit
@@ -290,6 +292,8 @@ def _restored(forest: SavedForest, allow_insecure: bool, n_jobs: int) -> Federat
     federation = Federation.restored(forest.columns, known, n_jobs)
     cs = federation.coordinator
     cs.resume(forest.forest, forest.rules, forest.seed or b"", forest.columns, _store(forest, parameters))
+    cs.n_classes = forest.estimator.n_classes
+    federation.compute.open(forest.forest)
     federation.kgc.certificates.append(c)
     for party, role in federation.participants.items():
         role.store.cuts.update(_cuts(forest.cuts[party]))

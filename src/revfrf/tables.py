@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from revfrf.crypto.encoding import MISSING, FixedPoint
 from revfrf.errors import UsageError
-from revfrf.messages import Column
+from revfrf.messages.training import Column
 
 
 def is_frame(X: Any) -> bool:

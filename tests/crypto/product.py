@@ -20,7 +20,7 @@ from revfrf.crypto.dtpkc import (
 )
 from revfrf.crypto.encoding import FixedPoint
 from revfrf.crypto.keys import Ciphertext, Parameters, PublicKey, WeakKey
-from revfrf.crypto.packing import Comparison, Mask, _mask_from, _read, unmask_bits
+from revfrf.crypto.packing import Comparison, Mask, _mask_from, _read, undo_coins
 from revfrf.crypto.possession import PossessionProof, verify_possession
 from revfrf.crypto.sealing import unseal
 from revfrf.crypto.secret import SecretInt
@@ -127,8 +127,7 @@ class Product:
         [pack] = _mask_from(masks, self.share("CS", "lambda1", self.secrets), key, comparisons)
         [packed] = root_open(self.share("CC", "lambda2", self.secrets), [pack.c], [pack.half])
         bits = list(_read(packed, pack.count))
-        message = sum(bit << i for i, bit in enumerate(bits))
-        answers = unmask_bits(self.p, [message], coins)
+        answers = undo_coins(bits, coins)
         return {"packed": packed, "slot_bits": list(map(int, bits)), "bits": list(map(int, answers))}
 
     def read_slots(self) -> Outputs:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from revfrf.crypto import literal
 from revfrf.crypto.dtpkc import h_enc_ref, ho_enc, par_h_dec1, par_h_dec2
 from revfrf.crypto.encoding import MISSING
-from revfrf.crypto.keys import Ciphertext, Parameters, WeakKey
+from revfrf.crypto.keys import Ciphertext, Parameters
 from revfrf.crypto.packing import (
     LARGEST,
     MASK_BITS,
@@ -22,15 +22,15 @@ from revfrf.crypto.packing import (
     _horner,
     _mask_from,
     _read,
-    encrypt_bits,
     mask_comparisons,
     read_packs,
     slots,
-    unmask_bits,
+    undo_coins,
 )
+from revfrf.crypto.results import open_bits, seal_bits
 from revfrf.crypto.secret import SecretInt
 from revfrf.crypto.strong import root_half, root_open
-from revfrf.errors import DecryptionError, ElementError, FormatError, SlotError, UsageError
+from revfrf.errors import DecryptionError, ElementError, SlotError, UsageError
 from tests.conftest import World, world_of
 from tests.reference.dtpkc import jacobi
 
@@ -46,11 +46,10 @@ def fixed_coin(coin: bool) -> Mask:
 def compare(world: World, comparisons: list[Comparison], masks: list[Mask]) -> list[bool]:
     """All roles, one core; bob owns every s."""
     packs = _mask_from(masks, world.cs_share, world.cs.public, comparisons)
-    answers = encrypt_bits(
-        world.cs.public + world.bob.public, read_packs(world.cc_share, packs, n_jobs=1), n_jobs=1
-    )
-    messages = par_h_dec2(world.cs, answers, par_h_dec1(world.bob, answers, n_jobs=1), n_jobs=1)
-    return unmask_bits(world.parameters, messages, [mask.coin for mask in masks])
+    sealed = seal_bits(world.cs.public + world.bob.public, read_packs(world.cc_share, packs, n_jobs=1))
+    shares = par_h_dec1(world.bob, [sealed.ciphertext], n_jobs=1)
+    [bits] = open_bits(world.cs, [sealed], shares, n_jobs=1)
+    return undo_coins(bits, [mask.coin for mask in masks])
 
 
 def test_room_for_comparisons_is_as_specified() -> None:
@@ -115,20 +114,6 @@ def test_many_packs_keep_their_order_on_any_number_of_cores(n_jobs: int) -> None
 def test_nothing_to_compare_is_nothing_to_send(toy: World) -> None:
     assert mask_comparisons(toy.cs_share, toy.cs.public, []) == ([], [])
     assert read_packs(toy.cc_share, []) == []
-    assert encrypt_bits(toy.cs.public, []) == []
-    assert unmask_bits(toy.parameters, [], []) == []
-
-
-def test_a_level_of_many_bits_fills_one_ciphertext_before_it_takes_another(toy: World) -> None:
-    key = toy.cs.public + toy.bob.public
-    for count, expected in ((1, 1), (254, 1), (255, 2), (600, 3)):
-        coins = [bool(secrets.randbits(1)) for _ in range(count)]
-        bits = [bool(secrets.randbits(1)) for _ in range(count)]
-        answers = encrypt_bits(key, bits)
-        assert len(answers) == expected
-        messages = par_h_dec2(toy.cs, answers, par_h_dec1(toy.bob, answers))
-        unmasked = unmask_bits(toy.parameters, messages, coins)
-        assert unmasked == [bit != coin for bit, coin in zip(bits, coins, strict=True)]
 
 
 def test_a_key_of_another_epoch_is_refused(toy: World) -> None:
@@ -329,23 +314,3 @@ def test_a_hostile_ciphertext_is_refused_before_cs_uses_its_share(toy: World) ->
         for comparison in (Comparison(bad, x), Comparison(x, bad)):
             with pytest.raises(ElementError):
                 mask_comparisons(toy.cs_share, toy.cs.public, [comparison])
-
-
-@pytest.mark.parametrize("message", [-1, 4, 1 << 100])
-def test_an_answer_with_bits_that_were_not_asked_for_is_refused(toy: World, message: int) -> None:
-    with pytest.raises(SlotError, match="more bits"):
-        unmask_bits(toy.parameters, [message], [False, True])
-
-
-@pytest.mark.parametrize("count", [0, 2])
-def test_too_few_or_too_many_answers_are_refused(toy: World, count: int) -> None:
-    with pytest.raises(FormatError, match="answers"):
-        unmask_bits(toy.parameters, [0] * count, [True])
-
-
-def test_without_the_owners_share_cs_reads_nothing(toy: World) -> None:
-    answers = encrypt_bits(toy.cs.public + toy.bob.public, [True, False])
-    with pytest.raises(DecryptionError):
-        par_h_dec2(toy.cs, answers)
-    with pytest.raises(DecryptionError):
-        par_h_dec2(toy.cs, answers, par_h_dec1(WeakKey.generate(toy.parameters), answers))

@@ -52,9 +52,9 @@ def assert_same_votes(case: Case, federation: Federation, plain: Plain, table: C
     for row in range(n_rows):
         values = {f"{p}/x{i}": int(column[row]) for p, t in table.items() for i, column in enumerate(t)}
         leaves.append(reference.predict(plain.forest, values))
-    soft = federation.votes(table, n_rows, case.n_classes, "soft")
+    soft = federation.votes(table, n_rows, "soft")
     if case.n_classes:
-        hard = federation.votes(table, n_rows, case.n_classes, "hard")
+        hard = federation.votes(table, n_rows, "hard")
         assert hard.tolist() == [reference.hard_votes(of_row) for of_row in leaves]
         shares = [reference.soft_votes(of_row) for of_row in leaves]
         assert np.allclose(soft / case.rules.n_trees, shares, rtol=0, atol=1e-12)

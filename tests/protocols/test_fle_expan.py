@@ -15,7 +15,8 @@ from revfrf.crypto.signing import SigningKey
 from revfrf.errors import FormatError, ProtocolError, RefusedError, RejectedError, RevFRFError
 from revfrf.federation import Federation
 from revfrf.forest.nodes import Node, Nodes
-from revfrf.messages import FEATURES, PATHS, SIZES, TREES, LevelReply, LevelRequest, Message
+from revfrf.messages.base import FEATURES, PATHS, SIZES, TREES, Message
+from revfrf.messages.training import LevelReply, LevelRequest
 from revfrf.protocols.fle_expan import split_context, split_statement
 from revfrf.protocols.key_setup import CC, CS, KGC
 from revfrf.protocols.node_rows import write_nodes

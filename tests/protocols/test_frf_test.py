@@ -6,12 +6,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from revfrf import messages
 from revfrf.crypto.encoding import MISSING
 from revfrf.errors import FormatError, RefusedError, RejectedError, RevFRFError
 from revfrf.federation import Federation
 from revfrf.forest.nodes import Node, Nodes
-from revfrf.messages import Message
+from revfrf.messages import testing
+from revfrf.messages.base import Message
 from revfrf.protocols import frf_test
 from revfrf.protocols.key_setup import CC, CS, KGC
 from revfrf.protocols.node_rows import write_nodes
@@ -40,9 +40,9 @@ def owner(federation: Federation) -> str:
     return federation.coordinator.store.splits[0, 1].owner
 
 
-def request(federation: Federation, nodes: list[Node], **changes: Any) -> messages.TestRequest:
+def request(federation: Federation, nodes: list[Node], **changes: Any) -> testing.TestRequest:
     rows = [np.array([0, 3, 9], np.uint32)] * len(nodes)
-    message = messages.TestRequest(
+    message = testing.TestRequest(
         epoch=1,
         forest=federation.coordinator.plan.forest,
         table="training",
@@ -52,7 +52,7 @@ def request(federation: Federation, nodes: list[Node], **changes: Any) -> messag
 
 
 def ask(federation: Federation, owner: str, message: Message, sender: str = CS) -> bytes:
-    return federation.network.channel(sender).call(owner, message, messages.TestReply).bits
+    return federation.network.channel(sender).call(owner, message, testing.TestReply).bits
 
 
 def refusal(federation: Federation, owner: str, message: Message, sender: str = CS) -> RevFRFError:
@@ -142,9 +142,9 @@ class Padded:
 
     def call(self, recipient: str, request: Message, reply_type: type[Reply]) -> Reply:
         reply = self.federation.network.channel(CS).call(recipient, request, reply_type)
-        assert isinstance(reply, messages.TestReply)
+        assert isinstance(reply, testing.TestReply)
         bits = reply.bits + b"\0" if self.change > 0 else reply.bits[:-1]
-        changed = messages.TestReply(bits=bits)
+        changed = testing.TestReply(bits=bits)
         assert isinstance(changed, reply_type)
         return changed
 
@@ -154,7 +154,7 @@ def test_wrong_number_of_bits_is_refused(change: int) -> None:
     federation = train(CASE)
     federation.coordinator.channel = Padded(federation, change)
     with pytest.raises(FormatError) as caught:
-        federation.votes(CASE.codes, CASE.n_rows, 3, "hard")
+        federation.votes(CASE.codes, CASE.n_rows, "hard")
     assert caught.value.kind == "length"
     assert all(set(p.tables) == {"training"} for p in participants(federation).values())
 
@@ -163,12 +163,12 @@ def test_wrong_number_of_bits_is_refused(change: int) -> None:
 
 
 def test_every_row_gets_one_vote_of_every_tree(federation: Federation) -> None:
-    votes = federation.votes(CASE.codes, CASE.n_rows, 3, "hard")
+    votes = federation.votes(CASE.codes, CASE.n_rows, "hard")
     assert votes.sum(axis=1).tolist() == [CASE.rules.n_trees] * CASE.n_rows
 
 
 def test_table_is_forgotten_after_the_test(federation: Federation) -> None:
-    federation.votes(CASE.codes, CASE.n_rows, 3, "soft")
+    federation.votes(CASE.codes, CASE.n_rows, "soft")
     assert all(set(p.tables) == {"training"} for p in participants(federation).values())
 
 
@@ -176,19 +176,19 @@ def test_table_is_forgotten_after_the_test(federation: Federation) -> None:
 def test_votes_do_not_depend_on_how_many_rows_walk_together(
     federation: Federation, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    whole = federation.votes(CASE.codes, CASE.n_rows, 3, "hard")
+    whole = federation.votes(CASE.codes, CASE.n_rows, "hard")
     monkeypatch.setattr(frf_test, "_AT_ONCE", at_once)
-    assert federation.votes(CASE.codes, CASE.n_rows, 3, "hard").tolist() == whole.tolist()
+    assert federation.votes(CASE.codes, CASE.n_rows, "hard").tolist() == whole.tolist()
 
 
 def test_no_rows_get_no_votes(federation: Federation) -> None:
     nothing: Codes = {party: table[:, :0] for party, table in CASE.codes.items()}
-    assert federation.votes(nothing, 0, 3, "hard").shape == (0, 3)
+    assert federation.votes(nothing, 0, "hard").shape == (0, 3)
 
 
 def test_row_of_missing_values_always_goes_left(federation: Federation) -> None:
     missing: Codes = {party: np.full((len(table), 1), MISSING) for party, table in CASE.codes.items()}
-    votes = federation.votes(missing, 1, 3, "hard")[0]
+    votes = federation.votes(missing, 1, "hard")[0]
     store, expected = federation.coordinator.store, np.zeros(3)
     for tree in range(CASE.rules.n_trees):
         path = 1

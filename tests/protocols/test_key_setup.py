@@ -13,7 +13,8 @@ from revfrf.crypto.keys import WeakKey
 from revfrf.crypto.possession import prove_possession
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import ProtocolError, RefusedError, RejectedError, RevFRFError
-from revfrf.messages import Dealt, Done, Enrolment, EpochCertificate, Member, Message, number, of_number
+from revfrf.messages.base import Done, Message, number, of_number
+from revfrf.messages.enrolment import Dealt, Enrolment, EpochCertificate, Member
 from revfrf.protocols.key_setup import (
     _CERTIFICATE,
     CC,

@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from revfrf import messages
 from revfrf.crypto.encoding import MISSING, FixedPoint
 from revfrf.crypto.keys import Parameters
 from revfrf.errors import RejectedError
 from revfrf.federation import Federation
 from revfrf.forest.candidates import Proposal, propose
 from revfrf.forest.nodes import Node
-from revfrf.messages import FEATURES, QUESTIONS, SIZES, Column, LevelReply, LevelRequest, Message, NodeRows
+from revfrf.messages import registry, testing
+from revfrf.messages.base import FEATURES, QUESTIONS, SIZES, Message
+from revfrf.messages.training import Column, LevelReply, LevelRequest, NodeRows
 from revfrf.protocols import fos_find
 from revfrf.protocols.key_setup import CC, CS, KGC
 from revfrf.transport.base import Reply
@@ -196,13 +197,13 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
         columns = {p: [Column(f"x{i}", DECIMALS, None) for i in range(n)] for p, n in OWNED.items()}
         federation = Federation(columns, dealt=keys(), seed=case.seed)
         federation.train(case.codes, case.rules, targets_of(case, federation.seed), ignore)
-        federation.votes(case.codes, N_ROWS, case.n_classes, "soft")
+        federation.votes(case.codes, N_ROWS, "soft")
         yield Run(case, raw, federation, sent, proposals, exponents)
 
 
 def test_run_is_worth_watching(run: Run) -> None:
     kinds = {sent.plain["type"] for sent in run.sent}
-    assert kinds == {kind.__name__ for kind in messages.MESSAGES}
+    assert kinds == {kind.__name__ for kind in registry.MESSAGES}
     assert {split.owner for split in run.federation.coordinator.store.splits.values()} == set(OWNED)
     assert len(run.exponents) >= len(run.federation.coordinator.store.splits) + 5
     assert sum(len(sent.data) for sent in run.sent) > 10_000
@@ -229,7 +230,7 @@ def test_scanner_finds_every_canary_wherever_it_is_put(run: Run) -> None:
         for pattern, what in known.items():
             kinds[what] += 1
             if kinds[what] <= 40:
-                data = encode(messages.TestReply(bits=b"\x07\x00" + pattern + b"\xff"))
+                data = encode(testing.TestReply(bits=b"\x07\x00" + pattern + b"\xff"))
                 assert what in scanner.found(data)
     for party in OWNED:
         assert {f"a feature of {party}", f"the secret of {party}", f"the signing seed of {party}"} <= set(
@@ -237,7 +238,7 @@ def test_scanner_finds_every_canary_wherever_it_is_put(run: Run) -> None:
         )
     assert {"labels", "a cut", "the forest's seed", "the strong share of CC"} <= set(kinds)
     assert ("weights" in kinds) == bool(run.case.n_classes)
-    assert scanner.found(encode(messages.TestReply(bits=bytes(1000)))) == set()
+    assert scanner.found(encode(testing.TestReply(bits=bytes(1000)))) == set()
 
 
 def test_scanner_sees_a_participant_that_sends_its_column(run: Run) -> None:
@@ -250,7 +251,7 @@ def test_scanner_sees_a_participant_that_sends_its_column(run: Run) -> None:
 def test_scanner_sees_labels_in_a_question(run: Run) -> None:
     labels = [int(y) for y in run.case.y]
     leak = bytes(labels) if run.case.n_classes else np.array(run.case.y).tobytes()
-    request = messages.TestRequest(
+    request = testing.TestRequest(
         epoch=1, forest=bytes(16), table="t", nodes=NodeRows(trees=b"", paths=b"", sizes=b"", rows=leak)
     )
     assert run.scanner.found(encode(request)) == {"labels"}

@@ -2,18 +2,17 @@
 
 Is x ≤ s, for x and s encrypted under any keys? β = 2x - 2s - 1 is negative iff so, and never zero. CS masks
 each β with a coin and random numbers of its own and lays the results side by side in the slots of one
-plaintext. CC, who opens it, reads one bit per slot, which is fair whatever the truth, and encrypts the bits
-for CS and the owner of s. CS opens them with that owner's consent and undoes its coins::
+plaintext. CC, who opens it, reads one bit per slot, which is fair whatever the truth, and seals the bits
+for CS and the owner of s (`crypto.results`). CS opens them with that owner's consent and undoes its coins::
 
     packs, coins = mask_comparisons(cs_share, cs.public, comparisons)  # CS
     bits = read_packs(cc_share, packs)                                 # CC
-    answers = encrypt_bits(cs.public + owner.public, bits)             # CC
-    shares = par_h_dec1(owner, answers)                                # the owner of every s
-    messages = par_h_dec2(cs, answers, shares)                         # CS
-    x_at_most_s = unmask_bits(parameters, messages, coins)             # CS
+    sealed = seal_bits(cs.public + owner.public, bits)                 # CC
+    shares = par_h_dec1(owner, [sealed.ciphertext])                    # the owner of every s
+    [opened] = open_bits(cs, [sealed], shares)                         # CS
+    x_at_most_s = undo_coins(opened, coins)                            # CS
 
-With several owners, CC encrypts each one's bits under that owner's joint key, and CS undoes the coins of
-those comparisons.
+With several owners, CC seals each one's bits under that owner's joint key.
 
 What CC sees of a comparison: off ± (r·β + r'), which hides the sign and the divisors of β, not all of its
 magnitude.
@@ -24,12 +23,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from revfrf.crypto.arithmetic import fixed_base, inverse, multiply, power, secret_power
-from revfrf.crypto.dtpkc import ho_enc
 from revfrf.crypto.keys import Ciphertext, LongNumbers, Parameters, PublicKey
 from revfrf.crypto.parallel import in_threads
 from revfrf.crypto.secret import Secret, SecretInt
 from revfrf.crypto.strong import StrongShare, root_half, root_open
-from revfrf.errors import FormatError, SlotError, UsageError
+from revfrf.errors import SlotError, UsageError
 
 MASK_BITS = 64  # σ
 SLOT_BITS = 67 + MASK_BITS  # B: a slot holds twice the offset
@@ -159,30 +157,6 @@ def _read(plaintext: int, count: int) -> Iterator[bool]:
         yield distance < 0
 
 
-def encrypt_bits(joint_key: PublicKey, bits: Sequence[bool], *, n_jobs: int = -1) -> list[Ciphertext]:
-    """CC: all bits for one owner, under h_CS·h_τ, in one ciphertext (in more only past |N| - 2 bits)."""
-    size = _bits_per_ciphertext(joint_key.parameters)
-    chunks = [bits[i : i + size] for i in range(0, len(bits), size)]
-    return ho_enc(
-        joint_key, [sum(bit << i for i, bit in enumerate(chunk)) for chunk in chunks], n_jobs=n_jobs
-    )
-
-
-def unmask_bits(parameters: Parameters, messages: Sequence[int], coins: Sequence[bool]) -> list[bool]:
-    """CS, last: whether x ≤ s for each comparison, from what `encrypt_bits` holds and CS's own coins."""
-    size = _bits_per_ciphertext(parameters)
-    if len(messages) != -(-len(coins) // size):
-        raise FormatError(
-            f"{len(messages)} answers cannot hold the bits of {len(coins)} comparisons", kind="length"
-        )
-    answers = []
-    for start, message in zip(range(0, len(coins), size), messages, strict=True):
-        chunk = coins[start : start + size]
-        if not 0 <= message < 1 << len(chunk):
-            raise SlotError("an answer holds more bits than were asked for")
-        answers += [bool(message >> i & 1) != coin for i, coin in enumerate(chunk)]
-    return answers
-
-
-def _bits_per_ciphertext(parameters: Parameters) -> int:
-    return parameters.key_bits - 2  # below N/2, so that the message is positive
+def undo_coins(bits: Sequence[bool], coins: Sequence[bool]) -> list[bool]:
+    """CS, last: whether x ≤ s for each comparison, from CC's bits and CS's own coins."""
+    return [bit != coin for bit, coin in zip(bits, coins, strict=True)]

@@ -25,17 +25,8 @@ from revfrf.forest.candidates import Proposal, Values
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import Node, Nodes
 from revfrf.forest.tree import Leaf, Rules
-from revfrf.messages import (
-    CUTS,
-    FEATURES,
-    PATHS,
-    QUESTIONS,
-    TREES,
-    LevelReply,
-    LevelRequest,
-    OpenForest,
-    array,
-)
+from revfrf.messages.base import CUTS, FEATURES, PATHS, QUESTIONS, TREES, array
+from revfrf.messages.training import LevelReply, LevelRequest, OpenForest
 from revfrf.metering import within
 from revfrf.protocols.fos_find import (
     Draws,

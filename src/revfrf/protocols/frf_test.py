@@ -15,9 +15,11 @@ from revfrf.crypto.parallel import in_threads
 from revfrf.errors import ProtocolError
 from revfrf.forest.kernel import kernel
 from revfrf.forest.nodes import Nodes, Rows
-from revfrf.messages import TestReply, TestRequest, array
+from revfrf.messages.base import array
+from revfrf.messages.testing import TestReply, TestRequest
 from revfrf.protocols.fle_expan import Plan
 from revfrf.protocols.node_rows import read_nodes, write_nodes
+from revfrf.protocols.walk import by_owner, reached_children, scatter, walk
 from revfrf.storage.memory import CoordinatorStore, ParticipantStore
 from revfrf.transport.base import Channel
 
@@ -41,47 +43,27 @@ def frf_test(
     block = max(1, _AT_ONCE // plan.rules.n_trees)
     for begin in range(0, n_rows, block):
         rows = np.arange(begin, min(begin + block, n_rows), dtype=np.uint32)
-        nodes = Nodes.roots([rows] * plan.rules.n_trees)
-        while len(nodes):
-            names = nodes.names()
-            is_leaf = np.array([name in store.leaves for name in names])
-            at_leaves(nodes.take(np.flatnonzero(is_leaf)))
-            nodes = nodes.take(np.flatnonzero(~is_leaf))
-            nodes = _descend(channel, plan, store, table, nodes, n_jobs)
+        roots = Nodes.roots([rows] * plan.rules.n_trees)
+        walk(store, roots, at_leaves, lambda nodes: _descend(channel, plan, store, table, nodes, n_jobs))
 
 
 def _descend(
     channel: Channel, plan: Plan, store: CoordinatorStore, table: str, nodes: Nodes, n_jobs: int
 ) -> Nodes:
     """The children of these nodes that any row reaches."""
-    owners = np.array([store.splits[name].owner for name in nodes.names()], dtype=object)
     right = np.zeros(len(nodes.rows), dtype=np.bool_)
 
-    def ask(owner: str) -> None:
-        positions = np.flatnonzero(owners == owner)
+    def ask(asked: tuple[str, NDArray[np.intp]]) -> None:
+        owner, positions = asked
         own = nodes.take(positions)
         request = TestRequest(epoch=plan.epoch, forest=plan.forest, table=table, nodes=write_nodes(own))
         reply = channel.call(owner, request, TestReply)
         packed = array(reply.bits, "u1", -(-len(own.rows) // 8))
         bits = np.unpackbits(packed, count=len(own.rows)).astype(np.bool_)
-        _scatter(nodes.starts, positions, own.starts, bits, right)
+        scatter(nodes, positions, bits, right)
 
-    in_threads(ask, sorted(set(owners)), n_jobs)
-    children = nodes.children(np.arange(len(nodes)), right)
-    return children.take(np.flatnonzero(children.sizes))
-
-
-@kernel
-def _scatter(
-    starts: NDArray[np.int64],
-    positions: NDArray[np.intp],
-    own_starts: NDArray[np.int64],
-    bits: NDArray[np.bool_],
-    right: NDArray[np.bool_],
-) -> None:
-    for j in range(len(positions)):
-        begin, end = starts[positions[j]], starts[positions[j] + 1]
-        right[begin:end] = bits[own_starts[j] : own_starts[j + 1]]
+    in_threads(ask, list(by_owner(store, nodes).items()), n_jobs)
+    return reached_children(nodes, np.arange(len(nodes)), right)
 
 
 # -- a participant ----------------------------------------------------------------------------------

@@ -17,13 +17,15 @@ from revfrf.crypto.secret import Secret, SecretInt
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.crypto.strong import Server, SetUp, StrongShare
 from revfrf.errors import ProtocolError, UsageError
-from revfrf.messages import Dealt, Done, Enrolment, EpochCertificate, Member, number, of_number
+from revfrf.messages.base import Done, number, of_number
+from revfrf.messages.enrolment import Admission, Dealt, Enrolment, EpochCertificate, Member
 from revfrf.transport.base import Channel
 
-KGC, CS, CC, PARTICIPANT = "KGC", "CS", "CC", "participant"
+KGC, CS, CC, PARTICIPANT, REQUESTER = "KGC", "CS", "CC", "participant", "requester"
 SERVERS: dict[str, Server] = {CS: "CS", CC: "CC"}
 
 _CERTIFICATE = "revfrf epoch certificate v1"
+_ADMISSION = "revfrf admission v1"
 
 
 # -- KGC --------------------------------------------------------------------------------------------
@@ -37,15 +39,7 @@ def key_setup(
     shares = {CS: dealt.cs_share, CC: dealt.cc_share}
 
     def enrol(party: str) -> Member:
-        share = shares.get(roles[party])
-        message = Dealt(
-            federation=federation,
-            n=number(p.n),
-            g0=number(p.g0),
-            exponent_bits=p.exponent_bits,
-            share=None if share is None else number(share.value.reveal()),
-        )
-        return _admit(p, party, roles[party], channel.call(party, message, Enrolment))
+        return _enrol(channel, federation, p, party, roles[party], shares.get(roles[party]))
 
     threads = p.jobs(n_jobs)
     members = tuple(in_threads(enrol, sorted(roles), threads))
@@ -54,8 +48,45 @@ def key_setup(
     return certificate
 
 
-def _admit(parameters: Parameters, party: str, role: str, enrolment: Enrolment) -> Member:
-    """Refuse whoever is not the party it should be, or does not hold the key it shows."""
+def admit(
+    channel: Channel, kgc: SigningKey, certificate: EpochCertificate, parameters: Parameters, party: str
+) -> Admission:
+    """Let a party ask for predictions in this epoch: a participant with its keys, anybody else with new ones.
+
+    Raises UsageError for a name that is taken or revoked.
+    """
+    members = {member.name: member for member in certificate.members}
+    if party in certificate.revoked or party in (KGC, CS, CC):
+        raise UsageError(f"{party!r} cannot be a requester: the name is revoked, or a server's")
+    member = members.get(party) or _enrol(channel, certificate.federation, parameters, party, REQUESTER, None)
+    fields = (certificate.federation, certificate.epoch, _member_fields(member))
+    admission = Admission(
+        federation=certificate.federation,
+        epoch=certificate.epoch,
+        member=member,
+        signature=kgc.sign(_ADMISSION, *fields),
+    )
+    channel.call(party, admission, Done)
+    return admission
+
+
+def _enrol(
+    channel: Channel,
+    federation: str,
+    parameters: Parameters,
+    party: str,
+    role: str,
+    share: StrongShare | None,
+) -> Member:
+    """Deal to a party, and take its keys. Refuses whoever is another, or does not hold the key it shows."""
+    dealt = Dealt(
+        federation=federation,
+        n=number(parameters.n),
+        g0=number(parameters.g0),
+        exponent_bits=parameters.exponent_bits,
+        share=None if share is None else number(share.value.reveal()),
+    )
+    enrolment = channel.call(party, dealt, Enrolment)
     if (enrolment.name, enrolment.role) != (party, role):
         raise ProtocolError(f"{party!r} enrols as {enrolment.role} {enrolment.name!r}", kind="member")
     public = PublicKey(parameters, of_number(enrolment.h))
@@ -103,6 +134,7 @@ class Identity(Secret):
     weak: WeakKey | None = None
     share: StrongShare | None = None
     certificate: EpochCertificate | None = None
+    admission: Admission | None = None
 
     @property
     def signing_key(self) -> SigningKey:
@@ -152,14 +184,29 @@ def answer_certificate(identity: Identity, certificate: EpochCertificate) -> Don
     c = certificate
     if (c.federation, of_number(c.n), of_number(c.g0), c.exponent_bits) != dealt or c.epoch != 1 or c.revoked:
         raise ProtocolError("an epoch certificate for other parameters", kind="epoch")
-    mine = Member(
-        identity.name, identity.role, number(identity.weak.public.h), identity.signing_key.verify_key.raw
-    )
+    mine = _own_member(identity, identity.weak)
     names = [member.name for member in certificate.members]
     if mine not in certificate.members or len(set(names)) != len(names):
         raise ProtocolError(f"the epoch certificate does not name {identity.name!r} rightly", kind="member")
     identity.certificate = certificate
     return Done()
+
+
+def answer_admission(identity: Identity, admission: Admission) -> Done:
+    """Keep the admission if KGC has signed it, and it names this party with its own keys."""
+    verify_admission(identity.kgc, admission)
+    if identity.weak is None or admission.federation != identity.federation:
+        raise ProtocolError("an admission out of turn, or of another federation", kind="order")
+    if admission.member != _own_member(identity, identity.weak):
+        raise ProtocolError(f"the admission does not name {identity.name!r} rightly", kind="member")
+    identity.admission = admission
+    return Done()
+
+
+def verify_admission(kgc: VerifyKey, admission: Admission) -> None:
+    """Return only if KGC has signed it; else raise SignatureError."""
+    fields = (admission.federation, admission.epoch, _member_fields(admission.member))
+    kgc.verify(admission.signature, _ADMISSION, *fields)
 
 
 def verify_certificate(kgc: VerifyKey, certificate: EpochCertificate) -> None:
@@ -170,5 +217,13 @@ def verify_certificate(kgc: VerifyKey, certificate: EpochCertificate) -> None:
 def certificate_fields(certificate: EpochCertificate) -> tuple[Field, ...]:
     """What KGC signs: everything but the signature."""
     c = certificate
-    members = tuple((m.name, m.role, m.h, m.verify_key) for m in c.members)
+    members = tuple(map(_member_fields, c.members))
     return (c.federation, c.epoch, c.n, c.g0, c.exponent_bits, members, c.revoked, c.previous)
+
+
+def _member_fields(member: Member) -> tuple[Field, ...]:
+    return (member.name, member.role, member.h, member.verify_key)
+
+
+def _own_member(identity: Identity, weak: WeakKey) -> Member:
+    return Member(identity.name, identity.role, number(weak.public.h), identity.signing_key.verify_key.raw)

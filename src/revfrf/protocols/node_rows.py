@@ -4,7 +4,8 @@ import numpy as np
 
 from revfrf.errors import ProtocolError
 from revfrf.forest.nodes import Nodes, pack_rows, starts_of, unpack_rows
-from revfrf.messages import PATHS, SIZES, TREES, NodeRows, array
+from revfrf.messages.base import PATHS, SIZES, TREES, array
+from revfrf.messages.training import NodeRows
 
 
 def write_nodes(nodes: Nodes) -> NodeRows:

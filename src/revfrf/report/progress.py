@@ -1,4 +1,4 @@
-"""A progress bar while a forest grows: level, trees, nodes, and the time that is left."""
+"""Progress bars: while a forest grows, and while it answers encrypted requests."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,3 +42,23 @@ def level_progress(verbose: int) -> Iterator[Callable[[LevelReport], None]]:
 
         yield show
         progress.update(task, completed=1.0)
+
+
+@contextmanager
+def request_progress(verbose: int, n_rows: int) -> Iterator[Callable[[float], None]]:
+    """What to call with the number of rows that are answered; like `level_progress`, silent by default."""
+    if not verbose:
+        yield lambda _: None
+        return
+    columns = (
+        TextColumn("encrypted rows"),
+        BarColumn(bar_width=16),
+        TextColumn("{task.completed:.1f} of {task.total:.0f}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("", total=n_rows)
+        yield lambda rows: progress.update(task, completed=rows)
+        progress.update(task, completed=n_rows)

@@ -1,7 +1,85 @@
 """CC, the compute partner: holds the second strong share, and never talks to anybody but KGC and CS."""
 
+from revfrf.crypto.keys import PublicKey
+from revfrf.crypto.strong import StrongShare
+from revfrf.errors import ProtocolError
+from revfrf.messages.base import Done, Message, of_number
+from revfrf.messages.prediction import HoAddRequest, HoLTRequest, MaskedComparisons
+from revfrf.messages.training import OpenForest
+from revfrf.protocols.ho_add import answer_ho_add
+from revfrf.protocols.ho_lt import answer_comparisons, answer_ho_lt_as_printed, read_counts
+from revfrf.protocols.key_setup import CS, PARTICIPANT, Identity
+from revfrf.protocols.request import RequestPolicy, check_request, enter_request
 from revfrf.roles.party import Party
+from revfrf.storage.memory import RequestBook
 
 
 class ComputePartner(Party):
-    """CC. While a forest is built it has nothing to do but to hold its share."""
+    """CC, in one forest.
+
+    It opens masked comparisons for requests that it has checked, and no more of them than a request can
+    need. `literal` lets it also answer the paper's own HoAdd and HoLT, which are bound to no request: for
+    comparing both, never where the splits are worth something.
+    """
+
+    def __init__(self, identity: Identity, n_jobs: int = 1, *, literal: bool = False) -> None:
+        super().__init__(identity)
+        self.n_jobs = n_jobs
+        self.literal = literal
+        self.policy = RequestPolicy()
+        self.book = RequestBook()
+        self.forest: OpenForest | None = None
+        self._joint_keys: dict[str, PublicKey] = {}
+
+    def handle(self, sender: str, message: Message) -> Message:
+        """Answer KGC and CS."""
+        match message:
+            case OpenForest():
+                self.expect(sender, CS)
+                self.open(message)
+                return Done()
+            case MaskedComparisons():
+                self.expect(sender, CS)
+                return self._compare(message)
+            case HoAddRequest() if self.literal:
+                self.expect(sender, CS)
+                return answer_ho_add(self._share, message)
+            case HoLTRequest() if self.literal:
+                self.expect(sender, CS)
+                return answer_ho_lt_as_printed(self._share, message)
+        return super().handle(sender, message)
+
+    def open(self, forest: OpenForest) -> None:
+        """Serve a forest of this federation and epoch. Its trees and levels bound every request."""
+        self.check_epoch(forest.epoch)
+        if forest.federation != self.certificate.federation or self.forest is not None:
+            raise ProtocolError("a forest of another federation, or a second one", kind="forest")
+        self.forest = forest
+
+    def _compare(self, message: MaskedComparisons) -> Message:
+        if self.forest is None:
+            raise ProtocolError("there is no forest", kind="forest")
+        check_request(self.identity, self.forest, message.request)
+        counts = read_counts(message)
+        keys = self._keys_with_cs()
+        if not counts.keys() <= keys.keys():
+            raise ProtocolError("a split of nobody in this epoch", kind="member")
+        enter_request(
+            self.book, self.policy, self.forest, message.request, message.level, sum(counts.values())
+        )
+        return answer_comparisons(self._share, self.identity.signing_key, keys, message, self.n_jobs)
+
+    def _keys_with_cs(self) -> dict[str, PublicKey]:
+        """h_CS·h_τ of every participant of the epoch."""
+        if not self._joint_keys:
+            p, members = self._share.parameters, self.certificate.members
+            [cs] = [PublicKey(p, of_number(member.h)) for member in members if member.role == CS]
+            owners = [member for member in members if member.role == PARTICIPANT]
+            self._joint_keys = {m.name: cs + PublicKey(p, of_number(m.h)) for m in owners}
+        return self._joint_keys
+
+    @property
+    def _share(self) -> StrongShare:
+        if self.identity.share is None:
+            raise ProtocolError("CC has no strong share here", kind="member")
+        return self.identity.share

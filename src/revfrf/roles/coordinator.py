@@ -1,7 +1,9 @@
 """CS, the coordinator: owns the labels, the structure of the forest and its leaves; drives every protocol."""
 
+import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,34 +11,59 @@ from numpy.typing import NDArray
 from revfrf.crypto.canonical import Field
 from revfrf.crypto.keys import Parameters
 from revfrf.crypto.signing import VerifyKey
-from revfrf.errors import ProtocolError
+from revfrf.errors import AbsentError, ProtocolError, RefusedError
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import Nodes
 from revfrf.forest.tree import Rules, feature_id, forest_digest
 from revfrf.forest.voting import Voting, add_votes, leaf_votes
-from revfrf.messages import Column, OpenForest, Schema, of_number
+from revfrf.messages.base import Done, Message, of_number
+from revfrf.messages.prediction import ForestFacts, ForestQuery, PredictReply, PredictRequest
+from revfrf.messages.training import Column, OpenForest, Schema
 from revfrf.protocols.fle_expan import LevelReport, Plan, fle_expan
+from revfrf.protocols.frf_predict import Answer, frf_predict, read_rows, write_answer, write_failure
 from revfrf.protocols.frf_test import frf_test
-from revfrf.protocols.key_setup import PARTICIPANT, Identity
+from revfrf.protocols.ho_lt import ComparingServer
+from revfrf.protocols.key_setup import CC, PARTICIPANT, Identity
+from revfrf.protocols.request import RequestPolicy, check_request, enter_request
 from revfrf.roles.party import Party
-from revfrf.storage.memory import CoordinatorStore
+from revfrf.storage.memory import CoordinatorStore, RequestBook
 from revfrf.transport.base import Channel
+
+log = logging.getLogger(__name__)
 
 _CALLS_PER_WORKER = 4
 """With real keys participants mostly wait for worker processes that encrypt: more are called at once."""
 
 
 class Coordinator(Party):
-    """CS, with one forest: first `open`, then `grow`, then any number of `votes`."""
+    """CS, with one forest: first `open`, then `grow`, then any number of `votes` and of requests.
+
+    `n_classes` is 0 for numbers. `watch` is told how far the walk of a request has come, from 0 to 1.
+    """
 
     plan: Plan
     store: CoordinatorStore
     opening: OpenForest
+    columns: Mapping[str, Sequence[Column]]
 
     def __init__(self, identity: Identity, channel: Channel, n_jobs: int = 1) -> None:
         super().__init__(identity)
         self.channel = channel
         self.n_jobs = n_jobs
+        self.n_classes = 0
+        self.policy = RequestPolicy()
+        self.book = RequestBook()
+        self.watch: Callable[[float], None] = lambda _: None
+
+    def handle(self, sender: str, message: Message) -> Message:
+        """Answer KGC and requesters."""
+        match message:
+            case ForestQuery():
+                return self._facts()
+            case PredictRequest():
+                self.expect(sender, message.request.admission.member.name)
+                return self._predict(message)
+        return super().handle(sender, message)
 
     def open(self, rules: Rules, seed: bytes, n_rows: int) -> None:
         """Create a forest with all participants of the epoch."""
@@ -52,6 +79,7 @@ class Coordinator(Party):
             n_sampled=rules.n_sampled,
         )
         members = [member.name for member in epoch.members if member.role == PARTICIPANT]
+        self.channel.call(CC, opening, Done)
         schemas = {party: self.channel.call(party, opening, Schema) for party in members}
         for party, schema in schemas.items():
             _check_schema(party, schema, n_rows)
@@ -69,7 +97,7 @@ class Coordinator(Party):
     ) -> None:
         """Go on with a forest that was created before."""
         epoch = self.certificate
-        self.opening, self.store = opening, store
+        self.opening, self.store, self.columns = opening, store, columns
         self.plan = Plan(
             federation=opening.federation,
             epoch=opening.epoch,
@@ -85,20 +113,59 @@ class Coordinator(Party):
 
     def grow(self, targets: Targets, progress: Callable[[LevelReport], None]) -> None:
         """FLE-Expan until nothing is left to grow."""
+        self.n_classes = targets.n_classes
         waiting = self.plan.parameters.jobs(self.n_jobs) > 1
         threads = self.n_jobs * (_CALLS_PER_WORKER if waiting else 1)
         fle_expan(self.channel, self.plan, targets, self.store, threads, progress)
 
-    def votes(self, table: str, n_rows: int, n_classes: int, voting: Voting) -> NDArray[np.float64]:
+    def votes(self, table: str, n_rows: int, voting: Voting) -> NDArray[np.float64]:
         """FRF-Test: the sum of all trees' votes for each row of a table that the participants hold."""
-        totals = np.zeros((n_rows, n_classes or 1))
-
-        def count(leaves: Nodes) -> None:
-            sums = np.array([self.store.leaves[name] for name in leaves.names()], dtype=np.int64)
-            add_votes(totals, leaves, leaf_votes(sums.reshape(-1, n_classes or 2), n_classes, voting))
-
+        totals = np.zeros((n_rows, self.n_classes or 1))
+        count = partial(self._count, totals, voting)
         frf_test(self.channel, self.plan, self.store, table, n_rows, count, self.n_jobs)
         return totals
+
+    def _count(self, totals: NDArray[np.float64], voting: Voting, leaves: Nodes) -> None:
+        """Add the votes of these leaves to those of their rows."""
+        sums = np.array([self.store.leaves[name] for name in leaves.names()], dtype=np.int64)
+        votes = leaf_votes(sums.reshape(-1, self.n_classes or 2), self.n_classes, voting)
+        add_votes(totals, leaves, votes)
+
+    def _facts(self) -> ForestFacts:
+        plan = self.plan
+        return ForestFacts(
+            federation=plan.federation,
+            epoch=plan.epoch,
+            forest=plan.forest,
+            n_trees=plan.rules.n_trees,
+            columns={party: tuple(owned) for party, owned in self.columns.items()},
+        )
+
+    def _predict(self, message: PredictRequest) -> PredictReply:
+        """FRF-Predict, if the request is one to answer."""
+        request = message.request
+        check_request(self.identity, self.opening, request)
+        rows = read_rows(self.plan, message)
+        enter_request(self.book, self.policy, self.opening, request, 0, 1)
+        totals = np.zeros((request.n_rows, self.n_classes or 1))
+        n_voted = np.zeros(request.n_rows, dtype=np.uint32)
+
+        def count(leaves: Nodes) -> None:
+            self._count(totals, request.voting, leaves)
+            n_voted[:] += np.bincount(leaves.rows, minlength=request.n_rows).astype(np.uint32)
+
+        try:
+            server = self._comparing_server()
+            absent = frf_predict(server, self.plan, self.store, request, rows, count, self.watch)
+        except (AbsentError, RefusedError) as error:
+            log.warning("a request of %r has no answer: %s", request.admission.member.name, error)
+            return write_failure(error)
+        return write_answer(Answer(totals, n_voted, absent))
+
+    def _comparing_server(self) -> ComparingServer:
+        if self.identity.share is None or self.identity.weak is None:
+            raise ProtocolError("CS has no keys here", kind="member")
+        return ComparingServer(self.channel, self.identity.share, self.identity.weak, self.n_jobs)
 
     def digest(self, targets: Sequence[Field]) -> str:
         """The name of the forest's plain structure."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
+from revfrf.crypto.keys import Parameters
 from revfrf.crypto.signing import SigningKey
 from revfrf.crypto.strong import SetUp
 from revfrf.errors import UsageError
-from revfrf.messages import EpochCertificate
-from revfrf.protocols.key_setup import key_setup
+from revfrf.messages.enrolment import Admission, EpochCertificate
+from revfrf.protocols.key_setup import admit, key_setup
 from revfrf.transport.base import Channel
 
 
@@ -18,11 +19,23 @@ class KeyCentre:
         self.signing = signing
         self.n_jobs = n_jobs
         self.certificates: list[EpochCertificate] = []
+        self.admitted: dict[str, Admission] = {}
 
     def enrol(self, federation: str, dealt: SetUp, roles: Mapping[str, str]) -> EpochCertificate:
         """Set up the first epoch of a federation with these parties (name to role)."""
-        if self.signing is None:
-            raise UsageError("this key centre has no private key: the forest was saved without")
-        certificate = key_setup(self.channel, self.signing, federation, dealt, roles, self.n_jobs)
+        certificate = key_setup(self.channel, self._signing, federation, dealt, roles, self.n_jobs)
         self.certificates.append(certificate)
         return certificate
+
+    def admit(self, parameters: Parameters, party: str) -> None:
+        """Let a party ask for predictions in the current epoch. A name is admitted once."""
+        if party in self.admitted:
+            raise UsageError(f"{party!r} is a requester already")
+        current = self.certificates[-1]
+        self.admitted[party] = admit(self.channel, self._signing, current, parameters, party)
+
+    @property
+    def _signing(self) -> SigningKey:
+        if self.signing is None:
+            raise UsageError("this key centre has no private key: the forest was saved without")
+        return self.signing

@@ -5,15 +5,21 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ProtocolError
 from revfrf.forest.nodes import MAX_DEPTH
 from revfrf.forest.tree import feature_id
-from revfrf.messages import Column, LevelRequest, Message, OpenForest, Schema, TestRequest
+from revfrf.messages.base import Message
+from revfrf.messages.prediction import ShareReply, ShareRequest
+from revfrf.messages.testing import TestRequest
+from revfrf.messages.training import Column, LevelRequest, OpenForest, Schema
 from revfrf.protocols.fle_expan import Growth, answer_level
 from revfrf.protocols.frf_test import answer_test
-from revfrf.protocols.key_setup import CS, Identity
+from revfrf.protocols.ho_lt import answer_share, verify_result
+from revfrf.protocols.key_setup import CC, CS, Identity
+from revfrf.protocols.request import RequestPolicy, check_request, enter_request
 from revfrf.roles.party import Party
-from revfrf.storage.memory import ParticipantStore
+from revfrf.storage.memory import ParticipantStore, RequestBook
 
 TRAINING = "training"
 _FINISHED = 2**32
@@ -24,7 +30,8 @@ class Participant(Party):
     """One owner of columns, in one forest.
 
     `secret` keys its private draws and is kept for the forest's life. `tables` are the rows it holds, as
-    x̂, an array with a row a column: the training rows, and others that the forest is tested on.
+    x̂, an array with a row a column: the training rows, and others that the forest is tested on. `policy`
+    says whose encrypted requests it lets its splits be compared with.
     """
 
     def __init__(
@@ -42,6 +49,8 @@ class Participant(Party):
         self.n_jobs = n_jobs
         self.tables: dict[str, NDArray[np.int64]] = {}
         self.growth: Growth | None = None
+        self.policy = RequestPolicy()
+        self.book = RequestBook()
 
     def hold(self, table: str, codes: NDArray[np.int64]) -> None:
         """Keep a table of rows, to train or to test on."""
@@ -61,6 +70,9 @@ class Participant(Party):
                 self.expect(sender, CS)
                 growth = self._growth(message.epoch, message.forest)
                 return answer_level(self.identity, growth, self.store, message, self.n_jobs)
+            case ShareRequest():
+                self.expect(sender, CS)
+                return self._consent(message)
             case TestRequest():
                 self.expect(sender, CS)
                 rules = self._growth(message.epoch, message.forest).rules
@@ -79,6 +91,18 @@ class Participant(Party):
         codes = self._table(TRAINING)
         self.growth = Growth(message, self.secret, codes, ids)
         return Schema(columns=self.columns, n_rows=codes.shape[1])
+
+    def _consent(self, message: ShareRequest) -> ShareReply:
+        """Let CS open comparisons with this owner's splits, for a request that its policy accepts."""
+        request = message.request
+        forest = self._growth(request.admission.epoch, request.forest).rules
+        check_request(self.identity, forest, request)
+        [cc] = [VerifyKey(m.verify_key) for m in self.certificate.members if m.role == CC]
+        verify_result(cc, self.identity.name, message)
+        enter_request(self.book, self.policy, forest, request, message.level, message.count)
+        if self.identity.weak is None:
+            raise ProtocolError("this party has no keys", kind="member")
+        return answer_share(self.identity.weak, message)
 
     def resume(self, opening: OpenForest) -> None:
         """Go on with a forest that was grown before: answer tests, but grow no more."""

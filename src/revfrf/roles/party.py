@@ -1,8 +1,9 @@
 """What every party but KGC has: an identity, and its part in the key set-up."""
 
 from revfrf.errors import ProtocolError
-from revfrf.messages import Dealt, EpochCertificate, Message
-from revfrf.protocols.key_setup import KGC, Identity, answer_certificate, answer_deal
+from revfrf.messages.base import Message
+from revfrf.messages.enrolment import Admission, Dealt, EpochCertificate
+from revfrf.protocols.key_setup import KGC, Identity, answer_admission, answer_certificate, answer_deal
 
 
 class Party:
@@ -20,6 +21,9 @@ class Party:
             case EpochCertificate():
                 self.expect(sender, KGC)
                 return answer_certificate(self.identity, message)
+            case Admission():
+                self.expect(sender, KGC)
+                return answer_admission(self.identity, message)
         raise ProtocolError(f"{self.identity.role} has no answer to a {type(message).__name__}")
 
     def expect(self, sender: str, allowed: str) -> None:

@@ -1,7 +1,9 @@
-"""The state of CS and of participants, in memory."""
+"""The state of CS, CC and participants, in memory."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -50,3 +52,22 @@ class ParticipantStore:
     """A participant: its own cuts, by node."""
 
     cuts: dict[Node, OwnCut] = field(default_factory=dict, repr=False)
+
+
+class KnownRequest(NamedTuple):
+    """A request that a party has answered: the digest of what was signed, and the last level answered."""
+
+    digest: bytes
+    level: int
+
+
+@dataclass(slots=True)
+class RequestBook:
+    """What a party remembers of requests in an epoch: each one it has seen, and every requester's rows.
+
+    Whoever reads and writes it holds the lock.
+    """
+
+    known: dict[bytes, KnownRequest] = field(default_factory=dict)
+    rows: Counter[str] = field(default_factory=Counter)
+    lock: Lock = field(default_factory=Lock, repr=False)

@@ -2,7 +2,7 @@
 
 from typing import Protocol, TypeVar
 
-from revfrf.messages import Message
+from revfrf.messages.base import Message
 
 Reply = TypeVar("Reply", bound=Message)
 
@@ -13,7 +13,8 @@ class Channel(Protocol):
     def call(self, recipient: str, request: Message, reply_type: type[Reply]) -> Reply:
         """Send a request and return its reply, decoded and of this type.
 
-        Raises RefusedError if the other side refuses, FormatError if its reply cannot be read.
+        Raises RefusedError if the other side refuses, AbsentError if it cannot be reached, FormatError if its
+        reply cannot be read.
         """
 
 

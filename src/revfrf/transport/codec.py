@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from revfrf.errors import FormatError, UsageError
-from revfrf.messages import Message
+from revfrf.messages.base import Message
 from revfrf.transport.base import Reply
 
 VERSION = 1

@@ -5,8 +5,9 @@ from collections import Counter
 from dataclasses import dataclass
 from threading import Lock
 
-from revfrf.errors import RefusedError, RejectedError, RevFRFError
-from revfrf.messages import MESSAGES, Message
+from revfrf.errors import AbsentError, RefusedError, RejectedError, RevFRFError
+from revfrf.messages.base import Message
+from revfrf.messages.registry import MESSAGES
 from revfrf.metering import Ledger, measured
 from revfrf.transport.base import Answering, Reply
 from revfrf.transport.codec import decode, encode
@@ -32,10 +33,12 @@ class MemoryNetwork:
         """The channel of one party."""
         return MemoryChannel(self, sender)
 
-    def deliver(self, sender: str, recipient: str, data: bytes, *expected: type[Reply]) -> Reply:
-        """Decode what arrives, and write it down."""
+    def deliver(
+        self, sender: str, recipient: str, data: bytes, *expected: type[Reply], protocol: str | None = None
+    ) -> Reply:
+        """Decode what arrives, and write it down; an answer belongs to the protocol of its question."""
         message = decode(data, *expected)
-        link = (sender, recipient, message.protocol)
+        link = (sender, recipient, protocol or message.protocol)
         with self._lock:
             self.messages[link] += 1
             self.bytes[link] += len(data)
@@ -56,15 +59,16 @@ class MemoryChannel:
         data = encode(request)
         with measured(self.network.ledger, recipient, request.protocol):
             answer = self._answer(recipient, data)
-        return self.network.deliver(recipient, self.sender, answer, reply_type)
+        return self.network.deliver(recipient, self.sender, answer, reply_type, protocol=request.protocol)
 
     def _answer(self, recipient: str, data: bytes) -> bytes:
         """What happens at the other end."""
         if recipient not in self.network.roles:
-            raise RefusedError(f"{recipient!r}: there is no such party")
+            raise AbsentError(recipient, "is not connected; connect it, and ask again")
         try:
             message = self.network.deliver(self.sender, recipient, data, *MESSAGES)
             return encode(self.network.roles[recipient].handle(self.sender, message))
         except RevFRFError as error:
             log.warning("%s refused a message of %s: %s", recipient, self.sender, error)
-            raise RefusedError(f"{recipient!r}: {RejectedError.peer_message}") from error
+            told = error.peer_message if isinstance(error, RejectedError) else RejectedError.peer_message
+            raise RefusedError(recipient, told) from error

@@ -1,0 +1,100 @@
+"""Encrypted requests to a fitted forest: who may ask, who refuses, and the answers."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from revfrf.errors import AbsentError, UsageError
+from revfrf.estimator_base import RevocableForest, Rows
+from revfrf.forest.voting import Voting
+from revfrf.protocols.request import RequestPolicy
+from revfrf.report.progress import request_progress
+
+
+class PartialAnswer(NamedTuple):
+    """Answers without the trees that needed an absent party.
+
+    `coverage` has for each row the share of the trees that have voted; `absent` names whose absence has kept
+    others from it.
+    """
+
+    answers: NDArray[Any]
+    coverage: NDArray[np.float64]
+    absent: tuple[str, ...]
+
+
+class RequestableForest(RevocableForest):
+    """A forest that answers encrypted requests."""
+
+    def predict_encrypted(self, X: Rows, requester: str | None = None, *, partial: bool = False) -> Any:
+        """What `predict` answers, by FRF-Predict: nobody but the requester sees X.
+
+        Every value is encrypted under the requester's key and compared with the encrypted splits by CS and
+        CC, with the consent of the splits' owners. CS learns the path of each row, and with it the answer.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame
+            Rows with all columns, as for `predict`.
+        requester : str or None
+            Who asks: a name given to `enrol_requester`, or a participant. None is a requester that every
+            forest has.
+        partial : bool
+            What to do if a party is absent: False is an error, True an answer of the trees that do not need
+            it for that row, as a `PartialAnswer` with its coverage.
+
+        Raises
+        ------
+        RefusedError
+            An owner does not accept the requester, or somebody has found fault with the request; the error
+            names the party.
+        AbsentError
+            A party that the answer needs is not there; the error names it.
+        """
+        return self._encrypted(X, requester, partial, self._answers)
+
+    def enrol_requester(self, name: str) -> None:
+        """Let KGC admit somebody who is no participant as a requester, with keys of its own."""
+        check_is_fitted(self)
+        self.federation_.enrol_requester(name)
+
+    def set_policy(self, party: str, policy: RequestPolicy) -> None:
+        """Whose requests a participant accepts, and how many rows of each; at first, everybody's."""
+        check_is_fitted(self)
+        if party not in self.federation_.participants:
+            raise UsageError(
+                f"{party!r} is no participant; there are {sorted(self.federation_.participants)}"
+            )
+        self.federation_.participants[party].policy = policy
+
+    def _encrypted(
+        self, X: Rows, requester: str | None, partial: bool, finish: Callable[[NDArray[np.float64]], Any]
+    ) -> Any:
+        check_is_fitted(self)
+        voting = self._checked_voting()
+        codes = self.layout_.encode(self._rows(X, reset=False))
+        n_rows = min(table.shape[1] for table in codes.values())
+        with request_progress(self.verbose, n_rows) as progress:
+            answer = self.federation_.ask(codes, requester, voting, partial, progress)
+        if not answer.n_voted.all():
+            row = int(answer.n_voted.argmin())
+            raise AbsentError(
+                answer.absent[0], f"is absent, and without it no tree has an answer for row {row}"
+            )
+        answers = finish(answer.votes / answer.n_voted[:, None])
+        if not partial:
+            return answers
+        n_trees = self.federation_.coordinator.plan.rules.n_trees
+        return PartialAnswer(answers, answer.n_voted / n_trees, answer.absent)
+
+    @abstractmethod
+    def _checked_voting(self) -> Voting:
+        """How the trees vote."""
+
+    @abstractmethod
+    def _answers(self, votes: NDArray[np.float64]) -> NDArray[Any]:
+        """From the trees' mean votes to answers."""

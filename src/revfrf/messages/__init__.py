@@ -1,0 +1,1 @@
+"""Every type that may cross a wire, and nothing else."""

@@ -1,0 +1,83 @@
+"""Messages of the key set-up."""
+
+import msgspec
+
+from revfrf.messages.base import MIB, Count, Digest, Message, Name, Number, Signature
+
+
+class Dealt(Message, frozen=True):
+    """KGC to a new party: the federation's public parameters, and for CS and CC its strong share."""
+
+    protocol = "key set-up"
+    federation: Name
+    n: Number
+    g0: Number
+    exponent_bits: Count
+    share: Number | None
+
+    def __repr__(self) -> str:
+        return f"Dealt({self.federation!r}, …)"  # it may carry a strong share
+
+    def discloses(self) -> dict[str, int]:
+        """Public numbers, and to a server its own share."""
+        return {"public parameters": 1} | ({"its strong share": 1} if self.share else {})
+
+
+class Enrolment(Message, frozen=True):
+    """A party to KGC: its public keys, and the proof that it holds the secret half of h."""
+
+    protocol = "key set-up"
+    name: Name
+    role: Name
+    h: Number
+    challenge: Number
+    response: Number
+    verify_key: Digest
+
+    def discloses(self) -> dict[str, int]:
+        """Public keys."""
+        return {"public keys": 1}
+
+
+class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A party as the epoch certificate names it."""
+
+    name: Name
+    role: Name
+    h: Number
+    verify_key: Digest
+
+
+class EpochCertificate(Message, frozen=True):
+    """KGC to everybody: who belongs to the federation in this epoch, with which keys."""
+
+    protocol = "key set-up"
+    max_bytes = 64 * MIB
+    federation: Name
+    epoch: Count
+    n: Number
+    g0: Number
+    exponent_bits: Count
+    members: tuple[Member, ...]
+    revoked: tuple[Name, ...]
+    previous: bytes
+    signature: Signature
+
+    def discloses(self) -> dict[str, int]:
+        """Names and public keys."""
+        return {"members of the federation": len(self.members)}
+
+
+class Admission(Message, frozen=True):
+    """KGC to a requester, who shows it to others: in this epoch, this party may ask for predictions."""
+
+    protocol = "key set-up"
+    max_bytes = 64 * 1024
+    federation: Name
+    epoch: Count
+    member: Member
+    signature: Signature
+
+    def discloses(self) -> dict[str, int]:
+        """Its own name and public keys."""
+        return {"its own admission": 1}

@@ -1,0 +1,123 @@
+"""Messages of FLE-Expan and FOS-Find."""
+
+from typing import Annotated
+
+import msgspec
+import numpy as np
+
+from revfrf.forest.candidates import Method
+from revfrf.messages.base import MIB, SIZES, Count, Id, Message, Name, Signature, array
+
+
+class OpenForest(Message, frozen=True):
+    """CS to a participant: a forest is to be grown, by these rules."""
+
+    protocol = "FLE-Expan"
+    federation: Name
+    epoch: Count
+    forest: Id
+    n_trees: Count
+    max_depth: Count
+    method: Method
+    n_candidates: Annotated[int, msgspec.Meta(ge=1, le=255)]
+    n_sampled: Annotated[int, msgspec.Meta(ge=2, le=2**20)]
+
+    def discloses(self) -> dict[str, int]:
+        """Rules."""
+        return {"the forest's rules": 1}
+
+
+class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a participant publishes of a column: never a value, but the names of its categories."""
+
+    name: Name
+    decimals: Annotated[int, msgspec.Meta(ge=0, le=18)]
+    categories: tuple[str, ...] | None
+
+
+class Schema(Message, frozen=True):
+    """A participant to CS: its columns, and how many rows it holds."""
+
+    protocol = "FLE-Expan"
+    max_bytes = 64 * MIB
+    columns: Annotated[tuple[Column, ...], msgspec.Meta(max_length=2**16 - 1)]
+    n_rows: Count
+
+    def discloses(self) -> dict[str, int]:
+        """Names; of a category, with the bins to come, which rows have it."""
+        categories = sum(len(column.categories or ()) for column in self.columns)
+        return {"names and decimals of columns": len(self.columns), "names of categories": categories}
+
+
+# -- FLE-Expan and FOS-Find -------------------------------------------------------------------------
+
+
+class NodeRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nodes with their rows; see `forest.nodes`."""
+
+    trees: bytes
+    paths: bytes
+    sizes: bytes
+    rows: bytes
+
+    @property
+    def n_nodes(self) -> int:
+        """How many nodes."""
+        return len(self.sizes) // np.dtype(SIZES).itemsize
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows all of them have together."""
+        return int(array(self.sizes, SIZES).sum(dtype=np.uint64))
+
+
+class LevelRequest(Message, frozen=True):
+    """CS to a participant, once a level: its splits that won the last level, and questions about new nodes.
+
+    A question is one of its features, by number in its schema, at one of these nodes, by position.
+    """
+
+    protocol = "FLE-Expan"
+    max_bytes = 1024 * MIB
+    epoch: Count
+    forest: Id
+    level: Count
+    won_trees: bytes
+    won_paths: bytes
+    won_features: bytes
+    won_cuts: bytes
+    nodes: NodeRows
+    asked_nodes: bytes
+    asked_features: bytes
+
+    def discloses(self) -> dict[str, int]:
+        """Which rows are together in a node, and which of the participant's own splits won."""
+        return {
+            "nodes it was asked about": self.nodes.n_nodes,
+            "rows of such nodes": self.nodes.n_rows,
+            "its own splits that won": len(self.won_cuts),
+        }
+
+
+class LevelReply(Message, frozen=True):
+    """A participant to CS: its winning splits, encrypted and signed, and the bins of the rows it was asked
+    about.
+
+    For each question `n_cuts`, then, if that is not 0, the bin of every row of the node.
+    """
+
+    protocol = "FLE-Expan"
+    max_bytes = 1024 * MIB
+    level: Count
+    ciphertexts: bytes
+    signature: Signature | None
+    n_cuts: bytes
+    bins: bytes
+
+    def discloses(self) -> dict[str, int]:
+        """Bins: the order of values, coarsely. No value, and no cut but encrypted."""
+        return {
+            "bins of rows": len(self.bins),
+            "numbers of candidate cuts": len(self.n_cuts),
+            "bytes of encrypted splits": len(self.ciphertexts),
+        }

@@ -1,0 +1,202 @@
+"""FRF-Predict: a forest's answer for rows that nobody but the requester sees.
+
+The requester encrypts every value under its own key and signs the request. CS walks all trees and all rows
+down together (FT-Predict, for every tree at once): at each level one HoLT compares the rows' values with the
+splits they have come to, and tells CS, and CS alone, which way they go. Two exchanges a level, whatever the
+number of trees and rows.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revfrf.crypto.dtpkc import ho_enc
+from revfrf.crypto.keys import Ciphertext
+from revfrf.crypto.packing import Comparison
+from revfrf.errors import AbsentError, FormatError, ProtocolError, RefusedError, UsageError
+from revfrf.forest.nodes import Nodes
+from revfrf.forest.voting import Voting
+from revfrf.messages.base import array
+from revfrf.messages.prediction import (
+    Failure,
+    ForestFacts,
+    ForestQuery,
+    PredictReply,
+    PredictRequest,
+    Request,
+)
+from revfrf.protocols.fle_expan import Plan
+from revfrf.protocols.ho_lt import ComparingServer, ho_lt
+from revfrf.protocols.key_setup import CS, Identity
+from revfrf.protocols.request import rows_digest, sign_request
+from revfrf.protocols.walk import by_owner, reached_children, scatter, walk
+from revfrf.storage.memory import CoordinatorStore
+from revfrf.transport.base import Channel
+
+_VOTES, _N_VOTED = "<f8", "<u4"
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """For each row the sum of the trees' votes, and how many have voted; `absent` kept others from it."""
+
+    votes: NDArray[np.float64]
+    n_voted: NDArray[np.uint32]
+    absent: tuple[str, ...]
+
+
+# -- the requester ----------------------------------------------------------------------------------
+
+
+def ask_facts(channel: Channel, identity: Identity) -> ForestFacts:
+    """What CS publishes of its forest, if it is one of this requester's federation and epoch."""
+    facts = channel.call(CS, ForestQuery(), ForestFacts)
+    admission = identity.admission
+    if admission is None or (facts.federation, facts.epoch) != (admission.federation, admission.epoch):
+        raise ProtocolError("a forest of another federation or epoch", kind="epoch")
+    return facts
+
+
+def ask(
+    channel: Channel,
+    identity: Identity,
+    facts: ForestFacts,
+    codes: Mapping[str, NDArray[np.int64]],
+    voting: Voting,
+    partial: bool,
+    n_jobs: int,
+) -> Answer:
+    """One request: for each party the x̂ of its columns, a row a column.
+
+    Raises RefusedError and AbsentError, naming the party, if the forest cannot answer.
+    """
+    if identity.weak is None:
+        raise ProtocolError(f"{identity.name!r} has no keys", kind="member")
+    p = identity.weak.parameters
+    for party, columns in facts.columns.items():
+        if party not in codes or len(codes[party]) != len(columns):
+            raise UsageError(f"a request has {len(columns)} columns of {party!r}")
+    values = np.concatenate([codes[party] for party in facts.columns]).T
+    n_rows = len(values)
+    ciphertexts = ho_enc(identity.weak.public, values.ravel().tolist(), n_jobs=n_jobs)
+    rows = b"".join(ciphertext.to_bytes(p) for ciphertext in ciphertexts)
+    request = sign_request(identity, facts.forest, n_rows, voting, partial, rows)
+    reply = channel.call(CS, PredictRequest(request=request, rows=rows), PredictReply)
+    if reply.failure is not None:
+        raise _error(reply.failure.party, reply.failure.reason)
+    n_voted = array(reply.n_voted, _N_VOTED, n_rows)
+    if (n_voted > facts.n_trees).any() or (not partial and (n_voted != facts.n_trees).any()):
+        raise FormatError("an answer of other trees than the forest has", kind="out-of-range")
+    votes = array(reply.votes, _VOTES)
+    if not len(votes) or len(votes) % n_rows:
+        raise FormatError(f"{len(votes)} votes for {n_rows} rows", kind="length")
+    return Answer(votes.reshape(n_rows, -1), n_voted, reply.absent)
+
+
+def _error(party: str, reason: str) -> RefusedError | AbsentError:
+    if reason == "absent":
+        return AbsentError(
+            party,
+            "is absent, and its splits cannot be compared without it; ask again when it is back, "
+            "or accept an answer of the other trees with partial=True",
+        )
+    return RefusedError(party, "has refused this request; without it there is no answer")
+
+
+# -- CS ---------------------------------------------------------------------------------------------
+
+
+def read_rows(plan: Plan, message: PredictRequest) -> list[Ciphertext]:
+    """The ciphertexts of a request, row by row, checked: as many as were signed, and valid elements."""
+    p, request = plan.parameters, message.request
+    if rows_digest(message.rows) != request.digest:
+        raise ProtocolError("other rows than the request was signed for", kind="request")
+    width, count = p.ciphertext_bytes, request.n_rows * len(plan.features)
+    blob = array(message.rows, "u1", width * count).tobytes()
+    return [Ciphertext.from_bytes(p, blob[at : at + width]) for at in range(0, len(blob), width)]
+
+
+def write_answer(answer: Answer) -> PredictReply:
+    """An answer as a message."""
+    return PredictReply(
+        votes=answer.votes.astype(_VOTES).tobytes(),
+        n_voted=answer.n_voted.astype(_N_VOTED).tobytes(),
+        absent=answer.absent,
+        failure=None,
+    )
+
+
+def write_failure(error: RefusedError | AbsentError) -> PredictReply:
+    """Why there is no answer, as a message."""
+    failure = Failure(error.party, "absent" if isinstance(error, AbsentError) else "refused")
+    return PredictReply(votes=b"", n_voted=b"", absent=(), failure=failure)
+
+
+def frf_predict(
+    cs: ComparingServer,
+    plan: Plan,
+    store: CoordinatorStore,
+    request: Request,
+    rows: Sequence[Ciphertext],
+    at_leaves: Callable[[Nodes], None],
+    progress: Callable[[float], None],
+) -> tuple[str, ...]:
+    """Walk the rows of a request to their leaves, and hand the leaves with their rows to `at_leaves`.
+
+    Returns the owners whose absence has stopped rows on their way, which only a partial request allows.
+    """
+    walker = _Walk(cs, plan, store, request, rows, progress)
+    every_row = np.arange(request.n_rows, dtype=np.uint32)
+    walk(store, Nodes.roots([every_row] * plan.rules.n_trees), at_leaves, walker)
+    return tuple(sorted(walker.absent))
+
+
+class _Walk:
+    """The state of one request: the level it has come to, and who is absent."""
+
+    def __init__(
+        self,
+        cs: ComparingServer,
+        plan: Plan,
+        store: CoordinatorStore,
+        request: Request,
+        rows: Sequence[Ciphertext],
+        progress: Callable[[float], None],
+    ) -> None:
+        self.cs, self.plan, self.store = cs, plan, store
+        self.request, self.rows, self.progress = request, rows, progress
+        self.place = {feature: i for i, feature in enumerate(plan.features)}
+        self.level = 0
+        self.absent: set[str] = set()
+
+    def __call__(self, nodes: Nodes) -> Nodes:
+        """The children of these nodes that any row reaches, below the splits of owners who are there."""
+        left = len(nodes.rows) * (self.plan.rules.max_depth - self.level)
+        self.progress(1 - left / (self.plan.rules.n_trees * self.request.n_rows * self.plan.rules.max_depth))
+        owned = {o: at for o, at in by_owner(self.store, nodes).items() if o not in self.absent}
+        right = np.zeros(len(nodes.rows), dtype=np.bool_)
+        answered: dict[str, list[bool]] = {}
+        if owned:
+            asked = {owner: self._comparisons(nodes.take(at)) for owner, at in owned.items()}
+            answered = ho_lt(self.cs, self.request, self.level, asked)
+        for owner, bits in answered.items():
+            scatter(nodes, owned[owner], ~np.array(bits), right)
+        self.absent |= owned.keys() - answered.keys()
+        if self.absent and not self.request.partial:
+            raise AbsentError(min(self.absent), "its splits cannot be compared without it")
+        self.level += 1
+        there = [at for owner, at in owned.items() if owner in answered]
+        return reached_children(nodes, np.sort(np.concatenate([np.empty(0, np.intp), *there])), right)
+
+    def _comparisons(self, nodes: Nodes) -> list[Comparison]:
+        """Each row of each node: its value of the split's feature, with the split."""
+        p, width = self.plan.parameters, len(self.place)
+        comparisons = []
+        for j, name in enumerate(nodes.names()):
+            split = self.store.splits[name]
+            s, column = Ciphertext.from_bytes(p, split.ciphertext), self.place[split.feature]
+            rows = nodes.rows[nodes.starts[j] : nodes.starts[j + 1]].tolist()
+            comparisons += [Comparison(self.rows[row * width + column], s) for row in rows]
+        return comparisons

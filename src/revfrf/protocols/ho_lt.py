@@ -1,0 +1,239 @@
+"""HoLT: is x ≤ s, for a requester's x and an owner's s, both encrypted?
+
+CS masks and packs the comparisons of a level (`crypto.packing`); CC opens the packs, reads a bit from each
+slot, fair whatever the truth, and seals each owner's bits under the keys of CS and that owner, signed; the
+owner checks CC's signature and the request, and consents with its share; CS opens the bits and undoes its
+coins. Two exchanges, with CC and with the owners, whatever the number of comparisons.
+
+Below stands the paper's own HoLT, one comparison at a time: the baseline and the oracle.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+
+from revfrf.crypto.canonical import Field
+from revfrf.crypto.dtpkc import par_h_dec1
+from revfrf.crypto.keys import Ciphertext, PublicKey, WeakKey
+from revfrf.crypto.literal import SignRequest, Term, cc_ho_lt
+from revfrf.crypto.literal import ho_lt as literal_ho_lt
+from revfrf.crypto.packing import Comparison, Pack, mask_comparisons, read_packs, slots, undo_coins
+from revfrf.crypto.parallel import in_threads
+from revfrf.crypto.results import SealedBits, open_bits, seal_bits
+from revfrf.crypto.signing import SigningKey, VerifyKey
+from revfrf.crypto.strong import StrongShare
+from revfrf.errors import AbsentError, DecryptionError, ElementError, FormatError, ProtocolError, RefusedError
+from revfrf.messages.base import array, number, of_number
+from revfrf.messages.prediction import (
+    CiphertextReply,
+    HoLTRequest,
+    MaskedComparisons,
+    Request,
+    SealedResults,
+    ShareReply,
+    ShareRequest,
+)
+from revfrf.metering import within
+from revfrf.protocols.ho_add import ask_sum, public_key
+from revfrf.protocols.key_setup import CC
+from revfrf.transport.base import Channel
+
+HOLT = "HoLT"
+_COUNTS = "<u4"
+_RESULT = "revfrf comparison result v1"
+
+
+def _result(request: Request, level: int, owner: str, count: int, ciphertext: bytes) -> tuple[Field, ...]:
+    """What CC signs of each result: for which request, level and owner it is."""
+    a = request.admission
+    return (a.federation, a.epoch, request.forest, request.id, level, owner, count, ciphertext)
+
+
+# -- CS ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ComparingServer:
+    """CS, as far as HoLT needs it: its channel, its two keys, and how many cores it has."""
+
+    channel: Channel
+    share: StrongShare
+    weak: WeakKey
+    n_jobs: int
+
+
+def ho_lt(
+    cs: ComparingServer, request: Request, level: int, asked: Mapping[str, Sequence[Comparison]]
+) -> dict[str, list[bool]]:
+    """Whether x ≤ s for the comparisons with each owner's splits. An owner who is absent is left out.
+
+    Raises RefusedError, naming the party, if an owner or CC refuses, or an owner's share is wrong, and
+    AbsentError if CC is not there.
+    """
+    with within(HOLT):
+        comparisons = [comparison for own in asked.values() for comparison in own]
+        packs, coins = mask_comparisons(cs.share, cs.weak.public, comparisons, n_jobs=cs.n_jobs)
+        counts = {owner: len(own) for owner, own in asked.items()}
+        message = MaskedComparisons(
+            request=request,
+            level=level,
+            owners=tuple(asked),
+            counts=np.array(list(counts.values()), dtype=_COUNTS).tobytes(),
+            packs=_write_packs(cs.share, packs),
+        )
+        sealed = _results(cs, counts, cs.channel.call(CC, message, SealedResults))
+        opened = _open(cs, sealed, _shares(cs, request, level, sealed))
+        coins_of = _stretches(coins, counts)
+        return {owner: undo_coins(bits, coins_of[owner]) for owner, bits in opened.items()}
+
+
+def _stretches(bits: Sequence[bool], counts: Mapping[str, int]) -> dict[str, Sequence[bool]]:
+    """Each owner's own among the bits of all, which come owner by owner."""
+    ends = accumulate(counts.values())
+    return {owner: bits[end - count : end] for (owner, count), end in zip(counts.items(), ends, strict=True)}
+
+
+def _write_packs(share: StrongShare, packs: Sequence[Pack]) -> bytes:
+    """C in 2|N| bits and the half in |N| bits of each; all but the last have every slot in use."""
+    width = share.parameters.key_bits // 8
+    return b"".join(p.c.to_bytes(2 * width, "big") + p.half.to_bytes(width, "big") for p in packs)
+
+
+Sealed = Mapping[str, tuple[SealedBits, bytes]]
+"""By owner, its results and CC's signature."""
+
+
+def _results(cs: ComparingServer, counts: Mapping[str, int], reply: SealedResults) -> Sealed:
+    p = cs.share.parameters
+    width = p.ciphertext_bytes
+    blob = array(reply.ciphertexts, "u1", width * len(counts)).tobytes()
+    if not len(reply.masked) == len(reply.signatures) == len(counts):
+        raise FormatError(f"{len(reply.signatures)} results for {len(counts)} owners", kind="length")
+    sealed = {}
+    for i, (owner, count) in enumerate(counts.items()):
+        ciphertext = Ciphertext.from_bytes(p, blob[i * width : (i + 1) * width])
+        sealed[owner] = SealedBits(ciphertext, reply.masked[i], count), reply.signatures[i]
+    return sealed
+
+
+def _shares(cs: ComparingServer, request: Request, level: int, sealed: Sealed) -> dict[str, int]:
+    """Every owner's share of its results, but of those who are absent."""
+
+    def ask(owner: str) -> int | None:
+        bits, signature = sealed[owner]
+        message = ShareRequest(
+            request=request,
+            level=level,
+            count=bits.count,
+            ciphertext=bits.ciphertext.to_bytes(cs.share.parameters),
+            signature=signature,
+        )
+        try:
+            return of_number(cs.channel.call(owner, message, ShareReply).share)
+        except AbsentError:
+            return None
+
+    given = zip(sealed, in_threads(ask, list(sealed), cs.n_jobs), strict=True)
+    return {owner: share for owner, share in given if share is not None}
+
+
+def _open(cs: ComparingServer, sealed: Sealed, shares: Mapping[str, int]) -> dict[str, list[bool]]:
+    """The bits of all who gave a share. If they do not open together, whose share is wrong is found out."""
+    results = [sealed[owner][0] for owner in shares]
+    try:
+        opened = open_bits(cs.weak, results, list(shares.values()), n_jobs=cs.n_jobs)
+    except (DecryptionError, ElementError):
+        for owner, share in shares.items():
+            try:
+                open_bits(cs.weak, [sealed[owner][0]], [share], n_jobs=1)
+            except (DecryptionError, ElementError):
+                raise RefusedError(owner, "its share does not open the result") from None
+        raise
+    return dict(zip(shares, opened, strict=True))
+
+
+# -- CC ---------------------------------------------------------------------------------------------
+
+
+def answer_comparisons(
+    share: StrongShare,
+    signing: SigningKey,
+    joint_keys: Mapping[str, PublicKey],
+    message: MaskedComparisons,
+    n_jobs: int,
+) -> SealedResults:
+    """Read the packs, and seal each owner's bits for CS and that owner. `joint_keys` are of all owners."""
+    p = share.parameters
+    counts = read_counts(message)
+    bits = read_packs(share, _read_packs(share, message.packs, sum(counts.values())), n_jobs=n_jobs)
+    bits_of = _stretches(bits, counts)
+
+    def seal(owner: str) -> tuple[bytes, bytes, bytes]:
+        sealed = seal_bits(joint_keys[owner], bits_of[owner])
+        ciphertext = sealed.ciphertext.to_bytes(p)
+        fields = _result(message.request, message.level, owner, sealed.count, ciphertext)
+        return ciphertext, sealed.masked, signing.sign(_RESULT, *fields)
+
+    ciphertexts, masked, signatures = zip(*in_threads(seal, list(counts), p.jobs(n_jobs)), strict=True)
+    return SealedResults(ciphertexts=b"".join(ciphertexts), masked=masked, signatures=signatures)
+
+
+def read_counts(message: MaskedComparisons) -> dict[str, int]:
+    """How many comparisons there are with each owner's splits; at least one, and every owner once."""
+    counts = array(message.counts, _COUNTS, len(message.owners)).tolist()
+    if len(set(message.owners)) != len(counts) or not counts or 0 in counts:
+        raise ProtocolError("owners named twice, or without comparisons", kind="request")
+    return dict(zip(message.owners, counts, strict=True))
+
+
+def _read_packs(share: StrongShare, data: bytes, count: int) -> list[Pack]:
+    width, size = share.parameters.key_bits // 8, slots(share.parameters)
+    n_packs = -(-count // size)
+    blob = array(data, "u1", 3 * width * n_packs).tobytes()
+    packs = []
+    for i in range(n_packs):
+        at = 3 * width * i
+        c = int.from_bytes(blob[at : at + 2 * width], "big")
+        half = int.from_bytes(blob[at + 2 * width : at + 3 * width], "big")
+        packs.append(Pack(c, half, min(size, count - i * size)))
+    return packs
+
+
+# -- an owner ---------------------------------------------------------------------------------------
+
+
+def verify_result(cc: VerifyKey, owner: str, message: ShareRequest) -> None:
+    """Raise SignatureError unless CC has signed this result for this owner, request and level."""
+    fields = _result(message.request, message.level, owner, message.count, message.ciphertext)
+    cc.verify(message.signature, _RESULT, *fields)
+
+
+def answer_share(weak: WeakKey, message: ShareRequest) -> ShareReply:
+    """Consent, by one power. Whoever calls this has checked the request and the result."""
+    [share] = par_h_dec1(weak, [Ciphertext.from_bytes(weak.parameters, message.ciphertext)], n_jobs=1)
+    return ShareReply(share=number(share))
+
+
+# -- as the paper prints it -------------------------------------------------------------------------
+
+
+def ho_lt_as_printed(cs: ComparingServer, x: Term, s: Term) -> Ciphertext:
+    """CS: [1] under h_CS·h_τ if x < s, else [0]; one comparison, two exchanges with CC."""
+    p = cs.share.parameters
+
+    def ask_sign(ask: SignRequest) -> Ciphertext:
+        message = HoLTRequest(c=number(ask.c), half=number(ask.half), answer_key=number(ask.answer_key.h))
+        return Ciphertext.from_bytes(p, cs.channel.call(CC, message, CiphertextReply).ciphertext)
+
+    return literal_ho_lt(cs.share, cs.weak.public, x, s, lambda ask: ask_sum(cs.channel, p, ask), ask_sign)
+
+
+def answer_ho_lt_as_printed(share: StrongShare, message: HoLTRequest) -> CiphertextReply:
+    """CC: it sees r·β with a coin's sign, and answers whether it is negative."""
+    p = share.parameters
+    ask = SignRequest(
+        of_number(message.c), of_number(message.half), public_key(p, of_number(message.answer_key))
+    )
+    return CiphertextReply(ciphertext=cc_ho_lt(share, ask).to_bytes(p))

@@ -1,0 +1,122 @@
+"""Requests: what a requester signs, and by what others decide whether to answer.
+
+CS, CC and every owner check a request for themselves, each with its own policy and its own book. An answer
+needs all of them. What is asked is bounded by the request: a level of the trees once, and no more comparisons
+than there are trees and rows. An attempt counts, whether it succeeds or not.
+"""
+
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import msgspec
+
+from revfrf.crypto.canonical import Field, digest
+from revfrf.crypto.signing import VerifyKey
+from revfrf.errors import PolicyError, ProtocolError, UsageError
+from revfrf.forest.voting import Voting
+from revfrf.messages.prediction import Request
+from revfrf.messages.training import OpenForest
+from revfrf.protocols.key_setup import Identity, verify_admission
+from revfrf.storage.memory import KnownRequest, RequestBook
+
+MAX_ROWS = 2**16 - 1
+"""Rows of one request; longer tables are several requests."""
+
+_REQUEST = "revfrf request v1"
+_ROWS = "revfrf encrypted rows v1"
+
+
+@dataclass(frozen=True)
+class RequestPolicy:
+    """Whose requests a party answers, and how many of them.
+
+    `accepts` names the only requesters it answers, None for all that KGC has admitted; `refuses` names some
+    whom it does not. `max_rows` is how many rows each requester may ask about in an epoch, None for any
+    number. Every answered row tells CS on which side of some cuts it lies; 62 well chosen rows find a cut.
+    """
+
+    accepts: Collection[str] | None = None
+    refuses: Collection[str] = ()
+    max_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.accepts, str) or isinstance(self.refuses, str):
+            raise UsageError("give a list of requesters' names, even of one: accepts=['clinic']")
+        if self.max_rows is not None and (type(self.max_rows) is not int or self.max_rows < 0):
+            raise UsageError(f"max_rows={self.max_rows!r}: give a number of rows, or None for any number")
+
+    def check(self, requester: str, n_rows: int) -> None:
+        """Raise PolicyError unless this requester may ask about this many rows in all."""
+        if requester in self.refuses or (self.accepts is not None and requester not in self.accepts):
+            raise PolicyError(f"{requester!r} is not accepted here", kind="requester")
+        if self.max_rows is not None and n_rows > self.max_rows:
+            raise PolicyError(
+                f"{requester!r} asks about {n_rows} rows in all; {self.max_rows} are accepted", kind="quota"
+            )
+
+
+# -- the requester ----------------------------------------------------------------------------------
+
+
+def sign_request(
+    identity: Identity, forest: bytes, n_rows: int, voting: Voting, partial: bool, rows: bytes
+) -> Request:
+    """A new request for these encrypted rows. Raises ProtocolError before KGC has admitted the requester."""
+    admission, name = identity.admission, secrets.token_bytes(16)
+    if admission is None:
+        raise ProtocolError(f"{identity.name!r} is not admitted as a requester", kind="member")
+    unsigned = Request(admission, forest, name, n_rows, voting, partial, rows_digest(rows), bytes(64))
+    signature = identity.signing_key.sign(_REQUEST, *_fields(unsigned))
+    return msgspec.structs.replace(unsigned, signature=signature)
+
+
+def rows_digest(rows: bytes) -> bytes:
+    """What ties a request to its encrypted rows."""
+    return digest(_ROWS, rows)
+
+
+def _fields(request: Request) -> tuple[Field, ...]:
+    """What a requester signs: everything but the signature."""
+    r, a = request, request.admission
+    return (a.federation, a.epoch, a.member.name, r.forest, r.id, r.n_rows, r.voting, r.partial, r.digest)
+
+
+# -- whoever is asked -------------------------------------------------------------------------------
+
+
+def check_request(identity: Identity, forest: OpenForest, request: Request) -> None:
+    """Raise RejectedError unless KGC admitted the requester in this epoch, and it asks this forest."""
+    certificate, admission = identity.certificate, request.admission
+    if certificate is None or admission.epoch != certificate.epoch:
+        raise ProtocolError(
+            f"a request of epoch {admission.epoch}, which is not the current one", kind="epoch"
+        )
+    if admission.federation != certificate.federation or request.forest != forest.forest:
+        raise ProtocolError("a request to another federation or forest", kind="forest")
+    if admission.member.name in certificate.revoked:
+        raise ProtocolError(f"{admission.member.name!r} is revoked", kind="member")
+    verify_admission(identity.kgc, admission)
+    VerifyKey(admission.member.verify_key).verify(request.signature, _REQUEST, *_fields(request))
+
+
+def enter_request(
+    book: RequestBook, policy: RequestPolicy, forest: OpenForest, request: Request, level: int, count: int
+) -> None:
+    """Write down that a checked request has come to this level, with this many comparisons.
+
+    Raises PolicyError if the policy does not accept it, ProtocolError for a level that was answered before or
+    is deeper than the trees, for a second request with the same id, and for more comparisons than the
+    request has rows and the forest has trees.
+    """
+    if not 0 < count <= forest.n_trees * request.n_rows or level >= forest.max_depth:
+        raise ProtocolError(f"level {level} with {count} comparisons is beyond the request", kind="request")
+    requester, name = request.admission.member.name, digest(_REQUEST, *_fields(request), request.signature)
+    with book.lock:
+        known = book.known.get(request.id)
+        rows = book.rows[requester] + (0 if known else request.n_rows)
+        policy.check(requester, rows)
+        if known is not None and (known.digest != name or level <= known.level):
+            raise ProtocolError(f"level {level} of a request was answered before", kind="replay")
+        book.rows[requester] = rows
+        book.known[request.id] = KnownRequest(name, level)

@@ -1,0 +1,49 @@
+"""A requester: holds whole rows, shows them to nobody, and wants the forest's answer."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revfrf.forest.voting import Voting
+from revfrf.protocols.frf_predict import Answer, ask, ask_facts
+from revfrf.protocols.key_setup import Identity
+from revfrf.roles.party import Party
+from revfrf.transport.base import Channel
+
+ROWS_AT_ONCE = 256
+"""Of a request. More share the owners' consent, and are lost together if the request fails."""
+
+
+class Requester(Party):
+    """A party that KGC has admitted; a participant may be one, too."""
+
+    def __init__(self, identity: Identity, channel: Channel, n_jobs: int = 1) -> None:
+        super().__init__(identity)
+        self.channel = channel
+        self.n_jobs = n_jobs
+
+    def ask(
+        self,
+        codes: Mapping[str, NDArray[np.int64]],
+        voting: Voting,
+        partial: bool = False,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> Answer:
+        """The forest's answer for these rows: for each party the x̂ of its columns, a row a column.
+
+        Long tables are several requests; `progress` is told how many rows are answered. Raises RefusedError
+        and AbsentError, which name the party, if there is no answer.
+        """
+        facts = ask_facts(self.channel, self.identity)
+        n_rows = min(table.shape[1] for table in codes.values())
+        answers = []
+        for begin in range(0, n_rows, ROWS_AT_ONCE):
+            progress(begin)
+            some = {party: table[:, begin : begin + ROWS_AT_ONCE] for party, table in codes.items()}
+            answers.append(ask(self.channel, self.identity, facts, some, voting, partial, self.n_jobs))
+        return Answer(
+            np.concatenate([answer.votes for answer in answers]),
+            np.concatenate([answer.n_voted for answer in answers]),
+            tuple(sorted({party for answer in answers for party in answer.absent})),
+        )
