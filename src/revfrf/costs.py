@@ -1,6 +1,6 @@
 """What a run has cost: work by role and protocol, traffic by link and protocol."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +25,13 @@ class Costs:
     security: str
     work: WorkTable
     traffic: TrafficTable
+    requesters: frozenset[str]
 
     @classmethod
     def of(
         cls,
         parameters: Parameters,
+        requesters: Iterable[str],
         entries: Mapping[tuple[str, str], Work],
         messages: Mapping[tuple[str, str, str], int],
         sizes: Mapping[tuple[str, str, str], int],
@@ -47,7 +49,8 @@ class Costs:
             size = sizes[sender, recipient, protocol]
             link = traffic.setdefault(f"{sender} -> {recipient}", {})
             link[protocol] = {"messages": count, "bytes": size}
-        return cls(parameters.key_bits, parameters.label.strip() or "secure", work, traffic)
+        security = parameters.label.strip() or "secure"
+        return cls(parameters.key_bits, security, work, traffic, frozenset(requesters))
 
     def total(self, what: str, protocol: str | None = None) -> float:
         """The sum of "seconds", "exponentiations", "messages" or "bytes", over all or for one protocol."""
@@ -67,17 +70,17 @@ class Costs:
         }
 
     def __str__(self) -> str:
-        """A table for people, participants taken together."""
+        """A table for people, participants taken together, and requesters."""
         lines = [f"{self.key_bits}-bit keys: {self.security}"]
         rows: dict[tuple[str, str], list[float]] = {}
         for role, protocols in self.work.items():
             for protocol, cell in protocols.items():
-                row = rows.setdefault((_kind(role), protocol), [0.0, 0, 0, 0])
+                row = rows.setdefault((self._kind(role), protocol), [0.0, 0, 0, 0])
                 row[0] += cell["seconds"]
                 row[1] += sum(cell["exponentiations"].values())
         for link, by_protocol in self.traffic.items():
             for protocol, sent in by_protocol.items():
-                row = rows.setdefault((_kind(link.split(" -> ")[0]), protocol), [0.0, 0, 0, 0])
+                row = rows.setdefault((self._kind(link.split(" -> ")[0]), protocol), [0.0, 0, 0, 0])
                 row[2] += sent["messages"]
                 row[3] += sent["bytes"]
         head = ("role", "protocol", "seconds", "powers", "messages", "bytes sent")
@@ -90,6 +93,7 @@ class Costs:
 
     __repr__ = __str__
 
-
-def _kind(role: str) -> str:
-    return role if role in ("KGC", "CS", "CC") else "participants"
+    def _kind(self, role: str) -> str:
+        if role in ("KGC", "CS", "CC"):
+            return role
+        return "requesters" if role in self.requesters else "participants"

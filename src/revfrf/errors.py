@@ -69,7 +69,10 @@ class PartyError(RevFRFError):
 
     def __init__(self, party: str, reason: str) -> None:
         super().__init__(f"{party!r}: {reason}")
-        self.party = party
+        self.party, self.reason = party, reason
+
+    def __reduce__(self) -> tuple[type["PartyError"], tuple[str, str]]:
+        return type(self), (self.party, self.reason)
 
 
 class RefusedError(PartyError):

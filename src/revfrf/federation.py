@@ -212,7 +212,9 @@ class Federation:
     def costs(self) -> Costs:
         """What everything so far has cost."""
         network = self.network
-        return Costs.of(self.parameters, network.ledger.entries, network.messages, network.bytes)
+        strangers = self.requesters.keys() - self.participants.keys()
+        books = (network.ledger.entries, network.messages, network.bytes)
+        return Costs.of(self.parameters, strangers, *books)
 
     def leakage(self) -> dict[str, dict[str, int]]:
         """What each role has received so far, counted from its messages."""
