@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import statistics
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -13,9 +14,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 from joblib.externals.loky import get_reusable_executor
+from rich.console import Console
+from rich.table import Table
 
 from benchmarks.paper.datasets import MissingDataError, check_present
 from revfrf.crypto.keys import SECURE_KEY_BITS
+from revfrf.errors import RevFRFError
 
 TOY_BITS = 256
 MEGABYTE = 1_000_000
@@ -34,6 +38,37 @@ def keys(bits: int) -> dict[str, Any]:
 def add_common_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, metavar="PATH", help="directory of the data files")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
+
+
+def run_command(
+    program: str,
+    what: str,
+    adders: Sequence[Callable[[Any], None]],
+    arguments: Sequence[str] | None,
+) -> None:
+    """Run the command that the arguments name, of those that `adders` add."""
+    parser = argparse.ArgumentParser(prog=program, description=what)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for add in adders:
+        add(commands)
+    options = parser.parse_args(arguments)
+    check_options(parser, options, options.needs)
+    try:
+        results = options.run(options, Console())
+    except RevFRFError as error:
+        parser.error(str(error))
+    except KeyboardInterrupt:
+        sys.exit("interrupted")
+    write_json(options.json, {options.command: results})
+
+
+def add_command(
+    commands: Any, name: str, what: str, needs: list[str], run: Callable[..., object]
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=what, description=what)
+    parser.set_defaults(run=run, needs=needs)
+    add_common_options(parser)
+    return parser
 
 
 def positive(text: str) -> int:
@@ -126,6 +161,14 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
 
 
 # -- showing ----------------------------------------------------------------------------------------
+
+
+def table(title: str, *headings: str) -> Table:
+    """Words in the first column, numbers in the others."""
+    view = Table(headings[0], title=title, title_justify="left", caption_justify="left")
+    for heading in headings[1:]:
+        view.add_column(heading, justify="right")
+    return view
 
 
 def mean_and_sd(values: Sequence[float], form: str) -> str:

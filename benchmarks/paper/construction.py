@@ -10,7 +10,6 @@ Each takes `--json FILE`, and those that read a set `--data PATH`; `--help` afte
 
 import argparse
 import statistics
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -24,59 +23,27 @@ from sklearn.ensemble import RandomForestClassifier
 from benchmarks.paper.common import (
     MEGABYTE,
     TOY_BITS,
-    add_common_options,
-    check_options,
+    add_command,
     exponent,
     in_fresh_process,
     keys,
     megabytes,
     positive,
+    run_command,
     seconds,
-    write_json,
+    table,
 )
 from benchmarks.paper.datasets import coded, load
 from benchmarks.paper.fits import Cost, Shape, Traffic, generated_fit, superconduct_fit, traffic
 from revfrf import RevocableForestClassifier
-from revfrf.errors import RevFRFError
 
 PAPER_BYTES = 1.07 * MEGABYTE
 WANTED_SPLITS = 100
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.paper.construction", description="Measure how a forest is built."
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    for add in (add_speed, add_scaling, add_memory, add_bytes):
-        add(commands)
-    options = parser.parse_args(arguments)
-    check_options(parser, options, options.needs)
-    console = Console()
-    try:
-        results = options.run(options, console)
-    except RevFRFError as error:
-        parser.error(str(error))
-    except KeyboardInterrupt:
-        sys.exit("interrupted")
-    write_json(options.json, {options.command: results})
-
-
-def add_command(
-    commands: Any, name: str, what: str, needs: list[str], run: Callable[..., object]
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=what, description=what)
-    parser.set_defaults(run=run, needs=needs)
-    add_common_options(parser)
-    return parser
-
-
-def table(title: str, *headings: str) -> Table:
-    """Words in the first column, numbers in the others."""
-    view = Table(headings[0], title=title, title_justify="left", caption_justify="left")
-    for heading in headings[1:]:
-        view.add_column(heading, justify="right")
-    return view
+    adders = (add_speed, add_scaling, add_memory, add_bytes)
+    run_command("benchmarks.paper.construction", "Measure how a forest is built.", adders, arguments)
 
 
 # -- speed ------------------------------------------------------------------------------------------

@@ -193,6 +193,7 @@ class RevocableForest(BaseEstimator):
         check_is_fitted(self)
         X = self._rows(X, reset=False)
         codes, n_rows = self.layout_.encode(X), _num_samples(X)
+        self.federation_.n_jobs = workers(self.n_jobs)
         votes = self.federation_.votes(codes, n_rows, voting)
         mean: NDArray[np.float64] = votes / self.federation_.coordinator.plan.rules.n_trees
         return mean

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from revfrf.crypto.parallel import workers
 from revfrf.errors import AbsentError, UsageError
 from revfrf.estimator_base import RevocableForest, Rows
 from revfrf.forest.voting import Voting
@@ -78,6 +79,7 @@ class RequestableForest(RevocableForest):
         voting = self._checked_voting()
         codes = self.layout_.encode(self._rows(X, reset=False))
         n_rows = min(table.shape[1] for table in codes.values())
+        self.federation_.n_jobs = workers(self.n_jobs)
         with request_progress(self.verbose, n_rows) as progress:
             answer = self.federation_.ask(codes, requester, voting, partial, progress)
         if not answer.n_voted.all():

@@ -117,7 +117,7 @@ class Federation:
         return federation
 
     def _assemble(self, columns: Mapping[str, Sequence[Column]], known: Credentials, n_jobs: int) -> None:
-        self.parameters, self.seed, self.n_jobs = known.parameters, known.seed, n_jobs
+        self.parameters, self.seed = known.parameters, known.seed
         self.network = MemoryNetwork()
         self.kgc = KeyCentre(self.network.channel(KGC), known.kgc, n_jobs)
         self.coordinator = Coordinator(known.identities[CS], self.network.channel(CS), n_jobs)
@@ -130,6 +130,19 @@ class Federation:
         }
         self.requesters: dict[str, Requester] = {}
         self.network.roles = {CS: self.coordinator, CC: self.compute, **self.participants}
+
+    @property
+    def n_jobs(self) -> int:
+        """How many cores each role uses."""
+        return self.coordinator.n_jobs
+
+    @n_jobs.setter
+    def n_jobs(self, n_jobs: int) -> None:
+        self.coordinator.n_jobs = self.compute.n_jobs = n_jobs
+        for participant in self.participants.values():
+            participant.n_jobs = n_jobs
+        for requester in self.requesters.values():
+            requester.n_jobs = n_jobs
 
     def train(
         self, codes: Codes, rules: Rules, targets: Targets, progress: Callable[[LevelReport], None]

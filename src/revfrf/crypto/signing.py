@@ -6,6 +6,7 @@ shown for another.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, Self
 
 from cryptography.exceptions import InvalidSignature
@@ -112,6 +113,7 @@ class SigningKey(Secret):
         return self._key.sign(canonical(domain, *fields))
 
 
+@lru_cache(maxsize=1024)  # a party meets the same keys in every message
 def _is_sound_point(raw: bytes) -> bool:
     """Whether some x belongs to this y, canonically encoded and not of small order.
 

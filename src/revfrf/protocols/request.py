@@ -5,6 +5,7 @@ needs all of them. What is asked is bounded by the request: a level of the trees
 than there are trees and rows. An attempt counts, whether it succeeds or not.
 """
 
+import hashlib
 import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -85,8 +86,11 @@ def _fields(request: Request) -> tuple[Field, ...]:
 # -- whoever is asked -------------------------------------------------------------------------------
 
 
-def check_request(identity: Identity, forest: OpenForest, request: Request) -> None:
-    """Raise RejectedError unless KGC admitted the requester in this epoch, and it asks this forest."""
+def check_request(identity: Identity, forest: OpenForest, book: RequestBook, request: Request) -> None:
+    """Raise RejectedError unless KGC admitted the requester in this epoch, and it asks this forest.
+
+    Signatures are verified once: what is in the book was verified when it came first.
+    """
     certificate, admission = identity.certificate, request.admission
     if certificate is None or admission.epoch != certificate.epoch:
         raise ProtocolError(
@@ -96,6 +100,10 @@ def check_request(identity: Identity, forest: OpenForest, request: Request) -> N
         raise ProtocolError("a request to another federation or forest", kind="forest")
     if admission.member.name in certificate.revoked:
         raise ProtocolError(f"{admission.member.name!r} is revoked", kind="member")
+    with book.lock:
+        known = book.known.get(request.id)
+    if known is not None and known.digest == _name(request):
+        return
     verify_admission(identity.kgc, admission)
     VerifyKey(admission.member.verify_key).verify(request.signature, _REQUEST, *_fields(request))
 
@@ -111,7 +119,7 @@ def enter_request(
     """
     if not 0 < count <= forest.n_trees * request.n_rows or level >= forest.max_depth:
         raise ProtocolError(f"level {level} with {count} comparisons is beyond the request", kind="request")
-    requester, name = request.admission.member.name, digest(_REQUEST, *_fields(request), request.signature)
+    requester, name = request.admission.member.name, _name(request)
     with book.lock:
         known = book.known.get(request.id)
         rows = book.rows[requester] + (0 if known else request.n_rows)
@@ -120,3 +128,8 @@ def enter_request(
             raise ProtocolError(f"level {level} of a request was answered before", kind="replay")
         book.rows[requester] = rows
         book.known[request.id] = KnownRequest(name, level)
+
+
+def _name(request: Request) -> bytes:
+    """The hash of all of it, signatures included."""
+    return hashlib.sha256(msgspec.msgpack.encode(request)).digest()

@@ -59,7 +59,7 @@ class ComputePartner(Party):
     def _compare(self, message: MaskedComparisons) -> Message:
         if self.forest is None:
             raise ProtocolError("there is no forest", kind="forest")
-        check_request(self.identity, self.forest, message.request)
+        check_request(self.identity, self.forest, self.book, message.request)
         counts = read_counts(message)
         keys = self._keys_with_cs()
         if not counts.keys() <= keys.keys():

@@ -144,7 +144,7 @@ class Coordinator(Party):
     def _predict(self, message: PredictRequest) -> PredictReply:
         """FRF-Predict, if the request is one to answer."""
         request = message.request
-        check_request(self.identity, self.opening, request)
+        check_request(self.identity, self.opening, self.book, request)
         rows = read_rows(self.plan, message)
         enter_request(self.book, self.policy, self.opening, request, 0, 1)
         totals = np.zeros((request.n_rows, self.n_classes or 1))

@@ -96,7 +96,7 @@ class Participant(Party):
         """Let CS open comparisons with this owner's splits, for a request that its policy accepts."""
         request = message.request
         forest = self._growth(request.admission.epoch, request.forest).rules
-        check_request(self.identity, forest, request)
+        check_request(self.identity, forest, self.book, request)
         [cc] = [VerifyKey(m.verify_key) for m in self.certificate.members if m.role == CC]
         verify_result(cc, self.identity.name, message)
         enter_request(self.book, self.policy, forest, request, message.level, message.count)

@@ -1,0 +1,343 @@
+"""What an encrypted request costs: seconds and bytes of every role, beside the paper's own protocol.
+
+    python -m benchmarks.paper.prediction settings   one row: the paper's forest, and ours
+    python -m benchmarks.paper.prediction scaling    seconds against depth, trees and rows
+    python -m benchmarks.paper.prediction cores      20 rows on one core and on all
+
+Forests are grown on Adult with a party for every column. A request is made some times to warm up (CC makes
+tables of its owners' keys) and then measured. Seconds of roles are processor time; "wall" is what the
+requester waits. The paper's protocol, its HoLT and decryption one comparison at a time over the same
+messages, is measured on some comparisons of the same forest and row in the same run, on one core, and taken
+times all of them.
+"""
+
+import argparse
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from time import process_time
+from typing import Any, TypeVar
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.paper.common import (
+    add_command,
+    exponent,
+    keys,
+    megabytes,
+    positive,
+    run_command,
+    seconds,
+    table,
+)
+from benchmarks.paper.datasets import Dataset, Frame, load
+from revfrf import RevocableForestClassifier
+from revfrf.costs import Costs
+from revfrf.crypto.dtpkc import ho_enc, par_h_dec1, par_h_dec2
+from revfrf.crypto.keys import Ciphertext
+from revfrf.crypto.literal import Term
+from revfrf.crypto.parallel import workers
+from revfrf.protocols.ho_lt import ComparingServer, ho_lt_as_printed
+
+PAPER_SECONDS, PAPER_BYTES = 13.33 + 0.08, 780_000
+PROTOCOLS = ("FRF-Predict", "HoLT")
+ROLES = ("requester", "CS", "CC", "owners")
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Of one request, warm: comparisons, wall seconds, and by role processor seconds and bytes sent."""
+
+    rows: int
+    comparisons: int
+    wall: float
+    seconds: dict[str, float]
+    bytes: dict[str, float]
+    owners_powers: int
+    """Powers of the owner who computes the most."""
+
+    @property
+    def all_seconds(self) -> float:
+        return sum(self.seconds.values())
+
+    @property
+    def all_bytes(self) -> float:
+        return sum(self.bytes.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A forest, what a request costs, and what the paper's protocol takes for as many comparisons."""
+
+    trees: int
+    depth: int
+    key_bits: int
+    cold_wall: float
+    spent: Spent
+    one_core: Spent
+    literal_measured: int
+    literal_seconds: float
+    """For one comparison."""
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long the paper's protocol takes on one core."""
+        return self.literal_seconds * self.one_core.comparisons / self.one_core.all_seconds
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    adders = (add_settings, add_scaling, add_cores)
+    run_command("benchmarks.paper.prediction", "Measure encrypted requests.", adders, arguments)
+
+
+# -- forests and requests -----------------------------------------------------------------------------
+
+
+def fitted(
+    dataset: Dataset, trees: int, depth: int, key_bits: int, n_rows: int | None
+) -> RevocableForestClassifier:
+    split = dataset.splits(0)[0]
+    model = RevocableForestClassifier(trees, max_depth=depth, random_state=0, n_jobs=-1, **keys(key_bits))
+    return model.fit(split.X_train[:n_rows], split.y_train[:n_rows])
+
+
+def test_rows(dataset: Dataset, n_rows: int) -> Frame:
+    return dataset.splits(0)[0].X_test.iloc[:n_rows]
+
+
+def ask(model: RevocableForestClassifier, X: Frame) -> float:
+    """Wall seconds of an encrypted request, whose answer must be the right one."""
+    answers: list[Any] = []
+    spent = seconds(lambda: answers.append(model.predict_proba_encrypted(X)))
+    if not np.array_equal(answers[0], model.predict_proba(X)):
+        raise AssertionError("the encrypted answer is another")
+    return spent
+
+
+def measure(model: RevocableForestClassifier, X: Frame, repeats: int) -> Spent:
+    """The median request of several."""
+    found = [_measure(model, X) for _ in range(repeats)]
+    return sorted(found, key=lambda spent: spent.wall)[len(found) // 2]
+
+
+def _measure(model: RevocableForestClassifier, X: Frame) -> Spent:
+    before, bits_before = model.costs_, _comparisons(model)
+    wall = ask(model, X)
+    after = model.costs_
+    most = max(_powers(after, party) - _powers(before, party) for party in model.parties_)
+    spent = {role: _seconds(after, role, model) - _seconds(before, role, model) for role in ROLES}
+    sent = {role: _bytes(after, role, model) - _bytes(before, role, model) for role in ROLES}
+    return Spent(len(X), _comparisons(model) - bits_before, wall, spent, sent, most)
+
+
+def _comparisons(model: RevocableForestClassifier) -> int:
+    """All comparisons so far, as the owners have counted them."""
+    learnt = model.leakage_()
+    return sum(learnt[party].get("comparisons with its splits", 0) for party in model.parties_)
+
+
+def _role(name: str, model: RevocableForestClassifier) -> str:
+    return "owners" if name in model.parties_ else name
+
+
+def _seconds(costs: Costs, role: str, model: RevocableForestClassifier) -> float:
+    cells = [
+        cell
+        for name, row in costs.work.items()
+        for protocol, cell in row.items()
+        if _role(name, model) == role and protocol in PROTOCOLS
+    ]
+    return float(sum(cell["seconds"] for cell in cells))
+
+
+def _powers(costs: Costs, party: str) -> int:
+    cell = costs.work.get(party, {}).get("HoLT", {"exponentiations": {}})
+    return int(sum(cell["exponentiations"].values()))
+
+
+def _bytes(costs: Costs, role: str, model: RevocableForestClassifier) -> float:
+    cells = [
+        cell
+        for link, row in costs.traffic.items()
+        for protocol, cell in row.items()
+        if _role(link.split(" -> ")[0], model) == role and protocol in PROTOCOLS
+    ]
+    return float(sum(cell["bytes"] for cell in cells))
+
+
+# -- the paper's protocol ---------------------------------------------------------------------------
+
+
+def literal_seconds(model: RevocableForestClassifier, X: Frame, count: int) -> float:
+    """Processor seconds of all roles for one comparison: the mean of `count` splits with the first row."""
+    federation = model.federation_
+    cs, requester = federation.coordinator, secret(federation.requester(None).identity.weak)
+    weak = secret(cs.identity.weak)
+    server = ComparingServer(cs.channel, secret(cs.identity.share), weak, 1)
+    codes, splits = model.layout_.encode(X), cs.store.splits
+    spent = 0.0
+    federation.compute.literal = True
+    for node in sorted(splits)[:: max(1, len(splits) // count)][:count]:
+        split = splits[node]
+        owner = federation.participants[split.owner]
+        key = secret(owner.identity.weak)
+        column, cut = owner.store.cuts[node]
+        value = int(codes[split.owner][column][0])
+        [x] = ho_enc(requester.public, [value], n_jobs=1)
+        s = Ciphertext.from_bytes(key.parameters, split.ciphertext)
+        started = process_time()
+        answer = ho_lt_as_printed(server, Term(requester.public, x), Term(key.public, s))
+        [less] = par_h_dec2(weak, [answer], par_h_dec1(key, [answer], n_jobs=1), n_jobs=1)
+        spent += process_time() - started
+        if bool(less) != (value < cut):
+            raise AssertionError("the paper's protocol gives another answer")
+    federation.compute.literal = False
+    return spent / min(count, len(splits))
+
+
+Key = TypeVar("Key")
+
+
+def secret(key: Key | None) -> Key:
+    """A key that a fitted model has."""
+    assert key is not None
+    return key
+
+
+# -- settings ---------------------------------------------------------------------------------------
+
+
+def add_settings(commands: Any) -> None:
+    parser = add_command(commands, "settings", "one row, beside the paper's protocol", ["adult"], settings)
+    parser.add_argument(
+        "--forests",
+        nargs="+",
+        default=["10x10x1024", "100x10x2048", "100x10x3072"],
+        help="TREESxDEPTHxBITS, by default the paper's forest and ours",
+    )
+    parser.add_argument("--repeats", type=positive, default=3, help="requests of each")
+    parser.add_argument("--literal", type=positive, default=20, help="comparisons by the paper's protocol")
+    parser.add_argument("--rows", type=positive, help="only so many training rows")
+
+
+def settings(options: argparse.Namespace, console: Console) -> object:
+    dataset, results = load("adult", options.data), []
+    X = test_rows(dataset, 1)
+    for name in options.forests:
+        trees, depth, bits = (positive(part) for part in name.split("x"))
+        model = fitted(dataset, trees, depth, bits, options.rows)
+        cold = ask(model, X)
+        spent = measure(model, X, options.repeats)
+        one_core = measure(model.set_params(n_jobs=1), X, options.repeats)
+        literal = literal_seconds(model, X, options.literal)
+        setting = Setting(trees, depth, bits, cold, spent, one_core, options.literal, literal)
+        console.print(setting_table(setting))
+        results.append(asdict(setting) | {"times_the_literal": setting.ratio})
+    return results
+
+
+def setting_table(setting: Setting) -> Table:
+    spent = setting.spent
+    title = f"{setting.trees} trees of depth {setting.depth}, {setting.key_bits} bits, one row: "
+    view = table(title + f"{spent.comparisons} comparisons", "role", "seconds", "bytes sent")
+    for role in ROLES:
+        view.add_row(role, f"{spent.seconds[role]:.3f}", megabytes(spent.bytes[role]))
+    view.add_row("all roles", f"{spent.all_seconds:.3f}", megabytes(spent.all_bytes), style="bold")
+    view.add_row("wall", f"{spent.wall:.3f}", "")
+    view.add_row("wall, first request", f"{setting.cold_wall:.3f}", "")
+    view.add_row("all roles, one core", f"{setting.one_core.all_seconds:.3f}", "")
+    literal = setting.literal_seconds * spent.comparisons
+    view.add_row("as printed, one core", f"{literal:.2f}", "")
+    view.caption = (
+        f"{setting.ratio:.0f} × faster than as printed, on one core "
+        f"({setting.literal_seconds * 1000:.0f} ms a comparison, the mean of {setting.literal_measured}).\n"
+        f"The busiest owner computes {spent.owners_powers} powers.\n"
+        f"The paper, 10 trees of depth 10 at 1024 bits: {PAPER_SECONDS:.2f} s, {megabytes(PAPER_BYTES)}"
+    )
+    return view
+
+
+# -- scaling ----------------------------------------------------------------------------------------
+
+
+def add_scaling(commands: Any) -> None:
+    parser = add_command(commands, "scaling", "seconds against depth, trees and rows", ["adult"], scaling)
+    parser.add_argument("--depths", type=positive, nargs="+", default=[2, 4, 6, 8, 10])
+    parser.add_argument("--trees", type=positive, nargs="+", default=[5, 10, 20, 40])
+    parser.add_argument("--requests", type=positive, nargs="+", default=[1, 5, 20], help="rows of a request")
+    parser.add_argument("--bits", type=positive, default=1024, help="key size")
+    parser.add_argument("--rows", type=positive, help="only so many training rows")
+
+
+def scaling(options: argparse.Namespace, console: Console) -> object:
+    """Each alone; the others are the last of their lists but for rows, which are one."""
+    dataset, results = load("adult", options.data), {}
+    deepest, most = options.depths[-1], options.trees[-1]
+    varied: dict[str, list[tuple[int, int, int]]] = {
+        "depth": [(depth, most, 1) for depth in options.depths],
+        "trees": [(deepest, trees, 1) for trees in options.trees],
+        "rows": [(deepest, most, rows) for rows in options.requests],
+    }
+    for what, shapes in varied.items():
+        title = f"{options.bits} bits; depth {deepest}, {most} trees, one row, but for what varies"
+        headings = ("comparisons", "seconds, all roles", "ms a comparison", "wall", "bytes")
+        view = table(title, what, *headings)
+        found = []
+        for depth, trees, rows in shapes:
+            model, X = fitted(dataset, trees, depth, options.bits, options.rows), test_rows(dataset, rows)
+            ask(model, X)
+            spent = measure(model, X, 1)
+            found.append(spent)
+            size = {"depth": depth, "trees": trees, "rows": rows}[what]
+            each = 1000 * spent.all_seconds / spent.comparisons
+            values = (
+                f"{spent.comparisons:,}",
+                f"{spent.all_seconds:.3f}",
+                f"{each:.2f}",
+                f"{spent.wall:.3f}",
+            )
+            view.add_row(str(size), *values, megabytes(spent.all_bytes))
+        if len(found) > 1:
+            power = exponent([s.comparisons for s in found], [s.all_seconds for s in found])
+            view.caption = f"seconds grow with comparisons to the power {power:.2f}"
+        console.print(view)
+        results[what] = [asdict(spent) for spent in found]
+    return results
+
+
+# -- cores ------------------------------------------------------------------------------------------
+
+
+def add_cores(commands: Any) -> None:
+    parser = add_command(commands, "cores", "many rows on one core and on all", ["adult"], cores)
+    parser.add_argument("--trees", type=positive, default=20)
+    parser.add_argument("--depth", type=positive, default=10)
+    parser.add_argument("--bits", type=positive, default=2048, help="key size")
+    parser.add_argument("--requests", type=positive, default=20, help="rows of the request")
+    parser.add_argument("--rounds", type=positive, default=3, help="how often, in turns")
+    parser.add_argument("--rows", type=positive, help="only so many training rows")
+
+
+def cores(options: argparse.Namespace, console: Console) -> object:
+    dataset = load("adult", options.data)
+    model = fitted(dataset, options.trees, options.depth, options.bits, options.rows)
+    X = test_rows(dataset, options.requests)
+    ask(model, X)
+    walls: dict[int, list[float]] = {1: [], workers(-1): []}
+    for _ in range(options.rounds):
+        for n_jobs, found in walls.items():
+            found.append(ask(model.set_params(n_jobs=n_jobs), X))
+    ratios = [one / many for one, many in zip(*(walls[n] for n in sorted(walls)), strict=True)] or [1.0]
+    title = f"{options.requests} rows, {options.trees} trees of depth {options.depth}, {options.bits} bits"
+    view = table(title, "cores", "seconds, median", "seconds, best")
+    for n_jobs, found in walls.items():
+        view.add_row(str(n_jobs), f"{statistics.median(found):.2f}", f"{min(found):.2f}")
+    view.caption = f"{statistics.median(ratios):.2f} × one core (median of {len(ratios)} rounds)"
+    console.print(view)
+    return {"walls": walls, "ratios": ratios}
+
+
+if __name__ == "__main__":
+    main()
