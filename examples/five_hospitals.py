@@ -1,4 +1,4 @@
-"""Five hospitals hold different columns about the same patients, and train one forest together.
+"""Five hospitals hold different columns about the same patients. They train one forest, and answer requests.
 
 Run it with `make demo`, or `python examples/five_hospitals.py --key-bits 2048 --trees 10`.
 """
@@ -13,12 +13,14 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
-from revfrf import RevocableForestClassifier
-from revfrf.errors import RevFRFError
+from revfrf import RequestPolicy, RevocableForestClassifier
+from revfrf.errors import RefusedError, RevFRFError
 
 console = Console(highlight=False, markup=False)
 
 HOSPITALS = ("Aarau", "Basel", "Chur", "Davos", "Engelberg")
+DOCTOR = "Dr. Frei"
+DIAGNOSES = ("malignant", "benign")
 
 
 def main() -> None:
@@ -69,20 +71,37 @@ def tell(options: argparse.Namespace) -> None:
         f"scikit-learn, with all columns in one place: {forest.fit(train, labels).score(test, truth):.1%}\n"
     )
 
-    console.print("3  What each of them received, counted from the messages of this run:")
+    console.print(
+        "3  A doctor asks about one patient, encrypted: nobody else sees a value, and hospitals consent."
+    )
+    model.enrol_requester(DOCTOR)
+    started = perf_counter()
+    [answer] = model.predict_encrypted(test[:1], requester=DOCTOR)
+    console.print(
+        f"   {DIAGNOSES[answer]}, after {perf_counter() - started:.1f} s; "
+        f"the forest says the same as before: {answer == model.predict(test[:1])[0]}"
+    )
+    model.set_policy(HOSPITALS[-1], RequestPolicy(refuses=[DOCTOR]))
+    try:
+        model.predict_encrypted(test[:1], requester=DOCTOR)
+    except RefusedError as refusal:
+        console.print(f"   {HOSPITALS[-1]} no longer accepts the doctor: {refusal}\n")
+
+    console.print("4  What each of them received, counted from the messages of this run:")
     console.print(leakage(model))
-    console.print("4  What it cost:")
+    console.print("5  What it cost:")
     console.print(f"{model.costs_}\n")
     console.print(
-        "CS never saw a measurement or a cut, only bins; a hospital never saw a label, or another's column. "
+        "CS never saw a measurement or a cut, only bins and paths; a hospital never saw a label, or another's "
+        "column, and nobody the doctor's patient. "
         "docs/leakage.md says what follows from what they did see."
     )
 
 
 def leakage(model: RevocableForestClassifier) -> Table:
-    """What the servers and one hospital received; the other hospitals are alike."""
+    """What the servers, one hospital and the doctor received; the other hospitals are alike."""
     table = Table("role", "what it received", "how much")
-    for role in ("KGC", "CS", "CC", HOSPITALS[0]):
+    for role in ("KGC", "CS", "CC", HOSPITALS[0], DOCTOR):
         for what, count in model.leakage_()[role].items():
             table.add_row(role, what, f"{count:,}")
         table.add_section()

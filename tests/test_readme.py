@@ -37,7 +37,16 @@ def test_make_demo_tells_its_story() -> None:
     [right, plain] = [float(share) for share in re.findall(r"([\d.]+)%", done.stdout)]
     assert right > 90
     assert right > plain - 5
-    for what in ("bins of rows", "rows of such nodes", "public keys", "3072-bit keys: secure", "FOS-Find"):
+    assert "the forest says the same as before: True" in done.stdout
+    assert "'Engelberg': has refused this request" in " ".join(done.stdout.split())
+    for what in (
+        "path bits of requests",
+        "bins of rows",
+        "rows of such nodes",
+        "public keys",
+        "3072-bit keys: secure",
+        "FOS-Find",
+    ):
         assert what in done.stdout
     assert "INSECURE" not in done.stdout
 

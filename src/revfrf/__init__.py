@@ -1,20 +1,26 @@
 """RevFRF: a vertical federated random forest whose participants can leave."""
 
+import logging
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from revfrf.estimator_requests import PartialAnswer
     from revfrf.estimators import RevocableForestClassifier, RevocableForestRegressor
+    from revfrf.protocols.request import RequestPolicy
 
 __version__ = "0.1.0.dev0"
-__all__ = ["RevocableForestClassifier", "RevocableForestRegressor"]
+__all__ = ["PartialAnswer", "RequestPolicy", "RevocableForestClassifier", "RevocableForestRegressor"]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless the program wants to hear
+
+_HOMES = {"PartialAnswer": "estimator_requests", "RequestPolicy": "protocols.request"}
 
 
 def __getattr__(name: str) -> Any:
-    """The estimators, when they are first asked for: worker processes do without scikit-learn and Numba."""
+    """What the package offers, when it is first asked for: worker processes do without scikit-learn."""
     if name in __all__:
-        from revfrf import estimators
-
-        return getattr(estimators, name)
+        return getattr(import_module(f"revfrf.{_HOMES.get(name, 'estimators')}"), name)
     raise AttributeError(f"module 'revfrf' has no attribute {name!r}")
 
 

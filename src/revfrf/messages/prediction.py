@@ -141,15 +141,16 @@ class ShareRequest(Message, frozen=True):
 
 
 class ShareReply(Message, frozen=True):
-    """An owner to CS: its share of the opening."""
+    """An owner to CS: its share of the opening of so many bits."""
 
     protocol = "HoLT"
     max_bytes = 16 * 1024
+    count: Count
     share: Number
 
     def discloses(self) -> dict[str, int]:
-        """With CS's own share, one path bit for every comparison of that level."""
-        return {"consents of owners": 1}
+        """With CS's own share, which way each row of these comparisons goes."""
+        return {"path bits of requests": self.count}
 
 
 # -- HoAdd and HoLT as the paper prints them: the baseline -------------------------------------------

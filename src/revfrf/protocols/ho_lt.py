@@ -213,7 +213,7 @@ def verify_result(cc: VerifyKey, owner: str, message: ShareRequest) -> None:
 def answer_share(weak: WeakKey, message: ShareRequest) -> ShareReply:
     """Consent, by one power. Whoever calls this has checked the request and the result."""
     [share] = par_h_dec1(weak, [Ciphertext.from_bytes(weak.parameters, message.ciphertext)], n_jobs=1)
-    return ShareReply(share=number(share))
+    return ShareReply(count=message.count, share=number(share))
 
 
 # -- as the paper prints it -------------------------------------------------------------------------
