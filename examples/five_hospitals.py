@@ -92,8 +92,8 @@ def tell(options: argparse.Namespace) -> None:
     console.print("5  What it cost:")
     console.print(f"{model.costs_}\n")
     console.print(
-        "CS never saw a measurement or a cut, only bins and paths; a hospital never saw a label, or another's "
-        "column, and nobody the doctor's patient. "
+        "CS never saw a measurement or a cut, only bins and paths; a hospital never saw a label, or "
+        "another's column, and nobody the doctor's patient. "
         "docs/leakage.md says what follows from what they did see."
     )
 

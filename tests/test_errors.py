@@ -1,5 +1,6 @@
 """Errors carry their kind wherever they go, and bad input never ends in somebody else's exception."""
 
+import copy
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +17,23 @@ from revfrf.crypto.literal import AddRequest, SignRequest
 from revfrf.crypto.packing import Pack
 from revfrf.crypto.possession import PossessionProof
 from revfrf.crypto.strong import root_open, set_up, strong_open
-from revfrf.errors import FormatError, RejectedError, RevFRFError, UsageError
+from revfrf.errors import (
+    AbsentError,
+    FormatError,
+    PartyError,
+    PolicyError,
+    RefusedError,
+    RejectedError,
+    RevFRFError,
+    UsageError,
+)
+from revfrf.federation import Federation
 from revfrf.keyfile import save_key
+from revfrf.protocols.request import RequestPolicy
+from revfrf.roles.participant import TRAINING
+from tests import federations
 from tests.conftest import World, world_of
+from tests.federations import Codes, participant, random_case
 
 Error = TypeVar("Error", bound=RevFRFError)
 
@@ -27,12 +42,37 @@ def subclasses(base: type[Error]) -> list[type[Error]]:
     return [base, *(error for child in base.__subclasses__() for error in subclasses(child))]
 
 
-@pytest.mark.parametrize("error", subclasses(RevFRFError), ids=lambda error: error.__name__)
+OF_PARTIES = subclasses(PartyError)
+OTHERS = [error for error in subclasses(RevFRFError) if error not in OF_PARTIES]
+
+
+def name_of(error: type[RevFRFError]) -> str:
+    return error.__name__
+
+
+@pytest.mark.parametrize("error", OTHERS, ids=name_of)
 def test_errors_survive_a_trip_between_processes(error: type[RevFRFError]) -> None:
     for kind in (None, "special"):
         made = error("the reason", kind=kind)
         back = pickle.loads(pickle.dumps(made))  # noqa: S301
         assert (type(back), str(back), back.kind) == (error, "the reason", made.kind)
+
+
+@pytest.mark.parametrize("error", OF_PARTIES, ids=name_of)
+def test_errors_of_other_parties_name_them_and_survive_a_trip_between_processes(
+    error: type[PartyError],
+) -> None:
+    made = error("bank", "the reason")
+    for same in (made, pickle.loads(pickle.dumps(made)), copy.copy(made)):  # noqa: S301
+        assert type(same) is error
+        assert (same.party, same.reason, str(same)) == ("bank", "the reason", "'bank': the reason")
+        assert same.kind == error.kind
+
+
+def test_an_absent_party_is_told_from_one_that_refuses() -> None:
+    assert {error.kind for error in OF_PARTIES} == {"error", "refused", "absent"}
+    assert not issubclass(AbsentError, RefusedError)
+    assert not issubclass(RefusedError, AbsentError)
 
 
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
@@ -41,8 +81,28 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
         assert error.__name__ in errors.__doc__
 
 
-def test_all_refusals_look_alike_to_a_peer() -> None:
-    assert {error("x", kind="y").peer_message for error in subclasses(RejectedError)} == {"rejected"}
+def test_all_refusals_but_those_of_the_policy_look_alike_to_a_peer() -> None:
+    told = {error: error("x", kind="y").peer_message for error in subclasses(RejectedError)}
+    policy = told.pop(PolicyError)
+    assert set(told.values()) == {"rejected"}
+    assert policy == "its policy does not accept this request"
+
+
+def test_a_refusal_by_policy_tells_a_peer_neither_which_rule_nor_what_is_left() -> None:
+    policies = [
+        RequestPolicy(refuses=["mallory"]),
+        RequestPolicy(accepts=["alice"]),
+        RequestPolicy(max_rows=6),
+        RequestPolicy(max_rows=0),
+    ]
+    refused = []
+    for policy in policies:
+        with pytest.raises(PolicyError) as caught:
+            policy.check("mallory", 7)
+        refused.append(caught.value)
+    assert len({error.peer_message for error in refused}) == 1
+    assert {error.kind for error in refused} == {"requester", "quota"}
+    assert not {"mallory", "alice", "6", "7"} & set(refused[0].peer_message.split())
 
 
 def test_encoded_columns_can_be_encrypted_as_they_are(toy: World) -> None:
@@ -125,3 +185,29 @@ def test_values_with_long_numbers_print_short_at_any_size() -> None:
         assert repr(value) == str(value)
         assert repr(value).startswith(f"<{type(value).__name__} 1")
         assert len(repr(value)) < 40
+
+
+# -- a question to CS too early ---------------------------------------------------------------------
+
+
+def is_refused(federation: Federation, codes: Codes) -> bool:
+    with pytest.raises(RefusedError) as caught:
+        federation.ask(codes, None, "soft", False, lambda _: None)
+    assert (caught.value.party, caught.value.reason) == ("CS", "rejected")
+    return isinstance(caught.value.__cause__, RejectedError)
+
+
+@pytest.mark.xfail(raises=AttributeError, strict=True, reason="CS has no plan yet, and does not look")
+def test_a_question_before_there_is_a_forest_is_refused() -> None:
+    case = random_case(61)
+    assert is_refused(federations.set_up(case), case.codes)
+
+
+@pytest.mark.xfail(raises=KeyError, strict=True, reason="CS walks down trees that are not grown yet")
+def test_a_question_while_the_forest_grows_is_refused() -> None:
+    case = random_case(62)
+    federation = federations.set_up(case)
+    for party, table in case.codes.items():
+        participant(federation, party).hold(TRAINING, table)
+    federation.coordinator.open(case.rules, federation.seed, case.n_rows)
+    assert is_refused(federation, case.codes)

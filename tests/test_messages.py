@@ -11,12 +11,30 @@ from hypothesis import strategies as st
 from revfrf.errors import FormatError, UsageError
 from revfrf.messages import base, enrolment, prediction, testing, training
 from revfrf.messages.base import Done, Message, array, number, of_number
-from revfrf.messages.enrolment import Dealt, Enrolment, EpochCertificate, Member
+from revfrf.messages.enrolment import Admission, Dealt, Enrolment, EpochCertificate, Member
+from revfrf.messages.prediction import (
+    CiphertextReply,
+    Failure,
+    ForestFacts,
+    ForestQuery,
+    HoAddRequest,
+    HoLTRequest,
+    MaskedComparisons,
+    PredictReply,
+    PredictRequest,
+    Request,
+    SealedResults,
+    ShareReply,
+    ShareRequest,
+)
 from revfrf.messages.registry import MESSAGES
 from revfrf.messages.training import Column, LevelReply, LevelRequest, NodeRows, OpenForest, Schema
 from revfrf.transport import codec
 from revfrf.transport.codec import VERSION, decode, encode
 
+MEMBER = Member("clinic", "requester", b"1", bytes(32))
+ADMISSION = Admission(federation="f", epoch=1, member=MEMBER, signature=bytes(64))
+REQUEST = Request(ADMISSION, bytes(16), bytes(16), 2**16 - 1, "soft", True, bytes(32), bytes(64))
 NODES = NodeRows(bytes(8), bytes(16), (1).to_bytes(4, "little") * 2, b"\0\5")
 SAMPLES: tuple[Message, ...] = (
     Done(),
@@ -61,7 +79,27 @@ SAMPLES: tuple[Message, ...] = (
     LevelReply(level=3, ciphertexts=b"", signature=None, n_cuts=b"", bins=b""),
     testing.TestRequest(epoch=1, forest=bytes(16), table="test", nodes=NODES),
     testing.TestReply(bits=b"\xff\x80"),
+    ADMISSION,
+    ForestQuery(),
+    ForestFacts(
+        federation="f",
+        epoch=1,
+        forest=bytes(16),
+        n_trees=100,
+        columns={"bank": (Column("age", 2, None),), "shop": (Column("sex", 0, ("f", "m")),)},
+    ),
+    PredictRequest(request=REQUEST, rows=bytes(96)),
+    PredictReply(votes=b"", n_voted=b"", absent=(), failure=Failure("bank", "refused")),
+    PredictReply(votes=bytes(16), n_voted=bytes(8), absent=("shop", "telco"), failure=None),
+    MaskedComparisons(request=REQUEST, level=61, owners=("bank", "shop"), counts=bytes(8), packs=bytes(96)),
+    SealedResults(ciphertexts=bytes(192), masked=(b"", b"\1"), signatures=(bytes(64), bytes(64))),
+    ShareRequest(request=REQUEST, level=0, count=2**32 - 1, ciphertext=bytes(96), signature=bytes(64)),
+    ShareReply(share=bytes(32)),
+    HoAddRequest(c_1=b"\1", c_2=b"\2", half_1=b"\3", half_2=b"\4", joint_key=b"\5"),
+    HoLTRequest(c=b"\1", half=b"\2", answer_key=b"\3"),
+    CiphertextReply(ciphertext=bytes(96)),
 )
+PROTOCOLS = {"key set-up", "FLE-Expan", "FRF-Test", "FRF-Predict", "HoLT", "HoAdd", "HoLT as printed"}
 FULL = {type(sample): sample for sample in SAMPLES}
 
 
@@ -96,8 +134,8 @@ def test_every_message_of_the_module_is_listed_and_nothing_else() -> None:
 
 def test_every_message_says_its_protocol_and_its_cap() -> None:
     for kind in MESSAGES:
-        assert kind.protocol in ("key set-up", "FLE-Expan", "FRF-Test")
         assert 0 < kind.max_bytes <= 2**30
+    assert {kind.protocol for kind in MESSAGES} == PROTOCOLS
 
 
 @pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
@@ -117,7 +155,10 @@ class Stranger(Message, frozen=True):
     protocol = "none"
 
 
-@pytest.mark.parametrize("part", [NODES, Column("a", 0, None), Member("a", "b", b"1", bytes(32)), Stranger()])
+PARTS = [NODES, Column("a", 0, None), MEMBER, REQUEST, Failure("bank", "absent"), Stranger()]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: type(part).__name__)
 def test_only_listed_types_can_be_decoded(part: msgspec.Struct) -> None:
     assert refused(packed(part)) == "malformed"
     assert refused(packed(msgspec.to_builtins(part) | {"type": type(part).__name__})) == "malformed"
@@ -169,7 +210,8 @@ def test_message_with_a_field_of_another_type_is_refused(message: Message) -> No
     plain = fields_of(message)
     for name in plain:
         for wrong in wrongs:
-            assert refused(packed(plain | {name: wrong})) == "malformed"
+            if (type(message), name, wrong) != (ForestFacts, "columns", {}):  # no columns at all
+                assert refused(packed(plain | {name: wrong})) == "malformed"
 
 
 @pytest.mark.parametrize(
@@ -201,10 +243,91 @@ def test_message_with_a_field_of_another_type_is_refused(message: Message) -> No
         (LevelRequest, "nodes", {"trees": b"", "paths": b"", "sizes": b""}),
         (LevelRequest, "level", 2**32),
         (testing.TestRequest, "table", ""),
+        (Admission, "federation", ""),
+        (Admission, "epoch", 2**32),
+        (Admission, "signature", bytes(63)),
+        (Admission, "member", {"name": "a", "role": "b", "h": b"1"}),
+        (ForestFacts, "forest", bytes(17)),
+        (ForestFacts, "n_trees", 2**32),
+        (ForestFacts, "columns", {"": []}),
+        (ForestFacts, "columns", {"bank": [{"name": "", "decimals": 0, "categories": None}]}),
+        (ForestFacts, "columns", {"bank": [{"name": "a", "decimals": 19, "categories": None}]}),
+        (ForestFacts, "columns", {"bank": {"name": "a", "decimals": 0, "categories": None}}),
+        (PredictReply, "absent", [""]),
+        (PredictReply, "absent", ["x" * 201]),
+        (PredictReply, "failure", {"party": "bank", "reason": "tired"}),
+        (PredictReply, "failure", {"party": "", "reason": "absent"}),
+        (PredictReply, "failure", {"party": "bank"}),
+        (PredictReply, "failure", {"party": "bank", "reason": "refused", "why": "quota"}),
+        (MaskedComparisons, "level", 2**32),
+        (MaskedComparisons, "owners", ["bank", ""]),
+        (SealedResults, "masked", ["text"]),
+        (SealedResults, "signatures", [bytes(63)]),
+        (SealedResults, "signatures", [bytes(64), None]),
+        (ShareRequest, "level", 2**32),
+        (ShareRequest, "count", 2**32),
+        (ShareRequest, "signature", bytes(65)),
+        (ShareRequest, "signature", None),
+        (ShareReply, "share", b""),
+        (ShareReply, "share", bytes(8193)),
+        (HoAddRequest, "c_1", bytes(8193)),
+        (HoAddRequest, "half_2", b""),
+        (HoAddRequest, "joint_key", b""),
+        (HoLTRequest, "c", b""),
+        (HoLTRequest, "half", bytes(8193)),
+        (HoLTRequest, "answer_key", None),
     ],
 )
 def test_field_outside_its_bounds_is_refused(kind: type[Message], name: str, value: object) -> None:
     assert refused(packed(fields_of(FULL[kind]) | {name: value})) == "malformed"
+
+
+ASKING = (PredictRequest, MaskedComparisons, ShareRequest)
+
+
+@pytest.mark.parametrize("kind", ASKING, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("forest", bytes(15)),
+        ("id", bytes(17)),
+        ("id", None),
+        ("n_rows", 0),
+        ("n_rows", -1),
+        ("n_rows", 2**16),
+        ("n_rows", True),
+        ("voting", "median"),
+        ("voting", "Hard"),
+        ("partial", 1),
+        ("partial", None),
+        ("digest", bytes(31)),
+        ("signature", bytes(63)),
+        ("signature", None),
+        ("rows", [0, 1]),
+        ("admission", None),
+    ],
+)
+def test_request_that_is_none_is_refused_by_whoever_sees_it(
+    kind: type[Message], name: str, value: object
+) -> None:
+    plain = fields_of(FULL[kind])
+    assert refused(packed(plain | {"request": plain["request"] | {name: value}})) == "malformed"
+
+
+@pytest.mark.parametrize("kind", ASKING, ids=lambda kind: kind.__name__)
+def test_request_without_one_of_its_parts_is_refused_by_whoever_sees_it(kind: type[Message]) -> None:
+    plain = fields_of(FULL[kind])
+    request, admission = plain["request"], plain["request"]["admission"]
+    for name in request:
+        less = {k: v for k, v in request.items() if k != name}
+        assert refused(packed(plain | {"request": less})) == "malformed"
+    for name in admission.keys() - {"type"}:
+        less = request | {"admission": {k: v for k, v in admission.items() if k != name}}
+        assert refused(packed(plain | {"request": less})) == "malformed"
+    for odd in ({"share": b"\1"}, {"type": "Enrolment"}):
+        other = request | {"admission": admission | odd}
+        assert refused(packed(plain | {"request": other})) == "malformed"
+    assert decode(packed(plain), kind) == FULL[kind]
 
 
 @pytest.mark.parametrize("name", ["Message", "done", "", "LevelRequest2", "revfrf.messages.Done", "Stranger"])
@@ -250,6 +373,35 @@ def test_cap_is_checked_before_decoding(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(codec, "_decoder", explode)
     assert refused(bytes([VERSION]) + bytes(Done.max_bytes), Done) == "too-large"
     assert refused(b"\x07" + bytes(Dealt.max_bytes), Done, Dealt) == "too-large"
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
+def test_every_message_has_a_cap_that_both_sides_keep(
+    message: Message, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, kind = encode(message), type(message)
+    monkeypatch.setattr(kind, "max_bytes", len(data))
+    assert decode(encode(message), kind) == decode(data, *MESSAGES) == message
+    monkeypatch.setattr(kind, "max_bytes", len(data) - 1)
+    with pytest.raises(UsageError, match="above the limit"):
+        encode(message)
+    assert refused(data, kind) == refused(data) == "too-large"
+
+
+@pytest.mark.parametrize("kind", [k for k in MESSAGES if k.max_bytes <= base.MIB], ids=lambda k: k.__name__)
+def test_oversize_is_refused_whatever_it_is_made_of(kind: type[Message]) -> None:
+    plain = fields_of(FULL[kind])
+    for stuffing in (bytes(kind.max_bytes), [None] * kind.max_bytes):
+        assert refused(packed(plain | {"padding": stuffing})) == "too-large"
+        for name in plain.keys() - {"type"}:
+            assert refused(packed(plain | {name: stuffing})) == "too-large"
+
+
+def test_what_a_request_shows_compute_partner_and_owners_is_small() -> None:
+    """A cap on what CS can slip into a question to an owner: the header, and one ciphertext."""
+    assert ShareRequest.max_bytes <= 128 * 1024
+    assert ShareReply.max_bytes <= 16 * 1024
+    assert {HoAddRequest.max_bytes, HoLTRequest.max_bytes, CiphertextReply.max_bytes} == {64 * 1024}
 
 
 def test_message_above_its_own_cap_is_refused_where_longer_ones_are_expected() -> None:
@@ -342,3 +494,25 @@ def test_number_comes_back(value: int) -> None:
 def test_number_with_leading_zeros_is_refused(data: bytes) -> None:
     with pytest.raises(FormatError):
         of_number(data)
+
+
+# -- what messages say of themselves ----------------------------------------------------------------
+
+
+def test_what_messages_of_a_request_disclose_is_counted() -> None:
+    told = {kind: FULL[kind].discloses() for kind in MESSAGES}
+    assert told[Admission] == {"its own admission": 1}
+    assert told[ForestQuery] == told[HoAddRequest] == told[HoLTRequest] == told[CiphertextReply] == {}
+    assert told[PredictRequest] == {"encrypted rows of requests": 2**16 - 1}
+    assert told[PredictReply] == {"votes for rows of its own, in numbers": 2}
+    assert told[MaskedComparisons] == {"requests and levels": 1, "owners of splits, by level": 2}
+    assert told[SealedResults] == {"sealed results": 2}
+    assert told[ShareRequest] == {"requests and levels": 1, "comparisons with its splits": 2**32 - 1}
+    assert told[ShareReply] == {"consents of owners": 1}
+    assert told[ForestFacts]["names and decimals of columns"] == 2
+
+
+@pytest.mark.xfail(strict=True, reason="the facts hand out the names of categories, and do not count them")
+def test_names_of_categories_are_counted_wherever_they_travel() -> None:
+    for kind in (Schema, ForestFacts):
+        assert FULL[kind].discloses()["names of categories"] == 2

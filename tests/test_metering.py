@@ -1,15 +1,22 @@
 """Work is counted once, where it belongs, in whatever thread or process it is done."""
 
+from collections.abc import Mapping, Sequence
 from time import thread_time
 
 import gmpy2
+import numpy as np
 import pytest
 
+from revfrf.costs import Costs
 from revfrf.crypto.arithmetic import FixedBase, power, secret_power
 from revfrf.crypto.dtpkc import ho_enc, par_h_dec1, par_h_dec2
 from revfrf.crypto.keys import WeakKey
+from revfrf.crypto.literal import Term
+from revfrf.crypto.packing import Comparison
 from revfrf.crypto.parallel import in_processes, in_threads
 from revfrf.crypto.secret import SecretInt
+from revfrf.federation import Federation
+from revfrf.messages.prediction import Request
 from revfrf.metering import (
     Ledger,
     Work,
@@ -20,8 +27,10 @@ from revfrf.metering import (
     measured,
     within,
 )
+from revfrf.protocols import frf_predict
+from revfrf.protocols.ho_lt import ComparingServer, ho_lt, ho_lt_as_printed
 from tests.conftest import World, world_of
-from tests.federations import random_case, train
+from tests.federations import participants, random_case, train
 
 PUBLIC = ("public", 8)
 
@@ -248,14 +257,111 @@ def test_costs_of_a_run_are_two_powers_a_split_and_belong_to_its_owner() -> None
         assert sum(times for name, times in cell.items() if name.endswith("N²")) == own
         assert costs.work[party]["FLE-Expan"]["exponentiations"] == {}
     assert costs.work["CS"]["FLE-Expan"]["exponentiations"] == {}
-    assert set(costs.work["CC"]) == {"key set-up"}
+    assert set(costs.work["CC"]) == {"key set-up", "FLE-Expan"}
+    assert costs.work["CC"]["FLE-Expan"]["exponentiations"] == {}
     assert costs.total("exponentiations", "FOS-Find") == 2 * len(splits)
+
+
+def ask(federation: Federation, n_rows: int, requester: str | None = None) -> None:
+    """An encrypted request about some rows of noise."""
+    rng = np.random.default_rng(n_rows)
+    codes = {
+        party: rng.integers(-50, 50, (len(owner.columns), n_rows))
+        for party, owner in participants(federation).items()
+    }
+    federation.ask(codes, requester, "soft", False, lambda _: None)
+
+
+def powers_of(costs: Costs, role: str, protocol: str) -> dict[str, int]:
+    found: dict[str, int] = costs.work[role][protocol]["exponentiations"]
+    return found
+
+
+def mod(powers: dict[str, int], modulus: str) -> int:
+    """Powers of any kind with this modulus."""
+    return sum(times for name, times in powers.items() if name.endswith(f"mod {modulus}"))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, int]]:
+    """For each level of each request, with whose splits how many comparisons were made."""
+    levels: list[dict[str, int]] = []
+
+    def watched(
+        cs: ComparingServer, request: Request, level: int, asked: Mapping[str, Sequence[Comparison]]
+    ) -> dict[str, list[bool]]:
+        levels.append({owner: len(own) for owner, own in asked.items()})
+        return ho_lt(cs, request, level, asked)
+
+    monkeypatch.setattr(frf_predict, "ho_lt", watched)
+    return levels
+
+
+def test_costs_of_a_request_belong_to_whoever_does_the_work(asked: list[dict[str, int]]) -> None:
+    federation, n_rows = train(random_case(44)), 7
+    before = federation.costs()
+    ask(federation, n_rows)
+    costs = federation.costs()
+    comparisons = sum(sum(level.values()) for level in asked)
+    results = sum(map(len, asked))
+    assert results > len(asked) > 1  # several owners, several levels
+    requester = powers_of(costs, "requester", "FRF-Predict")
+    assert (mod(requester, "N"), mod(requester, "N²")) == (6 * n_rows, 6 * n_rows)  # HoEnc of every value
+    for party in federation.participants:
+        levels = sum(party in level for level in asked)
+        assert powers_of(costs, party, "HoLT") == {"secret mod N": levels}  # ParHDec1 of every result
+    compute = powers_of(costs, "CC", "HoLT")
+    assert compute["secret mod N"] >= comparisons  # one slot a pack: its half of every opening
+    assert mod(compute, "N") == comparisons + results  # and a HoEnc a result
+    lifts = 1 + len(federation.participants)  # the base of everybody's key, once
+    assert mod(compute, "N²") == comparisons + results + lifts
+    assert powers_of(costs, "CS", "FRF-Predict") == {}
+    assert powers_of(costs, "CS", "HoLT")["secret mod N²"] >= comparisons  # r·β
+    for role, protocols in before.work.items():
+        for protocol, cell in protocols.items():
+            assert protocol == "key set-up" or costs.work[role][protocol] == cell
+
+
+def test_a_level_of_a_request_is_one_exchange_with_cc_and_one_with_each_owner_in_it(
+    asked: list[dict[str, int]],
+) -> None:
+    federation = train(random_case(45))
+    for n_rows in (1, 9):
+        ask(federation, n_rows)
+    traffic = federation.costs().traffic
+    assert traffic["CS -> CC"]["HoLT"]["messages"] == len(asked)
+    for party in federation.participants:
+        levels = sum(party in level for level in asked)
+        assert traffic[f"CS -> {party}"].get("HoLT", {"messages": 0})["messages"] == levels
+    assert traffic["requester -> CS"]["FRF-Predict"]["messages"] == 4  # two questions, two requests
+
+
+def test_an_answer_is_booked_under_the_protocol_of_its_question() -> None:
+    federation = train(random_case(46))
+    ask(federation, 5)
+    ask(federation, 5, "bank")
+    coordinator, owner = federation.coordinator.identity, participants(federation)["bank"].identity
+    assert coordinator.share is not None
+    assert coordinator.weak is not None
+    assert owner.weak is not None
+    server = ComparingServer(federation.network.channel("CS"), coordinator.share, coordinator.weak, 1)
+    x, s = (Term(owner.weak.public, value) for value in ho_enc(owner.weak.public, [3, 4], n_jobs=1))
+    federation.compute.literal = True
+    ho_lt_as_printed(server, x, s)
+    traffic = federation.costs().traffic
+    assert set(traffic["CC -> CS"]) == {"FLE-Expan", "HoLT", "HoAdd", "HoLT as printed"}
+    assert traffic["CC -> CS"]["HoAdd"]["messages"] == traffic["CC -> CS"]["FLE-Expan"]["messages"] == 1
+    for link, protocols in traffic.items():
+        there, back = link.split(" -> ")
+        for protocol, cell in protocols.items():
+            assert traffic[f"{back} -> {there}"][protocol]["messages"] == cell["messages"]
 
 
 def test_seconds_of_a_run_are_not_counted_twice() -> None:
     begin = thread_time()
     federation = train(random_case(42))
     federation.votes(random_case(42).codes, 60, "hard")
+    ask(federation, 20)
     assert 0 < federation.costs().total("seconds") <= thread_time() - begin
 
 
@@ -268,3 +374,16 @@ def test_costs_print_and_add_up() -> None:
     assert costs.total("messages", "FLE-Expan") <= costs.total("messages")
     assert "INSECURE" in str(costs)
     assert "participants" in str(costs)
+    assert "requesters" not in str(costs)
+
+
+def test_the_table_of_costs_tells_requesters_from_participants_who_ask() -> None:
+    federation = train(random_case(47))
+    ask(federation, 3, "bank")
+    asked_by_bank = str(federation.costs())
+    assert "requesters" not in asked_by_bank
+    ask(federation, 3)
+    rows = [line.split()[:2] for line in str(federation.costs()).splitlines()[2:]]
+    assert ["requesters", "FRF-Predict"] in rows
+    assert ["participants", "FRF-Predict"] in rows
+    assert ["CC", "HoLT"] in rows

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.paper import accuracy, construction, datasets
+from benchmarks.paper import accuracy, construction, datasets, prediction
 from benchmarks.paper.accuracy import MAY_LOSE_PERCENT, MAY_LOSE_POINTS, near_enough
 from benchmarks.paper.common import current_memory, exponent, mean_and_sd, peak_memory
 from benchmarks.paper.datasets import SOURCES, MissingDataError, coded, load
@@ -242,6 +242,8 @@ def test_scripts_say_what_is_wrong_with_their_options(
         (construction.main, f"memory --data {tmp_path}", "10.24432/C53P47"),
         (construction.main, f"bytes --data {data} --rows 0", "--rows"),
         (construction.main, f"bytes --data {data} --rows 50 --bits 100", "100"),
+        (prediction.main, f"settings --data {data} --forests 10x10", "10x10"),
+        (prediction.main, f"cores --data {tmp_path}", "10.24432/C5XW20"),
     ):
         with pytest.raises(SystemExit, match="2"):
             main(arguments.split())
@@ -299,6 +301,47 @@ def test_bytes_are_counted_in_both_directions(data: Path, tmp_path: Path) -> Non
         assert tree["from_parties"] >= 96 * tree["splits"]  # a ciphertext a split, at 256 bits
         both = tree["to_parties"] + tree["from_parties"]
         assert tree["per_100_splits"] == pytest.approx(100 * both / tree["splits"])
+
+
+def test_requests_are_measured_beside_the_papers_protocol(data: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    small = ["--forests", "3x3x256", "--repeats", "1", "--literal", "2"]
+    done = run("benchmarks.paper.prediction", "settings", "--data", data, *small, "--json", results)
+    assert done.returncode == 0, done.stderr
+    assert "faster than as printed" in done.stdout
+    [setting] = json.loads(results.read_text())["settings"]
+    assert (setting["trees"], setting["depth"], setting["key_bits"]) == (3, 3, 256)
+    spent = setting["spent"]
+    assert 0 < spent["comparisons"] <= 9
+    assert 0 < spent["owners_powers"] <= 3
+    assert set(spent["seconds"]) == set(spent["bytes"]) == {"requester", "CS", "CC", "owners"}
+    assert all(value > 0 for table in (spent["seconds"], spent["bytes"]) for value in table.values())
+    one_core = setting["one_core"]
+    literal = setting["literal_seconds"] * one_core["comparisons"]
+    assert setting["times_the_literal"] == pytest.approx(literal / sum(one_core["seconds"].values()))
+
+
+def test_requests_are_measured_against_depth_trees_and_rows(data: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    small = ["--depths", "1", "3", "--trees", "1", "3", "--requests", "1", "2", "--bits", "256"]
+    done = run("benchmarks.paper.prediction", "scaling", "--data", data, *small, "--json", results)
+    assert done.returncode == 0, done.stderr
+    scaling = json.loads(results.read_text())["scaling"]
+    for what in ("depth", "trees", "rows"):
+        few, many = scaling[what]
+        assert 0 < few["comparisons"] < many["comparisons"]
+    assert [spent["rows"] for spent in scaling["rows"]] == [1, 2]
+
+
+def test_requests_are_measured_on_one_core_and_on_all(data: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    small = ["--trees", "2", "--depth", "2", "--bits", "256", "--requests", "2", "--rounds", "2"]
+    done = run("benchmarks.paper.prediction", "cores", "--data", data, *small, "--json", results)
+    assert done.returncode == 0, done.stderr
+    cores = json.loads(results.read_text())["cores"]
+    assert [len(walls) for walls in cores["walls"].values()] == [2] * len(cores["walls"])
+    one, *more = cores["walls"].values()
+    assert cores["ratios"] == pytest.approx([a / b for a, b in zip(one, (more or [one])[0], strict=True)])
 
 
 # -- what they share --------------------------------------------------------------------------------

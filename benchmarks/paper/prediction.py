@@ -44,6 +44,7 @@ from revfrf.protocols.ho_lt import ComparingServer, ho_lt_as_printed
 PAPER_SECONDS, PAPER_BYTES = 13.33 + 0.08, 780_000
 PROTOCOLS = ("FRF-Predict", "HoLT")
 ROLES = ("requester", "CS", "CC", "owners")
+WARM_UPS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,22 +214,34 @@ def add_settings(commands: Any) -> None:
     parser = add_command(commands, "settings", "one row, beside the paper's protocol", ["adult"], settings)
     parser.add_argument(
         "--forests",
+        type=forest,
         nargs="+",
-        default=["10x10x1024", "100x10x2048", "100x10x3072"],
-        help="TREESxDEPTHxBITS, by default the paper's forest and ours",
+        metavar="TREESxDEPTHxBITS",
+        default=[(10, 10, 1024), (100, 10, 2048), (100, 10, 3072)],
+        help="by default the paper's forest, and ours",
     )
     parser.add_argument("--repeats", type=positive, default=3, help="requests of each")
     parser.add_argument("--literal", type=positive, default=20, help="comparisons by the paper's protocol")
     parser.add_argument("--rows", type=positive, help="only so many training rows")
 
 
+def forest(text: str) -> tuple[int, int, int]:
+    """An option like 100x10x2048."""
+    try:
+        trees, depth, bits = (positive(part) for part in text.split("x"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text}: give trees, depth and key size like 100x10x2048") from None
+    return trees, depth, bits
+
+
 def settings(options: argparse.Namespace, console: Console) -> object:
     dataset, results = load("adult", options.data), []
     X = test_rows(dataset, 1)
-    for name in options.forests:
-        trees, depth, bits = (positive(part) for part in name.split("x"))
+    for trees, depth, bits in options.forests:
         model = fitted(dataset, trees, depth, bits, options.rows)
         cold = ask(model, X)
+        for _ in range(WARM_UPS):
+            ask(model, X)
         spent = measure(model, X, options.repeats)
         one_core = measure(model.set_params(n_jobs=1), X, options.repeats)
         literal = literal_seconds(model, X, options.literal)
@@ -329,7 +342,7 @@ def cores(options: argparse.Namespace, console: Console) -> object:
     for _ in range(options.rounds):
         for n_jobs, found in walls.items():
             found.append(ask(model.set_params(n_jobs=n_jobs), X))
-    ratios = [one / many for one, many in zip(*(walls[n] for n in sorted(walls)), strict=True)] or [1.0]
+    ratios = [one / many for one, many in zip(walls[1], walls[workers(-1)], strict=True)]
     title = f"{options.requests} rows, {options.trees} trees of depth {options.depth}, {options.bits} bits"
     view = table(title, "cores", "seconds, median", "seconds, best")
     for n_jobs, found in walls.items():

@@ -314,10 +314,17 @@ def test_leakage_has_an_entry_for_every_role(forest: Any) -> None:
     assert set(forest.leakage_()) == {*SERVERS, *PARTIES}
 
 
-def test_the_key_centre_learns_public_keys_and_the_compute_partner_nothing_of_the_forest(forest: Any) -> None:
+def test_the_key_centre_learns_public_keys_and_the_compute_partner_the_rules_of_the_forest(
+    forest: Any,
+) -> None:
     learnt = forest.leakage_()
     assert learnt["KGC"] == {"public keys": 2 + len(PARTIES)}
-    assert set(learnt["CC"]) == {"its strong share", "members of the federation", "public parameters"}
+    assert learnt["CC"] == {
+        "its strong share": 1,
+        "members of the federation": 2 + len(PARTIES),
+        "public parameters": 1,
+        "the forest's rules": 1,
+    }
 
 
 def test_participants_learn_their_own_splits_only(forest: Any) -> None:
