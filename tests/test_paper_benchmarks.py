@@ -327,9 +327,11 @@ def test_requests_are_measured_against_depth_trees_and_rows(data: Path, tmp_path
     done = run("benchmarks.paper.prediction", "scaling", "--data", data, *small, "--json", results)
     assert done.returncode == 0, done.stderr
     scaling = json.loads(results.read_text())["scaling"]
-    for what in ("depth", "trees", "rows"):
+    for what in ("trees", "rows"):
         few, many = scaling[what]
         assert 0 < few["comparisons"] < many["comparisons"]
+    shallow, deep = scaling["depth"]
+    assert 0 < shallow["comparisons"] <= deep["comparisons"] <= 9
     assert [spent["rows"] for spent in scaling["rows"]] == [1, 2]
 
 

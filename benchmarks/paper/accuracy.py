@@ -23,7 +23,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from sklearn import metrics
@@ -33,6 +32,7 @@ from benchmarks.paper.common import (
     TOY_BITS,
     add_common_options,
     check_options,
+    console,
     keys,
     mean_and_sd,
     positive,
@@ -86,10 +86,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if name not in SOURCES:
             parser.error(f"--sets: there is no {name!r}; there are {', '.join(SOURCES)}")
     check_options(parser, options, names)
-    console = Console()
+    screen = console()
     results: list[Comparison] = []
     try:
-        with Progress(console=console, transient=True) as progress:
+        with Progress(console=screen, transient=True) as progress:
             runs = [(name, features) for name in names for features in MAX_FEATURES[SOURCES[name].task]]
             task = progress.add_task("", total=len(runs) * options.seeds)
             for name, features in runs:
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit("interrupted")
     finally:
         if results:
-            console.print(table(options, results))
+            screen.print(table(options, results))
 
 
 def to_json(options: argparse.Namespace, results: list[Comparison]) -> dict[str, object]:

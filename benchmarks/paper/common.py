@@ -54,7 +54,7 @@ def run_command(
     options = parser.parse_args(arguments)
     check_options(parser, options, options.needs)
     try:
-        results = options.run(options, Console())
+        results = options.run(options, console())
     except RevFRFError as error:
         parser.error(str(error))
     except KeyboardInterrupt:
@@ -177,6 +177,11 @@ def mean_and_sd(values: Sequence[float], form: str) -> str:
     if len(values) == 1:
         return mean
     return f"{mean} ± {format(statistics.stdev(values), form.removeprefix('+'))}"
+
+
+def console() -> Console:
+    """As wide as the terminal; into a file or a pipe, wide enough for every table."""
+    return Console(width=None if sys.stdout.isatty() else 150)
 
 
 def megabytes(size: float) -> str:
