@@ -94,7 +94,7 @@ SAMPLES: tuple[Message, ...] = (
     MaskedComparisons(request=REQUEST, level=61, owners=("bank", "shop"), counts=bytes(8), packs=bytes(96)),
     SealedResults(ciphertexts=bytes(192), masked=(b"", b"\1"), signatures=(bytes(64), bytes(64))),
     ShareRequest(request=REQUEST, level=0, count=2**32 - 1, ciphertext=bytes(96), signature=bytes(64)),
-    ShareReply(share=bytes(32)),
+    ShareReply(count=2**32 - 1, share=bytes(32)),
     HoAddRequest(c_1=b"\1", c_2=b"\2", half_1=b"\3", half_2=b"\4", joint_key=b"\5"),
     HoLTRequest(c=b"\1", half=b"\2", answer_key=b"\3"),
     CiphertextReply(ciphertext=bytes(96)),
@@ -268,6 +268,7 @@ def test_message_with_a_field_of_another_type_is_refused(message: Message) -> No
         (ShareRequest, "count", 2**32),
         (ShareRequest, "signature", bytes(65)),
         (ShareRequest, "signature", None),
+        (ShareReply, "count", 2**32),
         (ShareReply, "share", b""),
         (ShareReply, "share", bytes(8193)),
         (HoAddRequest, "c_1", bytes(8193)),
@@ -508,7 +509,7 @@ def test_what_messages_of_a_request_disclose_is_counted() -> None:
     assert told[MaskedComparisons] == {"requests and levels": 1, "owners of splits, by level": 2}
     assert told[SealedResults] == {"sealed results": 2}
     assert told[ShareRequest] == {"requests and levels": 1, "comparisons with its splits": 2**32 - 1}
-    assert told[ShareReply] == {"consents of owners": 1}
+    assert told[ShareReply] == {"path bits of requests": 2**32 - 1}
     assert told[ForestFacts]["names and decimals of columns"] == 2
 
 

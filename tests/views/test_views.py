@@ -4,8 +4,10 @@ import base64
 import random
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -13,53 +15,80 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from revfrf.costs import Costs
+from revfrf.crypto import literal, packing, results
+from revfrf.crypto.dtpkc import ho_enc, par_h_dec1, par_h_dec2
 from revfrf.crypto.encoding import MISSING, FixedPoint
-from revfrf.crypto.keys import Parameters
-from revfrf.errors import RejectedError
+from revfrf.crypto.keys import Ciphertext, Parameters
+from revfrf.crypto.literal import Term
+from revfrf.crypto.packing import Comparison, Mask, Pack
+from revfrf.crypto.strong import StrongShare, root_open
+from revfrf.errors import PolicyError, RefusedError, RejectedError
 from revfrf.federation import Federation
 from revfrf.forest.candidates import Proposal, propose
 from revfrf.forest.nodes import Node
+from revfrf.forest.voting import Voting
 from revfrf.messages import registry, testing
 from revfrf.messages.base import FEATURES, QUESTIONS, SIZES, Message
+from revfrf.messages.prediction import Request, ShareReply, ShareRequest
 from revfrf.messages.training import Column, LevelReply, LevelRequest, NodeRows
-from revfrf.protocols import fos_find
-from revfrf.protocols.key_setup import CC, CS, KGC
+from revfrf.protocols import fos_find, frf_predict, ho_lt
+from revfrf.protocols.ho_lt import ComparingServer, ho_lt_as_printed
+from revfrf.protocols.key_setup import CC, CS, KGC, Identity
+from revfrf.protocols.request import RequestPolicy
 from revfrf.transport.base import Reply
 from revfrf.transport.codec import encode
-from revfrf.transport.memory import MemoryNetwork
+from revfrf.transport.memory import MemoryChannel, MemoryNetwork
 from tests.federations import (
     Case,
+    Codes,
     grow_plainly,
     ignore,
     keys,
+    participant,
     participants,
+    random_case,
     reference_trees,
     targets_of,
+    train,
     with_rules,
 )
 from tests.reference import forest as reference
 
 N_ROWS, DECIMALS = 70, 9
 OWNED = {"bank": 2, "telco": 3, "shop": 1}
+ASKING: dict[str, tuple[int, Voting]] = {
+    "requester": (256, "soft"),
+    "bank": (12, "hard"),
+    "clinic": (1, "soft"),
+}
+"""Who asks about how many rows: enough that one owner's bits at a level do not fit into a ciphertext; a
+participant; so few that levels pass without some owners.
+"""
+WIDTH = 3 * 256 // 8
+"""Bytes of a ciphertext, and of a pack."""
 
 # -- canaries and the search for them ----------------------------------------------------------------
+
+HEAD = 8
 
 
 @dataclass
 class Scanner:
     """Finds any of many patterns in bytes, and says what it is."""
 
-    patterns: dict[int, dict[bytes, str]] = field(default_factory=dict)
+    patterns: dict[bytes, dict[bytes, str]] = field(default_factory=dict)
+    """By their first bytes."""
 
     def add(self, what: str, *patterns: bytes) -> None:
         for pattern in patterns:
-            assert len(pattern) >= 8, f"{what}: too short to be told from chance"
-            self.patterns.setdefault(len(pattern), {})[pattern] = what
+            assert len(pattern) >= HEAD, f"{what}: too short to be told from chance"
+            self.patterns.setdefault(pattern[:HEAD], {})[pattern] = what
 
     def add_number(self, what: str, value: int) -> None:
         """An integer in every form it may be written in."""
         size = -(-value.bit_length() // 8) if value >= 2**63 else 8
-        raw = value.to_bytes(size, "big", signed=size == 8)
+        raw = value.to_bytes(size, "big", signed=size == 8 and value < 2**63)
         self.add(what, raw, raw[::-1], str(value).encode(), raw.hex().encode(), f"{value:x}".encode())
 
     def add_float(self, what: str, value: float) -> None:
@@ -68,25 +97,40 @@ class Scanner:
     def add_bytes(self, what: str, value: bytes) -> None:
         self.add(what, value, value[::-1], value.hex().encode(), base64.b64encode(value))
 
+    def add_bits(self, what: str, bits: Sequence[bool]) -> None:
+        """Any 64 bits in a row, however packed, unless they are nearly all alike."""
+        for start in range(len(bits) - 64 + 1):
+            some = bits[start : start + 64]
+            if 16 <= sum(some) <= 48:
+                self.add(what, bytes(some), bytes(0xC2 + bit for bit in some))  # 0xc2, 0xc3: MessagePack's
+                self.add(what, np.packbits(some).tobytes(), np.packbits(some, bitorder="little").tobytes())
+
     def found(self, data: bytes) -> set[str]:
         return {
-            known[data[at : at + size]]
-            for size, known in self.patterns.items()
-            for at in range(len(data) - size + 1)
-            if data[at : at + size] in known
+            what
+            for at in range(len(data) - HEAD + 1)
+            for pattern, what in self.patterns.get(data[at : at + HEAD], {}).items()
+            if data.startswith(pattern, at)
         }
 
 
-def column(rng: random.Random) -> list[float]:
+Table = dict[str, list[list[float]]]
+"""For each party its columns."""
+
+
+def canaries(rng: random.Random, n_rows: int) -> tuple[Table, Codes]:
     """Numbers whose x̂ has all of its 62 bits, so that none of them turns up by chance."""
-    return [rng.choice([-1, 1]) * rng.uniform(1e9, 4e9) for _ in range(N_ROWS)]
+    raw = {
+        party: [[rng.choice([-1, 1]) * rng.uniform(1e9, 4e9) for _ in range(n_rows)] for _ in range(n)]
+        for party, n in OWNED.items()
+    }
+    return raw, {p: np.stack([FixedPoint(DECIMALS).encode(c) for c in table]) for p, table in raw.items()}
 
 
-def case_of(n_classes: int) -> tuple[Case, dict[str, list[list[float]]]]:
+def case_of(n_classes: int) -> tuple[Case, Table]:
     """Features that are canaries; for a regression the targets too, for classes weights besides."""
     rng = random.Random(n_classes)
-    raw = {party: [column(rng) for _ in range(n)] for party, n in OWNED.items()}
-    codes = {p: np.stack([FixedPoint(DECIMALS).encode(c) for c in table]) for p, table in raw.items()}
+    raw, codes = canaries(rng, N_ROWS)
     y = [float(rng.randrange(n_classes)) if n_classes else rng.uniform(1e6, 2e6) for _ in range(N_ROWS)]
     rules = with_rules(
         n_trees=3, min_samples_leaf=2, method="uniform" if n_classes else "quantile", candidate_limit=2**62
@@ -112,46 +156,210 @@ class Sent:
 
 
 @dataclass
-class Run:
-    case: Case
-    raw: dict[str, list[list[float]]]
-    federation: Federation
-    sent: list[Sent]
-    proposals: list[Proposal]
-    exponents: list[int]
+class Watch:
+    """What is overheard on the network, and what is noted where it is made."""
+
+    sent: list[Sent] = field(default_factory=list)
+    questions: list[tuple[str, str, str]] = field(default_factory=list)
+    """Who started which exchange with whom."""
+    proposals: list[Proposal] = field(default_factory=list)
+    exponents: list[int] = field(default_factory=list)
+    masks: list[Mask] = field(default_factory=list)
+    literal_masks: list[int] = field(default_factory=list)
+    opened: list[int] = field(default_factory=list)
+    """What CC opens: masked differences."""
+    read: list[bool] = field(default_factory=list)
+    """What CC reads from them."""
+    path_bits: list[bool] = field(default_factory=list)
+    sealing_keys: list[int] = field(default_factory=list)
+
+
+@contextmanager
+def watching() -> Iterator[Watch]:
+    """An ear on every network, and on every draw."""
+    watch = Watch()
+    deliver, call = MemoryNetwork.deliver, MemoryChannel.call
+    draw, generate, mask = Parameters.random_exponent, Mask.generate, results._mask
+    read_packs, compare = packing.read_packs, ho_lt.ho_lt
+    random_message, random_factor = literal._random_message, literal._random_factor
+
+    def overhear(
+        network: MemoryNetwork,
+        sender: str,
+        recipient: str,
+        data: bytes,
+        *expected: type[Reply],
+        protocol: str | None = None,
+    ) -> Reply:
+        watch.sent.append(Sent(sender, recipient, data))
+        return deliver(network, sender, recipient, data, *expected, protocol=protocol)
+
+    def asked(channel: MemoryChannel, recipient: str, request: Message, reply_type: type[Reply]) -> Reply:
+        watch.questions.append((channel.sender, recipient, type(request).__name__))
+        return call(channel, recipient, request, reply_type)
+
+    def proposed(*args: Any) -> Proposal:
+        watch.proposals.append(propose(*args))
+        return watch.proposals[-1]
+
+    def drawn(parameters: Parameters) -> int:
+        watch.exponents.append(draw(parameters))
+        return watch.exponents[-1]
+
+    def masked(_: type[Mask]) -> Mask:
+        watch.masks.append(generate())
+        return watch.masks[-1]
+
+    def opened(
+        share: StrongShare, c_parts: Sequence[int], halves: Sequence[int], *, n_jobs: int
+    ) -> list[int]:
+        plaintexts = root_open(share, c_parts, halves, n_jobs=n_jobs)
+        watch.opened += plaintexts
+        return plaintexts
+
+    def read(share: StrongShare, packs: Sequence[Pack], *, n_jobs: int) -> list[bool]:
+        bits = read_packs(share, packs, n_jobs=n_jobs)
+        watch.read += bits
+        return bits
+
+    def compared(
+        cs: ComparingServer, request: Request, level: int, asked: Mapping[str, Sequence[Comparison]]
+    ) -> dict[str, list[bool]]:
+        told = compare(cs, request, level, asked)
+        watch.path_bits += [bit for bits in told.values() for bit in bits]
+        return told
+
+    def sealed(key: int, bits: int, count: int) -> int:
+        watch.sealing_keys.append(key)
+        return mask(key, bits, count)
+
+    def message(parameters: Parameters) -> int:
+        watch.literal_masks.append(random_message(parameters))
+        return watch.literal_masks[-1]
+
+    def factor(parameters: Parameters) -> int:
+        watch.literal_masks.append(random_factor(parameters))
+        return watch.literal_masks[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryNetwork, "deliver", overhear)
+        patch.setattr(MemoryChannel, "call", asked)
+        patch.setattr(fos_find, "propose", proposed)
+        patch.setattr(Parameters, "random_exponent", drawn)
+        patch.setattr(Mask, "generate", classmethod(masked))
+        patch.setattr(packing, "root_open", opened)
+        patch.setattr(ho_lt, "read_packs", read)
+        patch.setattr(frf_predict, "ho_lt", compared)
+        patch.setattr(results, "_mask", sealed)
+        patch.setattr(literal, "_random_message", message)
+        patch.setattr(literal, "_random_factor", factor)
+        yield watch
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request: the rows, how the trees vote, and their answer."""
+
+    requester: str
+    raw: Table
+    codes: Codes
+    voting: Voting
+    votes: NDArray[np.float64]
 
     @property
+    def n_rows(self) -> int:
+        return self.codes["shop"].shape[1]
+
+    def row(self, number: int) -> dict[str, int]:
+        """x̂ by feature."""
+        return {
+            f"{party}/x{i}": int(column[number])
+            for party, table in self.codes.items()
+            for i, column in enumerate(table)
+        }
+
+
+@dataclass
+class Run:
+    case: Case
+    raw: Table
+    federation: Federation
+    watch: Watch
+    requests: list[Asked]
+    leakage: dict[str, dict[str, int]]
+    costs: Costs
+
+    @property
+    def sent(self) -> list[Sent]:
+        return self.watch.sent
+
+    @property
+    def identities(self) -> dict[str, Identity]:
+        """Everybody who has keys."""
+        f = self.federation
+        roles = (f.coordinator, f.compute, *participants(f).values(), *f.requesters.values())
+        return {role.identity.name: role.identity for role in roles}
+
+    @cached_property
     def scanner(self) -> Scanner:
         """Everything that must stay where it is."""
         scanner = Scanner()
-        for party, table in self.raw.items():
-            for values, codes in zip(table, self.case.codes[party], strict=True):
-                for x, code in zip(values, codes.tolist(), strict=True):
-                    scanner.add_float(f"a feature of {party}", x)
-                    scanner.add_float(f"a feature of {party}", float(code))
-                    scanner.add_number(f"a feature of {party}", code)
+        add_table(scanner, "a feature of {}", self.raw, self.case.codes)
+        for asked in self.requests:
+            add_table(scanner, f"a value of {asked.requester}'s request", asked.raw, asked.codes)
         add_labels(scanner, self.case, targets_of(self.case, self.federation.seed).values)
         cuts = {
-            cut for p in self.proposals for own, n in zip(p.cuts, p.n_cuts, strict=True) for cut in own[:n]
+            cut
+            for p in self.watch.proposals
+            for own, n in zip(p.cuts, p.n_cuts, strict=True)
+            for cut in own[:n]
         }
         for cut in cuts - {MISSING}:
             scanner.add_number("a cut", int(cut))
-        for exponent in self.exponents:
-            scanner.add_number("a weak key or the randomness of a ciphertext", exponent)
-        dealt = keys()
-        scanner.add_number("the strong share of CS", dealt.cs_share.value.reveal())
-        scanner.add_number("the strong share of CC", dealt.cc_share.value.reveal())
-        servers = (self.federation.coordinator, self.federation.compute)
-        for role in (*servers, *participants(self.federation).values()):
-            name, key = role.identity.name, role.identity.signing_key
-            scanner.add_bytes(f"the signing seed of {name}", key.export())
+        for exponent in self.watch.exponents:
+            scanner.add_number("the randomness of a ciphertext", exponent)
+        add_masks(scanner, self.watch)
+        for name, identity in self.identities.items():
+            assert identity.weak is not None
+            scanner.add_number(f"the weak key of {name}", identity.weak.sk.reveal())
+            scanner.add_bytes(f"the signing seed of {name}", identity.signing_key.export())
         assert self.federation.kgc.signing is not None
         scanner.add_bytes("the signing seed of KGC", self.federation.kgc.signing.export())
+        dealt = keys()
+        for share in (dealt.cs_share, dealt.cc_share):
+            scanner.add_number(f"the strong share of {share.server}", share.value.reveal())
+            scanner.add_number(f"the upper half of the share of {share.server}", share.root_exponent.reveal())
         for name, owner in participants(self.federation).items():
             scanner.add_bytes(f"the secret of {name}", owner.secret)
         scanner.add_bytes("the forest's seed", self.federation.seed)
         scanner.add_bytes("the federation's seed", self.case.seed)
         return scanner
+
+
+def add_table(scanner: Scanner, what: str, raw: Table, codes: Codes) -> None:
+    for party, table in raw.items():
+        for values, column in zip(table, codes[party], strict=True):
+            for x, code in zip(values, column.tolist(), strict=True):
+                scanner.add_float(what.format(party), x)
+                scanner.add_float(what.format(party), float(code))
+                scanner.add_number(what.format(party), code)
+
+
+def add_masks(scanner: Scanner, watch: Watch) -> None:
+    for mask in watch.masks:
+        for number in (mask.r, abs(mask.r_prime)):
+            if number >= 2**40:  # shorter ones, one in 2^24, might turn up by chance
+                scanner.add_number("a mask", number)
+    for number in watch.literal_masks:
+        if abs(number) >= 2**40:
+            scanner.add_number("a mask", abs(number))
+    for plaintext in watch.opened:
+        scanner.add_number("a masked difference", plaintext)
+    for key in watch.sealing_keys:
+        scanner.add_number("a key that seals bits", key)
+    scanner.add_bits("coins", [mask.coin for mask in watch.masks])
+    scanner.add_bits("bits as CC reads them", watch.read)
+    scanner.add_bits("path bits", watch.path_bits)
 
 
 def add_labels(scanner: Scanner, case: Case, targets: NDArray[np.int64]) -> None:
@@ -168,45 +376,68 @@ def add_labels(scanner: Scanner, case: Case, targets: NDArray[np.int64]) -> None
 
 
 @pytest.fixture(scope="module", params=[0, 3], ids=["regression", "classes"])
-def run(request: pytest.FixtureRequest) -> Iterator[Run]:
-    """Key set-up, training and FRF-Test, with an ear on the network."""
+def run(request: pytest.FixtureRequest) -> Run:
+    """Key set-up, training, FRF-Test, requests, and the paper's own HoLT, with an ear on the network."""
     case, raw = case_of(request.param)
-    sent: list[Sent] = []
-    proposals: list[Proposal] = []
-    exponents: list[int] = []
-    deliver, draw = MemoryNetwork.deliver, Parameters.random_exponent
-
-    def overhear(
-        network: MemoryNetwork, sender: str, recipient: str, data: bytes, *expected: type[Reply]
-    ) -> Reply:
-        sent.append(Sent(sender, recipient, data))
-        return deliver(network, sender, recipient, data, *expected)
-
-    def watched(*args: Any) -> Proposal:
-        proposals.append(propose(*args))
-        return proposals[-1]
-
-    def drawn(parameters: Parameters) -> int:
-        exponents.append(draw(parameters))
-        return exponents[-1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MemoryNetwork, "deliver", overhear)
-        patch.setattr(fos_find, "propose", watched)
-        patch.setattr(Parameters, "random_exponent", drawn)
-        columns = {p: [Column(f"x{i}", DECIMALS, None) for i in range(n)] for p, n in OWNED.items()}
+    columns = {p: [Column(f"x{i}", DECIMALS, None) for i in range(n)] for p, n in OWNED.items()}
+    with watching() as watch:
         federation = Federation(columns, dealt=keys(), seed=case.seed)
         federation.train(case.codes, case.rules, targets_of(case, federation.seed), ignore)
         federation.votes(case.codes, N_ROWS, "soft")
-        yield Run(case, raw, federation, sent, proposals, exponents)
+        federation.enrol_requester("clinic")
+        rng, requests = random.Random(f"rows {request.param}"), []
+        for name, (n_rows, voting) in ASKING.items():
+            values, codes = canaries(rng, n_rows)
+            requester = None if name == "requester" else name
+            answer = federation.ask(codes, requester, voting, False, lambda _: None)
+            requests.append(Asked(name, values, codes, voting, answer.votes))
+        compare_as_printed(federation, requests[-1])
+    return Run(case, raw, federation, watch, requests, federation.leakage(), federation.costs())
+
+
+def compare_as_printed(federation: Federation, asked: Asked) -> None:
+    """A value of this request with the split of the first root, by the paper's own HoLT."""
+    cs, asking = federation.coordinator.identity, federation.requesters[asked.requester].identity
+    split = federation.coordinator.store.splits[0, 1]
+    owner = participant(federation, split.owner)
+    _, cut = owner.store.cuts[0, 1]
+    assert cs.share is not None
+    assert cs.weak is not None
+    assert asking.weak is not None
+    assert owner.identity.weak is not None
+    x = asked.row(0)[split.feature]
+    terms = (
+        Term(asking.weak.public, *ho_enc(asking.weak.public, [x], n_jobs=1)),
+        Term(owner.identity.weak.public, Ciphertext.from_bytes(federation.parameters, split.ciphertext)),
+    )
+    federation.compute.literal = True
+    server = ComparingServer(federation.network.channel(CS), cs.share, cs.weak, 1)
+    answer = ho_lt_as_printed(server, *terms)
+    federation.compute.literal = False
+    [less] = par_h_dec2(cs.weak, [answer], par_h_dec1(owner.identity.weak, [answer]))
+    assert less == (x < cut)
 
 
 def test_run_is_worth_watching(run: Run) -> None:
     kinds = {sent.plain["type"] for sent in run.sent}
     assert kinds == {kind.__name__ for kind in registry.MESSAGES}
-    assert {split.owner for split in run.federation.coordinator.store.splits.values()} == set(OWNED)
-    assert len(run.exponents) >= len(run.federation.coordinator.store.splits) + 5
-    assert sum(len(sent.data) for sent in run.sent) > 10_000
+    splits = run.federation.coordinator.store.splits
+    assert {split.owner for split in splits.values()} == set(OWNED)
+    assert len(run.watch.exponents) >= len(splits) + 5
+    assert sum(len(sent.data) for sent in run.sent) > 100_000
+    comparisons = sum(level.total() for asked in run.requests for level in compared(run, asked))
+    assert len(run.watch.masks) == len(run.watch.read) == len(run.watch.path_bits) == comparisons > 1000
+    assert len(run.watch.literal_masks) == 3
+    masked = [bits for sent in of_kind(run, "SealedResults") for bits in sent.plain["masked"]]
+    assert any(masked)
+    assert not all(masked)
+    trained = {int(code) for table in run.case.codes.values() for code in table.ravel()}
+    for asked in run.requests:
+        assert not trained & {value for row in range(asked.n_rows) for value in asked.row(row).values()}
+
+
+def of_kind(run: Run, kind: str) -> list[Sent]:
+    return [sent for sent in run.sent if sent.plain["type"] == kind]
 
 
 # -- what must not travel ---------------------------------------------------------------------------
@@ -233,10 +464,14 @@ def test_scanner_finds_every_canary_wherever_it_is_put(run: Run) -> None:
                 data = encode(testing.TestReply(bits=b"\x07\x00" + pattern + b"\xff"))
                 assert what in scanner.found(data)
     for party in OWNED:
-        assert {f"a feature of {party}", f"the secret of {party}", f"the signing seed of {party}"} <= set(
-            kinds
-        )
+        assert {f"a feature of {party}", f"the secret of {party}"} <= set(kinds)
+    for name in (CS, CC, *OWNED, "requester", "clinic"):
+        assert {f"the weak key of {name}", f"the signing seed of {name}"} <= set(kinds)
+    for name in ASKING:
+        assert f"a value of {name}'s request" in kinds
     assert {"labels", "a cut", "the forest's seed", "the strong share of CC"} <= set(kinds)
+    assert {"a mask", "a masked difference", "a key that seals bits"} <= set(kinds)
+    assert {"coins", "bits as CC reads them", "path bits"} <= set(kinds)
     assert ("weights" in kinds) == bool(run.case.n_classes)
     assert scanner.found(encode(testing.TestReply(bits=bytes(1000)))) == set()
 
@@ -257,17 +492,51 @@ def test_scanner_sees_labels_in_a_question(run: Run) -> None:
     assert run.scanner.found(encode(request)) == {"labels"}
 
 
+def test_scanner_sees_bits_however_they_are_packed(run: Run) -> None:
+    coins = [mask.coin for mask in run.watch.masks]
+    for bits, what in ((coins, "coins"), (run.watch.path_bits, "path bits")):
+        some = np.array(bits[5:300])
+        leaks = (
+            some.tobytes(),
+            np.packbits(some).tobytes(),
+            np.packbits(some, bitorder="little").tobytes(),
+            msgspec.msgpack.encode(some.tolist()),
+        )
+        for leak in leaks:
+            assert what in run.scanner.found(encode(testing.TestReply(bits=leak)))
+
+
+def test_scanner_sees_a_value_of_a_request_in_a_question_to_an_owner(run: Run) -> None:
+    good = msgspec.msgpack.decode(of_kind(run, "ShareRequest")[0].data[1:], type=ShareRequest)
+    for asked in run.requests:
+        leak = asked.codes["telco"][:, 0].tobytes()
+        bad = msgspec.structs.replace(good, ciphertext=good.ciphertext + leak)
+        assert run.scanner.found(encode(bad)) == {f"a value of {asked.requester}'s request"}
+    assert run.scanner.found(encode(good)) == set()
+
+
 def test_only_kgc_and_the_coordinator_start_or_end_a_message(run: Run) -> None:
-    """A star: participants and CC never hear of each other but through the epoch certificate."""
+    """A star: participants, requesters and CC never hear of each other but through what KGC has signed."""
     for sent in run.sent:
         assert {sent.sender, sent.recipient} & {CS, KGC}
         if KGC in (sent.sender, sent.recipient):
-            assert sent.plain["type"] in ("Dealt", "Enrolment", "EpochCertificate", "Done")
+            kinds = ("Dealt", "Enrolment", "EpochCertificate", "Admission", "Done")
+            assert sent.plain["type"] in kinds
 
 
-def test_compute_partner_sees_nothing_of_the_forest(run: Run) -> None:
-    seen = {sent.plain["type"] for sent in run.sent if sent.recipient == CC}
-    assert seen == {"Dealt", "EpochCertificate"}
+def test_only_kgc_and_the_coordinator_ask_and_requesters_the_coordinator(run: Run) -> None:
+    started = {(sender, kind) for sender, _, kind in run.watch.questions if sender not in (KGC, CS)}
+    assert started == {(name, kind) for name in ASKING for kind in ("ForestQuery", "PredictRequest")}
+    assert {recipient for sender, recipient, _ in run.watch.questions if sender in ASKING} == {CS}
+    assert not any(sender == CC for sender, _, _ in run.watch.questions)
+
+
+def test_key_centre_hears_nothing_of_requests_but_who_may_ask(run: Run) -> None:
+    heard = Counter((sent.sender, sent.plain["type"]) for sent in run.sent if sent.recipient == KGC)
+    for name in ("requester", "clinic"):
+        assert (heard[name, "Enrolment"], heard[name, "Done"]) == (1, 1)
+    assert (heard["bank", "Enrolment"], heard["bank", "Done"]) == (1, 2)
+    assert {kind for _, kind in heard} == {"Enrolment", "Done"}
 
 
 # -- whose rows are seen by whom --------------------------------------------------------------------
@@ -375,6 +644,220 @@ def test_winner_alone_is_told_that_its_split_won(run: Run) -> None:
     assert told == Counter((split.owner, node) for node, split in splits.items())
 
 
+# -- what a request shows to whom -------------------------------------------------------------------
+
+HEADER = {"admission", "forest", "id", "n_rows", "voting", "partial", "digest", "signature"}
+
+
+def compared(run: Run, asked: Asked) -> list[Counter[str]]:
+    """For each level, with whose splits how many comparisons the rows of a request need."""
+    forest = grow_plainly(run.case).forest
+    levels: list[Counter[str]] = [Counter() for _ in range(run.case.rules.max_depth)]
+    for number in range(asked.n_rows):
+        row = asked.row(number)
+        for tree in range(forest.n_trees):
+            _, path = reference.leaf_of(forest, tree, row)
+            while path := path >> 1:
+                levels[path.bit_length() - 1][forest.splits[tree, path].feature.split("/")[0]] += 1
+    return levels
+
+
+def headers(run: Run) -> dict[str, dict[str, Any]]:
+    """What each requester has signed."""
+    asked = [sent.plain["request"] for sent in of_kind(run, "PredictRequest")]
+    return {header["admission"]["member"]["name"]: header for header in asked}
+
+
+def test_a_request_says_who_asks_and_how_much_and_nothing_else_of_the_rows(run: Run) -> None:
+    signed = headers(run)
+    assert set(signed) == set(ASKING)
+    for name, header in signed.items():
+        n_rows, voting = ASKING[name]
+        assert set(header) == HEADER
+        assert set(header["admission"]) == {"type", "federation", "epoch", "member", "signature"}
+        assert set(header["admission"]["member"]) == {"name", "role", "h", "verify_key"}
+        assert (header["n_rows"], header["voting"], header["partial"]) == (n_rows, voting, False)
+        assert len(header["digest"]) == 32
+    for sent in of_kind(run, "PredictRequest"):
+        assert set(sent.plain) == {"type", "request", "rows"}
+        assert len(sent.plain["rows"]) == WIDTH * sum(OWNED.values()) * sent.plain["request"]["n_rows"]
+
+
+def test_equal_values_of_a_request_are_different_ciphertexts(run: Run) -> None:
+    ciphertexts = [
+        sent.plain["rows"][at : at + WIDTH]
+        for sent in of_kind(run, "PredictRequest")
+        for at in range(0, len(sent.plain["rows"]), WIDTH)
+    ]
+    assert len(set(ciphertexts)) == len(ciphertexts) > 1000
+    with watching() as watch:
+        rows = {party: np.zeros((n, 20), dtype=np.int64) for party, n in OWNED.items()}
+        federation = train(random_case(71))
+        federation.ask(rows, None, "soft", False, lambda _: None)
+    [request] = [sent.plain for sent in watch.sent if sent.plain["type"] == "PredictRequest"]
+    zeros = {request["rows"][at : at + WIDTH] for at in range(0, len(request["rows"]), WIDTH)}
+    assert len(zeros) == 20 * sum(OWNED.values())
+
+
+def test_compute_partner_learns_the_rules_of_the_forest_and_nothing_of_its_growth(run: Run) -> None:
+    seen = {sent.plain["type"] for sent in run.sent if sent.recipient == CC}
+    printed = {"HoAddRequest", "HoLTRequest"}
+    assert seen == {"Dealt", "EpochCertificate", "OpenForest", "MaskedComparisons"} | printed
+    grown = next(i for i, sent in enumerate(run.sent) if sent.plain["type"] == "ForestQuery")
+    assert not [
+        s
+        for s in run.sent[:grown]
+        if s.recipient == CC and s.plain["type"] not in ("Dealt", "EpochCertificate")
+    ][1:]
+
+
+def test_compute_partner_hears_of_a_level_whose_splits_are_compared_how_often_and_no_more(run: Run) -> None:
+    """No row, no node, no path, and no ciphertext of a value or a split."""
+    expected, seen = [], []
+    for asked in run.requests:
+        for number, level in enumerate(compared(run, asked)):
+            if level:
+                owners = sorted(level)
+                counts = [level[owner] for owner in owners]
+                expected.append((headers(run)[asked.requester], number, owners, counts, WIDTH * sum(counts)))
+    for sent in of_kind(run, "MaskedComparisons"):
+        f = sent.plain
+        assert (sent.sender, sent.recipient) == (CS, CC)
+        assert set(f) == {"type", "request", "level", "owners", "counts", "packs"}
+        counts = np.frombuffer(f["counts"], "<u4").tolist()
+        seen.append((f["request"], f["level"], f["owners"], counts, len(f["packs"])))
+    assert seen == expected
+    known = {split.ciphertext for split in run.federation.coordinator.store.splits.values()} | {
+        sent.plain["rows"][at : at + WIDTH]
+        for sent in of_kind(run, "PredictRequest")
+        for at in range(0, len(sent.plain["rows"]), WIDTH)
+    }
+    c_parts = {ciphertext[: WIDTH * 2 // 3] for ciphertext in known}
+    packs = b"".join(sent.plain["packs"] for sent in of_kind(run, "MaskedComparisons"))
+    assert not c_parts & {packs[at : at + WIDTH * 2 // 3] for at in range(0, len(packs), WIDTH)}
+
+
+def test_owner_hears_how_often_its_splits_are_compared_and_of_no_other_level(run: Run) -> None:
+    """Neither rows nor nodes nor paths, and nothing at all where none of its splits is compared."""
+    expected: Counter[tuple[str, str, int, int]] = Counter()
+    silent = 0
+    for asked in run.requests:
+        for number, level in enumerate(compared(run, asked)):
+            expected.update((owner, asked.requester, number, count) for owner, count in level.items())
+            silent += len(OWNED) - len(level)
+    seen: Counter[tuple[str, str, int, int]] = Counter()
+    for sent in of_kind(run, "ShareRequest"):
+        f = sent.plain
+        name = f["request"]["admission"]["member"]["name"]
+        assert set(f) == {"type", "request", "level", "count", "ciphertext", "signature"}
+        assert f["request"] == headers(run)[name]
+        assert len(f["ciphertext"]) == WIDTH
+        seen[sent.recipient, name, f["level"], f["count"]] += 1
+    assert seen == expected
+    assert silent > 0
+
+
+def test_owners_receive_no_other_message_while_requests_are_answered(run: Run) -> None:
+    grown = next(i for i, sent in enumerate(run.sent) if sent.plain["type"] == "ForestQuery")
+    heard = {(sent.recipient, sent.plain["type"]) for sent in run.sent[grown:] if sent.recipient in OWNED}
+    as_requester = {("bank", kind) for kind in ("Admission", "ForestFacts", "PredictReply")}
+    assert heard == {(owner, "ShareRequest") for owner in OWNED} | as_requester
+
+
+def test_results_reach_the_coordinator_sealed_and_an_owner_answers_with_its_share_alone(run: Run) -> None:
+    asked = of_kind(run, "MaskedComparisons")
+    for question, sent in zip(asked, of_kind(run, "SealedResults"), strict=True):
+        f, counts = sent.plain, np.frombuffer(question.plain["counts"], "<u4").tolist()
+        assert (sent.sender, sent.recipient) == (CC, CS)
+        assert set(f) == {"type", "ciphertexts", "masked", "signatures"}
+        assert len(f["ciphertexts"]) == WIDTH * len(counts)
+        assert [len(bits) for bits in f["masked"]] == [-(-n // 8) if n > 254 else 0 for n in counts]
+    for sent in of_kind(run, "ShareReply"):
+        assert sent.recipient == CS
+        assert set(sent.plain) == {"type", "count", "share"}
+        assert len(sent.plain["share"]) <= WIDTH // 3
+
+
+def test_requester_receives_votes_only(run: Run) -> None:
+    """And the schema, before. Neither splits nor leaves nor paths, and nothing of single trees."""
+    for name in ("requester", "clinic"):
+        seen = [sent.plain["type"] for sent in run.sent if sent.recipient == name]
+        assert seen == ["Dealt", "Admission", "ForestFacts", "PredictReply"]
+    plain = grow_plainly(run.case)
+    for asked, sent in zip(run.requests, of_kind(run, "PredictReply"), strict=True):
+        f, n_trees = sent.plain, run.case.rules.n_trees
+        assert (sent.sender, sent.recipient) == (CS, asked.requester)
+        assert set(f) == {"type", "votes", "n_voted", "absent", "failure"}
+        assert (f["absent"], f["failure"]) == ([], None)
+        assert np.frombuffer(f["n_voted"], "<u4").tolist() == [n_trees] * asked.n_rows
+        votes = np.frombuffer(f["votes"], "<f8").reshape(asked.n_rows, -1)
+        np.testing.assert_array_equal(votes, asked.votes)
+        for number, its_votes in enumerate(votes.tolist()):
+            leaves = reference.predict(plain.forest, asked.row(number))
+            expected: Sequence[float]
+            if not run.case.n_classes:
+                expected = [n_trees * reference.mean_value(leaves, 0.0, 0)]
+            elif asked.voting == "soft":
+                expected = [n_trees * share for share in reference.soft_votes(leaves)]
+            else:
+                expected = reference.hard_votes(leaves)
+            assert its_votes == pytest.approx(list(expected), rel=1e-9)
+
+
+def test_facts_of_a_forest_are_its_name_and_its_columns(run: Run) -> None:
+    for sent in of_kind(run, "ForestFacts"):
+        f = sent.plain
+        assert set(f) == {"type", "federation", "epoch", "forest", "n_trees", "columns"}
+        names = {party: [column["name"] for column in columns] for party, columns in f["columns"].items()}
+        assert names == {party: [f"x{i}" for i in range(n)] for party, n in OWNED.items()}
+        assert {key for columns in f["columns"].values() for column in columns for key in column} == {
+            "name",
+            "decimals",
+            "categories",
+        }
+
+
+def refuse(federation: Federation, owner: str, how: str) -> None:
+    """Let an owner refuse what comes next, for this reason."""
+    its = participant(federation, owner)
+    match how:
+        case "requester":
+            its.policy = RequestPolicy(refuses=["clinic"])
+        case "stranger":
+            its.policy = RequestPolicy(accepts=["hospital"])
+        case "quota":
+            its.policy = RequestPolicy(max_rows=0)
+        case "keys":
+            its.identity.weak = None
+        case "forest":
+            its.growth = None
+
+
+@pytest.mark.parametrize("how", ["requester", "stranger", "quota", "keys", "forest"])
+def test_requester_hears_of_a_refusal_by_whom_and_not_why(how: str) -> None:
+    case = random_case(72)
+    federation = train(case)
+    federation.enrol_requester("clinic")
+    owner = federation.coordinator.store.splits[0, 1].owner
+    refuse(federation, owner, how)
+    with watching() as watch, pytest.raises(RefusedError) as caught:
+        federation.ask(case.codes, "clinic", "soft", False, lambda _: None)
+    assert (caught.value.party, caught.value.reason) == (
+        owner,
+        "has refused this request; without it there is no answer",
+    )
+    [reply] = [sent.plain for sent in watch.sent if sent.plain["type"] == "PredictReply"]
+    failure = {"party": owner, "reason": "refused"}
+    assert reply == {
+        "type": "PredictReply",
+        "votes": b"",
+        "n_voted": b"",
+        "absent": [],
+        "failure": failure,
+    }
+    assert not [sent for sent in watch.sent if sent.sender == owner]
+
+
 # -- the books --------------------------------------------------------------------------------------
 
 
@@ -406,17 +889,42 @@ def disclosed(sent: Sent) -> dict[str, int]:
             }
         case "TestReply":
             return {"path bits of test rows, in whole bytes": 8 * len(f["bits"])}
+        case _:
+            return disclosed_by_requests(f)
+
+
+def disclosed_by_requests(f: dict[str, Any]) -> dict[str, int]:
+    match f["type"]:
+        case "Admission":
+            return {"its own admission": 1}
+        case "ForestFacts":
+            return {"names and decimals of columns": sum(len(columns) for columns in f["columns"].values())}
+        case "PredictRequest":
+            return {"encrypted rows of requests": len(f["rows"]) // WIDTH // sum(OWNED.values())}
+        case "PredictReply":
+            return {"votes for rows of its own, in numbers": len(f["votes"]) // 8}
+        case "MaskedComparisons":
+            return {"requests and levels": 1, "owners of splits, by level": len(f["counts"]) // 4}
+        case "SealedResults":
+            return {"sealed results": len(f["ciphertexts"]) // WIDTH}
+        case "ShareRequest":
+            return {"requests and levels": 1, "comparisons with its splits": f["count"]}
+        case "ShareReply":
+            return {"path bits of requests": f["count"]}
+    assert f["type"] in ("Done", "ForestQuery", "HoAddRequest", "HoLTRequest", "CiphertextReply")
     return {}
 
 
 def test_leakage_is_what_was_overheard(run: Run) -> None:
-    learnt: dict[str, Counter[str]] = {name: Counter() for name in (KGC, CS, CC, *OWNED)}
+    learnt: dict[str, Counter[str]] = {name: Counter() for name in (KGC, CS, CC, *OWNED, *ASKING)}
     for sent in run.sent:
         learnt[sent.recipient].update(disclosed(sent))
-    assert run.federation.leakage() == {
+    assert run.leakage == {
         name: {what: count for what, count in told.items() if count} for name, told in learnt.items()
     }
     assert learnt[CS]["bins of rows"] > 500
+    assert learnt[CS]["path bits of requests"] == len(run.watch.path_bits)
+    assert learnt[CS]["encrypted rows of requests"] == sum(n_rows for n_rows, _ in ASKING.values())
 
 
 def test_traffic_is_what_was_overheard(run: Run) -> None:
@@ -427,14 +935,13 @@ def test_traffic_is_what_was_overheard(run: Run) -> None:
         link["bytes"] += len(sent.data)
     booked = {
         link: {what: sum(cell[what] for cell in by_protocol.values()) for what in ("messages", "bytes")}
-        for link, by_protocol in run.federation.costs().traffic.items()
+        for link, by_protocol in run.costs.traffic.items()
     }
     assert booked == traffic
 
 
 def test_refusal_tells_the_peer_nothing_but_that(run: Run) -> None:
     """Whatever the reason, the words are the same."""
-    channel = run.federation.network.channel(CS)
     good = next(s for s in run.sent if s.plain["type"] == "LevelRequest" and s.recipient == "bank")
     request = msgspec.msgpack.decode(good.data[1:], type=LevelRequest)
     reasons: list[Message] = [
@@ -443,12 +950,47 @@ def test_refusal_tells_the_peer_nothing_but_that(run: Run) -> None:
         msgspec.structs.replace(request, forest=bytes(16)),
         msgspec.structs.replace(request, level=99, asked_nodes=b"\7"),
     ]
+    said, why = refusals(run, "bank", reasons, LevelReply)
+    assert said == {"'bank': rejected"}
+    assert len(why) == 4
+
+
+def refusals(
+    run: Run, party: str, messages: Iterable[Message], reply_type: type[Message]
+) -> tuple[set[str], set[str]]:
+    """What CS is told, and the reasons that the party keeps to itself."""
+    channel = run.federation.network.channel(CS)
     said, why = set(), set()
-    for message in reasons:
-        with pytest.raises(Exception, match="bank") as caught:
-            channel.call("bank", message, LevelReply)
+    for message in messages:
+        with pytest.raises(RefusedError) as caught:
+            channel.call(party, message, reply_type)
         assert isinstance(caught.value.__cause__, RejectedError)
         said.add(str(caught.value))
         why.add(str(caught.value.__cause__))
-    assert said == {"'bank': rejected"}
+    return said, why
+
+
+def test_refusal_to_open_results_tells_the_coordinator_that_it_is_the_policy_or_nothing(run: Run) -> None:
+    owner = next(sent.recipient for sent in of_kind(run, "ShareRequest"))
+    good = msgspec.msgpack.decode(of_kind(run, "ShareRequest")[0].data[1:], type=ShareRequest)
+    header = good.request
+    forged = msgspec.structs.replace(header, n_rows=header.n_rows - 1)
+    reasons: list[Message] = [
+        good,  # again
+        msgspec.structs.replace(good, level=good.level + 1),
+        msgspec.structs.replace(good, request=forged),
+        msgspec.structs.replace(good, request=msgspec.structs.replace(header, forest=bytes(16))),
+    ]
+    said, why = refusals(run, owner, reasons, ShareReply)
+    assert said == {f"{owner!r}: rejected"}
     assert len(why) == 4
+    its = participant(run.federation, owner)
+    said, why = set(), set()
+    for policy in (RequestPolicy(refuses=["requester"]), RequestPolicy(max_rows=1)):
+        its.policy = policy
+        heard, reason = refusals(run, owner, [good], ShareReply)
+        said |= heard
+        why |= reason
+    its.policy = RequestPolicy()
+    assert said == {f"{owner!r}: {PolicyError.peer_message}"}
+    assert len(why) == 2
