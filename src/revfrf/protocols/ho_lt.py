@@ -8,7 +8,8 @@ coins. Two exchanges, with CC and with the owners, whatever the number of compar
 Below stands the paper's own HoLT, one comparison at a time: the baseline and the oracle.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -24,7 +25,7 @@ from revfrf.crypto.parallel import in_threads
 from revfrf.crypto.results import SealedBits, open_bits, seal_bits
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.crypto.strong import StrongShare
-from revfrf.errors import AbsentError, DecryptionError, ElementError, FormatError, ProtocolError, RefusedError
+from revfrf.errors import AbsentError, FormatError, ProtocolError, RefusedError, RejectedError
 from revfrf.messages.base import array, number, of_number
 from revfrf.messages.prediction import (
     CiphertextReply,
@@ -83,10 +84,20 @@ def ho_lt(
             counts=np.array(list(counts.values()), dtype=_COUNTS).tobytes(),
             packs=_write_packs(cs.share, packs),
         )
-        sealed = _results(cs, counts, cs.channel.call(CC, message, SealedResults))
+        with _blaming(CC):
+            sealed = _results(cs, counts, cs.channel.call(CC, message, SealedResults))
         opened = _open(cs, sealed, _shares(cs, request, level, sealed))
         coins_of = _stretches(coins, counts)
         return {owner: undo_coins(bits, coins_of[owner]) for owner, bits in opened.items()}
+
+
+@contextmanager
+def _blaming(party: str) -> Iterator[None]:
+    """An answer of this party that is refused here is as if the party had refused."""
+    try:
+        yield
+    except RejectedError as error:
+        raise RefusedError(party, "what it has answered is not valid") from error
 
 
 def _stretches(bits: Sequence[bool], counts: Mapping[str, int]) -> dict[str, Sequence[bool]]:
@@ -131,7 +142,8 @@ def _shares(cs: ComparingServer, request: Request, level: int, sealed: Sealed) -
             signature=signature,
         )
         try:
-            return of_number(cs.channel.call(owner, message, ShareReply).share)
+            with _blaming(owner):
+                return of_number(cs.channel.call(owner, message, ShareReply).share)
         except AbsentError:
             return None
 
@@ -144,12 +156,10 @@ def _open(cs: ComparingServer, sealed: Sealed, shares: Mapping[str, int]) -> dic
     results = [sealed[owner][0] for owner in shares]
     try:
         opened = open_bits(cs.weak, results, list(shares.values()), n_jobs=cs.n_jobs)
-    except (DecryptionError, ElementError):
+    except RejectedError:
         for owner, share in shares.items():
-            try:
+            with _blaming(owner):
                 open_bits(cs.weak, [sealed[owner][0]], [share], n_jobs=1)
-            except (DecryptionError, ElementError):
-                raise RefusedError(owner, "its share does not open the result") from None
         raise
     return dict(zip(shares, opened, strict=True))
 
