@@ -91,7 +91,9 @@ SAMPLES: tuple[Message, ...] = (
     PredictRequest(request=REQUEST, rows=bytes(96)),
     PredictReply(votes=b"", n_voted=b"", absent=(), failure=Failure("bank", "refused")),
     PredictReply(votes=bytes(16), n_voted=bytes(8), absent=("shop", "telco"), failure=None),
-    MaskedComparisons(request=REQUEST, level=61, owners=("bank", "shop"), counts=bytes(8), packs=bytes(96)),
+    MaskedComparisons(
+        request=REQUEST, level=61, owners=("bank", "shop"), counts=b"\3\0\0\0\5\0\0\0", packs=bytes(96)
+    ),
     SealedResults(ciphertexts=bytes(192), masked=(b"", b"\1"), signatures=(bytes(64), bytes(64))),
     ShareRequest(request=REQUEST, level=0, count=2**32 - 1, ciphertext=bytes(96), signature=bytes(64)),
     ShareReply(count=2**32 - 1, share=bytes(32)),
@@ -506,14 +508,17 @@ def test_what_messages_of_a_request_disclose_is_counted() -> None:
     assert told[ForestQuery] == told[HoAddRequest] == told[HoLTRequest] == told[CiphertextReply] == {}
     assert told[PredictRequest] == {"encrypted rows of requests": 2**16 - 1}
     assert told[PredictReply] == {"votes for rows of its own, in numbers": 2}
-    assert told[MaskedComparisons] == {"requests and levels": 1, "owners of splits, by level": 2}
+    assert told[MaskedComparisons] == {
+        "requests and levels": 1,
+        "owners of splits, by level": 2,
+        "masked differences": 8,
+    }
     assert told[SealedResults] == {"sealed results": 2}
     assert told[ShareRequest] == {"requests and levels": 1, "comparisons with its splits": 2**32 - 1}
     assert told[ShareReply] == {"path bits of requests": 2**32 - 1}
     assert told[ForestFacts]["names and decimals of columns"] == 2
 
 
-@pytest.mark.xfail(strict=True, reason="the facts hand out the names of categories, and do not count them")
 def test_names_of_categories_are_counted_wherever_they_travel() -> None:
     for kind in (Schema, ForestFacts):
         assert FULL[kind].discloses()["names of categories"] == 2

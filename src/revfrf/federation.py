@@ -33,10 +33,9 @@ from revfrf.roles.requester import ROWS_AT_ONCE, Requester
 from revfrf.storage.memory import ParticipantStore
 from revfrf.transport.memory import MemoryNetwork
 
-RESERVED = (KGC, CS, CC)
-"""Names that no participant may have."""
-
 DEFAULT_REQUESTER = "requester"
+RESERVED = (KGC, CS, CC, DEFAULT_REQUESTER)
+"""Names that no participant may have."""
 
 Codes = Mapping[str, NDArray[np.int64]]
 """For each party the x̂ of its columns, a row a column."""

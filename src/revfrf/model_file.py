@@ -292,7 +292,7 @@ def _restored(forest: SavedForest, allow_insecure: bool, n_jobs: int) -> Federat
     federation = Federation.restored(forest.columns, known, n_jobs)
     cs = federation.coordinator
     cs.resume(forest.forest, forest.rules, forest.seed or b"", forest.columns, _store(forest, parameters))
-    cs.n_classes = forest.estimator.n_classes
+    cs.n_classes, cs.ready = forest.estimator.n_classes, True
     federation.compute.open(forest.forest)
     federation.kgc.certificates.append(c)
     for party, role in federation.participants.items():

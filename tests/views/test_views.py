@@ -901,7 +901,9 @@ def disclosed_by_requests(f: dict[str, Any]) -> dict[str, int]:
         case "PredictReply":
             return {"votes for rows of its own, in numbers": len(f["votes"]) // 8}
         case "MaskedComparisons":
-            return {"requests and levels": 1, "owners of splits, by level": len(f["counts"]) // 4}
+            counts = struct.unpack(f"<{len(f['counts']) // 4}I", f["counts"])
+            owners = {"requests and levels": 1, "owners of splits, by level": len(counts)}
+            return owners | {"masked differences": sum(counts)}
         case "SealedResults":
             return {"sealed results": len(f["ciphertexts"]) // WIDTH}
         case "ShareRequest":

@@ -3,11 +3,15 @@
 from typing import Annotated, Literal
 
 import msgspec
+import numpy as np
 
 from revfrf.forest.voting import Voting
-from revfrf.messages.base import MIB, Count, Digest, Id, Message, Name, Number, Signature
+from revfrf.messages.base import MIB, Count, Digest, Id, Message, Name, Number, Signature, array
 from revfrf.messages.enrolment import Admission
-from revfrf.messages.training import Column
+from revfrf.messages.training import Column, published
+
+COMPARISONS = "<u4"
+"""The type of numbers of comparisons."""
 
 # -- FRF-Predict: a requester and CS ----------------------------------------------------------------
 
@@ -32,7 +36,7 @@ class ForestFacts(Message, frozen=True):
 
     def discloses(self) -> dict[str, int]:
         """The schema."""
-        return {"names and decimals of columns": sum(map(len, self.columns.values()))}
+        return published([column for owned in self.columns.values() for column in owned])
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,7 +108,12 @@ class MaskedComparisons(Message, frozen=True):
 
     def discloses(self) -> dict[str, int]:
         """Who asks, whose splits are compared how often, and differences under masks."""
-        return {"requests and levels": 1, "owners of splits, by level": len(self.owners)}
+        differences = int(array(self.counts, COMPARISONS).sum(dtype=np.uint64))
+        return {
+            "requests and levels": 1,
+            "owners of splits, by level": len(self.owners),
+            "masked differences": differences,
+        }
 
 
 class SealedResults(Message, frozen=True):

@@ -1,5 +1,6 @@
 """Messages of FLE-Expan and FOS-Find."""
 
+from collections.abc import Collection
 from typing import Annotated
 
 import msgspec
@@ -35,6 +36,12 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     categories: tuple[str, ...] | None
 
 
+def published(columns: Collection[Column]) -> dict[str, int]:
+    """What these columns tell, counted."""
+    categories = sum(len(column.categories or ()) for column in columns)
+    return {"names and decimals of columns": len(columns), "names of categories": categories}
+
+
 class Schema(Message, frozen=True):
     """A participant to CS: its columns, and how many rows it holds."""
 
@@ -45,8 +52,7 @@ class Schema(Message, frozen=True):
 
     def discloses(self) -> dict[str, int]:
         """Names; of a category, with the bins to come, which rows have it."""
-        categories = sum(len(column.categories or ()) for column in self.columns)
-        return {"names and decimals of columns": len(self.columns), "names of categories": categories}
+        return published(self.columns)
 
 
 # -- FLE-Expan and FOS-Find -------------------------------------------------------------------------

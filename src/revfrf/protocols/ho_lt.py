@@ -8,6 +8,7 @@ coins. Two exchanges, with CC and with the owners, whatever the number of compar
 Below stands the paper's own HoLT, one comparison at a time: the baseline and the oracle.
 """
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,9 +26,18 @@ from revfrf.crypto.parallel import in_threads
 from revfrf.crypto.results import SealedBits, open_bits, seal_bits
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.crypto.strong import StrongShare
-from revfrf.errors import AbsentError, FormatError, ProtocolError, RefusedError, RejectedError
+from revfrf.errors import (
+    AbsentError,
+    DecryptionError,
+    ElementError,
+    FormatError,
+    ProtocolError,
+    RefusedError,
+    RejectedError,
+)
 from revfrf.messages.base import array, number, of_number
 from revfrf.messages.prediction import (
+    COMPARISONS,
     CiphertextReply,
     HoLTRequest,
     MaskedComparisons,
@@ -42,7 +52,6 @@ from revfrf.protocols.key_setup import CC
 from revfrf.transport.base import Channel
 
 HOLT = "HoLT"
-_COUNTS = "<u4"
 _RESULT = "revfrf comparison result v1"
 
 
@@ -74,21 +83,35 @@ def ho_lt(
     AbsentError if CC is not there.
     """
     with within(HOLT):
-        comparisons = [comparison for own in asked.values() for comparison in own]
+        orders = {owner: _shuffled(len(own)) for owner, own in asked.items()}
+        comparisons = [own[i] for owner, own in asked.items() for i in orders[owner]]
         packs, coins = mask_comparisons(cs.share, cs.weak.public, comparisons, n_jobs=cs.n_jobs)
         counts = {owner: len(own) for owner, own in asked.items()}
         message = MaskedComparisons(
             request=request,
             level=level,
             owners=tuple(asked),
-            counts=np.array(list(counts.values()), dtype=_COUNTS).tobytes(),
+            counts=np.array(list(counts.values()), dtype=COMPARISONS).tobytes(),
             packs=_write_packs(cs.share, packs),
         )
         with _blaming(CC):
             sealed = _results(cs, counts, cs.channel.call(CC, message, SealedResults))
         opened = _open(cs, sealed, _shares(cs, request, level, sealed))
         coins_of = _stretches(coins, counts)
-        return {owner: undo_coins(bits, coins_of[owner]) for owner, bits in opened.items()}
+        return {o: _unshuffled(orders[o], undo_coins(bits, coins_of[o])) for o, bits in opened.items()}
+
+
+def _shuffled(count: int) -> list[int]:
+    """A secret order, so that CC cannot tell which row or node a slot is of."""
+    return random.SystemRandom().sample(range(count), count)
+
+
+def _unshuffled(order: Sequence[int], bits: Sequence[bool]) -> list[bool]:
+    """What stands at each place, from what stands where in this order."""
+    restored = [False] * len(order)
+    for place, bit in zip(order, bits, strict=True):
+        restored[place] = bit
+    return restored
 
 
 @contextmanager
@@ -143,7 +166,10 @@ def _shares(cs: ComparingServer, request: Request, level: int, sealed: Sealed) -
         )
         try:
             with _blaming(owner):
-                return of_number(cs.channel.call(owner, message, ShareReply).share)
+                reply = cs.channel.call(owner, message, ShareReply)
+                if reply.count != bits.count:
+                    raise ProtocolError(f"a share of {reply.count} bits, not {bits.count}", kind="request")
+                return of_number(reply.share)
         except AbsentError:
             return None
 
@@ -154,14 +180,22 @@ def _shares(cs: ComparingServer, request: Request, level: int, sealed: Sealed) -
 def _open(cs: ComparingServer, sealed: Sealed, shares: Mapping[str, int]) -> dict[str, list[bool]]:
     """The bits of all who gave a share. If they do not open together, whose share is wrong is found out."""
     results = [sealed[owner][0] for owner in shares]
-    try:
-        opened = open_bits(cs.weak, results, list(shares.values()), n_jobs=cs.n_jobs)
-    except RejectedError:
-        for owner, share in shares.items():
-            with _blaming(owner):
-                open_bits(cs.weak, [sealed[owner][0]], [share], n_jobs=1)
-        raise
+    with _blaming(CC):
+        try:
+            opened = open_bits(cs.weak, results, list(shares.values()), n_jobs=cs.n_jobs)
+        except (DecryptionError, ElementError):
+            for owner, share in shares.items():
+                _try_share(cs, owner, sealed[owner][0], share)
+            raise
     return dict(zip(shares, opened, strict=True))
+
+
+def _try_share(cs: ComparingServer, owner: str, result: SealedBits, share: int) -> None:
+    """Blame the owner if its share does not open its result."""
+    try:
+        open_bits(cs.weak, [result], [share], n_jobs=1)
+    except (DecryptionError, ElementError) as error:
+        raise RefusedError(owner, "its share does not open the result") from error
 
 
 # -- CC ---------------------------------------------------------------------------------------------
@@ -192,7 +226,7 @@ def answer_comparisons(
 
 def read_counts(message: MaskedComparisons) -> dict[str, int]:
     """How many comparisons there are with each owner's splits; at least one, and every owner once."""
-    counts = array(message.counts, _COUNTS, len(message.owners)).tolist()
+    counts = array(message.counts, COMPARISONS, len(message.owners)).tolist()
     if len(set(message.owners)) != len(counts) or not counts or 0 in counts:
         raise ProtocolError("owners named twice, or without comparisons", kind="request")
     return dict(zip(message.owners, counts, strict=True))

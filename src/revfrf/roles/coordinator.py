@@ -38,7 +38,8 @@ _CALLS_PER_WORKER = 4
 class Coordinator(Party):
     """CS, with one forest: first `open`, then `grow`, then any number of `votes` and of requests.
 
-    `n_classes` is 0 for numbers. `watch` is told how far the walk of a request has come, from 0 to 1.
+    `n_classes` is 0 for numbers; a forest that is `ready` has stopped growing. `watch` is told how far the
+    walk of a request has come, from 0 to 1.
     """
 
     plan: Plan
@@ -50,7 +51,7 @@ class Coordinator(Party):
         super().__init__(identity)
         self.channel = channel
         self.n_jobs = n_jobs
-        self.n_classes = 0
+        self.n_classes, self.ready = 0, False
         self.policy = RequestPolicy()
         self.book = RequestBook()
         self.watch: Callable[[float], None] = lambda _: None
@@ -59,9 +60,11 @@ class Coordinator(Party):
         """Answer KGC and requesters."""
         match message:
             case ForestQuery():
+                self._check_ready()
                 return self._facts()
             case PredictRequest():
                 self.expect(sender, message.request.admission.member.name)
+                self._check_ready()
                 return self._predict(message)
         return super().handle(sender, message)
 
@@ -117,6 +120,7 @@ class Coordinator(Party):
         waiting = self.plan.parameters.jobs(self.n_jobs) > 1
         threads = self.n_jobs * (_CALLS_PER_WORKER if waiting else 1)
         fle_expan(self.channel, self.plan, targets, self.store, threads, progress)
+        self.ready = True
 
     def votes(self, table: str, n_rows: int, voting: Voting) -> NDArray[np.float64]:
         """FRF-Test: the sum of all trees' votes for each row of a table that the participants hold."""
@@ -130,6 +134,10 @@ class Coordinator(Party):
         sums = np.array([self.store.leaves[name] for name in leaves.names()], dtype=np.int64)
         votes = leaf_votes(sums.reshape(-1, self.n_classes or 2), self.n_classes, voting)
         add_votes(totals, leaves, votes)
+
+    def _check_ready(self) -> None:
+        if not self.ready:
+            raise ProtocolError("there is no forest yet, or it is still growing", kind="forest")
 
     def _facts(self) -> ForestFacts:
         plan = self.plan
