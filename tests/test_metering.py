@@ -344,7 +344,8 @@ def test_an_answer_is_booked_under_the_protocol_of_its_question() -> None:
     assert coordinator.share is not None
     assert coordinator.weak is not None
     assert owner.weak is not None
-    server = ComparingServer(federation.network.channel("CS"), coordinator.share, coordinator.weak, 1)
+    cc = federation.coordinator.verify_key_of("CC")
+    server = ComparingServer(federation.network.channel("CS"), coordinator.share, coordinator.weak, cc, 1)
     x, s = (Term(owner.weak.public, value) for value in ho_enc(owner.weak.public, [3, 4], n_jobs=1))
     federation.compute.literal = True
     ho_lt_as_printed(server, x, s)

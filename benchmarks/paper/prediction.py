@@ -40,6 +40,7 @@ from revfrf.crypto.keys import Ciphertext
 from revfrf.crypto.literal import Term
 from revfrf.crypto.parallel import workers
 from revfrf.protocols.ho_lt import ComparingServer, ho_lt_as_printed
+from revfrf.protocols.key_setup import CC
 
 PAPER_SECONDS, PAPER_BYTES = 13.33 + 0.08, 780_000
 PROTOCOLS = ("FRF-Predict", "HoLT")
@@ -187,7 +188,7 @@ def literal_seconds(model: RevocableForestClassifier, X: Frame, count: int) -> f
     federation = model.federation_
     cs, requester = federation.coordinator, secret(federation.requester(None).identity.weak)
     weak = secret(cs.identity.weak)
-    server = ComparingServer(cs.channel, secret(cs.identity.share), weak, 1)
+    server = ComparingServer(cs.channel, secret(cs.identity.share), weak, cs.verify_key_of(CC), 1)
     codes, splits = model.layout_.encode(X), cs.store.splits
     spent = 0.0
     federation.compute.literal = True

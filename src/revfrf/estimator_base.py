@@ -25,7 +25,7 @@ from revfrf.crypto.canonical import Field
 from revfrf.crypto.keys import SECURE_KEY_BITS
 from revfrf.crypto.parallel import workers
 from revfrf.errors import InsecureKeyError, ModelFileError, SecretError, UsageError
-from revfrf.federation import RESERVED, Federation, keys_of_size
+from revfrf.federation import Federation, keys_of_size
 from revfrf.forest.candidates import Method
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import MAX_DEPTH
@@ -141,7 +141,7 @@ class RevocableForest(BaseEstimator):
         if not weights.any():
             raise UsageError("all weights are zero; give at least one row a positive weight")
         n_jobs = workers(self.n_jobs)
-        layout = Layout.learn(X, self._names(), self.parties, self.decimals, RESERVED)
+        layout = Layout.learn(X, self._names(), self.parties, self.decimals)
         codes = layout.encode(X)
         rules, seed = self._rules(len(layout.columns)), check_random_state(self.random_state).bytes(32)
         columns = {party: layout.of(party) for party in layout.owned}

@@ -66,11 +66,12 @@ class RequestableForest(RevocableForest):
     def set_policy(self, party: str, policy: RequestPolicy) -> None:
         """Whose requests a participant accepts, and how many rows of each; at first, everybody's."""
         check_is_fitted(self)
-        if party not in self.federation_.participants:
-            raise UsageError(
-                f"{party!r} is no participant; there are {sorted(self.federation_.participants)}"
-            )
-        self.federation_.participants[party].policy = policy
+        participants = self.federation_.participants
+        if party not in participants:
+            raise UsageError(f"{party!r} is no participant; there are {', '.join(participants)}")
+        if not isinstance(policy, RequestPolicy):
+            raise UsageError(f"{policy!r} is no policy; give a RequestPolicy(accepts=[...], refuses=[...])")
+        participants[party].policy = policy
 
     def _encrypted(
         self, X: Rows, requester: str | None, partial: bool, finish: Callable[[NDArray[np.float64]], Any]

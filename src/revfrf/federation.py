@@ -37,6 +37,18 @@ DEFAULT_REQUESTER = "requester"
 RESERVED = (KGC, CS, CC, DEFAULT_REQUESTER)
 """Names that no participant may have."""
 
+
+def check_name(what: str, name: object) -> None:
+    """Raise UsageError for what is no name of a participant or requester."""
+    printable = isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable()
+    if not printable or "/" in str(name) or "->" in str(name):
+        raise UsageError(
+            f"{what} {name!r}: a name is a string of 1 to 100 characters without '/', '->' and line breaks"
+        )
+    if name in RESERVED:
+        raise UsageError(f"{what} {name!r}: {', '.join(RESERVED)} are names that RevFRF itself uses")
+
+
 Codes = Mapping[str, NDArray[np.int64]]
 """For each party the x̂ of its columns, a row a column."""
 
@@ -90,8 +102,7 @@ class Federation:
         self, columns: Mapping[str, Sequence[Column]], *, dealt: SetUp, seed: bytes, n_jobs: int = 1
     ) -> None:
         for party in columns:
-            if party in RESERVED or "/" in party:
-                raise UsageError(f"{party!r} is no name for a participant")
+            check_name("party", party)
         roles = {CS: CS, CC: CC} | dict.fromkeys(columns, PARTICIPANT)
         kgc, insecure = SigningKey.generate(), dealt.parameters.allow_insecure
         identities = {
@@ -128,6 +139,7 @@ class Federation:
             for party, owned in columns.items()
         }
         self.requesters: dict[str, Requester] = {}
+        self._enrolling = Lock()
         self.network.roles = {CS: self.coordinator, CC: self.compute, **self.participants}
 
     @property
@@ -160,34 +172,40 @@ class Federation:
 
     def enrol_requester(self, name: str) -> Requester:
         """Let a party ask about encrypted rows: a participant as itself, others with keys of their own."""
-        if name in self.participants:
-            identity = self.participants[name].identity
-            requester = Requester(identity, self.network.channel(name), self.n_jobs)
-        elif name in self.network.roles or name == KGC or "/" in name:
-            raise UsageError(f"{name!r} is no name for a requester, or taken")
+        check_name("requester", name)
+        with self._enrolling:
+            return self._enrol_requester(name)
+
+    def requester(self, name: str | None) -> Requester:
+        """The requester of this name; None is one that everybody may use. Participants need not enrol."""
+        wanted = DEFAULT_REQUESTER if name is None else name
+        with self._enrolling:
+            if wanted in self.requesters:
+                return self.requesters[wanted]
+            if name is None or wanted in self.participants:
+                return self._enrol_requester(wanted)
+        raise UsageError(f"{wanted!r} is no requester here; call `enrol_requester({wanted!r})` first")
+
+    def _enrol_requester(self, name: str) -> Requester:
+        """KGC admits it; whoever is no participant gets an identity, and is there from now on."""
+        known, channel = self.participants.get(name), self.network.channel(name)
+        if known is not None:
+            requester = Requester(known.identity, channel, self.n_jobs)
         else:
             kgc, insecure = self.coordinator.identity.kgc, self.parameters.allow_insecure
             identity = Identity(name, REQUESTER, kgc, SigningKey.generate(), insecure)
-            requester = Requester(identity, self.network.channel(name), self.n_jobs)
+            requester = Requester(identity, channel, self.n_jobs)
+        there = dict(self.network.roles)
+        if known is None and name not in self.requesters:
             self.network.roles[name] = requester
         try:
             with measured(self.network.ledger, KGC, "key set-up"):
                 self.kgc.admit(self.parameters, name)
         except BaseException:
-            if self.network.roles[name] is requester:
-                del self.network.roles[name]
+            self.network.roles = there
             raise
         self.requesters[name] = requester
         return requester
-
-    def requester(self, name: str | None) -> Requester:
-        """The requester of this name; None is one that everybody may use. Participants need not enrol."""
-        wanted = DEFAULT_REQUESTER if name is None else name
-        if wanted in self.requesters:
-            return self.requesters[wanted]
-        if name is None or wanted in self.participants:
-            return self.enrol_requester(wanted)
-        raise UsageError(f"{wanted!r} is no requester here; call `enrol_requester({wanted!r})` first")
 
     def ask(
         self,
@@ -233,5 +251,5 @@ class Federation:
         learnt: dict[str, dict[str, int]] = {role: {} for role in (KGC, *self.network.roles)}
         for (role, what), count in sorted(self.network.learnt.items()):
             if count:
-                learnt[role][what] = count
+                learnt.setdefault(role, {})[what] = count
         return learnt

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from revfrf.crypto.encoding import MISSING, FixedPoint
 from revfrf.errors import UsageError
+from revfrf.federation import check_name
 from revfrf.messages.training import Column
 
 
@@ -33,7 +34,6 @@ class Layout:
         names: Sequence[str] | None,
         parties: Mapping[str, Iterable[int | str]] | None,
         decimals: int | Mapping[int | str, int],
-        reserved: Sequence[str],
     ) -> "Layout":
         """Settle whose column is whose, and how it is encoded. Errors name the party and the column.
 
@@ -42,7 +42,7 @@ class Layout:
         """
         known = [f"x{i}" for i in range(X.shape[1])] if names is None else list(names)
         _check_distinct(known)
-        owned = _owners(known, parties, reserved)
+        owned = _owners(known, parties)
         places = _decimals(known, decimals)
         own_names = dict(enumerate(known))
         if names is None and parties is not None:
@@ -97,7 +97,7 @@ def _check_distinct(names: Sequence[str]) -> None:
 
 
 def _owners(
-    names: Sequence[str], parties: Mapping[str, Iterable[int | str]] | None, reserved: Sequence[str]
+    names: Sequence[str], parties: Mapping[str, Iterable[int | str]] | None
 ) -> dict[str, tuple[int, ...]]:
     """For each party the positions of its columns, in ascending order."""
     if parties is None:
@@ -108,7 +108,7 @@ def _owners(
     owner: dict[int, str] = {}
     owned: dict[str, tuple[int, ...]] = {}
     for party, columns in parties.items():
-        _check_party(party, reserved)
+        check_name("party", party)
         if isinstance(columns, str) or not isinstance(columns, Iterable):
             raise UsageError(f"party {party!r}: give a list of at least one column")
         mine = [_position(positions, column, f"party {party!r}") for column in columns]
@@ -128,16 +128,6 @@ def _owners(
             "give each to a party, or drop it from X"
         )
     return owned
-
-
-def _check_party(party: object, reserved: Sequence[str]) -> None:
-    printable = isinstance(party, str) and 0 < len(party) <= 100 and party.isprintable()
-    if not printable or "/" in str(party) or "->" in str(party):
-        raise UsageError(
-            f"party {party!r}: a name is a string of 1 to 100 characters without '/', '->' and line breaks"
-        )
-    if party in reserved:
-        raise UsageError(f"party {party!r}: {', '.join(reserved)} are the names of the servers")
 
 
 def _positions(names: Sequence[str]) -> dict[str, int]:

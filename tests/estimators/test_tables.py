@@ -24,7 +24,7 @@ def learn(
     """The layout of X, by default of an array with three columns."""
     X = np.zeros((1, 3)) if X is None else X
     names = names or (list(X.columns) if is_frame(X) else NAMES)
-    return Layout.learn(X, names, parties, decimals, RESERVED)
+    return Layout.learn(X, names, parties, decimals)
 
 
 def test_only_a_data_frame_is_a_frame() -> None:
@@ -91,9 +91,9 @@ BAD_PARTIES: list[tuple[Any, str]] = [
     ({"a -> b": [0, 1, 2]}, "without '/', '->' and line breaks"),
     ({"a\nb": [0, 1, 2]}, "without '/', '->' and line breaks"),
     ({7: [0, 1, 2]}, "party 7: a name is a string of 1 to 100 characters without '/'"),
-    ({"KGC": [0, 1, 2]}, "party 'KGC': KGC, CS, CC are the names of the servers"),
-    ({"CS": [0, 1, 2]}, "party 'CS': KGC, CS, CC are the names of the servers"),
-    ({"CC": [0, 1, 2]}, "party 'CC': KGC, CS, CC are the names of the servers"),
+    ({"KGC": [0, 1, 2]}, "party 'KGC': KGC, CS, CC, requester are names that RevFRF itself uses"),
+    ({"CS": [0, 1, 2]}, "party 'CS': KGC, CS, CC, requester are names that RevFRF itself uses"),
+    ({"CC": [0, 1, 2]}, "party 'CC': KGC, CS, CC, requester are names that RevFRF itself uses"),
     ([["age"]], "`parties` is a dict such as"),
 ]
 

@@ -411,7 +411,8 @@ def compare_as_printed(federation: Federation, asked: Asked) -> None:
         Term(owner.identity.weak.public, Ciphertext.from_bytes(federation.parameters, split.ciphertext)),
     )
     federation.compute.literal = True
-    server = ComparingServer(federation.network.channel(CS), cs.share, cs.weak, 1)
+    cc = federation.coordinator.verify_key_of(CC)
+    server = ComparingServer(federation.network.channel(CS), cs.share, cs.weak, cc, 1)
     answer = ho_lt_as_printed(server, *terms)
     federation.compute.literal = False
     [less] = par_h_dec2(cs.weak, [answer], par_h_dec1(owner.identity.weak, [answer]))
@@ -804,7 +805,7 @@ def test_requester_receives_votes_only(run: Run) -> None:
 def test_facts_of_a_forest_are_its_name_and_its_columns(run: Run) -> None:
     for sent in of_kind(run, "ForestFacts"):
         f = sent.plain
-        assert set(f) == {"type", "federation", "epoch", "forest", "n_trees", "columns"}
+        assert set(f) == {"type", "federation", "epoch", "forest", "n_trees", "n_votes", "columns"}
         names = {party: [column["name"] for column in columns] for party, columns in f["columns"].items()}
         assert names == {party: [f"x{i}" for i in range(n)] for party, n in OWNED.items()}
         assert {key for columns in f["columns"].values() for column in columns for key in column} == {

@@ -108,16 +108,16 @@ def _open_together(key: WeakKey, group: Group) -> list[list[bool]]:
         raise SlotError("the results hold more bits than were asked for")
     opened = []
     for (sealed, _), width in zip(group, widths, strict=True):
-        opened.append(_bits(sealed, message % (1 << width)))
+        opened.append(_bits(p, sealed, message % (1 << width)))
         message >>= width
     return opened
 
 
-def _bits(sealed: SealedBits, message: int) -> list[bool]:
+def _bits(parameters: Parameters, sealed: SealedBits, message: int) -> list[bool]:
     count = sealed.count
-    if sealed.masked:
-        masked = int.from_bytes(sealed.masked, "little")
-        if len(sealed.masked) != -(-count // 8) or masked >> count:
-            raise SlotError("the results hold more bits than were asked for, or fewer")
-        message = _mask(message, masked, count)
-    return [bool(message >> i & 1) for i in range(count)]
+    too_many = count > capacity(parameters)
+    masked = int.from_bytes(sealed.masked, "little")
+    if len(sealed.masked) != (-(-count // 8) if too_many else 0) or masked >> count:
+        raise SlotError("the results hold more bits than were asked for, or fewer")
+    bits = _mask(message, masked, count) if too_many else message
+    return [bool(bits >> i & 1) for i in range(count)]

@@ -20,11 +20,15 @@ class ForestQuery(Message, frozen=True):
     """A requester to CS: what does a request look like?"""
 
     protocol = "FRF-Predict"
-    max_bytes = 1024
+    max_bytes = 64 * 1024
+    admission: Admission
 
 
 class ForestFacts(Message, frozen=True):
-    """CS to a requester: the forest's name, and its columns, in the order in which a row gives them."""
+    """CS to a requester: the forest's name, and its columns, in the order in which a row gives them.
+
+    `n_votes` is how many numbers an answer has for each row: one, or one a class.
+    """
 
     protocol = "FRF-Predict"
     max_bytes = 64 * MIB
@@ -32,7 +36,8 @@ class ForestFacts(Message, frozen=True):
     epoch: Count
     forest: Id
     n_trees: Count
-    columns: dict[Name, tuple[Column, ...]]
+    n_votes: Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
+    columns: Annotated[dict[Name, tuple[Column, ...]], msgspec.Meta(min_length=1)]
 
     def discloses(self) -> dict[str, int]:
         """The schema."""

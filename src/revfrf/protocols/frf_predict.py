@@ -52,9 +52,11 @@ class Answer:
 
 def ask_facts(channel: Channel, identity: Identity) -> ForestFacts:
     """What CS publishes of its forest, if it is one of this requester's federation and epoch."""
-    facts = channel.call(CS, ForestQuery(), ForestFacts)
     admission = identity.admission
-    if admission is None or (facts.federation, facts.epoch) != (admission.federation, admission.epoch):
+    if admission is None:
+        raise ProtocolError(f"{identity.name!r} is not admitted as a requester", kind="member")
+    facts = channel.call(CS, ForestQuery(admission=admission), ForestFacts)
+    if (facts.federation, facts.epoch) != (admission.federation, admission.epoch):
         raise ProtocolError("a forest of another federation or epoch", kind="epoch")
     return facts
 
@@ -86,13 +88,19 @@ def ask(
     reply = channel.call(CS, PredictRequest(request=request, rows=rows), PredictReply)
     if reply.failure is not None:
         raise _error(reply.failure.party, reply.failure.reason)
+    return _read_answer(facts, n_rows, partial, reply)
+
+
+def _read_answer(facts: ForestFacts, n_rows: int, partial: bool, reply: PredictReply) -> Answer:
+    """What CS has answered, if it can be an answer of this forest."""
     n_voted = array(reply.n_voted, _N_VOTED, n_rows)
-    if (n_voted > facts.n_trees).any() or (not partial and (n_voted != facts.n_trees).any()):
+    votes = array(reply.votes, _VOTES, n_rows * facts.n_votes).reshape(n_rows, facts.n_votes)
+    whole = (n_voted == facts.n_trees).all()
+    if (n_voted > facts.n_trees).any() or not (whole or (partial and reply.absent)):
         raise FormatError("an answer of other trees than the forest has", kind="out-of-range")
-    votes = array(reply.votes, _VOTES)
-    if not len(votes) or len(votes) % n_rows:
-        raise FormatError(f"{len(votes)} votes for {n_rows} rows", kind="length")
-    return Answer(votes.reshape(n_rows, -1), n_voted, reply.absent)
+    if not np.isfinite(votes).all():
+        raise FormatError("votes that are no numbers", kind="out-of-range")
+    return Answer(votes, n_voted, reply.absent)
 
 
 def _error(party: str, reason: str) -> RefusedError | AbsentError:

@@ -66,11 +66,12 @@ def _result(request: Request, level: int, owner: str, count: int, ciphertext: by
 
 @dataclass(frozen=True)
 class ComparingServer:
-    """CS, as far as HoLT needs it: its channel, its two keys, and how many cores it has."""
+    """CS, as far as HoLT needs it: its channel, its keys, that of CC, and how many cores it has."""
 
     channel: Channel
     share: StrongShare
     weak: WeakKey
+    cc: VerifyKey
     n_jobs: int
 
 
@@ -164,6 +165,8 @@ def _shares(cs: ComparingServer, request: Request, level: int, sealed: Sealed) -
             ciphertext=bits.ciphertext.to_bytes(cs.share.parameters),
             signature=signature,
         )
+        with _blaming(CC):
+            verify_result(cs.cc, owner, message)
         try:
             with _blaming(owner):
                 reply = cs.channel.call(owner, message, ShareReply)

@@ -16,13 +16,11 @@ from revfrf.crypto.canonical import Field, digest
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import PolicyError, ProtocolError, UsageError
 from revfrf.forest.voting import Voting
+from revfrf.messages.enrolment import Admission
 from revfrf.messages.prediction import Request
 from revfrf.messages.training import OpenForest
 from revfrf.protocols.key_setup import Identity, verify_admission
 from revfrf.storage.memory import KnownRequest, RequestBook
-
-MAX_ROWS = 2**16 - 1
-"""Rows of one request; longer tables are several requests."""
 
 _REQUEST = "revfrf request v1"
 _ROWS = "revfrf encrypted rows v1"
@@ -42,8 +40,10 @@ class RequestPolicy:
     max_rows: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.accepts, str) or isinstance(self.refuses, str):
-            raise UsageError("give a list of requesters' names, even of one: accepts=['clinic']")
+        for names in (self.accepts, self.refuses):
+            a_list = isinstance(names, Collection) and not isinstance(names, str | bytes)
+            if names is not None and not (a_list and all(isinstance(name, str) for name in names)):
+                raise UsageError(f"{names!r}: give a list of requesters' names: accepts=['clinic']")
         if self.max_rows is not None and (type(self.max_rows) is not int or self.max_rows < 0):
             raise UsageError(f"max_rows={self.max_rows!r}: give a number of rows, or None for any number")
 
@@ -91,21 +91,31 @@ def check_request(identity: Identity, forest: OpenForest, book: RequestBook, req
 
     Signatures are verified once: what is in the book was verified when it came first.
     """
-    certificate, admission = identity.certificate, request.admission
-    if certificate is None or admission.epoch != certificate.epoch:
-        raise ProtocolError(
-            f"a request of epoch {admission.epoch}, which is not the current one", kind="epoch"
-        )
-    if admission.federation != certificate.federation or request.forest != forest.forest:
-        raise ProtocolError("a request to another federation or forest", kind="forest")
-    if admission.member.name in certificate.revoked:
-        raise ProtocolError(f"{admission.member.name!r} is revoked", kind="member")
+    if request.forest != forest.forest:
+        raise ProtocolError("a request to another forest", kind="forest")
+    _check_standing(identity, request.admission)
     with book.lock:
         known = book.known.get(request.id)
     if known is not None and known.digest == _name(request):
         return
+    verify_admission(identity.kgc, request.admission)
+    VerifyKey(request.admission.member.verify_key).verify(request.signature, _REQUEST, *_fields(request))
+
+
+def check_admission(identity: Identity, admission: Admission) -> None:
+    """Raise RejectedError unless KGC admitted this requester in the current epoch."""
+    _check_standing(identity, admission)
     verify_admission(identity.kgc, admission)
-    VerifyKey(admission.member.verify_key).verify(request.signature, _REQUEST, *_fields(request))
+
+
+def _check_standing(identity: Identity, admission: Admission) -> None:
+    certificate = identity.certificate
+    if certificate is None or admission.epoch != certificate.epoch:
+        raise ProtocolError(f"an admission of epoch {admission.epoch}, not the current one", kind="epoch")
+    if admission.federation != certificate.federation:
+        raise ProtocolError("an admission to another federation", kind="forest")
+    if admission.member.name in certificate.revoked:
+        raise ProtocolError(f"{admission.member.name!r} is revoked", kind="member")
 
 
 def enter_request(

@@ -24,7 +24,7 @@ from revfrf.protocols.frf_predict import Answer, frf_predict, read_rows, write_a
 from revfrf.protocols.frf_test import frf_test
 from revfrf.protocols.ho_lt import ComparingServer
 from revfrf.protocols.key_setup import CC, PARTICIPANT, Identity
-from revfrf.protocols.request import RequestPolicy, check_request, enter_request
+from revfrf.protocols.request import RequestPolicy, check_admission, check_request, enter_request
 from revfrf.roles.party import Party
 from revfrf.storage.memory import CoordinatorStore, RequestBook
 from revfrf.transport.base import Channel
@@ -60,6 +60,8 @@ class Coordinator(Party):
         """Answer KGC and requesters."""
         match message:
             case ForestQuery():
+                self.expect(sender, message.admission.member.name)
+                check_admission(self.identity, message.admission)
                 self._check_ready()
                 return self._facts()
             case PredictRequest():
@@ -146,6 +148,7 @@ class Coordinator(Party):
             epoch=plan.epoch,
             forest=plan.forest,
             n_trees=plan.rules.n_trees,
+            n_votes=self.n_classes or 1,
             columns={party: tuple(owned) for party, owned in self.columns.items()},
         )
 
@@ -173,7 +176,8 @@ class Coordinator(Party):
     def _comparing_server(self) -> ComparingServer:
         if self.identity.share is None or self.identity.weak is None:
             raise ProtocolError("CS has no keys here", kind="member")
-        return ComparingServer(self.channel, self.identity.share, self.identity.weak, self.n_jobs)
+        cc = self.verify_key_of(CC)
+        return ComparingServer(self.channel, self.identity.share, self.identity.weak, cc, self.n_jobs)
 
     def digest(self, targets: Sequence[Field]) -> str:
         """The name of the forest's plain structure."""

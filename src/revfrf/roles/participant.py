@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ProtocolError
 from revfrf.forest.nodes import MAX_DEPTH
 from revfrf.forest.tree import feature_id
@@ -97,8 +96,7 @@ class Participant(Party):
         request = message.request
         forest = self._growth(request.admission.epoch, request.forest).rules
         check_request(self.identity, forest, self.book, request)
-        [cc] = [VerifyKey(m.verify_key) for m in self.certificate.members if m.role == CC]
-        verify_result(cc, self.identity.name, message)
+        verify_result(self.verify_key_of(CC), self.identity.name, message)
         enter_request(self.book, self.policy, forest, request, message.level, message.count)
         if self.identity.weak is None:
             raise ProtocolError("this party has no keys", kind="member")

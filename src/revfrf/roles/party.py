@@ -1,5 +1,6 @@
 """What every party but KGC has: an identity, and its part in the key set-up."""
 
+from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ProtocolError
 from revfrf.messages.base import Message
 from revfrf.messages.enrolment import Admission, Dealt, EpochCertificate
@@ -37,6 +38,11 @@ class Party:
         if self.identity.certificate is None:
             raise ProtocolError(f"{self.identity.name!r} belongs to no epoch yet", kind="epoch")
         return self.identity.certificate
+
+    def verify_key_of(self, role: str) -> VerifyKey:
+        """The key of the one member with this role."""
+        [member] = [member for member in self.certificate.members if member.role == role]
+        return VerifyKey(member.verify_key)
 
     def check_epoch(self, epoch: int) -> None:
         """Refuse messages of any epoch but the current one."""

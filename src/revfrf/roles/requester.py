@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from revfrf.errors import UsageError
 from revfrf.forest.voting import Voting
 from revfrf.protocols.frf_predict import Answer, ask, ask_facts
 from revfrf.protocols.key_setup import Identity
@@ -37,6 +38,8 @@ class Requester(Party):
         """
         facts = ask_facts(self.channel, self.identity)
         n_rows = min(table.shape[1] for table in codes.values())
+        if not n_rows:
+            raise UsageError("there are no rows to ask about")
         answers = []
         for begin in range(0, n_rows, ROWS_AT_ONCE):
             progress(begin)

@@ -1,0 +1,502 @@
+"""Encrypted requests to fitted forests: what `predict` answers, for whoever is accepted."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
+from sklearn.exceptions import NotFittedError
+
+from revfrf import RevocableForestClassifier, RevocableForestRegressor
+from revfrf.errors import AbsentError, RangeError, RefusedError, UsageError
+from revfrf.estimator_requests import PartialAnswer
+from revfrf.messages.enrolment import Admission
+from revfrf.protocols.request import RequestPolicy
+from tests.estimators.toys import TWO_PARTIES, classifier, frame, regressor, signs, table
+
+X = table(120, 4)
+Y = signs(X)
+NUMBERS = X[:, 0] + X[:, 1] / 2
+PARTIES = {"bank": [0, 1], "telco": [2], "shop": [3]}
+ROWS, MORE = X[:10], X[:40]
+
+
+@pytest.fixture(scope="module")
+def shared() -> RevocableForestClassifier:
+    """A classifier that tests ask but do not change."""
+    return classifier(8, parties=PARTIES).fit(X, Y)
+
+
+@pytest.fixture
+def model() -> RevocableForestClassifier:
+    """A classifier for one test alone."""
+    return classifier(6, parties=PARTIES).fit(X, Y)
+
+
+def books(model: Any) -> list[Any]:
+    """What everybody remembers of requests, and whom KGC has admitted."""
+    federation = model.federation_
+    owners = [owner.book for owner in federation.participants.values()]
+    kept = (federation.coordinator.book, federation.compute.book, *owners)
+    return [set(federation.kgc.admitted), *((dict(book.known), dict(book.rows)) for book in kept)]
+
+
+# -- the same answers -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("voting", ["hard", "soft"])
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer])
+def test_classes_and_shares_are_exactly_those_of_predict(load: Callable[..., Any], voting: str) -> None:
+    data, labels = load(return_X_y=True)
+    model = classifier(7, voting=voting).fit(data, labels)
+    rows = data[:: len(data) // 15]
+    np.testing.assert_array_equal(model.predict_encrypted(rows), model.predict(rows))
+    np.testing.assert_array_equal(model.predict_proba_encrypted(rows), model.predict_proba(rows))
+
+
+def test_numbers_are_exactly_those_of_predict() -> None:
+    data, target = load_diabetes(return_X_y=True)
+    model = regressor(9, max_depth=6).fit(data, target)
+    rows = data[::20]
+    answers = model.predict_encrypted(rows)
+    assert answers.tobytes() == model.predict(rows).tobytes()
+    assert len(np.unique(answers)) > 5
+
+
+def people() -> Any:
+    rng = np.random.default_rng(4)
+    a = np.where(rng.random(60) < 0.2, np.nan, rng.normal(size=60))
+    b = pd.Categorical(rng.choice(["red", "green", "blue"], 60))
+    b[::9] = None
+    return frame(a=a, b=b, c=pd.array(rng.integers(0, 9, 60), dtype="Int64"))
+
+
+@pytest.mark.parametrize("voting", ["hard", "soft"])
+def test_categories_missing_values_and_names_of_classes_are_as_in_predict(voting: str) -> None:
+    rows = people()
+    labels = np.where(rows["b"].astype(str) == "red", "yes", np.where(rows["c"] > 4, "no", "perhaps"))
+    parties = {"bank": ["a", "c"], "telco": ["b"]}
+    model = classifier(7, parties=parties, voting=voting).fit(rows, labels)
+    asked = rows.head(20).assign(b=["violet", *rows["b"].head(19)], c=[None, *rows["c"].head(19)])
+    answers = model.predict_encrypted(asked)
+    assert answers.dtype == model.classes_.dtype
+    assert len(set(answers)) > 1
+    np.testing.assert_array_equal(answers, model.predict(asked))
+    np.testing.assert_array_equal(model.predict_proba_encrypted(asked), model.predict_proba(asked))
+
+
+def test_nan_is_a_missing_value_as_in_predict(shared: Any) -> None:
+    rows = np.where(np.random.default_rng(5).random((12, 4)) < 0.4, np.nan, X[:12])
+    rows[0] = np.nan
+    np.testing.assert_array_equal(shared.predict_proba_encrypted(rows), shared.predict_proba(rows))
+
+
+def test_single_row_and_a_list_are_rows_too(shared: Any) -> None:
+    assert shared.predict_encrypted(X[:1]).shape == (1,)
+    assert shared.predict_encrypted(ROWS.tolist()).tolist() == shared.predict(ROWS).tolist()
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, -1])
+def test_number_of_jobs_does_not_change_the_answers(model: Any, n_jobs: int) -> None:
+    model.set_params(n_jobs=n_jobs)
+    np.testing.assert_array_equal(model.predict_encrypted(ROWS), model.predict(ROWS))
+
+
+def test_voting_may_be_changed_after_fitting(model: Any) -> None:
+    hard = model.predict_proba_encrypted(ROWS)
+    soft = model.set_params(voting="soft").predict_proba_encrypted(ROWS)
+    np.testing.assert_array_equal(soft, model.predict_proba(ROWS))
+    assert not np.array_equal(hard, soft)
+
+
+def test_request_changes_nothing_of_the_forest(model: Any) -> None:
+    digest, before = model.digest_, model.predict(X)
+    model.predict_encrypted(ROWS)
+    assert model.digest_ == digest
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+# -- what cannot be asked ---------------------------------------------------------------------------
+
+WRONG_ROWS: dict[str, Any] = {
+    "too few columns": X[:3, :3],
+    "too many columns": np.hstack([X[:3], X[:3]]),
+    "one dimension": X[0],
+    "no rows": X[:0],
+    "infinity": np.where(np.arange(12).reshape(3, 4) == 7, np.inf, X[:3]),
+    "minus infinity": np.where(np.arange(12).reshape(3, 4) == 7, -np.inf, X[:3]),
+    "out of range": X[:3] * 1e13,
+    "text": [["a", "b", "c", "d"]],
+}
+
+
+@pytest.mark.parametrize("ask", ["predict_encrypted", "predict_proba_encrypted"])
+@pytest.mark.parametrize("name", WRONG_ROWS)
+def test_rows_that_cannot_be_asked_about_are_an_error_before_anybody_is_asked(
+    shared: Any, name: str, ask: str
+) -> None:
+    before, sent = books(shared), shared.costs_.total("messages")
+    with pytest.raises(ValueError, match=r"X|party|array|column|convert"):
+        getattr(shared, ask)(WRONG_ROWS[name])
+    assert books(shared) == before
+    assert shared.costs_.total("messages") == sent
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, 1e13])
+def test_value_out_of_range_is_told_with_its_party_and_column(shared: Any, value: float) -> None:
+    rows = X[:3].copy()
+    rows[1, 2] = value
+    with pytest.raises(RangeError, match=r"party 'telco', column 'x0' \(position 2\)"):
+        shared.predict_encrypted(rows)
+
+
+def test_rows_with_other_names_or_none_are_an_error() -> None:
+    model = classifier(3, parties=TWO_PARTIES).fit(frame(), signs(frame()))
+    before = books(model)
+    for rows in (frame()[["b", "a"]], frame().rename(columns={"a": "z"}), frame()[["a"]], frame().head(0)):
+        with pytest.raises(ValueError, match=r"feature|names|rows"):
+            model.predict_encrypted(rows)
+    assert books(model) == before
+
+
+def test_unknown_voting_is_an_error(model: Any) -> None:
+    before = books(model)
+    with pytest.raises(UsageError, match="'hard' or 'soft'"):
+        model.set_params(voting="loud").predict_encrypted(ROWS)
+    assert books(model) == before
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model: model.predict_encrypted(ROWS),
+        lambda model: model.predict_encrypted(ROWS, "bank", partial=True),
+        lambda model: model.enrol_requester("insurer"),
+        lambda model: model.set_policy("bank", RequestPolicy()),
+    ],
+    ids=["predict_encrypted", "partial", "enrol_requester", "set_policy"],
+)
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_forest_that_is_not_fitted_answers_nobody(
+    make: Callable[..., Any], call: Callable[[Any], object]
+) -> None:
+    with pytest.raises(NotFittedError):
+        call(make(parties=PARTIES))
+
+
+def test_clone_of_a_fitted_forest_asks_nobody(shared: Any) -> None:
+    before = books(shared)
+    for call in ("predict_encrypted", "predict_proba_encrypted"):
+        with pytest.raises(NotFittedError):
+            getattr(clone(shared), call)(ROWS)
+    assert books(shared) == before
+
+
+# -- who may ask ------------------------------------------------------------------------------------
+
+
+def test_unknown_requester_is_told_how_to_enrol(model: Any) -> None:
+    before = books(model)
+    with pytest.raises(UsageError, match=r"call `enrol_requester\('insurer'\)` first"):
+        model.predict_encrypted(ROWS, "insurer")
+    assert books(model) == before
+    model.enrol_requester("insurer")
+    np.testing.assert_array_equal(model.predict_encrypted(ROWS, "insurer"), model.predict(ROWS))
+
+
+def test_requester_enrols_once(model: Any) -> None:
+    for name in ("insurer", "bank"):
+        model.enrol_requester(name)
+        admitted = model.federation_.kgc.admitted[name]
+        with pytest.raises(UsageError, match=f"'{name}'"):
+            model.enrol_requester(name)
+        assert model.federation_.kgc.admitted[name] == admitted
+        np.testing.assert_array_equal(model.predict_encrypted(ROWS, name), model.predict(ROWS))
+
+
+@pytest.mark.parametrize("party", PARTIES)
+def test_participant_asks_under_its_own_name_and_key(model: Any, party: str) -> None:
+    np.testing.assert_array_equal(model.predict_encrypted(ROWS, party), model.predict(ROWS))
+    identity = model.federation_.participants[party].identity
+    assert identity.admission.member in model.federation_.coordinator.certificate.members
+    assert model.federation_.coordinator.book.rows == {party: len(ROWS)}
+
+
+def test_no_participant_has_the_name_of_the_requester_that_every_forest_has() -> None:
+    with pytest.raises(UsageError, match="party 'requester'"):
+        classifier(parties={"requester": [0, 1], "telco": [2, 3]}).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "KGC",
+        "CS",
+        "CC",
+        "a/b",
+        "",
+        pytest.param("x" * 300, id="300 letters"),
+        "a -> b",
+        "a\nb",
+        5,
+    ],
+)
+def test_name_that_no_party_may_have_is_refused(model: Any, name: Any) -> None:
+    roles = set(model.federation_.network.roles)
+    with pytest.raises(UsageError):
+        model.enrol_requester(name)
+    assert set(model.federation_.network.roles) == roles
+
+
+def test_leakage_can_be_told_while_a_party_is_absent(model: Any) -> None:
+    before = model.leakage_()
+    model.federation_.network.roles.pop("telco")
+    assert model.leakage_()["telco"] == before["telco"]
+
+
+class Losing:
+    """KGC's channel, on which admissions are lost."""
+
+    def __init__(self, channel: Any) -> None:
+        self.channel = channel
+
+    def call(self, recipient: str, request: Any, reply_type: Any) -> Any:
+        if isinstance(request, Admission):
+            raise AbsentError(recipient, "is gone")
+        return self.channel.call(recipient, request, reply_type)
+
+
+def test_requester_whose_admission_is_lost_may_enrol_again(model: Any) -> None:
+    kgc, network = model.federation_.kgc, model.federation_.network
+    honest, kgc.channel = kgc.channel, Losing(kgc.channel)
+    with pytest.raises(AbsentError):
+        model.enrol_requester("insurer")
+    assert "insurer" not in network.roles
+    assert not kgc.admitted
+    kgc.channel = honest
+    model.enrol_requester("insurer")
+    np.testing.assert_array_equal(model.predict_encrypted(ROWS, "insurer"), model.predict(ROWS))
+
+
+def test_leakage_can_be_told_if_a_requester_was_not_admitted(model: Any) -> None:
+    kgc = model.federation_.kgc
+    kgc.channel = Losing(kgc.channel)
+    with pytest.raises(AbsentError):
+        model.enrol_requester("insurer")
+    assert model.leakage_().keys() >= PARTIES.keys()
+
+
+def test_participant_that_is_absent_cannot_ask_and_is_named(model: Any) -> None:
+    model.federation_.network.roles.pop("bank")
+    with pytest.raises(AbsentError) as caught:
+        model.predict_encrypted(ROWS, "bank")
+    assert caught.value.party == "bank"
+
+
+@pytest.mark.parametrize("party", ["insurer", "CS", "CC", "Bank"])
+def test_policy_is_for_participants(model: Any, party: str) -> None:
+    with pytest.raises(UsageError, match=r"there are \['bank', 'shop', 'telco'\]"):
+        model.set_policy(party, RequestPolicy())
+
+
+def test_policy_that_is_none_is_refused(model: Any) -> None:
+    with pytest.raises(UsageError):
+        model.set_policy("bank", ["insurer"])
+
+
+def test_refused_requester_has_no_answer_while_others_have(model: Any) -> None:
+    model.enrol_requester("insurer")
+    model.set_policy("shop", RequestPolicy(refuses=["insurer"]))
+    for partial in (False, True):
+        with pytest.raises(RefusedError) as caught:
+            model.predict_encrypted(MORE, "insurer", partial=partial)
+        assert caught.value.party == "shop"
+    for other in (None, "bank", "shop"):
+        np.testing.assert_array_equal(model.predict_encrypted(ROWS, other), model.predict(ROWS))
+    model.set_policy("shop", RequestPolicy())
+    np.testing.assert_array_equal(model.predict_encrypted(ROWS, "insurer"), model.predict(ROWS))
+
+
+def test_only_accepted_requesters_have_answers(model: Any) -> None:
+    model.set_policy("bank", RequestPolicy(accepts=["telco"]))
+    assert len(model.predict_encrypted(MORE, "telco")) == len(MORE)
+    for refused in (None, "bank", "shop"):
+        with pytest.raises(RefusedError) as caught:
+            model.predict_encrypted(MORE, refused)
+        assert caught.value.party == "bank"
+
+
+def test_quota_is_of_all_requests_together(model: Any) -> None:
+    """The bank is asked in every request, for it owns what decides."""
+    model.set_policy("bank", RequestPolicy(max_rows=10))
+    model.enrol_requester("insurer")
+    for rows in (X[:6], X[6:9], X[9:10]):
+        np.testing.assert_array_equal(model.predict_encrypted(rows, "insurer"), model.predict(rows))
+    with pytest.raises(RefusedError) as caught:
+        model.predict_encrypted(X[:1], "insurer")
+    assert caught.value.party == "bank"
+    assert len(model.predict_encrypted(X[:10], "telco")) == 10
+    assert model.federation_.participants["bank"].book.rows == {"insurer": 10, "telco": 10}
+
+
+def test_forest_that_is_fitted_again_knows_no_requester_and_no_policy(model: Any) -> None:
+    model.enrol_requester("insurer")
+    model.set_policy("bank", RequestPolicy(max_rows=0))
+    model.fit(X, Y)
+    assert len(model.predict_encrypted(ROWS)) == len(ROWS)
+    with pytest.raises(UsageError, match="enrol_requester"):
+        model.predict_encrypted(ROWS, "insurer")
+
+
+# -- who is absent ----------------------------------------------------------------------------------
+
+
+def test_partial_answer_covers_everything_if_nobody_is_absent(shared: Any) -> None:
+    answer = shared.predict_encrypted(ROWS, partial=True)
+    assert isinstance(answer, PartialAnswer)
+    np.testing.assert_array_equal(answer.answers, shared.predict(ROWS))
+    assert answer.coverage.tolist() == [1.0] * len(ROWS)
+    assert answer.absent == ()
+    shares, coverage, absent = shared.predict_proba_encrypted(ROWS, partial=True)
+    np.testing.assert_array_equal(shares, shared.predict_proba(ROWS))
+    assert (coverage.tolist(), absent) == ([1.0] * len(ROWS), ())
+
+
+def test_absent_party_is_named_and_its_trees_are_left_out(model: Any) -> None:
+    role = model.federation_.network.roles.pop("telco")
+    with pytest.raises(AbsentError, match="partial=True") as caught:
+        model.predict_encrypted(MORE)
+    assert caught.value.party == "telco"
+    answers, coverage, absent = model.predict_encrypted(MORE, partial=True)
+    shares = model.predict_proba_encrypted(MORE, partial=True).answers
+    model.federation_.network.roles["telco"] = role
+    assert absent == ("telco",)
+    assert 0 < coverage.min() < coverage.max() <= 1
+    np.testing.assert_array_equal(coverage * 6, np.rint(coverage * 6))
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_array_equal(answers, model.classes_[shares.argmax(axis=1)])
+    np.testing.assert_array_equal(answers[coverage == 1], model.predict(MORE)[coverage == 1])
+    np.testing.assert_array_equal(model.predict_encrypted(MORE), model.predict(MORE))
+
+
+def test_numbers_of_fewer_trees_are_means_of_these() -> None:
+    model = regressor(6, parties=PARTIES).fit(X, NUMBERS)
+    model.federation_.network.roles.pop("shop")
+    answers, coverage, absent = model.predict_encrypted(MORE, partial=True)
+    assert absent == ("shop",)
+    assert coverage.min() < 1
+    assert NUMBERS.min() <= answers.min() < answers.max() <= NUMBERS.max()
+    full = coverage == 1
+    model.federation_.network.roles["shop"] = model.federation_.participants["shop"]
+    np.testing.assert_array_equal(answers[full], model.predict(MORE)[full])
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_row_that_no_tree_can_answer_is_an_error(partial: bool) -> None:
+    model = classifier(3, parties={"all": range(4)}).fit(X, Y)
+    model.federation_.network.roles.pop("all")
+    with pytest.raises(AbsentError) as caught:
+        model.predict_encrypted(ROWS, partial=partial)
+    assert caught.value.party == "all"
+    assert not partial or "row 0" in str(caught.value)
+
+
+# -- files ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [RevocableForestClassifier, RevocableForestRegressor])
+def test_loaded_forest_with_its_keys_answers_as_before(tmp_path: Path, kind: Any) -> None:
+    make, target = (classifier, Y) if kind is RevocableForestClassifier else (regressor, NUMBERS)
+    model = make(parties=PARTIES).fit(X, target)
+    before = model.predict_encrypted(ROWS)
+    model.save(tmp_path / "forest", private_keys=True)
+    loaded = kind.load(tmp_path / "forest")
+    for requester in (None, "bank"):
+        assert loaded.predict_encrypted(ROWS, requester).tobytes() == before.tobytes()
+    loaded.enrol_requester("insurer")
+    assert loaded.predict_encrypted(ROWS, "insurer", partial=True).coverage.tolist() == [1.0] * len(ROWS)
+
+
+def test_loaded_forest_without_keys_says_what_is_missing(model: Any, tmp_path: Path) -> None:
+    model.save(tmp_path / "forest")
+    loaded: Any = RevocableForestClassifier.load(tmp_path / "forest")
+    roles = set(loaded.federation_.network.roles)
+    for requester in (None, "bank"):
+        with pytest.raises(UsageError, match="no private key: the forest was saved without"):
+            loaded.predict_encrypted(ROWS, requester)
+    with pytest.raises(UsageError, match="no private key"):
+        loaded.enrol_requester("insurer")
+    assert set(loaded.federation_.network.roles) == roles
+    np.testing.assert_array_equal(loaded.predict(ROWS), model.predict(ROWS))
+
+
+# -- what it costs, who learns what, and what is drawn ----------------------------------------------
+
+
+def test_costs_count_the_request_and_its_comparisons(model: Any) -> None:
+    before = model.costs_
+    model.enrol_requester("insurer")
+    model.predict_encrypted(ROWS, "insurer")
+    once = model.costs_
+    for protocol in ("FRF-Predict", "HoLT"):
+        for what in ("seconds", "messages", "bytes", "exponentiations"):
+            assert once.total(what, protocol) > before.total(what, protocol) == 0
+    values = ROWS.size
+    assert sum(once.work["insurer"]["FRF-Predict"]["exponentiations"].values()) == 2 * values
+    assert once.traffic["insurer -> CS"]["FRF-Predict"]["bytes"] > 96 * values
+    assert set(once.work["CC"]) >= {"HoLT"}
+    model.predict_encrypted(ROWS, "insurer")
+    assert model.costs_.total("messages", "HoLT") == 2 * once.total("messages", "HoLT")
+
+
+def test_table_of_costs_tells_requesters_from_participants(model: Any) -> None:
+    assert "requesters" not in repr(model.costs_)
+    model.predict_encrypted(ROWS, "bank")
+    assert "requesters" not in repr(model.costs_)
+    model.enrol_requester("insurer")
+    model.predict_encrypted(ROWS, "insurer")
+    rows = {tuple(line.split()[:2]) for line in repr(model.costs_).splitlines()}
+    assert {("requesters", "FRF-Predict"), ("CC", "HoLT"), ("CS", "HoLT"), ("participants", "HoLT")} <= rows
+    assert "insurer" not in repr(model.costs_)
+
+
+def test_requester_learns_the_schema_and_its_own_votes(model: Any) -> None:
+    model.enrol_requester("insurer")
+    before = model.leakage_()
+    assert set(before["insurer"]) == {"public parameters", "its own admission"}
+    model.predict_encrypted(ROWS, "insurer")
+    learnt = model.leakage_()
+    assert learnt["insurer"] == before["insurer"] | {
+        "names and decimals of columns": 4,
+        "votes for rows of its own, in numbers": 2 * len(ROWS),
+    }
+    assert learnt["CS"]["encrypted rows of requests"] == len(ROWS)
+    assert learnt["KGC"] == before["KGC"]
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_verbose_request_draws_its_progress_on_standard_error(
+    make: Callable[..., Any], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    model = make(parties=PARTIES).fit(X, Y)
+    silent = model.predict_encrypted(ROWS)
+    assert capfd.readouterr() == ("", "")
+    drawn = model.set_params(verbose=1).predict_encrypted(ROWS)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "…" not in err
+    assert "encrypted rows" in err
+    assert "10.0 of 10" in err
+    np.testing.assert_array_equal(drawn, silent)
+
+
+def test_refused_request_draws_nothing(model: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    model.set_policy("bank", RequestPolicy(max_rows=0))
+    with pytest.raises(RefusedError):
+        model.predict_encrypted(ROWS)
+    assert capfd.readouterr() == ("", "")
