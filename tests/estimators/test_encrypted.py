@@ -299,7 +299,7 @@ def test_participant_that_is_absent_cannot_ask_and_is_named(model: Any) -> None:
 
 @pytest.mark.parametrize("party", ["insurer", "CS", "CC", "Bank"])
 def test_policy_is_for_participants(model: Any, party: str) -> None:
-    with pytest.raises(UsageError, match=r"there are \['bank', 'shop', 'telco'\]"):
+    with pytest.raises(UsageError, match="there are (bank|shop|telco), "):
         model.set_policy(party, RequestPolicy())
 
 
