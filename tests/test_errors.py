@@ -65,7 +65,7 @@ def test_errors_of_other_parties_name_them_and_survive_a_trip_between_processes(
     made = error("bank", "the reason")
     for same in (made, pickle.loads(pickle.dumps(made)), copy.copy(made)):  # noqa: S301
         assert type(same) is error
-        assert (same.party, same.reason, str(same)) == ("bank", "the reason", "'bank': the reason")
+        assert (same.party, same.reason, str(same)) == ("bank", "the reason", "'bank' the reason")
         assert same.kind == error.kind
 
 
@@ -193,7 +193,7 @@ def test_values_with_long_numbers_print_short_at_any_size() -> None:
 def is_refused(federation: Federation, codes: Codes) -> bool:
     with pytest.raises(RefusedError) as caught:
         federation.ask(codes, None, "soft", False, lambda _: None)
-    assert (caught.value.party, caught.value.reason) == ("CS", "rejected")
+    assert (caught.value.party, caught.value.reason) == ("CS", "has refused: rejected")
     return isinstance(caught.value.__cause__, RejectedError)
 
 

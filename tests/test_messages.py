@@ -36,6 +36,17 @@ MEMBER = Member("clinic", "requester", b"1", bytes(32))
 ADMISSION = Admission(federation="f", epoch=1, member=MEMBER, signature=bytes(64))
 REQUEST = Request(ADMISSION, bytes(16), bytes(16), 2**16 - 1, "soft", True, bytes(32), bytes(64))
 NODES = NodeRows(bytes(8), bytes(16), (1).to_bytes(4, "little") * 2, b"\0\5")
+OPENING = OpenForest(
+    federation="f",
+    epoch=1,
+    forest=bytes(16),
+    nonce=bytes(16),
+    n_trees=100,
+    max_depth=62,
+    method="quantile",
+    n_candidates=255,
+    n_sampled=2**20,
+)
 SAMPLES: tuple[Message, ...] = (
     Done(),
     Dealt(federation="f", n=b"\x09", g0=b"\x04", exponent_bits=128, share=None),
@@ -52,16 +63,7 @@ SAMPLES: tuple[Message, ...] = (
         previous=b"",
         signature=bytes(64),
     ),
-    OpenForest(
-        federation="f",
-        epoch=1,
-        forest=bytes(16),
-        n_trees=100,
-        max_depth=62,
-        method="quantile",
-        n_candidates=255,
-        n_sampled=2**20,
-    ),
+    OPENING,
     Schema(columns=(Column("age", 2, None), Column("sex", 0, ("f", "m"))), n_rows=2**32 - 1),
     LevelRequest(
         epoch=1,
@@ -82,10 +84,8 @@ SAMPLES: tuple[Message, ...] = (
     ADMISSION,
     ForestQuery(admission=ADMISSION),
     ForestFacts(
-        federation="f",
         epoch=1,
-        forest=bytes(16),
-        n_trees=100,
+        opening=OPENING,
         n_votes=2,
         columns={"bank": (Column("age", 2, None),), "shop": (Column("sex", 0, ("f", "m")),)},
     ),

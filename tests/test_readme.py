@@ -38,7 +38,7 @@ def test_make_demo_tells_its_story() -> None:
     assert right > 90
     assert right > plain - 5
     assert "the forest says the same as before: True" in done.stdout
-    assert "'Engelberg': has refused this request" in " ".join(done.stdout.split())
+    assert "'Engelberg' has refused this request" in " ".join(done.stdout.split())
     seen = ("path bits of requests", "bins of rows", "rows of such nodes", "public keys")
     for what in (*seen, "3072-bit keys: secure", "FOS-Find", "FRF-Predict", "HoLT"):
         assert what in done.stdout

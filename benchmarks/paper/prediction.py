@@ -13,7 +13,7 @@ times all of them.
 
 import argparse
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from time import process_time
 from typing import Any, TypeVar
@@ -43,7 +43,9 @@ from revfrf.protocols.ho_lt import ComparingServer, ho_lt_as_printed
 from revfrf.protocols.key_setup import CC
 
 PAPER_SECONDS, PAPER_BYTES = 13.33 + 0.08, 780_000
-PROTOCOLS = ("FRF-Predict", "HoLT")
+"""The paper's efficiency table: prediction, servers and participants together."""
+
+PROTOCOLS = {"FRF-Predict", "HoLT"}
 ROLES = ("requester", "CS", "CC", "owners")
 WARM_UPS = 2
 
@@ -116,7 +118,7 @@ def fitted(
     return model.fit(split.X_train[:n_rows], split.y_train[:n_rows])
 
 
-def test_rows(dataset: Dataset, n_rows: int) -> Frame:
+def request_rows(dataset: Dataset, n_rows: int) -> Frame:
     return dataset.splits(0)[0].X_test.iloc[:n_rows]
 
 
@@ -140,8 +142,13 @@ def _measure(model: RevocableForestClassifier, X: Frame) -> Spent:
     wall = ask(model, X)
     after = model.costs_
     most = max(_powers(after, party) - _powers(before, party) for party in model.parties_)
-    spent = {role: _seconds(after, role, model) - _seconds(before, role, model) for role in ROLES}
-    sent = {role: _bytes(after, role, model) - _bytes(before, role, model) for role in ROLES}
+    spent, sent = (
+        {
+            role: value - _by_role(getattr(before, books), what, model)[role]
+            for role, value in _by_role(getattr(after, books), what, model).items()
+        }
+        for books, what in (("work", "seconds"), ("traffic", "bytes"))
+    )
     return Spent(len(X), _comparisons(model) - bits_before, wall, spent, sent, most)
 
 
@@ -155,29 +162,20 @@ def _role(name: str, model: RevocableForestClassifier) -> str:
     return "owners" if name in model.parties_ else name
 
 
-def _seconds(costs: Costs, role: str, model: RevocableForestClassifier) -> float:
-    cells = [
-        cell
-        for name, row in costs.work.items()
-        for protocol, cell in row.items()
-        if _role(name, model) == role and protocol in PROTOCOLS
-    ]
-    return float(sum(cell["seconds"] for cell in cells))
+def _by_role(
+    table: Mapping[str, Mapping[str, Mapping[str, Any]]], what: str, model: RevocableForestClassifier
+) -> dict[str, float]:
+    """A column of `costs_`, by role; of a link, its sender."""
+    found = dict.fromkeys(ROLES, 0.0)
+    for name, row in table.items():
+        for protocol in PROTOCOLS & row.keys():
+            found[_role(name.split(" -> ")[0], model)] += row[protocol][what]
+    return found
 
 
 def _powers(costs: Costs, party: str) -> int:
     cell = costs.work.get(party, {}).get("HoLT", {"exponentiations": {}})
     return int(sum(cell["exponentiations"].values()))
-
-
-def _bytes(costs: Costs, role: str, model: RevocableForestClassifier) -> float:
-    cells = [
-        cell
-        for link, row in costs.traffic.items()
-        for protocol, cell in row.items()
-        if _role(link.split(" -> ")[0], model) == role and protocol in PROTOCOLS
-    ]
-    return float(sum(cell["bytes"] for cell in cells))
 
 
 # -- the paper's protocol ---------------------------------------------------------------------------
@@ -191,8 +189,9 @@ def literal_seconds(model: RevocableForestClassifier, X: Frame, count: int) -> f
     server = ComparingServer(cs.channel, secret(cs.identity.share), weak, cs.verify_key_of(CC), 1)
     codes, splits = model.layout_.encode(X), cs.store.splits
     spent = 0.0
+    nodes = sorted(splits)[:: max(1, len(splits) // count)][:count]
     federation.compute.literal = True
-    for node in sorted(splits)[:: max(1, len(splits) // count)][:count]:
+    for node in nodes:
         split = splits[node]
         owner = federation.participants[split.owner]
         key = secret(owner.identity.weak)
@@ -207,7 +206,7 @@ def literal_seconds(model: RevocableForestClassifier, X: Frame, count: int) -> f
         if bool(less) != (value < cut):
             raise AssertionError("the paper's protocol gives another answer")
     federation.compute.literal = False
-    return spent / min(count, len(splits))
+    return spent / len(nodes)
 
 
 Key = TypeVar("Key")
@@ -248,7 +247,7 @@ def forest(text: str) -> tuple[int, int, int]:
 
 def settings(options: argparse.Namespace, console: Console) -> object:
     dataset, results = load("adult", options.data), []
-    X = test_rows(dataset, 1)
+    X = request_rows(dataset, 1)
     for trees, depth, bits in options.forests:
         model = fitted(dataset, trees, depth, bits, options.rows)
         cold = ask(model, X)
@@ -313,7 +312,7 @@ def scaling(options: argparse.Namespace, console: Console) -> object:
         view = table(title, what, *headings)
         found = []
         for depth, trees, rows in shapes:
-            model, X = fitted(dataset, trees, depth, options.bits, options.rows), test_rows(dataset, rows)
+            model, X = fitted(dataset, trees, depth, options.bits, options.rows), request_rows(dataset, rows)
             ask(model, X)
             spent = measure(model, X, 1)
             found.append(spent)
@@ -350,7 +349,7 @@ def add_cores(commands: Any) -> None:
 def cores(options: argparse.Namespace, console: Console) -> object:
     dataset = load("adult", options.data)
     model = fitted(dataset, options.trees, options.depth, options.bits, options.rows)
-    X = test_rows(dataset, options.requests)
+    X = request_rows(dataset, options.requests)
     ask(model, X)
     walls: dict[int, list[float]] = {1: [], workers(-1): []}
     for _ in range(options.rounds):

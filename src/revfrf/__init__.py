@@ -5,16 +5,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from revfrf.errors import AbsentError, RefusedError
     from revfrf.estimator_requests import PartialAnswer
     from revfrf.estimators import RevocableForestClassifier, RevocableForestRegressor
     from revfrf.protocols.request import RequestPolicy
 
 __version__ = "0.1.0.dev0"
-__all__ = ["PartialAnswer", "RequestPolicy", "RevocableForestClassifier", "RevocableForestRegressor"]
+__all__ = [
+    "AbsentError",
+    "PartialAnswer",
+    "RefusedError",
+    "RequestPolicy",
+    "RevocableForestClassifier",
+    "RevocableForestRegressor",
+]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless the program wants to hear
 
-_HOMES = {"PartialAnswer": "estimator_requests", "RequestPolicy": "protocols.request"}
+_HOMES = {
+    "AbsentError": "errors",
+    "PartialAnswer": "estimator_requests",
+    "RefusedError": "errors",
+    "RequestPolicy": "protocols.request",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -68,7 +68,7 @@ class PartyError(RevFRFError):
     """Another party does not answer. `party` is its name."""
 
     def __init__(self, party: str, reason: str) -> None:
-        super().__init__(f"{party!r}: {reason}")
+        super().__init__(f"{party!r} {reason}")
         self.party, self.reason = party, reason
 
     def __reduce__(self) -> tuple[type["PartyError"], tuple[str, str]]:

@@ -2,18 +2,22 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from revfrf.crypto.parallel import workers
 from revfrf.errors import AbsentError, UsageError
 from revfrf.estimator_base import RevocableForest, Rows
 from revfrf.forest.voting import Voting
+from revfrf.protocols.key_setup import CC, CS
 from revfrf.protocols.request import RequestPolicy
 from revfrf.report.progress import request_progress
+from revfrf.roles.compute import ComputePartner
+from revfrf.roles.coordinator import Coordinator
+from revfrf.roles.participant import Participant
 
 
 class PartialAnswer(NamedTuple):
@@ -58,35 +62,50 @@ class RequestableForest(RevocableForest):
         """
         return self._encrypted(X, requester, partial, self._answers)
 
-    def enrol_requester(self, name: str) -> None:
-        """Let KGC admit somebody who is no participant as a requester, with keys of its own."""
+    def enrol_requester(self, name: str) -> Self:
+        """Let KGC admit somebody who is no participant as a requester, with keys of its own.
+
+        Requesters are not saved with the forest, and forgotten by `fit`.
+        """
         check_is_fitted(self)
         self.federation_.enrol_requester(name)
+        return self
 
-    def set_policy(self, party: str, policy: RequestPolicy) -> None:
-        """Whose requests a participant accepts, and how many rows of each; at first, everybody's."""
+    def set_policy(self, party: str, policy: RequestPolicy) -> Self:
+        """Whose requests a participant or a server accepts, and how many rows; at first, everybody's.
+
+        Policies are not saved with the forest, and forgotten by `fit`.
+        """
         check_is_fitted(self)
-        participants = self.federation_.participants
-        if party not in participants:
-            raise UsageError(f"{party!r} is no participant; there are {', '.join(participants)}")
+        federation = self.federation_
+        roles: dict[str, Participant | Coordinator | ComputePartner]
+        roles = {**federation.participants, CS: federation.coordinator, CC: federation.compute}
+        if not isinstance(party, str) or party not in roles:
+            raise UsageError(f"{party!r} has no policy; these have: {', '.join(roles)}")
         if not isinstance(policy, RequestPolicy):
             raise UsageError(f"{policy!r} is no policy; give a RequestPolicy(accepts=[...], refuses=[...])")
-        participants[party].policy = policy
+        roles[party].policy = policy
+        return self
 
     def _encrypted(
         self, X: Rows, requester: str | None, partial: bool, finish: Callable[[NDArray[np.float64]], Any]
     ) -> Any:
         check_is_fitted(self)
+        if not isinstance(partial, bool | np.bool_):
+            raise UsageError(f"partial={partial!r}: give True or False")
         voting = self._checked_voting()
-        codes = self.layout_.encode(self._rows(X, reset=False))
-        n_rows = min(table.shape[1] for table in codes.values())
+        X = self._rows(X, reset=False)
+        codes, n_rows = self.layout_.encode(X), _num_samples(X)
         self.federation_.n_jobs = workers(self.n_jobs)
         with request_progress(self.verbose, n_rows) as progress:
-            answer = self.federation_.ask(codes, requester, voting, partial, progress)
+            answer = self.federation_.ask(codes, requester, voting, bool(partial), progress)
         if not answer.n_voted.all():
-            row = int(answer.n_voted.argmin())
+            rows = np.flatnonzero(answer.n_voted == 0)
             raise AbsentError(
-                answer.absent[0], f"is absent, and without it no tree has an answer for row {row}"
+                answer.absent[0],
+                f"is absent (of {', '.join(answer.absent)} in all), and no tree is left for "
+                f"{len(rows)} of {n_rows} rows: {', '.join(map(str, rows[:10]))}{', …' * (len(rows) > 10)}; "
+                "leave these out, or ask again later",
             )
         answers = finish(answer.votes / answer.n_voted[:, None])
         if not partial:

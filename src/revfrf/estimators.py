@@ -28,7 +28,10 @@ class RevocableForestRegressor(RegressorMixin, RequestableForest):
     """A random forest for numbers, grown by parties who hold different columns of the same rows.
 
     All roles run in this process and exchange the protocol's messages; every split is stored encrypted
-    under its owner's key.
+    under its owner's key. NaN and None are missing values, below every number; a category that `fit` has not
+    seen is missing, too. `predict_encrypted` answers requests that nobody but the requester can read, if the
+    owners' policies (`set_policy`) accept who asks (`enrol_requester`). `save` and `load` keep forests in
+    files, `leakage_()` says what each role received.
 
     Parameters
     ----------
@@ -123,7 +126,9 @@ class RevocableForestClassifier(ClassifierMixin, RequestableForest):
 
     All roles run in this process and exchange the protocol's messages; every split is stored encrypted under
     its owner's key. NaN and None are missing values, below every number; a category that `fit` has not seen
-    is missing, too. `save` and `load` keep forests in files, `leakage_()` says what each role received.
+    is missing, too. `predict_encrypted` and `predict_proba_encrypted` answer requests that nobody but the
+    requester can read, if the owners' policies (`set_policy`) accept who asks (`enrol_requester`). `save` and
+    `load` keep forests in files, `leakage_()` says what each role received.
 
     Parameters
     ----------

@@ -23,13 +23,13 @@ from revfrf.forest.voting import Voting
 from revfrf.messages.training import Column
 from revfrf.metering import measured
 from revfrf.protocols.fle_expan import LevelReport
-from revfrf.protocols.frf_predict import Answer
+from revfrf.protocols.frf_predict import ROWS_AT_ONCE, Answer
 from revfrf.protocols.key_setup import CC, CS, KGC, PARTICIPANT, REQUESTER, Identity
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.coordinator import Coordinator
 from revfrf.roles.kgc import KeyCentre
 from revfrf.roles.participant import TRAINING, Participant
-from revfrf.roles.requester import ROWS_AT_ONCE, Requester
+from revfrf.roles.requester import Requester
 from revfrf.storage.memory import ParticipantStore
 from revfrf.transport.memory import MemoryNetwork
 
@@ -217,7 +217,7 @@ class Federation:
     ) -> Answer:
         """FRF-Predict on these rows; `progress` is told how many of them are done."""
         asking, done = self.requester(requester), 0
-        n_rows = min(table.shape[1] for table in codes.values())
+        n_rows = max((table.shape[1] for table in codes.values()), default=0)
 
         def rows_done(rows: int) -> None:
             nonlocal done
@@ -225,8 +225,11 @@ class Federation:
             progress(rows)
 
         self.coordinator.watch = lambda part: progress(done + part * min(ROWS_AT_ONCE, n_rows - done))
-        with measured(self.network.ledger, asking.identity.name, "FRF-Predict"):
-            return asking.ask(codes, voting, partial, rows_done)
+        try:
+            with measured(self.network.ledger, asking.identity.name, "FRF-Predict"):
+                return asking.ask(codes, voting, partial, rows_done)
+        finally:
+            self.coordinator.watch = lambda _: None
 
     @contextmanager
     def _held(self, codes: Codes) -> Iterator[str]:

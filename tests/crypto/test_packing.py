@@ -123,7 +123,7 @@ def test_a_key_of_another_epoch_is_refused(toy: World) -> None:
 
 def test_keys_too_short_for_one_slot_are_refused() -> None:
     world = world_of(128)
-    with pytest.raises(UsageError, match="too short to compare; use 144"):
+    with pytest.raises(UsageError, match="too short to compare encrypted numbers; use 144"):
         slots(world.parameters)
 
 

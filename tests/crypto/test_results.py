@@ -8,7 +8,7 @@ import pytest
 
 from revfrf.crypto.dtpkc import add_constant, par_h_dec1, par_h_dec2
 from revfrf.crypto.keys import Ciphertext, WeakKey
-from revfrf.crypto.results import SealedBits, capacity, open_bits, seal_bits
+from revfrf.crypto.results import SealedBits, open_bits, seal_bits
 from revfrf.errors import DecryptionError, ElementError, FormatError, SlotError, UsageError
 from revfrf.metering import Ledger, measured
 from tests.conftest import World, world_of
@@ -31,7 +31,7 @@ def test_any_number_of_bits_takes_one_ciphertext_and_the_owner_one_power(toy: Wo
         shares = par_h_dec1(toy.bob, [sealed.ciphertext])
     assert sum(ledger.entries["owner", "HoLT"].powers.values()) == 1
     assert open_bits(toy.cs, [sealed], shares) == [bits]
-    assert bool(sealed.masked) == (count > capacity(toy.parameters))
+    assert bool(sealed.masked) == (count > toy.parameters.plaintext_bits)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])

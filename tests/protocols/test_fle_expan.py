@@ -109,7 +109,7 @@ class Opened:
         before = self.state()
         with pytest.raises(RefusedError) as caught:
             self.ask(request, sender)
-        assert str(caught.value) == f"'{PARTY}': rejected"
+        assert str(caught.value) == f"'{PARTY}' has refused: rejected"
         assert self.state() == before
         cause = caught.value.__cause__
         assert isinstance(cause, RejectedError)
@@ -579,7 +579,7 @@ def test_participant_that_refuses_stops_the_growth() -> None:
             return participant(federation, PARTY).handle(sender, message)
 
     federation.network.roles[PARTY] = Refusing()
-    with pytest.raises(RefusedError, match=r"^'bank': rejected$"):
+    with pytest.raises(RefusedError, match=r"^'bank' has refused: rejected$"):
         train(CASE, federation)
     assert federation.coordinator.store.splits == {}
 

@@ -21,6 +21,7 @@ from revfrf.errors import (
     FormatError,
     PolicyError,
     ProtocolError,
+    RangeError,
     RefusedError,
     RejectedError,
     RevFRFError,
@@ -38,10 +39,10 @@ from revfrf.messages.prediction import (
     PredictRequest,
     ShareRequest,
 )
+from revfrf.protocols import frf_predict as frf_predict_module
 from revfrf.protocols.frf_predict import Answer
 from revfrf.protocols.key_setup import CC, CS, KGC, REQUESTER, Identity
 from revfrf.protocols.request import RequestPolicy, sign_request
-from revfrf.roles import requester as requester_module
 from revfrf.roles.requester import Requester
 from revfrf.transport.base import Answering
 from tests.federations import Case, Codes, grown_splits, participant, random_case, set_up, train, with_rules
@@ -196,7 +197,7 @@ def test_long_tables_are_several_requests_and_one_answer(
     federation: Federation, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     rows, book = difficult_rows(federation, CASE.codes), federation.coordinator.book
-    monkeypatch.setattr(requester_module, "ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(frf_predict_module, "ROWS_AT_ONCE", at_once)
     known, counted = len(book.known), book.rows["clinic"]
     answer = ask(federation, rows, "soft", requester="clinic")
     assert answer.votes.tobytes() == federation.votes(rows, 36, "soft").tobytes()
@@ -207,7 +208,7 @@ def test_long_tables_are_several_requests_and_one_answer(
 def test_progress_begins_at_nothing_and_never_goes_back(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (requester_module, federation_module):
+    for module in (frf_predict_module, federation_module):
         monkeypatch.setattr(module, "ROWS_AT_ONCE", 5)
     told: list[float] = []
     federation.ask(some(CASE.codes, 12), "clinic", "hard", False, told.append)
@@ -406,11 +407,36 @@ def test_owner_that_refuses_in_the_middle_is_named(federation: Federation) -> No
     assert caught.value.party == "bank"
 
 
+@pytest.mark.parametrize("value", [2**62, -(2**62) - 1, 2**63 - 1])
+def test_numbers_out_of_range_are_not_even_encrypted(federation: Federation, value: int) -> None:
+    codes = {party: np.full((len(table), 1), value, dtype=np.int64) for party, table in CASE.codes.items()}
+    with pytest.raises(RangeError, match="party 'bank', column 'x0'"):
+        ask(federation, codes, requester="clinic")
+
+
+def test_table_of_other_columns_or_unequal_lengths_is_refused(federation: Federation) -> None:
+    codes = some(CASE.codes, 3)
+    for wrong in (
+        codes | {"casino": codes["shop"]},
+        {party: table for party, table in codes.items() if party != "shop"},
+        codes | {"shop": codes["shop"][:, :2]},
+        codes | {"telco": codes["telco"][:1]},
+    ):
+        with pytest.raises(UsageError):
+            ask(federation, wrong, requester="clinic")
+
+
 @pytest.mark.parametrize("value", [2**70, -(2**70), 2**120])
 def test_rows_that_encrypt_numbers_out_of_range_are_refused_by_the_compute_partner(
-    federation: Federation, value: int
+    federation: Federation, value: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """By a requester that does not check what it encrypts."""
     codes = {party: np.full((len(table), 1), value, dtype=object) for party, table in CASE.codes.items()}
+    monkeypatch.setattr(
+        frf_predict_module,
+        "_row_values",
+        lambda facts, given: np.concatenate([given[party] for party in facts.columns]).T,
+    )
     for partial in (False, True):
         with pytest.raises(RefusedError) as caught:
             ask(federation, codes, partial=partial, requester="clinic")
@@ -459,7 +485,7 @@ def refusal(federation: Federation, message: Message, sender: str = "clinic") ->
     before, sent = books(federation), federation.network.messages[CS, CC, "HoLT"]
     with pytest.raises(RefusedError) as caught:
         send(federation, message, sender)
-    assert str(caught.value) == "'CS': rejected"
+    assert str(caught.value) == "'CS' has refused: rejected"
     assert books(federation) == before
     assert federation.network.messages[CS, CC, "HoLT"] == sent
     assert isinstance(caught.value.__cause__, RejectedError)
@@ -565,10 +591,14 @@ class Lying:
 def answer_of_liar(
     federation: Federation, kind: type[Message], change: Callable[[Any], Message], partial: bool = False
 ) -> Answer:
-    """The clinic asks about two rows."""
+    """The clinic asks about two rows. Raises what it finds wrong, after a check that it blames CS."""
     federation.network.roles[CS] = Lying(federation.coordinator, kind, change)
     try:
         return ask(federation, some(CASE.codes, 2), partial=partial, requester="clinic")
+    except RefusedError as error:
+        if error.party == CS and isinstance(error.__cause__, RejectedError) and "answered" in str(error):
+            raise error.__cause__ from error
+        raise
     finally:
         federation.network.roles[CS] = federation.coordinator
 
@@ -631,16 +661,28 @@ def test_nothing_is_sent_to_a_forest_of_another_federation_or_epoch(
     federation: Federation, field: dict[str, Any]
 ) -> None:
     sent = federation.network.messages["clinic", CS, "FRF-Predict"]
+
+    def lie(facts: Any) -> Any:
+        if "federation" in field:
+            return changed(facts, opening=changed(facts.opening, **field))
+        return changed(facts, **field)
+
     with pytest.raises(ProtocolError) as caught:
-        answer_of_liar(federation, ForestFacts, lambda facts: changed(facts, **field))
+        answer_of_liar(federation, ForestFacts, lie)
     assert caught.value.kind == "epoch"
     assert federation.network.messages["clinic", CS, "FRF-Predict"] == sent + 1
 
 
-def test_request_to_another_forest_than_the_coordinators_is_refused(federation: Federation) -> None:
-    with pytest.raises(RefusedError) as caught:
-        answer_of_liar(federation, ForestFacts, lambda facts: changed(facts, forest=bytes(16)))
-    assert caught.value.party == CS
+def test_forest_whose_rules_are_not_those_of_its_name_is_sent_nothing(federation: Federation) -> None:
+    """More trees or levels would let CS ask CC more than the requester has signed for."""
+    for lie in ({"n_trees": N_TREES + 1}, {"max_depth": 62}, {"forest": bytes(16)}):
+        with pytest.raises(ProtocolError) as caught:
+            answer_of_liar(
+                federation,
+                ForestFacts,
+                lambda facts, lie=lie: changed(facts, opening=changed(facts.opening, **lie)),  # type: ignore[misc]
+            )
+        assert caught.value.kind == "forest"
 
 
 COLUMNS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
@@ -681,4 +723,5 @@ def test_facts_are_the_schema_and_no_more(federation: Federation) -> None:
     assert {party: len(columns) for party, columns in facts.columns.items()} == {
         party: len(table) for party, table in CASE.codes.items()
     }
-    assert (facts.n_trees, facts.forest) == (N_TREES, federation.coordinator.plan.forest)
+    opening = facts.opening
+    assert (opening.n_trees, opening.forest) == (N_TREES, federation.coordinator.plan.forest)

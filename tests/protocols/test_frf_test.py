@@ -59,7 +59,7 @@ def refusal(federation: Federation, owner: str, message: Message, sender: str = 
     before = dict(participant(federation, owner).store.cuts)
     with pytest.raises(RefusedError) as caught:
         ask(federation, owner, message, sender)
-    assert str(caught.value) == f"{owner!r}: rejected"
+    assert str(caught.value) == f"{owner!r} has refused: rejected"
     assert participant(federation, owner).store.cuts == before
     assert isinstance(caught.value.__cause__, RejectedError)
     return caught.value.__cause__

@@ -17,7 +17,6 @@ from revfrf.crypto.encoding import MISSING
 from revfrf.crypto.keys import Ciphertext, WeakKey
 from revfrf.crypto.literal import Term
 from revfrf.crypto.packing import Comparison
-from revfrf.crypto.results import capacity
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import AbsentError, RefusedError, RejectedError, SlotError
 from revfrf.federation import Federation
@@ -33,9 +32,10 @@ from revfrf.messages.prediction import (
     ShareRequest,
 )
 from revfrf.protocols import ho_lt as module
+from revfrf.protocols.fle_expan import forest_id
 from revfrf.protocols.ho_lt import _RESULT, ComparingServer, _result, ho_lt, ho_lt_as_printed
 from revfrf.protocols.key_setup import CC, CS, KGC
-from revfrf.protocols.request import sign_request
+from revfrf.protocols.request import RequestPolicy, sign_request
 from revfrf.transport.base import Answering, Channel, Reply
 from tests.conftest import world_of
 from tests.federations import columns_of, grown_splits, keys, participant, random_case, train, with_rules
@@ -113,6 +113,9 @@ def opened(case: Any, dealt: Any) -> World:
     for name, table in case.codes.items():
         federation.participants[name].hold("training", table)
     federation.coordinator.open(case.rules, federation.seed, case.n_rows)
+    for owner in federation.participants.values():  # who has nodes everywhere
+        levels, trees = range(case.rules.max_depth), range(case.rules.n_trees)
+        owner.store.cuts.update({(tree, 1 << level): (0, 0) for tree in trees for level in levels})
     federation.enrol_requester("clinic")
     return World(federation)
 
@@ -145,7 +148,7 @@ def test_corners_are_compared_rightly_with_each_other(world: World) -> None:
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_more_bits_than_a_ciphertext_holds_are_opened_all_the_same(world: World, n_jobs: int) -> None:
-    room, rng = capacity(world.federation.parameters), random.Random(1)
+    room, rng = world.federation.parameters.plaintext_bits, random.Random(1)
     counts = {"bank": room + 1, "shop": 2, "telco": room}
     pairs = {
         owner: [(rng.randrange(-9, 9), rng.randrange(-9, 9)) for _ in range(n)] for owner, n in counts.items()
@@ -478,7 +481,7 @@ def refused(
     before, shares = world.books(), world.shares_given()
     with pytest.raises(RefusedError) as caught:
         world.federation.network.channel(sender).call(party, message, reply_type)
-    assert str(caught.value) == f"{party!r}: rejected"
+    assert str(caught.value) == f"{party!r} has refused: rejected"
     assert (world.books() == before) != attempt
     assert world.shares_given() == shares
     cause = caught.value.__cause__
@@ -624,12 +627,40 @@ def test_compute_partner_refuses_packs_that_are_none_and_the_attempt_counts(worl
 @pytest.mark.parametrize("x", [2**65, -(2**65), 2**70, -(2**70), 2**240, -(2**240)])
 def test_numbers_beyond_the_range_are_refused_by_the_compute_partner(world: World, x: int) -> None:
     for pairs in ({"bank": [(x, 0)]}, {"bank": [(0, 1), (0, x)], "shop": [(1, 1)]}):
-        shares = world.shares_given()
         with pytest.raises(RefusedError) as caught:
             world.compare(pairs)
         assert caught.value.party == CC
-        assert isinstance(caught.value.__cause__, SlotError)
-        assert world.shares_given() == shares
+
+
+@pytest.mark.parametrize("x", [0, 2**65, -(2**70), 2**240])
+def test_without_consent_nobody_learns_whether_numbers_are_out_of_range(
+    world: World, monkeypatch: pytest.MonkeyPatch, x: int
+) -> None:
+    """Else CS could ask whether a cut lies in a window of its choice, until it knows it."""
+    monkeypatch.setattr(world.federation.participants["bank"], "policy", RequestPolicy(accepts=[]))
+    message = packed(world, {"bank": [(x, 0)]})
+    reply = world.federation.network.channel(CS).call(CC, message, SealedResults)
+    assert (len(reply.ciphertexts), reply.masked, len(reply.signatures)) == (WIDTH, (b"",), 1)
+    with pytest.raises(RefusedError) as caught:
+        world.compare({"bank": [(x, 0)]})
+    assert caught.value.party == "bank"
+
+
+def test_owner_consents_to_no_more_than_its_own_nodes_can_need(world: World) -> None:
+    owner = world.federation.participants["bank"]
+    everywhere = dict(owner.store.cuts)
+    try:
+        owner.store.cuts.clear()
+        owner.store.cuts.update({(0, 1): (0, 0), (2, 1): (0, 0), (2, 2): (0, 0), (2, 3): (0, 0)})
+        rows = world.request(n_rows=3)
+        for level, most in ((0, 6), (1, 3)):
+            world.compare({"bank": [(1, 2)] * most}, request=rows, level=level)
+        for level, count in ((0, 7), (1, 4), (2, 1)):
+            with pytest.raises(RefusedError) as caught:
+                world.compare({"bank": [(1, 2)] * count}, request=world.request(n_rows=3), level=level)
+            assert caught.value.party == "bank"
+    finally:
+        owner.store.cuts.update(everywhere)
 
 
 def test_compute_partner_answers_levels_once_and_in_order(world: World) -> None:
@@ -668,11 +699,13 @@ def test_compute_partner_serves_one_forest_of_its_federation_and_epoch(world: Wo
     assert isinstance(caught.value.__cause__, RejectedError)
     assert caught.value.__cause__.kind == "forest"
     own = changed(opening, federation=other.coordinator.certificate.federation)
+    assert refused(without, CC, own, Done) == "forest"
+    own = changed(own, forest=forest_id(own))
     assert refused(without, CC, opening, Done) == "forest"
     assert refused(without, CC, changed(own, epoch=2), Done) == "epoch"
+    assert refused(without, CC, changed(own, n_trees=2**31), Done) == "forest"
     assert refused(without, CC, own, Done, "bank") == "sender"
     assert other.compute.forest is None
     channel.call(CC, own, Done)
     assert refused(without, CC, own, Done) == "forest"
-    assert refused(without, CC, changed(own, forest=bytes(16), n_trees=2**31), Done) == "forest"
     assert other.compute.forest == own

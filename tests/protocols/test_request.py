@@ -91,7 +91,7 @@ def refusal(federation: Federation, party: str, request: Request, told: str = "r
     sender = request.admission.member.name if party == CS else CS
     with pytest.raises(RefusedError) as caught:
         federation.network.channel(sender).call(party, asking(party, request), PredictReply)
-    assert str(caught.value) == f"{party!r}: {told}"
+    assert str(caught.value) == f"{party!r} has refused: {told}"
     assert books(federation) == before
     cause = caught.value.__cause__
     assert isinstance(cause, RejectedError)

@@ -180,7 +180,7 @@ def watching() -> Iterator[Watch]:
     watch = Watch()
     deliver, call = MemoryNetwork.deliver, MemoryChannel.call
     draw, generate, mask = Parameters.random_exponent, Mask.generate, results._mask
-    read_packs, compare = packing.read_packs, ho_lt.ho_lt
+    read_slots, compare = packing.read_slots, ho_lt.ho_lt
     random_message, random_factor = literal._random_message, literal._random_factor
 
     def overhear(
@@ -217,9 +217,10 @@ def watching() -> Iterator[Watch]:
         watch.opened += plaintexts
         return plaintexts
 
-    def read(share: StrongShare, packs: Sequence[Pack], *, n_jobs: int) -> list[bool]:
-        bits = read_packs(share, packs, n_jobs=n_jobs)
-        watch.read += bits
+    def read(share: StrongShare, packs: Sequence[Pack], *, n_jobs: int) -> list[bool | None]:
+        bits = read_slots(share, packs, n_jobs=n_jobs)
+        assert None not in bits
+        watch.read += map(bool, bits)
         return bits
 
     def compared(
@@ -248,7 +249,7 @@ def watching() -> Iterator[Watch]:
         patch.setattr(Parameters, "random_exponent", drawn)
         patch.setattr(Mask, "generate", classmethod(masked))
         patch.setattr(packing, "root_open", opened)
-        patch.setattr(ho_lt, "read_packs", read)
+        patch.setattr(ho_lt, "read_slots", read)
         patch.setattr(frf_predict, "ho_lt", compared)
         patch.setattr(results, "_mask", sealed)
         patch.setattr(literal, "_random_message", message)
@@ -951,7 +952,7 @@ def test_refusal_tells_the_peer_nothing_but_that(run: Run) -> None:
         msgspec.structs.replace(request, level=99, asked_nodes=b"\7"),
     ]
     said, why = refusals(run, "bank", reasons, LevelReply)
-    assert said == {"'bank': rejected"}
+    assert said == {"'bank' has refused: rejected"}
     assert len(why) == 4
 
 
@@ -982,7 +983,7 @@ def test_refusal_to_open_results_tells_the_coordinator_that_it_is_the_policy_or_
         msgspec.structs.replace(good, request=msgspec.structs.replace(header, forest=bytes(16))),
     ]
     said, why = refusals(run, owner, reasons, ShareReply)
-    assert said == {f"{owner!r}: rejected"}
+    assert said == {f"{owner!r} has refused: rejected"}
     assert len(why) == 4
     its = participant(run.federation, owner)
     said, why = set(), set()
@@ -992,5 +993,5 @@ def test_refusal_to_open_results_tells_the_coordinator_that_it_is_the_policy_or_
         said |= heard
         why |= reason
     its.policy = RequestPolicy()
-    assert said == {f"{owner!r}: {PolicyError.peer_message}"}
+    assert said == {f"{owner!r} has refused: {PolicyError.peer_message}"}
     assert len(why) == 2

@@ -84,6 +84,11 @@ class Parameters:
         return 3 * (self.key_bits // 8)
 
     @property
+    def plaintext_bits(self) -> int:
+        """How many bits a ciphertext holds if the plaintext is to be positive, that is, below N/2."""
+        return self.key_bits - 2
+
+    @property
     def insecure(self) -> bool:
         """Whether these keys protect nothing: toys for tests, simulations, and the paper's 1024 bits."""
         return self.key_bits < SECURE_KEY_BITS or self.exponent_bits < SECURE_EXPONENT_BITS

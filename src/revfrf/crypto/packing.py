@@ -38,9 +38,11 @@ LARGEST = 1 << (64 + MASK_BITS)
 
 def slots(parameters: Parameters) -> int:
     """How many comparisons one ciphertext carries: 7, 15, 23 at 1024, 2048, 3072 bits."""
-    count = (parameters.key_bits - 2) // SLOT_BITS  # below N/2, so that the plaintext is positive
+    count = parameters.plaintext_bits // SLOT_BITS
     if count == 0:
-        raise UsageError(f"{parameters.key_bits}-bit keys are too short to compare; use 144 or more")
+        raise UsageError(
+            f"{parameters.key_bits}-bit keys are too short to compare encrypted numbers; use 144"
+        )
     return count
 
 
@@ -137,23 +139,40 @@ def _horner(parameters: Parameters, chunk: Sequence[tuple[Comparison, Mask]]) ->
 
 
 def read_packs(share: StrongShare, packs: Sequence[Pack], *, n_jobs: int = -1) -> list[bool]:
-    """CC: one masked bit per comparison, in the order in which CS asked."""
+    """CC: one masked bit per comparison, in the order in which CS asked. Raises SlotError."""
+    return _all_read(read_slots(share, packs, n_jobs=n_jobs))
+
+
+def read_slots(share: StrongShare, packs: Sequence[Pack], *, n_jobs: int = -1) -> list[bool | None]:
+    """`read_packs` with None for a slot that holds what no honest comparison leaves there.
+
+    Which slots do depends on what was compared: nobody is told who may not see the bits.
+    """
     for pack in packs:
         if not 0 < pack.count <= slots(share.parameters):
             raise SlotError(f"a pack claims {pack.count} slots; it has {slots(share.parameters)}")
     plaintexts = root_open(share, [pack.c for pack in packs], [pack.half for pack in packs], n_jobs=n_jobs)
-    return [bit for pack, plain in zip(packs, plaintexts, strict=True) for bit in _read(plain, pack.count)]
+    return [bit for pack, plain in zip(packs, plaintexts, strict=True) for bit in _slots(plain, pack.count)]
 
 
-def _read(plaintext: int, count: int) -> Iterator[bool]:
+def _slots(plaintext: int, count: int) -> Iterator[bool | None]:
     """Bit i: whether slot i is below the offset."""
-    if not 0 <= plaintext < 1 << (count * SLOT_BITS):
-        raise SlotError("the plaintext is longer than its slots")
+    fits = 0 <= plaintext < 1 << (count * SLOT_BITS)
     for i in range(count):
         distance = (plaintext >> (i * SLOT_BITS)) % (1 << SLOT_BITS) - OFFSET
-        if not 0 < abs(distance) < LARGEST:
-            raise SlotError(f"slot {i} holds what no honest comparison leaves there")
-        yield distance < 0
+        yield distance < 0 if fits and 0 < abs(distance) < LARGEST else None
+
+
+def _read(plaintext: int, count: int) -> list[bool]:
+    """The bits of one plaintext. Raises SlotError."""
+    return _all_read(list(_slots(plaintext, count)))
+
+
+def _all_read(bits: Sequence[bool | None]) -> list[bool]:
+    known = [bit for bit in bits if bit is not None]
+    if len(known) < len(bits):
+        raise SlotError("a slot holds what no honest comparison leaves there")
+    return known
 
 
 def undo_coins(bits: Sequence[bool], coins: Sequence[bool]) -> list[bool]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import shake_256
 
+import numpy as np
+
 from revfrf.crypto.arithmetic import multiply, power
 from revfrf.crypto.dtpkc import ho_enc, par_h_dec2
 from revfrf.crypto.keys import Ciphertext, Parameters, PublicKey, WeakKey
@@ -30,17 +32,16 @@ class SealedBits:
     count: int
 
 
-def capacity(parameters: Parameters) -> int:
-    """How many bits a ciphertext holds."""
-    return parameters.key_bits - 2  # below N/2, so that the plaintext is positive
+_Group = list[tuple[SealedBits, int]]
+"""Results with their owners' shares, as many as one plaintext holds."""
 
 
 def seal_bits(joint_key: PublicKey, bits: Sequence[bool]) -> SealedBits:
     """CC: all bits for one owner, under its key and that of CS."""
-    count, room = len(bits), capacity(joint_key.parameters)
+    count, room = len(bits), joint_key.parameters.plaintext_bits
     if not count:
         raise UsageError("there are no bits to seal")
-    message, masked = sum(bit << i for i, bit in enumerate(bits)), b""
+    message, masked = int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little"), b""
     if count > room:
         key = secrets.randbits(min(_KEY_BITS, room))
         message, masked = key, _mask(key, message, count).to_bytes(-(-count // 8), "little")
@@ -71,13 +72,10 @@ def open_bits(
     return [bits for group in opened for bits in group]
 
 
-Group = list[tuple[SealedBits, int]]
-
-
-def _groups(parameters: Parameters, sealed: Sequence[SealedBits], shares: Sequence[int]) -> Iterator[Group]:
+def _groups(parameters: Parameters, sealed: Sequence[SealedBits], shares: Sequence[int]) -> Iterator[_Group]:
     """As many as fit into one plaintext each."""
-    group: Group = []
-    room = capacity(parameters)
+    group: _Group = []
+    room = parameters.plaintext_bits
     for one, share in zip(sealed, shares, strict=True):
         if sum(_width(parameters, member) for member, _ in group) + _width(parameters, one) > room:
             yield group
@@ -89,11 +87,11 @@ def _groups(parameters: Parameters, sealed: Sequence[SealedBits], shares: Sequen
 
 def _width(parameters: Parameters, sealed: SealedBits) -> int:
     """Bits of the message in the ciphertext."""
-    room = capacity(parameters)
+    room = parameters.plaintext_bits
     return sealed.count if sealed.count <= room else min(_KEY_BITS, room)
 
 
-def _open_together(key: WeakKey, group: Group) -> list[list[bool]]:
+def _open_together(key: WeakKey, group: _Group) -> list[list[bool]]:
     """The last result first, shifted up by the bits of the one before it."""
     p = key.parameters
     c, g, z = 1, 1, 1
@@ -115,9 +113,11 @@ def _open_together(key: WeakKey, group: Group) -> list[list[bool]]:
 
 def _bits(parameters: Parameters, sealed: SealedBits, message: int) -> list[bool]:
     count = sealed.count
-    too_many = count > capacity(parameters)
+    too_many = count > parameters.plaintext_bits
     masked = int.from_bytes(sealed.masked, "little")
     if len(sealed.masked) != (-(-count // 8) if too_many else 0) or masked >> count:
         raise SlotError("the results hold more bits than were asked for, or fewer")
     bits = _mask(message, masked, count) if too_many else message
-    return [bool(bits >> i & 1) for i in range(count)]
+    data = np.frombuffer(bits.to_bytes(-(-count // 8), "little"), dtype=np.uint8)
+    opened: list[bool] = np.unpackbits(data, count=count, bitorder="little").astype(np.bool_).tolist()
+    return opened

@@ -8,7 +8,7 @@ import numpy as np
 from revfrf.forest.voting import Voting
 from revfrf.messages.base import MIB, Count, Digest, Id, Message, Name, Number, Signature, array
 from revfrf.messages.enrolment import Admission
-from revfrf.messages.training import Column, published
+from revfrf.messages.training import Column, OpenForest, published
 
 COMPARISONS = "<u4"
 """The type of numbers of comparisons."""
@@ -25,23 +25,22 @@ class ForestQuery(Message, frozen=True):
 
 
 class ForestFacts(Message, frozen=True):
-    """CS to a requester: the forest's name, and its columns, in the order in which a row gives them.
+    """CS to a requester: the forest, and its columns, in the order in which a row gives them.
 
-    `n_votes` is how many numbers an answer has for each row: one, or one a class.
+    `epoch` is the current one; `n_votes` is how many numbers an answer has for each row: one, or one a class.
     """
 
     protocol = "FRF-Predict"
     max_bytes = 64 * MIB
-    federation: Name
     epoch: Count
-    forest: Id
-    n_trees: Count
+    opening: OpenForest
     n_votes: Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
     columns: Annotated[dict[Name, tuple[Column, ...]], msgspec.Meta(min_length=1)]
 
     def discloses(self) -> dict[str, int]:
-        """The schema."""
-        return published([column for owned in self.columns.values() for column in owned])
+        """The rules and the schema."""
+        columns = [column for owned in self.columns.values() for column in owned]
+        return self.opening.discloses() | published(columns)
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,12 +11,13 @@ from revfrf.messages.base import MIB, SIZES, Count, Id, Message, Name, Signature
 
 
 class OpenForest(Message, frozen=True):
-    """CS to a participant: a forest is to be grown, by these rules."""
+    """CS to CC and the participants: a forest is to be grown, by these rules, after which it is called."""
 
     protocol = "FLE-Expan"
     federation: Name
     epoch: Count
     forest: Id
+    nonce: Id
     n_trees: Count
     max_depth: Count
     method: Method

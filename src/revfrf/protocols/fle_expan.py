@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revfrf.crypto.batch import Context, open_batch, sign_batch
+from revfrf.crypto.canonical import digest
 from revfrf.crypto.dtpkc import ho_enc
 from revfrf.crypto.keys import Ciphertext, Parameters
 from revfrf.crypto.parallel import in_threads
@@ -60,6 +61,13 @@ def split_context(federation: str, epoch: int, forest: bytes) -> Context:
 def split_statement(node: Node, ciphertext: bytes) -> bytes:
     """What the owner of a split signs: where it stands (tree, path), and the digest of its ciphertext."""
     return struct.pack(">QQ", *node) + hashlib.sha256(ciphertext).digest()
+
+
+def forest_id(opening: OpenForest) -> bytes:
+    """The name of a forest: a hash of its rules, so that whoever knows it was told the same rules."""
+    o = opening
+    rules = (o.n_trees, o.max_depth, o.method, o.n_candidates, o.n_sampled)
+    return digest("revfrf forest name v1", o.federation, o.epoch, o.nonce, *rules)[:16]
 
 
 # -- CS ---------------------------------------------------------------------------------------------

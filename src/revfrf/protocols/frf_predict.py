@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revfrf.crypto.dtpkc import ho_enc
-from revfrf.crypto.keys import Ciphertext
-from revfrf.crypto.packing import Comparison
-from revfrf.errors import AbsentError, FormatError, ProtocolError, RefusedError, UsageError
+from revfrf.crypto.encoding import BOUND, MISSING
+from revfrf.crypto.keys import Ciphertext, Parameters
+from revfrf.crypto.packing import Comparison, slots
+from revfrf.errors import AbsentError, FormatError, ProtocolError, RangeError, RefusedError, UsageError
 from revfrf.forest.nodes import Nodes
 from revfrf.forest.voting import Voting
 from revfrf.messages.base import array
@@ -27,14 +28,15 @@ from revfrf.messages.prediction import (
     PredictRequest,
     Request,
 )
-from revfrf.protocols.fle_expan import Plan
+from revfrf.protocols.fle_expan import Plan, forest_id
 from revfrf.protocols.ho_lt import ComparingServer, ho_lt
-from revfrf.protocols.key_setup import CS, Identity
+from revfrf.protocols.key_setup import CC, CS, Identity
 from revfrf.protocols.request import rows_digest, sign_request
 from revfrf.protocols.walk import by_owner, reached_children, scatter, walk
 from revfrf.storage.memory import CoordinatorStore
-from revfrf.transport.base import Channel
+from revfrf.transport.base import Channel, blaming
 
+ROWS_AT_ONCE = 256
 _VOTES, _N_VOTED = "<f8", "<u4"
 
 
@@ -55,9 +57,12 @@ def ask_facts(channel: Channel, identity: Identity) -> ForestFacts:
     admission = identity.admission
     if admission is None:
         raise ProtocolError(f"{identity.name!r} is not admitted as a requester", kind="member")
-    facts = channel.call(CS, ForestQuery(admission=admission), ForestFacts)
-    if (facts.federation, facts.epoch) != (admission.federation, admission.epoch):
-        raise ProtocolError("a forest of another federation or epoch", kind="epoch")
+    with blaming(CS):
+        facts = channel.call(CS, ForestQuery(admission=admission), ForestFacts)
+        if (facts.opening.federation, facts.epoch) != (admission.federation, admission.epoch):
+            raise ProtocolError("a forest of another federation or epoch", kind="epoch")
+        if facts.opening.forest != forest_id(facts.opening):
+            raise ProtocolError("a forest with the name of another", kind="forest")
     return facts
 
 
@@ -77,40 +82,62 @@ def ask(
     if identity.weak is None:
         raise ProtocolError(f"{identity.name!r} has no keys", kind="member")
     p = identity.weak.parameters
-    for party, columns in facts.columns.items():
-        if party not in codes or len(codes[party]) != len(columns):
-            raise UsageError(f"a request has {len(columns)} columns of {party!r}")
-    values = np.concatenate([codes[party] for party in facts.columns]).T
+    slots(p)  # keys that are too short to compare
+    values = _row_values(facts, codes)
     n_rows = len(values)
     ciphertexts = ho_enc(identity.weak.public, values.ravel().tolist(), n_jobs=n_jobs)
     rows = b"".join(ciphertext.to_bytes(p) for ciphertext in ciphertexts)
-    request = sign_request(identity, facts.forest, n_rows, voting, partial, rows)
-    reply = channel.call(CS, PredictRequest(request=request, rows=rows), PredictReply)
-    if reply.failure is not None:
-        raise _error(reply.failure.party, reply.failure.reason)
-    return _read_answer(facts, n_rows, partial, reply)
+    request = sign_request(identity, facts.opening.forest, n_rows, voting, partial, rows)
+    with blaming(CS):
+        reply = channel.call(CS, PredictRequest(request=request, rows=rows), PredictReply)
+        if reply.failure is not None:
+            raise _error(reply.failure)
+        return _read_answer(facts, n_rows, partial, reply)
+
+
+def _row_values(facts: ForestFacts, codes: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int64]:
+    """All columns in the order of the facts, a row a row. Raises UsageError for what is no table of these."""
+    for party in codes.keys() | facts.columns.keys():
+        expected, given = len(facts.columns.get(party, ())), len(codes.get(party, ()))
+        if not expected or given != expected:
+            raise UsageError(f"a request has {expected} columns of {party!r}, not {given}")
+    if len({table.shape[1] for table in codes.values()}) != 1:
+        raise UsageError("all columns of a request have the same number of rows")
+    for party, columns in facts.columns.items():
+        for column, code in zip(columns, codes[party], strict=True):
+            if ((code < MISSING) | (code >= BOUND)).any():
+                raise RangeError(f"party {party!r}, column {column.name!r}: a number outside ±2^62")
+    return np.concatenate([codes[party] for party in facts.columns]).T
+
+
+def rows_at_once(facts: ForestFacts, parameters: Parameters) -> int:
+    """How many rows one request can hold; more would share the owners' consent, and be lost together."""
+    width = parameters.ciphertext_bytes * sum(map(len, facts.columns.values()))
+    return max(1, min(ROWS_AT_ONCE, PredictRequest.max_bytes // 2 // width))
 
 
 def _read_answer(facts: ForestFacts, n_rows: int, partial: bool, reply: PredictReply) -> Answer:
     """What CS has answered, if it can be an answer of this forest."""
     n_voted = array(reply.n_voted, _N_VOTED, n_rows)
     votes = array(reply.votes, _VOTES, n_rows * facts.n_votes).reshape(n_rows, facts.n_votes)
-    whole = (n_voted == facts.n_trees).all()
-    if (n_voted > facts.n_trees).any() or not (whole or (partial and reply.absent)):
+    whole = (n_voted == facts.opening.n_trees).all()
+    if (n_voted > facts.opening.n_trees).any() or not (whole or (partial and reply.absent)):
         raise FormatError("an answer of other trees than the forest has", kind="out-of-range")
     if not np.isfinite(votes).all():
         raise FormatError("votes that are no numbers", kind="out-of-range")
     return Answer(votes, n_voted, reply.absent)
 
 
-def _error(party: str, reason: str) -> RefusedError | AbsentError:
-    if reason == "absent":
-        return AbsentError(
-            party,
-            "is absent, and its splits cannot be compared without it; ask again when it is back, "
-            "or accept an answer of the other trees with partial=True",
-        )
-    return RefusedError(party, "has refused this request; without it there is no answer")
+def _error(failure: Failure) -> RefusedError | AbsentError:
+    if failure.reason == "refused":
+        return RefusedError(failure.party, "has refused this request; without it there is no answer")
+    if failure.party == CC:
+        return AbsentError(CC, "is absent, and nothing is compared without it; ask again when it is back")
+    return AbsentError(
+        failure.party,
+        "is absent, and its splits are not compared without it; ask again when it is back, "
+        "or accept an answer of the other trees with partial=True",
+    )
 
 
 # -- CS ---------------------------------------------------------------------------------------------
@@ -181,22 +208,21 @@ class _Walk:
 
     def __call__(self, nodes: Nodes) -> Nodes:
         """The children of these nodes that any row reaches, below the splits of owners who are there."""
-        left = len(nodes.rows) * (self.plan.rules.max_depth - self.level)
-        self.progress(1 - left / (self.plan.rules.n_trees * self.request.n_rows * self.plan.rules.max_depth))
+        rules = self.plan.rules
+        to_walk = len(nodes.rows) * (rules.max_depth - self.level)
+        self.progress(1 - to_walk / (rules.n_trees * self.request.n_rows * rules.max_depth))
         owned = {o: at for o, at in by_owner(self.store, nodes).items() if o not in self.absent}
-        right = np.zeros(len(nodes.rows), dtype=np.bool_)
-        answered: dict[str, list[bool]] = {}
-        if owned:
-            asked = {owner: self._comparisons(nodes.take(at)) for owner, at in owned.items()}
-            answered = ho_lt(self.cs, self.request, self.level, asked)
-        for owner, bits in answered.items():
-            scatter(nodes, owned[owner], ~np.array(bits), right)
+        asked = {owner: self._comparisons(nodes.take(at)) for owner, at in owned.items()}
+        answered = ho_lt(self.cs, self.request, self.level, asked) if asked else {}
         self.absent |= owned.keys() - answered.keys()
         if self.absent and not self.request.partial:
-            raise AbsentError(min(self.absent), "its splits cannot be compared without it")
+            raise AbsentError(min(self.absent), "is absent")
         self.level += 1
-        there = [at for owner, at in owned.items() if owner in answered]
-        return reached_children(nodes, np.sort(np.concatenate([np.empty(0, np.intp), *there])), right)
+        right, going = np.zeros(len(nodes.rows), dtype=np.bool_), np.zeros(len(nodes), dtype=np.bool_)
+        for owner, bits in answered.items():
+            scatter(nodes, owned[owner], ~np.array(bits), right)
+            going[owned[owner]] = True
+        return reached_children(nodes, np.flatnonzero(going), right)
 
     def _comparisons(self, nodes: Nodes) -> list[Comparison]:
         """Each row of each node: its value of the split's feature, with the split."""

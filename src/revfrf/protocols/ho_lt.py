@@ -5,14 +5,19 @@ slot, fair whatever the truth, and seals each owner's bits under the keys of CS 
 owner checks CC's signature and the request, and consents with its share; CS opens the bits and undoes its
 coins. Two exchanges, with CC and with the owners, whatever the number of comparisons.
 
+A slot may hold what no honest comparison leaves there: numbers out of range, or a CS that asks CC to open
+something else. Whether it does is one more bit behind the owner's others, sealed like them; were it said
+openly, CS could find a cut by what CC refuses, without any owner's consent.
+
 Below stands the paper's own HoLT, one comparison at a time: the baseline and the oracle.
 """
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,7 +26,7 @@ from revfrf.crypto.dtpkc import par_h_dec1
 from revfrf.crypto.keys import Ciphertext, PublicKey, WeakKey
 from revfrf.crypto.literal import SignRequest, Term, cc_ho_lt
 from revfrf.crypto.literal import ho_lt as literal_ho_lt
-from revfrf.crypto.packing import Comparison, Pack, mask_comparisons, read_packs, slots, undo_coins
+from revfrf.crypto.packing import Comparison, Pack, mask_comparisons, read_slots, slots, undo_coins
 from revfrf.crypto.parallel import in_threads
 from revfrf.crypto.results import SealedBits, open_bits, seal_bits
 from revfrf.crypto.signing import SigningKey, VerifyKey
@@ -33,7 +38,6 @@ from revfrf.errors import (
     FormatError,
     ProtocolError,
     RefusedError,
-    RejectedError,
 )
 from revfrf.messages.base import array, number, of_number
 from revfrf.messages.prediction import (
@@ -49,9 +53,8 @@ from revfrf.messages.prediction import (
 from revfrf.metering import within
 from revfrf.protocols.ho_add import ask_sum, public_key
 from revfrf.protocols.key_setup import CC
-from revfrf.transport.base import Channel
+from revfrf.transport.base import Channel, blaming
 
-HOLT = "HoLT"
 _RESULT = "revfrf comparison result v1"
 
 
@@ -83,7 +86,7 @@ def ho_lt(
     Raises RefusedError, naming the party, if an owner or CC refuses, or an owner's share is wrong, and
     AbsentError if CC is not there.
     """
-    with within(HOLT):
+    with within(MaskedComparisons.protocol):
         orders = {owner: _shuffled(len(own)) for owner, own in asked.items()}
         comparisons = [own[i] for owner, own in asked.items() for i in orders[owner]]
         packs, coins = mask_comparisons(cs.share, cs.weak.public, comparisons, n_jobs=cs.n_jobs)
@@ -95,11 +98,16 @@ def ho_lt(
             counts=np.array(list(counts.values()), dtype=COMPARISONS).tobytes(),
             packs=_write_packs(cs.share, packs),
         )
-        with _blaming(CC):
+        with blaming(CC):
             sealed = _results(cs, counts, cs.channel.call(CC, message, SealedResults))
         opened = _open(cs, sealed, _shares(cs, request, level, sealed))
+        if any(fault for *_, fault in opened.values()):
+            raise RefusedError(CC, "has found a value outside the range that can be compared")
         coins_of = _stretches(coins, counts)
-        return {o: _unshuffled(orders[o], undo_coins(bits, coins_of[o])) for o, bits in opened.items()}
+        return {
+            owner: _unshuffled(orders[owner], undo_coins(bits, coins_of[owner]))
+            for owner, (*bits, _) in opened.items()
+        }
 
 
 def _shuffled(count: int) -> list[int]:
@@ -115,16 +123,10 @@ def _unshuffled(order: Sequence[int], bits: Sequence[bool]) -> list[bool]:
     return restored
 
 
-@contextmanager
-def _blaming(party: str) -> Iterator[None]:
-    """An answer of this party that is refused here is as if the party had refused."""
-    try:
-        yield
-    except RejectedError as error:
-        raise RefusedError(party, "what it has answered is not valid") from error
+Bit = TypeVar("Bit")
 
 
-def _stretches(bits: Sequence[bool], counts: Mapping[str, int]) -> dict[str, Sequence[bool]]:
+def _stretches(bits: Sequence[Bit], counts: Mapping[str, int]) -> dict[str, Sequence[Bit]]:
     """Each owner's own among the bits of all, which come owner by owner."""
     ends = accumulate(counts.values())
     return {owner: bits[end - count : end] for (owner, count), end in zip(counts.items(), ends, strict=True)}
@@ -149,7 +151,7 @@ def _results(cs: ComparingServer, counts: Mapping[str, int], reply: SealedResult
     sealed = {}
     for i, (owner, count) in enumerate(counts.items()):
         ciphertext = Ciphertext.from_bytes(p, blob[i * width : (i + 1) * width])
-        sealed[owner] = SealedBits(ciphertext, reply.masked[i], count), reply.signatures[i]
+        sealed[owner] = SealedBits(ciphertext, reply.masked[i], count + 1), reply.signatures[i]
     return sealed
 
 
@@ -161,17 +163,17 @@ def _shares(cs: ComparingServer, request: Request, level: int, sealed: Sealed) -
         message = ShareRequest(
             request=request,
             level=level,
-            count=bits.count,
+            count=bits.count - 1,
             ciphertext=bits.ciphertext.to_bytes(cs.share.parameters),
             signature=signature,
         )
-        with _blaming(CC):
+        with blaming(CC):
             verify_result(cs.cc, owner, message)
         try:
-            with _blaming(owner):
+            with blaming(owner):
                 reply = cs.channel.call(owner, message, ShareReply)
-                if reply.count != bits.count:
-                    raise ProtocolError(f"a share of {reply.count} bits, not {bits.count}", kind="request")
+                if reply.count != message.count:
+                    raise ProtocolError(f"a share of {reply.count} bits, not {message.count}", kind="request")
                 return of_number(reply.share)
         except AbsentError:
             return None
@@ -181,9 +183,12 @@ def _shares(cs: ComparingServer, request: Request, level: int, sealed: Sealed) -
 
 
 def _open(cs: ComparingServer, sealed: Sealed, shares: Mapping[str, int]) -> dict[str, list[bool]]:
-    """The bits of all who gave a share. If they do not open together, whose share is wrong is found out."""
+    """The bits of all who gave a share, each with the fault bit last.
+
+    If they do not open together, whose share is wrong is found out.
+    """
     results = [sealed[owner][0] for owner in shares]
-    with _blaming(CC):
+    with blaming(CC):
         try:
             opened = open_bits(cs.weak, results, list(shares.values()), n_jobs=cs.n_jobs)
         except (DecryptionError, ElementError):
@@ -198,7 +203,7 @@ def _try_share(cs: ComparingServer, owner: str, result: SealedBits, share: int) 
     try:
         open_bits(cs.weak, [result], [share], n_jobs=1)
     except (DecryptionError, ElementError) as error:
-        raise RefusedError(owner, "its share does not open the result") from error
+        raise RefusedError(owner, "has given a share that does not open its result") from error
 
 
 # -- CC ---------------------------------------------------------------------------------------------
@@ -208,19 +213,21 @@ def answer_comparisons(
     share: StrongShare,
     signing: SigningKey,
     joint_keys: Mapping[str, PublicKey],
+    counts: Mapping[str, int],
     message: MaskedComparisons,
     n_jobs: int,
 ) -> SealedResults:
-    """Read the packs, and seal each owner's bits for CS and that owner. `joint_keys` are of all owners."""
+    """Read the packs, and seal each owner's bits for CS and that owner, with the joint keys of all owners."""
     p = share.parameters
-    counts = read_counts(message)
-    bits = read_packs(share, _read_packs(share, message.packs, sum(counts.values())), n_jobs=n_jobs)
+    bits = read_slots(share, _read_packs(share, message.packs, sum(counts.values())), n_jobs=n_jobs)
     bits_of = _stretches(bits, counts)
 
     def seal(owner: str) -> tuple[bytes, bytes, bytes]:
-        sealed = seal_bits(joint_keys[owner], bits_of[owner])
+        read = bits_of[owner]
+        known = [bool(secrets.randbits(1)) if bit is None else bit for bit in read]
+        sealed = seal_bits(joint_keys[owner], [*known, None in read])
         ciphertext = sealed.ciphertext.to_bytes(p)
-        fields = _result(message.request, message.level, owner, sealed.count, ciphertext)
+        fields = _result(message.request, message.level, owner, len(read), ciphertext)
         return ciphertext, sealed.masked, signing.sign(_RESULT, *fields)
 
     ciphertexts, masked, signatures = zip(*in_threads(seal, list(counts), p.jobs(n_jobs)), strict=True)

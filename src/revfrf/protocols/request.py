@@ -9,6 +9,7 @@ import hashlib
 import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
+from numbers import Integral
 
 import msgspec
 
@@ -31,8 +32,9 @@ class RequestPolicy:
     """Whose requests a party answers, and how many of them.
 
     `accepts` names the only requesters it answers, None for all that KGC has admitted; `refuses` names some
-    whom it does not. `max_rows` is how many rows each requester may ask about in an epoch, None for any
-    number. Every answered row tells CS on which side of some cuts it lies; 62 well chosen rows find a cut.
+    whom it does not, even if they are among these. `max_rows` is how many rows each requester may ask about
+    in an epoch, None for any number. Every answered row tells CS on which side of some cuts it lies; 62 well
+    chosen rows find a cut.
     """
 
     accepts: Collection[str] | None = None
@@ -40,12 +42,12 @@ class RequestPolicy:
     max_rows: int | None = None
 
     def __post_init__(self) -> None:
-        for names in (self.accepts, self.refuses):
-            a_list = isinstance(names, Collection) and not isinstance(names, str | bytes)
-            if names is not None and not (a_list and all(isinstance(name, str) for name in names)):
-                raise UsageError(f"{names!r}: give a list of requesters' names: accepts=['clinic']")
-        if self.max_rows is not None and (type(self.max_rows) is not int or self.max_rows < 0):
-            raise UsageError(f"max_rows={self.max_rows!r}: give a number of rows, or None for any number")
+        if self.accepts is not None:
+            object.__setattr__(self, "accepts", _names("accepts", self.accepts))
+        object.__setattr__(self, "refuses", _names("refuses", self.refuses))
+        limit = self.max_rows
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, Integral) or limit < 0):
+            raise UsageError(f"max_rows={limit!r}: give a number of rows, or None for any number")
 
     def check(self, requester: str, n_rows: int) -> None:
         """Raise PolicyError unless this requester may ask about this many rows in all."""
@@ -55,6 +57,14 @@ class RequestPolicy:
             raise PolicyError(
                 f"{requester!r} asks about {n_rows} rows in all; {self.max_rows} are accepted", kind="quota"
             )
+
+
+def _names(parameter: str, names: object) -> frozenset[str]:
+    if isinstance(names, str | bytes) or not isinstance(names, Collection):
+        raise UsageError(f"{parameter}={names!r}: give a list of requesters' names, like ['clinic']")
+    if not all(isinstance(name, str) for name in names):
+        raise UsageError(f"{parameter}={names!r}: requesters' names are strings")
+    return frozenset(names)
 
 
 # -- the requester ----------------------------------------------------------------------------------

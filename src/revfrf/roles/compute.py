@@ -51,9 +51,9 @@ class ComputePartner(Party):
 
     def open(self, forest: OpenForest) -> None:
         """Serve a forest of this federation and epoch. Its trees and levels bound every request."""
-        self.check_epoch(forest.epoch)
-        if forest.federation != self.certificate.federation or self.forest is not None:
-            raise ProtocolError("a forest of another federation, or a second one", kind="forest")
+        if self.forest is not None:
+            raise ProtocolError("a second forest", kind="forest")
+        self.check_forest(forest)
         self.forest = forest
 
     def _compare(self, message: MaskedComparisons) -> Message:
@@ -67,7 +67,7 @@ class ComputePartner(Party):
         enter_request(
             self.book, self.policy, self.forest, message.request, message.level, sum(counts.values())
         )
-        return answer_comparisons(self._share, self.identity.signing_key, keys, message, self.n_jobs)
+        return answer_comparisons(self._share, self.identity.signing_key, keys, counts, message, self.n_jobs)
 
     def _keys_with_cs(self) -> dict[str, PublicKey]:
         """h_CS·h_τ of every participant of the epoch."""

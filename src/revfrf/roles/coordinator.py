@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +20,7 @@ from revfrf.forest.voting import Voting, add_votes, leaf_votes
 from revfrf.messages.base import Done, Message, of_number
 from revfrf.messages.prediction import ForestFacts, ForestQuery, PredictReply, PredictRequest
 from revfrf.messages.training import Column, OpenForest, Schema
-from revfrf.protocols.fle_expan import LevelReport, Plan, fle_expan
+from revfrf.protocols.fle_expan import LevelReport, Plan, fle_expan, forest_id
 from revfrf.protocols.frf_predict import Answer, frf_predict, read_rows, write_answer, write_failure
 from revfrf.protocols.frf_test import frf_test
 from revfrf.protocols.ho_lt import ComparingServer
@@ -73,16 +74,18 @@ class Coordinator(Party):
     def open(self, rules: Rules, seed: bytes, n_rows: int) -> None:
         """Create a forest with all participants of the epoch."""
         epoch = self.certificate
-        opening = OpenForest(
+        unnamed = OpenForest(
             federation=epoch.federation,
             epoch=epoch.epoch,
-            forest=secrets.token_bytes(16),
+            forest=bytes(16),
+            nonce=secrets.token_bytes(16),
             n_trees=rules.n_trees,
             max_depth=rules.max_depth,
             method=rules.method,
             n_candidates=rules.n_candidates,
             n_sampled=rules.n_sampled,
         )
+        opening = msgspec.structs.replace(unnamed, forest=forest_id(unnamed))
         members = [member.name for member in epoch.members if member.role == PARTICIPANT]
         self.channel.call(CC, opening, Done)
         schemas = {party: self.channel.call(party, opening, Schema) for party in members}
@@ -142,12 +145,9 @@ class Coordinator(Party):
             raise ProtocolError("there is no forest yet, or it is still growing", kind="forest")
 
     def _facts(self) -> ForestFacts:
-        plan = self.plan
         return ForestFacts(
-            federation=plan.federation,
-            epoch=plan.epoch,
-            forest=plan.forest,
-            n_trees=plan.rules.n_trees,
+            epoch=self.certificate.epoch,
+            opening=self.opening,
             n_votes=self.n_classes or 1,
             columns={party: tuple(owned) for party, owned in self.columns.items()},
         )

@@ -37,5 +37,8 @@ class KeyCentre:
     @property
     def _signing(self) -> SigningKey:
         if self.signing is None:
-            raise UsageError("this key centre has no private key: the forest was saved without")
+            raise UsageError(
+                "this forest was saved without private keys, and answers no encrypted requests; "
+                "save it with private_keys=True"
+            )
         return self.signing

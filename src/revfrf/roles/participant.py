@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revfrf.errors import ProtocolError
-from revfrf.forest.nodes import MAX_DEPTH
 from revfrf.forest.tree import feature_id
 from revfrf.messages.base import Message
 from revfrf.messages.prediction import ShareReply, ShareRequest
@@ -81,11 +80,9 @@ class Participant(Party):
         return super().handle(sender, message)
 
     def _open(self, message: OpenForest) -> Schema:
-        self.check_epoch(message.epoch)
-        if message.federation != self.certificate.federation or self.growth is not None:
-            raise ProtocolError("a forest of another federation, or a second one", kind="forest")
-        if not 1 <= message.max_depth <= MAX_DEPTH or not message.n_trees:
-            raise ProtocolError("rules that no forest has", kind="forest")
+        self.check_forest(message)
+        if self.growth is not None:
+            raise ProtocolError("a second forest", kind="forest")
         ids = [feature_id(self.identity.name, column.name) for column in self.columns]
         codes = self._table(TRAINING)
         self.growth = Growth(message, self.secret, codes, ids)
@@ -97,6 +94,11 @@ class Participant(Party):
         forest = self._growth(request.admission.epoch, request.forest).rules
         check_request(self.identity, forest, self.book, request)
         verify_result(self.verify_key_of(CC), self.identity.name, message)
+        reachable = len({tree for tree, path in self.store.cuts if path.bit_length() == message.level + 1})
+        if message.count > reachable * request.n_rows:
+            raise ProtocolError(
+                "more comparisons than rows can reach its nodes of this level", kind="request"
+            )
         enter_request(self.book, self.policy, forest, request, message.level, message.count)
         if self.identity.weak is None:
             raise ProtocolError("this party has no keys", kind="member")

@@ -2,8 +2,11 @@
 
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ProtocolError
+from revfrf.forest.nodes import MAX_DEPTH
 from revfrf.messages.base import Message
 from revfrf.messages.enrolment import Admission, Dealt, EpochCertificate
+from revfrf.messages.training import OpenForest
+from revfrf.protocols.fle_expan import forest_id
 from revfrf.protocols.key_setup import KGC, Identity, answer_admission, answer_certificate, answer_deal
 
 
@@ -43,6 +46,16 @@ class Party:
         """The key of the one member with this role."""
         [member] = [member for member in self.certificate.members if member.role == role]
         return VerifyKey(member.verify_key)
+
+    def check_forest(self, opening: OpenForest) -> None:
+        """Refuse a forest of another federation or epoch, or with rules that no forest has."""
+        self.check_epoch(opening.epoch)
+        if opening.federation != self.certificate.federation:
+            raise ProtocolError("a forest of another federation", kind="forest")
+        if not 1 <= opening.max_depth <= MAX_DEPTH or not opening.n_trees:
+            raise ProtocolError("rules that no forest has", kind="forest")
+        if opening.forest != forest_id(opening):
+            raise ProtocolError("a forest with the name of another", kind="forest")
 
     def check_epoch(self, epoch: int) -> None:
         """Refuse messages of any epoch but the current one."""

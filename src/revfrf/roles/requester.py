@@ -7,13 +7,10 @@ from numpy.typing import NDArray
 
 from revfrf.errors import UsageError
 from revfrf.forest.voting import Voting
-from revfrf.protocols.frf_predict import Answer, ask, ask_facts
+from revfrf.protocols.frf_predict import Answer, ask, ask_facts, rows_at_once
 from revfrf.protocols.key_setup import Identity
 from revfrf.roles.party import Party
 from revfrf.transport.base import Channel
-
-ROWS_AT_ONCE = 256
-"""Of a request. More share the owners' consent, and are lost together if the request fails."""
 
 
 class Requester(Party):
@@ -37,13 +34,15 @@ class Requester(Party):
         and AbsentError, which name the party, if there is no answer.
         """
         facts = ask_facts(self.channel, self.identity)
-        n_rows = min(table.shape[1] for table in codes.values())
+        n_rows = max((table.shape[1] for table in codes.values()), default=0)
         if not n_rows:
             raise UsageError("there are no rows to ask about")
-        answers = []
-        for begin in range(0, n_rows, ROWS_AT_ONCE):
+        if self.identity.weak is None:
+            raise UsageError("this requester has no keys")
+        size, answers = rows_at_once(facts, self.identity.weak.parameters), []
+        for begin in range(0, n_rows, size):
             progress(begin)
-            some = {party: table[:, begin : begin + ROWS_AT_ONCE] for party, table in codes.items()}
+            some = {party: table[:, begin : begin + size] for party, table in codes.items()}
             answers.append(ask(self.channel, self.identity, facts, some, voting, partial, self.n_jobs))
         return Answer(
             np.concatenate([answer.votes for answer in answers]),

@@ -1,7 +1,10 @@
 """The seam between protocols and the world: one method."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
+from revfrf.errors import RefusedError, RejectedError
 from revfrf.messages.base import Message
 
 Reply = TypeVar("Reply", bound=Message)
@@ -23,3 +26,12 @@ class Answering(Protocol):
 
     def handle(self, sender: str, message: Message) -> Message:
         """The reply to a message that is known to come from this sender. Raises RevFRFError to refuse."""
+
+
+@contextmanager
+def blaming(party: str) -> Iterator[None]:
+    """An answer of this party that is refused here is as if the party had refused."""
+    try:
+        yield
+    except RejectedError as error:
+        raise RefusedError(party, "has answered what is not valid") from error

@@ -71,4 +71,4 @@ class MemoryChannel:
         except RevFRFError as error:
             log.warning("%s refused a message of %s: %s", recipient, self.sender, error)
             told = error.peer_message if isinstance(error, RejectedError) else RejectedError.peer_message
-            raise RefusedError(recipient, told) from error
+            raise RefusedError(recipient, f"has refused: {told}") from error
