@@ -52,6 +52,29 @@ def test_python_examples_run_as_printed(code: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_snippets_of_the_page_on_requests_run_one_after_the_other(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "requests.md").read_text()
+    fit = (
+        "from sklearn.datasets import load_iris\n"
+        "from revfrf import RevocableForestClassifier\n"
+        "X, y = load_iris(return_X_y=True)\n"
+        "parties = {'clinic': [0, 1], 'archive': [2, 3]}\n"
+        "toy = {'key_bits': 256, 'allow_insecure_keys': True}\n"
+        "model = RevocableForestClassifier(3, parties=parties, **toy).fit(X, y)\n"
+        "X = X[:3]\n"
+    )
+    snippets = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(snippets) == 4
+    checks = "assert (coverage == 1).all() and absent == () and (labels == answers).all()\n"
+    done = run(sys.executable, "-W", "error", "-c", fit + "\n".join(snippets) + checks, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_page_has_a_gap_to_be_filled() -> None:
+    for page in PAGES:
+        assert not re.search(r"\b(FILL|TODO|TBD|XXX)\b", page.read_text()), page
+
+
 @pytest.mark.slow
 def test_the_library_installs_alone_into_an_empty_environment(tmp_path: Path) -> None:
     venv.create(tmp_path, with_pip=True)

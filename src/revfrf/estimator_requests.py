@@ -12,12 +12,8 @@ from revfrf.crypto.parallel import workers
 from revfrf.errors import AbsentError, UsageError
 from revfrf.estimator_base import RevocableForest, Rows
 from revfrf.forest.voting import Voting
-from revfrf.protocols.key_setup import CC, CS
 from revfrf.protocols.request import RequestPolicy
 from revfrf.report.progress import request_progress
-from revfrf.roles.compute import ComputePartner
-from revfrf.roles.coordinator import Coordinator
-from revfrf.roles.participant import Participant
 
 
 class PartialAnswer(NamedTuple):
@@ -74,12 +70,10 @@ class RequestableForest(RevocableForest):
     def set_policy(self, party: str, policy: RequestPolicy) -> Self:
         """Whose requests a participant or a server accepts, and how many rows; at first, everybody's.
 
-        Policies are not saved with the forest, and forgotten by `fit`.
+        Policies are saved with the forest, and forgotten by `fit`.
         """
         check_is_fitted(self)
-        federation = self.federation_
-        roles: dict[str, Participant | Coordinator | ComputePartner]
-        roles = {**federation.participants, CS: federation.coordinator, CC: federation.compute}
+        roles = self.federation_.with_policies
         if not isinstance(party, str) or party not in roles:
             raise UsageError(f"{party!r} has no policy; these have: {', '.join(roles)}")
         if not isinstance(policy, RequestPolicy):

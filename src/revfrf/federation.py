@@ -143,6 +143,11 @@ class Federation:
         self.network.roles = {CS: self.coordinator, CC: self.compute, **self.participants}
 
     @property
+    def with_policies(self) -> dict[str, Participant | Coordinator | ComputePartner]:
+        """Everybody who decides whose requests to answer."""
+        return {**self.participants, CS: self.coordinator, CC: self.compute}
+
+    @property
     def n_jobs(self) -> int:
         """How many cores each role uses."""
         return self.coordinator.n_jobs

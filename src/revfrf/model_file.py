@@ -32,6 +32,7 @@ from revfrf.messages.enrolment import EpochCertificate, Member
 from revfrf.messages.training import Column, OpenForest
 from revfrf.model_check import check_federation
 from revfrf.protocols.key_setup import CC, CS, KGC, Identity, answer_certificate
+from revfrf.protocols.request import RequestPolicy
 from revfrf.storage.memory import CoordinatorStore, OwnCut, StoredSplit
 
 VERSION = 1
@@ -92,6 +93,14 @@ class SavedEstimator(_Part, frozen=True):
     label_type: str = ""
 
 
+class SavedPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whose requests a party accepts."""
+
+    accepts: tuple[str, ...] | None
+    refuses: tuple[str, ...]
+    max_rows: int | None
+
+
 class SavedForest(_Part, frozen=True):
     """The whole file."""
 
@@ -108,6 +117,7 @@ class SavedForest(_Part, frozen=True):
     leaf_paths: bytes
     leaf_sums: bytes
     cuts: dict[str, SavedCuts]
+    policies: dict[str, SavedPolicy]
     keys: dict[str, SavedKeys] | None
     seed: bytes | None
     digest: str
@@ -162,6 +172,7 @@ def saved(federation: Federation, estimator: SavedEstimator, digest: str, privat
         leaf_paths=_pack([path for _, path in store.leaves], PATHS),
         leaf_sums=_pack([x for leaf in store.leaves.values() for x in leaf], "<i8"),
         cuts={party: _saved_cuts(role.store.cuts) for party, role in parties.items()},
+        policies={name: _saved_policy(role.policy) for name, role in federation.with_policies.items()},
         keys=_saved_keys(federation) if private_keys else None,
         seed=federation.seed if private_keys else None,
         digest=digest,
@@ -175,6 +186,12 @@ def _saved_cuts(cuts: Mapping[Node, OwnCut]) -> SavedCuts:
         columns=_pack([column for column, _ in cuts.values()], "<u2"),
         cuts=_pack([cut for _, cut in cuts.values()], "<i8"),
     )
+
+
+def _saved_policy(policy: RequestPolicy) -> SavedPolicy:
+    accepts = None if policy.accepts is None else tuple(sorted(policy.accepts))
+    limit = None if policy.max_rows is None else int(policy.max_rows)
+    return SavedPolicy(accepts, tuple(sorted(policy.refuses)), limit)
 
 
 @hides_locals
@@ -298,6 +315,9 @@ def _restored(forest: SavedForest, allow_insecure: bool, n_jobs: int) -> Federat
     for party, role in federation.participants.items():
         role.store.cuts.update(_cuts(forest.cuts[party]))
         role.resume(forest.forest)
+    for name, deciding in federation.with_policies.items():
+        saved = forest.policies[name]
+        deciding.policy = RequestPolicy(saved.accepts, saved.refuses, saved.max_rows)
     check_federation(federation, forest.estimator.n_classes or 2)
     return federation
 

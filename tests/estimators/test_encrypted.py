@@ -511,3 +511,16 @@ def test_refused_request_draws_nothing(model: Any, capfd: pytest.CaptureFixture[
     with pytest.raises(RefusedError):
         model.predict_encrypted(ROWS)
     assert capfd.readouterr() == ("", "")
+
+
+def test_policies_are_saved_with_the_forest(model: Any, tmp_path: Path) -> None:
+    model.set_policy("bank", RequestPolicy(refuses=["insurer"], max_rows=7))
+    model.set_policy("CC", RequestPolicy(accepts=["insurer", "requester"]))
+    model.save(tmp_path / "forest", private_keys=True)
+    loaded: Any = RevocableForestClassifier.load(tmp_path / "forest")
+    for name, role in loaded.federation_.with_policies.items():
+        assert role.policy == model.federation_.with_policies[name].policy
+    loaded.enrol_requester("insurer")
+    with pytest.raises(RefusedError) as caught:
+        loaded.predict_encrypted(ROWS[:1], "insurer")
+    assert caught.value.party == "bank"

@@ -770,7 +770,10 @@ def test_results_reach_the_coordinator_sealed_and_an_owner_answers_with_its_shar
         assert (sent.sender, sent.recipient) == (CC, CS)
         assert set(f) == {"type", "ciphertexts", "masked", "signatures"}
         assert len(f["ciphertexts"]) == WIDTH * len(counts)
-        assert [len(bits) for bits in f["masked"]] == [-(-n // 8) if n > 254 else 0 for n in counts]
+        assert [len(bits) for bits in f["masked"]] == [
+            -(-(n + 1) // 8) if n + 1 > 254 else 0
+            for n in counts  # behind them the bit that says of faults
+        ]
     for sent in of_kind(run, "ShareReply"):
         assert sent.recipient == CS
         assert set(sent.plain) == {"type", "count", "share"}
@@ -806,7 +809,9 @@ def test_requester_receives_votes_only(run: Run) -> None:
 def test_facts_of_a_forest_are_its_name_and_its_columns(run: Run) -> None:
     for sent in of_kind(run, "ForestFacts"):
         f = sent.plain
-        assert set(f) == {"type", "federation", "epoch", "forest", "n_trees", "n_votes", "columns"}
+        assert set(f) == {"type", "epoch", "opening", "n_votes", "columns"}
+        [opening] = [o for o in of_kind(run, "OpenForest") if o.recipient == CC]
+        assert f["opening"] == opening.plain
         names = {party: [column["name"] for column in columns] for party, columns in f["columns"].items()}
         assert names == {party: [f"x{i}" for i in range(n)] for party, n in OWNED.items()}
         assert {key for columns in f["columns"].values() for column in columns for key in column} == {
@@ -897,7 +902,8 @@ def disclosed_by_requests(f: dict[str, Any]) -> dict[str, int]:
         case "Admission":
             return {"its own admission": 1}
         case "ForestFacts":
-            return {"names and decimals of columns": sum(len(columns) for columns in f["columns"].values())}
+            columns = sum(len(columns) for columns in f["columns"].values())
+            return {"names and decimals of columns": columns, "the forest's rules": 1}
         case "PredictRequest":
             return {"encrypted rows of requests": len(f["rows"]) // WIDTH // sum(OWNED.values())}
         case "PredictReply":
