@@ -47,7 +47,8 @@ PAPER_SECONDS, PAPER_BYTES = 13.33 + 0.08, 780_000
 
 PROTOCOLS = {"FRF-Predict", "HoLT"}
 ROLES = ("requester", "CS", "CC", "owners")
-WARM_UPS = 2
+WARM_UPS = 6
+"""Until CC has tables of the keys of owners who are met seldom, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,12 +48,17 @@ class Ciphertext(LongNumbers):
     @classmethod
     def from_bytes(cls, parameters: "Parameters", data: bytes) -> "Ciphertext":
         """The ciphertext in these bytes, checked."""
+        ciphertext = cls.unchecked(parameters, data)
+        parameters.check(ciphertext)
+        return ciphertext
+
+    @classmethod
+    def unchecked(cls, parameters: "Parameters", data: bytes) -> "Ciphertext":
+        """The ciphertext in these bytes, for who hands it to a function that checks it."""
         width = parameters.key_bits // 8
         if len(data) != 3 * width:
             raise FormatError(f"a ciphertext takes {3 * width} bytes, not {len(data)}", kind="length")
-        ciphertext = cls(int.from_bytes(data[: 2 * width], "big"), int.from_bytes(data[2 * width :], "big"))
-        parameters.check(ciphertext)
-        return ciphertext
+        return cls(int.from_bytes(data[: 2 * width], "big"), int.from_bytes(data[2 * width :], "big"))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -104,9 +104,9 @@ def _mask_from(
     p = share.parameters
     if cs_key.parameters != p:
         raise UsageError("the key and the share of CS are of different parameters; both must be of one epoch")
-    for comparison in comparisons:
-        p.check(comparison.x)
-        p.check(comparison.s)
+    both = [side for comparison in comparisons for side in (comparison.x, comparison.s)]
+    for ciphertext in {id(side): side for side in both}.values():  # a value meets the splits of many trees
+        p.check(ciphertext)
     size = slots(p)
     jobs = list(zip(comparisons, masks, strict=True))
     chunks = [jobs[i : i + size] for i in range(0, len(jobs), size)]

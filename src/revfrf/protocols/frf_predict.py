@@ -230,7 +230,7 @@ class _Walk:
         comparisons = []
         for j, name in enumerate(nodes.names()):
             split = self.store.splits[name]
-            s, column = Ciphertext.from_bytes(p, split.ciphertext), self.place[split.feature]
+            s, column = Ciphertext.unchecked(p, split.ciphertext), self.place[split.feature]
             rows = nodes.rows[nodes.starts[j] : nodes.starts[j + 1]].tolist()
             comparisons += [Comparison(self.rows[row * width + column], s) for row in rows]
         return comparisons
