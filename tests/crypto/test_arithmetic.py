@@ -17,7 +17,6 @@ from revfrf.crypto.arithmetic import (
     multiply,
     power,
     secret_power,
-    shift_and_multiply,
 )
 from revfrf.crypto.secret import SecretInt
 
@@ -139,18 +138,3 @@ def test_single_powers_release_the_gil_in_every_thread_and_look_ups_do_not() -> 
         thread.start()
         thread.join()
     assert released == [True, True, False]
-
-
-@given(
-    x=st.integers(1, MODULUS - 1),
-    base=st.integers(1, MODULUS - 1),
-    exponent=st.integers(0, 2**64 - 1),
-    shift=st.sampled_from([64, 65, 131]),
-)
-@example(x=3, base=5, exponent=0, shift=131)
-@example(x=3, base=5, exponent=2**64 - 1, shift=64)
-def test_a_shared_chain_of_squarings_gives_the_product_of_both_powers(
-    x: int, base: int, exponent: int, shift: int
-) -> None:
-    product = pow(x, 2**shift, MODULUS) * pow(base, exponent, MODULUS) % MODULUS
-    assert shift_and_multiply(x, shift, base, SecretInt(exponent), 64, MODULUS) == product

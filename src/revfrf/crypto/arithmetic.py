@@ -43,33 +43,6 @@ def secret_power(base: int, exponent: SecretInt, modulus: int) -> int:
     return int(gmpy2.powmod_sec(base, exponent.reveal(), modulus))
 
 
-_DIGIT_BITS = 4
-
-
-def shift_and_multiply(
-    x: int, shift: int, base: int, exponent: SecretInt, exponent_bits: int, modulus: int
-) -> int:
-    """x^(2^shift)·base^exponent, for an exponent of `exponent_bits` ≤ shift bits (a multiple of 4).
-
-    The last squarings of x serve the other power as well: half the time of two powers. The same squarings and
-    products are made whatever the exponent; which entry of a small table each of them takes is one digit of
-    it, so this is for exponents that are used once (like `FixedBase`).
-    """
-    m = mpz(modulus)
-    result = mpz(power(x, 1 << (shift - exponent_bits), modulus))
-    count_power("secret", modulus.bit_length())
-    gmpy2.get_context().allow_release_gil = False
-    table = [mpz(1), mpz(base) % m]
-    for _ in range((1 << _DIGIT_BITS) - 2):
-        table.append(table[-1] * table[1] % m)
-    secret = exponent.reveal()
-    for place in range(exponent_bits - _DIGIT_BITS, -1, -_DIGIT_BITS):
-        for _ in range(_DIGIT_BITS):
-            result = result * result % m
-        result = result * table[secret >> place & (1 << _DIGIT_BITS) - 1] % m
-    return int(result)
-
-
 def jacobi(x: int, n: int) -> int:
     """The Jacobi symbol (x|n): 0 iff x and n share a factor."""
     return int(gmpy2.jacobi(x, n))

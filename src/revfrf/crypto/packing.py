@@ -22,7 +22,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from revfrf.crypto.arithmetic import fixed_base, inverse, multiply, shift_and_multiply
+from revfrf.crypto.arithmetic import fixed_base, inverse, multiply, power, secret_power
 from revfrf.crypto.keys import Ciphertext, LongNumbers, Parameters, PublicKey
 from revfrf.crypto.parallel import in_threads
 from revfrf.crypto.secret import Secret, SecretInt
@@ -133,8 +133,9 @@ def _horner(parameters: Parameters, chunk: Sequence[tuple[Comparison, Mask]]) ->
             high, low, sign = low, high, -1
         ratio = multiply(n_squared, high, inverse(low, n_squared))
         difference = multiply(n_squared, ratio, ratio, 1 - sign * n)  # [a·β] = [a(2x - 2s - 1)]
-        packed = shift_and_multiply(packed, SLOT_BITS, difference, SecretInt(mask.r), MASK_BITS, n_squared)
-        packed = multiply(n_squared, packed, 1 + (OFFSET + sign * mask.r_prime) * n)
+        masked = secret_power(difference, SecretInt(mask.r), n_squared)
+        constant = 1 + (OFFSET + sign * mask.r_prime) * n
+        packed = multiply(n_squared, power(packed, 1 << SLOT_BITS, n_squared), masked, constant)
     return packed
 
 
