@@ -94,8 +94,7 @@ class Participant(Party):
         forest = self._growth(request.admission.epoch, request.forest).rules
         check_request(self.identity, forest, self.book, request)
         verify_result(self.verify_key_of(CC), self.identity.name, message)
-        reachable = len({tree for tree, path in self.store.cuts if path.bit_length() == message.level + 1})
-        if message.count > reachable * request.n_rows:
+        if message.count > self.store.trees_at(message.level) * request.n_rows:
             raise ProtocolError(
                 "more comparisons than rows can reach its nodes of this level", kind="request"
             )

@@ -52,6 +52,14 @@ class ParticipantStore:
     """A participant: its own cuts, by node."""
 
     cuts: dict[Node, OwnCut] = field(default_factory=dict, repr=False)
+    _counted: tuple[int, Counter[int]] = field(default_factory=lambda: (0, Counter()), repr=False)
+
+    def trees_at(self, level: int) -> int:
+        """In how many trees it has a node at this level. Counted anew when there are more cuts, or fewer."""
+        if self._counted[0] != len(self.cuts):
+            places = {(tree, path.bit_length() - 1) for tree, path in self.cuts}
+            self._counted = len(self.cuts), Counter(depth for _, depth in places)
+        return self._counted[1][level]
 
 
 class KnownRequest(NamedTuple):
