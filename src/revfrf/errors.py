@@ -12,6 +12,7 @@
     │   └── AbsentError          it is not there
     ├── KeyFileError         a key file that cannot be written, or should not be trusted
     ├── ModelFileError       a saved forest that cannot be written or read
+    ├── CertificateError     a revocation certificate that does not hold, or cannot be written or read
     └── RejectedError        something from outside is refused
         ├── ElementError         a number that is no valid group element
         ├── DecryptionError      a ciphertext that this key, share or partner does not open
@@ -101,6 +102,14 @@ class ModelFileError(RevFRFError):
     """Kinds: `missing`, `io`, `malformed`, `version`, `wrong-kind`, `digest`, `mode`, `parameters`."""
 
     kind = "model-file"
+
+
+class CertificateError(RevFRFError):
+    """Kinds of the file: `missing`, `io`, `malformed`, `version`. Kinds of what does not hold: `epoch`,
+    `succession`, `request`, `leaver`, `keys`, `receipt`, `report`, `signature`.
+    """
+
+    kind = "certificate"
 
 
 class RejectedError(RevFRFError):

@@ -63,11 +63,11 @@ def _has_weight(leaf: Leaf) -> bool:
 def _check_splits(federation: Federation) -> None:
     """Every split is a valid ciphertext, signed by its owner for its place."""
     plan, splits = federation.coordinator.plan, federation.coordinator.store.splits
-    context = split_context(plan.federation, plan.epoch, plan.forest)
     checked: dict[int, str] = {}
     for node, split in splits.items():
         Ciphertext.from_bytes(plan.parameters, split.ciphertext)
         if id(split.batch) not in checked:
+            context = split_context(plan.federation, split.epoch, plan.forest)
             split.batch.verify(plan.verify_keys[split.owner], context)
             checked[id(split.batch)] = split.owner
         _require(checked[id(split.batch)] == split.owner, "batch")

@@ -31,7 +31,7 @@ from revfrf.messages.base import PATHS, TREES, array, of_number
 from revfrf.messages.enrolment import EpochCertificate, Member
 from revfrf.messages.training import Column, OpenForest
 from revfrf.model_check import check_federation
-from revfrf.protocols.key_setup import CC, CS, KGC, Identity, answer_certificate
+from revfrf.protocols.key_setup import CC, CS, KGC, Identity, Keys, check_certificate
 from revfrf.protocols.request import RequestPolicy
 from revfrf.storage.memory import CoordinatorStore, OwnCut, StoredSplit
 
@@ -112,7 +112,7 @@ class SavedForest(_Part, frozen=True):
     columns: dict[str, tuple[Column, ...]]
     features: tuple[str, ...]
     splits: SavedSplits
-    batches: tuple[tuple[bytes, tuple[bytes, ...]], ...]
+    batches: tuple[tuple[int, bytes, tuple[bytes, ...]], ...]
     leaf_trees: bytes
     leaf_paths: bytes
     leaf_sums: bytes
@@ -148,6 +148,7 @@ def saved(federation: Federation, estimator: SavedEstimator, digest: str, privat
     features = tuple(cs.plan.features)
     number = {feature: i for i, feature in enumerate(features)}
     batches = list({id(split.batch): split.batch for split in splits}.values())
+    epochs = {id(split.batch): split.epoch for split in splits}
     batch_number = {id(batch): i for i, batch in enumerate(batches)}
     parties = federation.participants
     return SavedForest(
@@ -167,7 +168,7 @@ def saved(federation: Federation, estimator: SavedEstimator, digest: str, privat
             positions=_pack([split.position for split in splits], "<u4"),
             ciphertexts=b"".join(split.ciphertext for split in splits),
         ),
-        batches=tuple((batch.root, tuple(batch.levels[0])) for batch in batches),
+        batches=tuple((epochs[id(batch)], batch.root, tuple(batch.levels[0])) for batch in batches),
         leaf_trees=_pack([tree for tree, _ in store.leaves], TREES),
         leaf_paths=_pack([path for _, path in store.leaves], PATHS),
         leaf_sums=_pack([x for leaf in store.leaves.values() for x in leaf], "<i8"),
@@ -205,8 +206,8 @@ def _saved_keys(federation: Federation) -> dict[str, SavedKeys]:
     for name, identity in identities.items():
         keys[name] = SavedKeys(
             signing=identity.signing_key.to_fields(),
-            weak=identity.weak.to_fields() if identity.weak else {},
-            share=identity.share.to_fields() if identity.share else None,
+            weak=identity.weak.to_fields(),
+            share=identity.share.to_fields() if name in (CS, CC) else None,
             secret=parties[name].secret if name in parties else b"",
         )
     return keys
@@ -331,9 +332,11 @@ def _identity(forest: SavedForest, member: Member, allow_insecure: bool) -> Iden
         return identity
     keys = forest.keys[member.name]
     identity.signing = SigningKey.from_fields(keys.signing, allow_insecure)
-    identity.weak = WeakKey.from_fields(keys.weak, allow_insecure)
-    identity.share = StrongShare.from_fields(keys.share, allow_insecure) if keys.share else None
-    answer_certificate(identity, forest.certificate)
+    weak = WeakKey.from_fields(keys.weak, allow_insecure)
+    share = StrongShare.from_fields(keys.share, allow_insecure) if keys.share else None
+    identity.keys = Keys(forest.certificate.epoch, weak, share)
+    check_certificate(identity, identity.keys, forest.certificate)
+    identity.certificate = forest.certificate
     return identity
 
 
@@ -343,7 +346,8 @@ def _store(forest: SavedForest, parameters: Parameters) -> CoordinatorStore:
     n = len(nodes)
     owner = {feature_id(p, column.name): p for p, columns in forest.columns.items() for column in columns}
     features = [forest.features[i] for i in array(saved.features, "<u4", n).tolist()]
-    batches = [SignedBatch.of(root, list(leaves)) for root, leaves in forest.batches]
+    batches = [SignedBatch.of(root, list(leaves)) for _, root, leaves in forest.batches]
+    numbers = array(saved.batches, "<u4", n).tolist()
     blob = array(saved.ciphertexts, "u1", n * width).tobytes()
     splits = map(
         StoredSplit,
@@ -351,7 +355,8 @@ def _store(forest: SavedForest, parameters: Parameters) -> CoordinatorStore:
         array(saved.cuts, "u1", n).tolist(),
         (owner[feature] for feature in features),
         (blob[i * width : (i + 1) * width] for i in range(n)),
-        (batches[i] for i in array(saved.batches, "<u4", n).tolist()),
+        (forest.batches[i][0] for i in numbers),
+        (batches[i] for i in numbers),
         array(saved.positions, "<u4", n).tolist(),
     )
     store = CoordinatorStore(np.zeros((forest.rules.n_trees, 0), dtype=np.uint64))

@@ -6,10 +6,11 @@ from revfrf.messages.base import MIB, Count, Digest, Message, Name, Number, Sign
 
 
 class Dealt(Message, frozen=True):
-    """KGC to a new party: the federation's public parameters, and for CS and CC its strong share."""
+    """KGC to a party: the public parameters of an epoch to come, and for CS and CC its strong share."""
 
     protocol = "key set-up"
     federation: Name
+    epoch: Count
     n: Number
     g0: Number
     exponent_bits: Count
@@ -66,6 +67,28 @@ class EpochCertificate(Message, frozen=True):
     def discloses(self) -> dict[str, int]:
         """Names and public keys."""
         return {"members of the federation": len(self.members)}
+
+
+class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A party's word that it has erased its keys of an epoch, which the digest of its public half names."""
+
+    party: Name
+    epoch: Count
+    key: Digest
+    signature: Signature
+
+
+class EpochAccepted(Message, frozen=True):
+    """A party to KGC: from now on this epoch alone; and, if it has new keys, the old ones are erased."""
+
+    protocol = "key set-up"
+    max_bytes = 64 * 1024
+    epoch: Count
+    receipt: Receipt | None
+
+    def discloses(self) -> dict[str, int]:
+        """Nothing but that."""
+        return {"erasure receipts": 1} if self.receipt else {}
 
 
 class Admission(Message, frozen=True):

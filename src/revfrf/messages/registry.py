@@ -1,6 +1,6 @@
 """Every type that may cross a wire, and nothing else."""
 
-from revfrf.messages import base, enrolment, prediction, testing, training
+from revfrf.messages import base, enrolment, prediction, revocation, testing, training
 from revfrf.messages.base import Message
 
 MESSAGES: tuple[type[Message], ...] = (
@@ -8,6 +8,7 @@ MESSAGES: tuple[type[Message], ...] = (
     enrolment.Dealt,
     enrolment.Enrolment,
     enrolment.EpochCertificate,
+    enrolment.EpochAccepted,
     enrolment.Admission,
     training.OpenForest,
     training.Schema,
@@ -26,4 +27,10 @@ MESSAGES: tuple[type[Message], ...] = (
     prediction.HoAddRequest,
     prediction.HoLTRequest,
     prediction.CiphertextReply,
+    revocation.RevocationRequest,
+    revocation.Destroy,
+    revocation.Rekey,
+    revocation.Rekeyed,
+    revocation.RevocationReport,
+    revocation.Certified,
 )

@@ -125,20 +125,23 @@ def fle_expan(
     store: CoordinatorStore,
     n_jobs: int,
     progress: Callable[[LevelReport], None],
+    frontier: Nodes | None = None,
 ) -> None:
-    """Grow the whole forest into `store`."""
+    """Grow the whole forest into `store`, or what is below these nodes."""
     columns, features = plan.columns, plan.features
-    used = [np.flatnonzero(repeats * targets.weights).astype(np.uint32) for repeats in targets.repeats]
-    frontier = Nodes.roots(used)
+    if frontier is None:
+        used = [np.flatnonzero(repeats * targets.weights).astype(np.uint32) for repeats in targets.repeats]
+        frontier = Nodes.roots(used)
+    n_used = len(frontier.rows)
     again = np.zeros(len(frontier), dtype=np.bool_)
     won = [Won() for _ in columns]
-    level = 0
+    depth = 0
     while len(frontier) or any(w.nodes for w in won):
         frontier, again = _stop(plan.rules, targets, store, frontier, again)
-        progress(_report(plan.rules, store, frontier, won, level, sum(map(len, used))))
+        progress(_report(plan.rules, store, frontier, won, depth, n_used))
         with within(FOS_FIND):
             draws = draw_candidates(plan.seed, features, plan.rules, frontier, again)
-        exchange = _Exchange(channel, plan, targets, frontier, draws, level)
+        exchange = _Exchange(channel, plan, targets, frontier, draws, store.level)
         asked = list(zip(plan.owners, columns, won, strict=True))
         order = sorted(range(len(asked)), key=lambda i: -len(won[i].nodes))  # the longest work first
         answered = in_threads(exchange, [asked[i] for i in order], n_jobs)
@@ -158,7 +161,8 @@ def fle_expan(
         children = frontier.children(split, right)
         again = np.arange(len(retried) + len(children)) < len(retried)
         frontier = retried + children
-        level += 1
+        depth += 1
+        store.level += 1
 
 
 def _report(
@@ -167,7 +171,7 @@ def _report(
     """What is left to do is a level for every open row and level below it."""
     left = rules.max_depth + 1 - np.array([int(path).bit_length() for path in frontier.paths], dtype=np.int64)
     made = len(store.leaves) + len(store.splits) + len(frontier) + sum(len(w.nodes) for w in won)
-    work = 1 - float(frontier.sizes @ left) / (n_used * rules.max_depth)
+    work = 1 - float(frontier.sizes @ left) / max(1, n_used * rules.max_depth)
     return LevelReport(min(level, rules.max_depth), len(np.unique(frontier.trees)), made, work)
 
 
@@ -251,7 +255,8 @@ def _receive_splits(plan: Plan, owner: str, won: Won, reply: LevelReply) -> dict
         [split_statement(node, c) for node, c in zip(won.nodes, ciphertexts, strict=True)],
     )
     features = [plan.owners[owner][number] for number in won.features]
-    columns = (features, won.cuts.tolist(), repeat(owner), ciphertexts, repeat(batch), count())
+    places = (repeat(plan.epoch), repeat(batch), count())
+    columns = (features, won.cuts.tolist(), repeat(owner), ciphertexts, *places)
     return dict(zip(won.nodes, map(StoredSplit, *columns), strict=True))
 
 
@@ -353,14 +358,12 @@ def _encrypt_splits(
         raise ProtocolError("a node is won once", kind="node")
     if not nodes:
         return {}, b"", None
-    if identity.weak is None:
-        raise ProtocolError("this party has no keys", kind="epoch")
     values = growth.cuts(nodes, features, cuts).tolist()
     key = identity.weak.public
     ciphertexts = [c.to_bytes(key.parameters) for c in ho_enc(key, values, n_jobs=n_jobs)]
     signature = sign_batch(
         identity.signing_key,
-        split_context(growth.rules.federation, growth.rules.epoch, growth.rules.forest),
+        split_context(growth.rules.federation, message.epoch, growth.rules.forest),
         [split_statement(node, c) for node, c in zip(nodes, ciphertexts, strict=True)],
     )
     own = zip(features.tolist(), values, strict=True)

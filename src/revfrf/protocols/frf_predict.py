@@ -79,8 +79,6 @@ def ask(
 
     Raises RefusedError and AbsentError, naming the party, if the forest cannot answer.
     """
-    if identity.weak is None:
-        raise ProtocolError(f"{identity.name!r} has no keys", kind="member")
     p = identity.weak.parameters
     slots(p)  # keys that are too short to compare
     values = _row_values(facts, codes)

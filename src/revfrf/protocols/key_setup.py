@@ -7,9 +7,10 @@ keys it has made.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
-from revfrf.crypto.canonical import Field
+import msgspec
+
+from revfrf.crypto.canonical import Field, digest
 from revfrf.crypto.keys import Parameters, PublicKey, WeakKey
 from revfrf.crypto.parallel import in_threads
 from revfrf.crypto.possession import PossessionProof, prove_possession, verify_possession
@@ -18,7 +19,15 @@ from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.crypto.strong import Server, SetUp, StrongShare
 from revfrf.errors import ProtocolError, UsageError
 from revfrf.messages.base import Done, number, of_number
-from revfrf.messages.enrolment import Admission, Dealt, Enrolment, EpochCertificate, Member
+from revfrf.messages.enrolment import (
+    Admission,
+    Dealt,
+    Enrolment,
+    EpochAccepted,
+    EpochCertificate,
+    Member,
+    Receipt,
+)
 from revfrf.transport.base import Channel
 
 KGC, CS, CC, PARTICIPANT, REQUESTER = "KGC", "CS", "CC", "participant", "requester"
@@ -26,6 +35,8 @@ SERVERS: dict[str, Server] = {CS: "CS", CC: "CC"}
 
 _CERTIFICATE = "revfrf epoch certificate v1"
 _ADMISSION = "revfrf admission v1"
+_RECEIPT = "revfrf erasure receipt v1"
+_ERASED = "revfrf erased key v1"
 
 
 # -- KGC --------------------------------------------------------------------------------------------
@@ -35,17 +46,54 @@ def key_setup(
     channel: Channel, kgc: SigningKey, federation: str, dealt: SetUp, roles: Mapping[str, str], n_jobs: int
 ) -> EpochCertificate:
     """Deal to every party of `roles` (name to role), enrol it, and certify the first epoch."""
+    members = deal(channel, federation, 1, dealt, roles, n_jobs)
     p = dealt.parameters
+    unsigned = EpochCertificate(
+        federation=federation,
+        epoch=1,
+        n=number(p.n),
+        g0=number(p.g0),
+        exponent_bits=p.exponent_bits,
+        members=members,
+        revoked=(),
+        previous=b"",
+        signature=bytes(64),
+    )
+    certificate = sign_certificate(kgc, unsigned)
+    announce(channel, certificate, n_jobs)
+    return certificate
+
+
+def deal(
+    channel: Channel, federation: str, epoch: int, dealt: SetUp, roles: Mapping[str, str], n_jobs: int
+) -> tuple[Member, ...]:
+    """Have every party of `roles` make keys for an epoch to come."""
     shares = {CS: dealt.cs_share, CC: dealt.cc_share}
 
     def enrol(party: str) -> Member:
-        return _enrol(channel, federation, p, party, roles[party], shares.get(roles[party]))
+        share = shares.get(roles[party])
+        return _enrol(channel, federation, epoch, dealt.parameters, party, roles[party], share)
 
-    threads = p.jobs(n_jobs)
-    members = tuple(in_threads(enrol, sorted(roles), threads))
-    certificate = _certify(kgc, federation, 1, p, members, b"")
-    in_threads(lambda party: channel.call(party, certificate, Done), sorted(roles), threads)
-    return certificate
+    return tuple(in_threads(enrol, sorted(roles), dealt.parameters.jobs(n_jobs)))
+
+
+def announce(channel: Channel, certificate: EpochCertificate, n_jobs: int) -> tuple[Receipt, ...]:
+    """Tell all members of an epoch that it has begun. Returns their receipts for the keys they had before."""
+
+    def tell(member: Member) -> Receipt | None:
+        reply = channel.call(member.name, certificate, EpochAccepted)
+        if reply.epoch != certificate.epoch:
+            raise ProtocolError(f"{member.name!r} accepts epoch {reply.epoch}", kind="epoch")
+        return reply.receipt
+
+    receipts = in_threads(tell, certificate.members, n_jobs)
+    return tuple(receipt for receipt in receipts if receipt is not None)
+
+
+def sign_certificate(kgc: SigningKey, unsigned: EpochCertificate) -> EpochCertificate:
+    """The certificate, signed by KGC."""
+    signature = kgc.sign(_CERTIFICATE, *certificate_fields(unsigned))
+    return msgspec.structs.replace(unsigned, signature=signature)
 
 
 def admit(
@@ -58,7 +106,10 @@ def admit(
     members = {member.name: member for member in certificate.members}
     if party in certificate.revoked or party in (KGC, CS, CC):
         raise UsageError(f"{party!r} cannot be a requester: the name is revoked, or a server's")
-    member = members.get(party) or _enrol(channel, certificate.federation, parameters, party, REQUESTER, None)
+    member = members.get(party)
+    if member is None:
+        federation, epoch = certificate.federation, certificate.epoch
+        member = _enrol(channel, federation, epoch, parameters, party, REQUESTER, None)
     fields = (certificate.federation, certificate.epoch, _member_fields(member))
     admission = Admission(
         federation=certificate.federation,
@@ -73,6 +124,7 @@ def admit(
 def _enrol(
     channel: Channel,
     federation: str,
+    epoch: int,
     parameters: Parameters,
     party: str,
     role: str,
@@ -81,6 +133,7 @@ def _enrol(
     """Deal to a party, and take its keys. Refuses whoever is another, or does not hold the key it shows."""
     dealt = Dealt(
         federation=federation,
+        epoch=epoch,
         n=number(parameters.n),
         g0=number(parameters.g0),
         exponent_bits=parameters.exponent_bits,
@@ -96,34 +149,24 @@ def _enrol(
     return Member(party, role, enrolment.h, enrolment.verify_key)
 
 
-def _certify(
-    kgc: SigningKey,
-    federation: str,
-    epoch: int,
-    parameters: Parameters,
-    members: tuple[Member, ...],
-    previous: bytes,
-) -> EpochCertificate:
-    make = partial(
-        EpochCertificate,
-        federation=federation,
-        epoch=epoch,
-        n=number(parameters.n),
-        g0=number(parameters.g0),
-        exponent_bits=parameters.exponent_bits,
-        members=members,
-        revoked=(),
-        previous=previous,
-    )
-    return make(signature=kgc.sign(_CERTIFICATE, *certificate_fields(make(signature=bytes(64)))))
-
-
 # -- every party ------------------------------------------------------------------------------------
 
 
 @dataclass
+class Keys(Secret):
+    """A party's keys of an epoch: its weak key, and of a server the strong share."""
+
+    epoch: int
+    weak: WeakKey
+    share: StrongShare | None
+
+
+@dataclass
 class Identity(Secret):
-    """What a party knows of itself and of its federation. `kgc` it was given beforehand."""
+    """What a party knows of itself and of its federation. `kgc` it was given beforehand.
+
+    `dealt` are keys of an epoch that KGC has not yet certified.
+    """
 
     name: str
     role: str
@@ -131,10 +174,29 @@ class Identity(Secret):
     signing: SigningKey | None
     allow_insecure: bool = False
     federation: str = ""
-    weak: WeakKey | None = None
-    share: StrongShare | None = None
+    keys: Keys | None = None
+    dealt: Keys | None = None
     certificate: EpochCertificate | None = None
     admission: Admission | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The current one; 0 before the first."""
+        return 0 if self.certificate is None else self.certificate.epoch
+
+    @property
+    def weak(self) -> WeakKey:
+        """The weak key of this epoch. Raises ProtocolError if it is not here."""
+        if self.keys is None:
+            raise ProtocolError(f"{self.name!r} has no private keys here", kind="member")
+        return self.keys.weak
+
+    @property
+    def share(self) -> StrongShare:
+        """The strong share of this epoch. Raises ProtocolError if it is not here."""
+        if self.keys is None or self.keys.share is None:
+            raise ProtocolError(f"{self.name!r} has no strong share here", kind="member")
+        return self.keys.share
 
     @property
     def signing_key(self) -> SigningKey:
@@ -146,8 +208,11 @@ class Identity(Secret):
 
 def answer_deal(identity: Identity, message: Dealt) -> Enrolment:
     """Make a weak key under the parameters dealt, and prove that it is one's own."""
-    if identity.weak is not None:
-        raise ProtocolError("keys are dealt once an epoch", kind="order")
+    first = identity.certificate is None
+    if message.epoch != identity.epoch + 1 and not (first and identity.role == REQUESTER):
+        raise ProtocolError("keys are dealt for the next epoch", kind="order")
+    if identity.dealt is not None or (not first and message.federation != identity.federation):
+        raise ProtocolError("keys are dealt once an epoch, and in one federation", kind="order")
     n, g0 = of_number(message.n), of_number(message.g0)
     try:
         parameters = Parameters(n, g0, message.exponent_bits, identity.allow_insecure)
@@ -163,7 +228,7 @@ def answer_deal(identity: Identity, message: Dealt) -> Enrolment:
             raise ProtocolError("no strong share of these parameters", kind="member") from None
     weak = WeakKey.generate(parameters)
     proof = prove_possession(weak, identity.name)
-    identity.federation, identity.share, identity.weak = message.federation, share, weak
+    identity.federation, identity.dealt = message.federation, Keys(message.epoch, weak, share)
     return Enrolment(
         name=identity.name,
         role=identity.role,
@@ -174,32 +239,91 @@ def answer_deal(identity: Identity, message: Dealt) -> Enrolment:
     )
 
 
-def answer_certificate(identity: Identity, certificate: EpochCertificate) -> Done:
-    """Accept the epoch if KGC has signed it, and it names this party with its own keys."""
-    verify_certificate(identity.kgc, certificate)
-    if identity.weak is None or identity.certificate is not None:
+def answer_certificate(identity: Identity, certificate: EpochCertificate) -> EpochAccepted:
+    """Enter the epoch if KGC has signed it, it follows the current one, and names this party with its keys.
+
+    Keys of the epoch before are erased if this one has new ones.
+    """
+    keys = identity.dealt or identity.keys
+    if keys is None or certificate.epoch != identity.epoch + 1:
         raise ProtocolError("an epoch certificate out of turn", kind="order")
-    p = identity.weak.parameters
-    dealt = (identity.federation, p.n, p.g0, p.exponent_bits)
-    c = certificate
-    if (c.federation, of_number(c.n), of_number(c.g0), c.exponent_bits) != dealt or c.epoch != 1 or c.revoked:
+    check_certificate(identity, keys, certificate)
+    check_succession(identity.certificate, certificate)
+    receipt = None
+    if identity.dealt is not None and identity.keys is not None:
+        receipt = _receipt(identity, identity.keys)
+    identity.keys, identity.dealt, identity.certificate = keys, None, certificate
+    return EpochAccepted(epoch=certificate.epoch, receipt=receipt)
+
+
+def check_certificate(identity: Identity, keys: Keys, certificate: EpochCertificate) -> None:
+    """Raise RejectedError unless KGC has signed it, and it names this party with these keys."""
+    verify_certificate(identity.kgc, certificate)
+    p, c = keys.weak.parameters, certificate
+    ours = (identity.federation, p.n, p.g0, p.exponent_bits)
+    if (c.federation, of_number(c.n), of_number(c.g0), c.exponent_bits) != ours:
         raise ProtocolError("an epoch certificate for other parameters", kind="epoch")
-    mine = _own_member(identity, identity.weak)
     names = [member.name for member in certificate.members]
-    if mine not in certificate.members or len(set(names)) != len(names):
+    if _member_of(identity, keys.weak) not in certificate.members or len(set(names)) != len(names):
         raise ProtocolError(f"the epoch certificate does not name {identity.name!r} rightly", kind="member")
-    identity.certificate = certificate
-    return Done()
+
+
+def check_succession(before: EpochCertificate | None, after: EpochCertificate) -> None:
+    """Raise ProtocolError unless `after` is a first epoch, or follows `before`.
+
+    Members keep their names, roles and signing keys; either all have new keys under new parameters, or
+    nobody has.
+    """
+    if before is None:
+        if after.epoch != 1 or after.revoked or after.previous:
+            raise ProtocolError("a first epoch comes after none, and nobody has left", kind="epoch")
+        return
+    if after.federation != before.federation or after.epoch != before.epoch + 1:
+        raise ProtocolError("an epoch that does not follow the one before", kind="epoch")
+    if after.previous != certificate_digest(before):
+        raise ProtocolError("an epoch that follows another one", kind="epoch")
+    left = set(after.revoked) - set(before.revoked)
+    known = {(m.name, m.role, m.verify_key) for m in before.members}
+    staying = {(m.name, m.role, m.verify_key) for m in after.members}
+    if not left or after.revoked[: len(before.revoked)] != before.revoked:
+        raise ProtocolError("an epoch begins when somebody leaves, and who has left stays out", kind="member")
+    if staying != {member for member in known if member[0] not in left} or len(known) != len(staying) + len(
+        left
+    ):
+        raise ProtocolError(
+            "an epoch has the members of the one before, but for those who left", kind="member"
+        )
+    old, new = ({m.h for m in c.members} for c in (before, after))
+    if (after.n == before.n) != (new <= old) or (after.n != before.n and new & old):
+        raise ProtocolError("new parameters and new keys come together, for all", kind="member")
+
+
+def _receipt(identity: Identity, keys: Keys) -> Receipt:
+    erased = erased_key(number(keys.weak.public.h))
+    fields = (identity.federation, identity.name, keys.epoch, erased)
+    return Receipt(identity.name, keys.epoch, erased, identity.signing_key.sign(_RECEIPT, *fields))
+
+
+def erased_key(h: bytes) -> bytes:
+    """What a receipt calls a key, by its public half."""
+    return digest(_ERASED, h)
+
+
+def verify_receipt(key: VerifyKey, federation: str, receipt: Receipt) -> None:
+    """Return only if this key's owner has signed the receipt; else raise SignatureError."""
+    fields = (federation, receipt.party, receipt.epoch, receipt.key)
+    key.verify(receipt.signature, _RECEIPT, *fields)
 
 
 def answer_admission(identity: Identity, admission: Admission) -> Done:
     """Keep the admission if KGC has signed it, and it names this party with its own keys."""
     verify_admission(identity.kgc, admission)
-    if identity.weak is None or admission.federation != identity.federation:
+    keys = identity.keys or identity.dealt
+    if keys is None or (admission.federation, admission.epoch) != (identity.federation, keys.epoch):
         raise ProtocolError("an admission out of turn, or of another federation", kind="order")
-    if admission.member != _own_member(identity, identity.weak):
+    if admission.member != _member_of(identity, keys.weak):
         raise ProtocolError(f"the admission does not name {identity.name!r} rightly", kind="member")
-    identity.admission = admission
+    identity.keys, identity.dealt, identity.admission = keys, None, admission
     return Done()
 
 
@@ -214,6 +338,11 @@ def verify_certificate(kgc: VerifyKey, certificate: EpochCertificate) -> None:
     kgc.verify(certificate.signature, _CERTIFICATE, *certificate_fields(certificate))
 
 
+def certificate_digest(certificate: EpochCertificate) -> bytes:
+    """What the next epoch calls this one."""
+    return digest(_CERTIFICATE, *certificate_fields(certificate))
+
+
 def certificate_fields(certificate: EpochCertificate) -> tuple[Field, ...]:
     """What KGC signs: everything but the signature."""
     c = certificate
@@ -225,5 +354,5 @@ def _member_fields(member: Member) -> tuple[Field, ...]:
     return (member.name, member.role, member.h, member.verify_key)
 
 
-def _own_member(identity: Identity, weak: WeakKey) -> Member:
+def _member_of(identity: Identity, weak: WeakKey) -> Member:
     return Member(identity.name, identity.role, number(weak.public.h), identity.signing_key.verify_key.raw)

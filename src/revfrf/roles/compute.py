@@ -1,9 +1,9 @@
 """CC, the compute partner: holds the second strong share, and never talks to anybody but KGC and CS."""
 
 from revfrf.crypto.keys import PublicKey
-from revfrf.crypto.strong import StrongShare
 from revfrf.errors import ProtocolError
 from revfrf.messages.base import Done, Message, of_number
+from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.prediction import HoAddRequest, HoLTRequest, MaskedComparisons
 from revfrf.messages.training import OpenForest
 from revfrf.protocols.ho_add import answer_ho_add
@@ -29,7 +29,7 @@ class ComputePartner(Party):
         self.policy = RequestPolicy()
         self.book = RequestBook()
         self.forest: OpenForest | None = None
-        self._joint_keys: dict[str, PublicKey] = {}
+        self._joint_keys: tuple[int, dict[str, PublicKey]] = (0, {})
 
     def handle(self, sender: str, message: Message) -> Message:
         """Answer KGC and CS."""
@@ -38,15 +38,19 @@ class ComputePartner(Party):
                 self.expect(sender, CS)
                 self.open(message)
                 return Done()
+            case EpochCertificate():
+                accepted = super().handle(sender, message)
+                self.book = RequestBook()
+                return accepted
             case MaskedComparisons():
                 self.expect(sender, CS)
                 return self._compare(message)
             case HoAddRequest() if self.literal:
                 self.expect(sender, CS)
-                return answer_ho_add(self._share, message)
+                return answer_ho_add(self.identity.share, message)
             case HoLTRequest() if self.literal:
                 self.expect(sender, CS)
-                return answer_ho_lt_as_printed(self._share, message)
+                return answer_ho_lt_as_printed(self.identity.share, message)
         return super().handle(sender, message)
 
     def open(self, forest: OpenForest) -> None:
@@ -67,19 +71,16 @@ class ComputePartner(Party):
         enter_request(
             self.book, self.policy, self.forest, message.request, message.level, sum(counts.values())
         )
-        return answer_comparisons(self._share, self.identity.signing_key, keys, counts, message, self.n_jobs)
+        return answer_comparisons(
+            self.identity.share, self.identity.signing_key, keys, counts, message, self.n_jobs
+        )
 
     def _keys_with_cs(self) -> dict[str, PublicKey]:
         """h_CS·h_τ of every participant of the epoch."""
-        if not self._joint_keys:
-            p, members = self._share.parameters, self.certificate.members
+        if self._joint_keys[0] != self.identity.epoch:
+            p, members = self.identity.share.parameters, self.certificate.members
             [cs] = [PublicKey(p, of_number(member.h)) for member in members if member.role == CS]
             owners = [member for member in members if member.role == PARTICIPANT]
-            self._joint_keys = {m.name: cs + PublicKey(p, of_number(m.h)) for m in owners}
-        return self._joint_keys
-
-    @property
-    def _share(self) -> StrongShare:
-        if self.identity.share is None:
-            raise ProtocolError("CC has no strong share here", kind="member")
-        return self.identity.share
+            keys = {m.name: cs + PublicKey(p, of_number(m.h)) for m in owners}
+            self._joint_keys = self.identity.epoch, keys
+        return self._joint_keys[1]

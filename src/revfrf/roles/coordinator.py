@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from revfrf.certificate import RevocationCertificate
 from revfrf.crypto.canonical import Field
 from revfrf.crypto.keys import Parameters
 from revfrf.crypto.signing import VerifyKey
@@ -18,13 +19,16 @@ from revfrf.forest.nodes import Nodes
 from revfrf.forest.tree import Rules, feature_id, forest_digest
 from revfrf.forest.voting import Voting, add_votes, leaf_votes
 from revfrf.messages.base import Done, Message, of_number
+from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.prediction import ForestFacts, ForestQuery, PredictReply, PredictRequest
+from revfrf.messages.revocation import Certified, Report, RevocationReport, RevocationRequest
 from revfrf.messages.training import Column, OpenForest, Schema
 from revfrf.protocols.fle_expan import LevelReport, Plan, fle_expan, forest_id
 from revfrf.protocols.frf_predict import Answer, frf_predict, read_rows, write_answer, write_failure
+from revfrf.protocols.frf_revoc import check_revocation, frf_revoc, sign_report
 from revfrf.protocols.frf_test import frf_test
 from revfrf.protocols.ho_lt import ComparingServer
-from revfrf.protocols.key_setup import CC, PARTICIPANT, Identity
+from revfrf.protocols.key_setup import CC, KGC, PARTICIPANT, Identity
 from revfrf.protocols.request import RequestPolicy, check_admission, check_request, enter_request
 from revfrf.roles.party import Party
 from revfrf.storage.memory import CoordinatorStore, RequestBook
@@ -56,6 +60,7 @@ class Coordinator(Party):
         self.policy = RequestPolicy()
         self.book = RequestBook()
         self.watch: Callable[[float], None] = lambda _: None
+        self.targets: Targets | None = None
 
     def handle(self, sender: str, message: Message) -> Message:
         """Answer KGC and requesters."""
@@ -65,6 +70,14 @@ class Coordinator(Party):
                 check_admission(self.identity, message.admission)
                 self._check_ready()
                 return self._facts()
+            case EpochCertificate():
+                accepted = super().handle(sender, message)
+                self.ready, self.book = False, RequestBook()
+                return accepted
+            case RevocationRequest():
+                self.expect(sender, message.party)
+                check_revocation(self.certificate, self.opening.forest, message)
+                return Done()
             case PredictRequest():
                 self.expect(sender, message.request.admission.member.name)
                 self._check_ready()
@@ -87,7 +100,8 @@ class Coordinator(Party):
         )
         opening = msgspec.structs.replace(unnamed, forest=forest_id(unnamed))
         members = [member.name for member in epoch.members if member.role == PARTICIPANT]
-        self.channel.call(CC, opening, Done)
+        for server in (KGC, CC):
+            self.channel.call(server, opening, Done)
         schemas = {party: self.channel.call(party, opening, Schema) for party in members}
         for party, schema in schemas.items():
             _check_schema(party, schema, n_rows)
@@ -104,11 +118,15 @@ class Coordinator(Party):
         store: CoordinatorStore,
     ) -> None:
         """Go on with a forest that was created before."""
-        epoch = self.certificate
         self.opening, self.store, self.columns = opening, store, columns
-        self.plan = Plan(
+        self.plan = self._plan(rules, seed)
+
+    def _plan(self, rules: Rules, seed: bytes) -> Plan:
+        """For the current epoch."""
+        epoch, opening, columns = self.certificate, self.opening, self.columns
+        return Plan(
             federation=opening.federation,
-            epoch=opening.epoch,
+            epoch=epoch.epoch,
             forest=opening.forest,
             seed=seed,
             rules=rules,
@@ -121,11 +139,49 @@ class Coordinator(Party):
 
     def grow(self, targets: Targets, progress: Callable[[LevelReport], None]) -> None:
         """FLE-Expan until nothing is left to grow."""
-        self.n_classes = targets.n_classes
-        waiting = self.plan.parameters.jobs(self.n_jobs) > 1
-        threads = self.n_jobs * (_CALLS_PER_WORKER if waiting else 1)
-        fle_expan(self.channel, self.plan, targets, self.store, threads, progress)
+        self.n_classes, self.targets = targets.n_classes, targets
+        fle_expan(self.channel, self.plan, targets, self.store, self._calls, progress)
         self.ready = True
+
+    @property
+    def _calls(self) -> int:
+        """How many participants are called at once."""
+        waiting = self.plan.parameters.jobs(self.n_jobs) > 1
+        return self.n_jobs * (_CALLS_PER_WORKER if waiting else 1)
+
+    def revoke(
+        self, targets: Sequence[Field], progress: Callable[[LevelReport], None]
+    ) -> RevocationCertificate:
+        """FRF-Revoc: rebuild the forest for the current epoch, report it to KGC, and return its certificate.
+
+        Until it is done, nothing is answered.
+        """
+        if self.ready or self.targets is None:
+            raise ProtocolError("nobody has left, or the training rows are not here", kind="order")
+        before, old = self.digest(targets), self.plan
+        leavers = self.columns.keys() & set(self.certificate.revoked)
+        self.columns = {party: c for party, c in self.columns.items() if party not in leavers}
+        self.plan = self._plan(old.rules, old.seed)
+        rekey = self.plan.parameters != old.parameters
+        rebuilt = frf_revoc(
+            self.channel, self.plan, self.targets, self.store, leavers, rekey, self._calls, progress
+        )
+        report = sign_report(
+            self.identity,
+            Report(
+                self.plan.epoch,
+                self.plan.forest,
+                before,
+                self.digest(targets),
+                rebuilt.destroyed,
+                rebuilt.rebuilt,
+                rebuilt.kept,
+                bytes(64),
+            ),
+        )
+        certified = self.channel.call(KGC, RevocationReport(report=report), Certified)
+        self.ready = True
+        return RevocationCertificate.from_json(certified.certificate)
 
     def votes(self, table: str, n_rows: int, voting: Voting) -> NDArray[np.float64]:
         """FRF-Test: the sum of all trees' votes for each row of a table that the participants hold."""
@@ -174,8 +230,6 @@ class Coordinator(Party):
         return write_answer(Answer(totals, n_voted, absent))
 
     def _comparing_server(self) -> ComparingServer:
-        if self.identity.share is None or self.identity.weak is None:
-            raise ProtocolError("CS has no keys here", kind="member")
         cc = self.verify_key_of(CC)
         return ComparingServer(self.channel, self.identity.share, self.identity.weak, cc, self.n_jobs)
 

@@ -8,10 +8,13 @@ from numpy.typing import NDArray
 from revfrf.errors import ProtocolError
 from revfrf.forest.tree import feature_id
 from revfrf.messages.base import Message
+from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.prediction import ShareReply, ShareRequest
+from revfrf.messages.revocation import Destroy, Level, Rekey, RevocationRequest
 from revfrf.messages.testing import TestRequest
 from revfrf.messages.training import Column, LevelRequest, OpenForest, Schema
 from revfrf.protocols.fle_expan import Growth, answer_level
+from revfrf.protocols.frf_revoc import answer_destroy, answer_rekey, sign_revocation
 from revfrf.protocols.frf_test import answer_test
 from revfrf.protocols.ho_lt import answer_share, verify_result
 from revfrf.protocols.key_setup import CC, CS, Identity
@@ -68,6 +71,18 @@ class Participant(Party):
                 self.expect(sender, CS)
                 growth = self._growth(message.epoch, message.forest)
                 return answer_level(self.identity, growth, self.store, message, self.n_jobs)
+            case EpochCertificate():
+                accepted = super().handle(sender, message)
+                self.book = RequestBook()
+                return accepted
+            case Destroy():
+                self.expect(sender, CS)
+                self._growth(message.epoch, message.forest)
+                return answer_destroy(self.store, message)
+            case Rekey():
+                self.expect(sender, CS)
+                growth = self._growth(message.epoch, message.forest)
+                return answer_rekey(self.identity, growth, self.store, message, self.n_jobs)
             case ShareRequest():
                 self.expect(sender, CS)
                 return self._consent(message)
@@ -99,9 +114,13 @@ class Participant(Party):
                 "more comparisons than rows can reach its nodes of this level", kind="request"
             )
         enter_request(self.book, self.policy, forest, request, message.level, message.count)
-        if self.identity.weak is None:
-            raise ProtocolError("this party has no keys", kind="member")
         return answer_share(self.identity.weak, message)
+
+    def leave(self, level: Level) -> RevocationRequest:
+        """A signed request to leave the forest, for KGC and CS."""
+        if self.growth is None:
+            raise ProtocolError("there is no forest to leave", kind="forest")
+        return sign_revocation(self.identity, self.growth.rules.forest, level)
 
     def resume(self, opening: OpenForest) -> None:
         """Go on with a forest that was grown before: answer tests, but grow no more."""

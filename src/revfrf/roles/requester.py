@@ -37,8 +37,6 @@ class Requester(Party):
         n_rows = max((table.shape[1] for table in codes.values()), default=0)
         if not n_rows:
             raise UsageError("there are no rows to ask about")
-        if self.identity.weak is None:
-            raise UsageError("this requester has no keys")
         size, answers = rows_at_once(facts, self.identity.weak.parameters), []
         for begin in range(0, n_rows, size):
             progress(begin)

@@ -1,7 +1,7 @@
 """The state of CS, CC and participants, in memory."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import NamedTuple
@@ -15,12 +15,13 @@ from revfrf.forest.tree import Leaf
 
 
 class StoredSplit(NamedTuple):
-    """A split with what its owner sent: the encrypted cut, and where in a signed batch it stands."""
+    """A split with what its owner sent: the encrypted cut, and in which epoch and where in a signed batch."""
 
     feature: str
     cut: int
     owner: str
     ciphertext: bytes
+    epoch: int
     batch: SignedBatch
     position: int
 
@@ -34,10 +35,11 @@ class CoordinatorStore:
     """CS: the structure of a forest, and where each training row ended.
 
     `leaf_paths[t, r]` is the path of row r's leaf in tree t, 0 for a row that the tree does not use. The
-    rows of any node follow from it.
+    rows of any node follow from it. `level` counts the levels that participants were asked about.
     """
 
     leaf_paths: NDArray[np.uint64]
+    level: int = 0
     splits: dict[Node, StoredSplit] = field(default_factory=dict)
     leaves: dict[Node, Leaf] = field(default_factory=dict)
 
@@ -45,6 +47,12 @@ class CoordinatorStore:
         """Keep what a level has brought."""
         self.splits.update(splits)
         self.leaves.update(leaves)
+
+    def erase(self, nodes: Collection[Node]) -> None:
+        """Forget these splits and leaves."""
+        for node in nodes:
+            self.splits.pop(node, None)
+            self.leaves.pop(node, None)
 
 
 @dataclass(slots=True)

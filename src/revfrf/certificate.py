@@ -1,0 +1,165 @@
+"""Revocation certificates: proof, for anybody who has KGC's public key, that a participant has left a forest.
+
+A certificate holds the leavers' signed requests, the epoch before and the one after, CS's report of what became
+of the forest, at level 2 every party's receipt for its erased keys, and KGC's signature over all of it. `verify`
+needs nothing else, and no network. It does not show that CS tells the truth about the digest: `audit`, who can
+train again without the leaver, does.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from revfrf.crypto.canonical import Field
+from revfrf.crypto.signing import SigningKey, VerifyKey
+from revfrf.errors import CertificateError, RejectedError
+from revfrf.messages.enrolment import EpochCertificate, Member, Receipt
+from revfrf.messages.revocation import Level, Report, RevocationRequest
+from revfrf.protocols.frf_revoc import check_revocation, report_fields, verify_report
+from revfrf.protocols.key_setup import (
+    CS,
+    certificate_digest,
+    check_succession,
+    erased_key,
+    verify_certificate,
+    verify_receipt,
+)
+
+FORMAT = "revfrf revocation certificate v1"
+MAX_SIZE = 64 * 2**20
+
+
+class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What happened when participants left, signed by everybody who had a part in it."""
+
+    format: str
+    level: Level
+    leavers: tuple[str, ...]
+    requests: tuple[RevocationRequest, ...]
+    epoch_before: EpochCertificate
+    epoch_after: EpochCertificate
+    report: Report
+    receipts: tuple[Receipt, ...]
+    signature: bytes
+
+    @classmethod
+    def issue(
+        cls,
+        kgc: SigningKey,
+        requests: tuple[RevocationRequest, ...],
+        before: EpochCertificate,
+        after: EpochCertificate,
+        report: Report,
+        receipts: tuple[Receipt, ...],
+    ) -> "RevocationCertificate":
+        """KGC: sign what has happened."""
+        level = max(request.level for request in requests)
+        leavers = tuple(sorted(request.party for request in requests))
+        unsigned = cls(FORMAT, level, leavers, requests, before, after, report, receipts, b"")
+        return msgspec.structs.replace(unsigned, signature=kgc.sign(FORMAT, *unsigned._fields()))
+
+    def _fields(self) -> tuple[Field, ...]:
+        """What KGC signs. The signatures inside stand for what they sign."""
+        r = self.report
+        return (
+            self.level,
+            self.leavers,
+            tuple((request.party, request.signature) for request in self.requests),
+            certificate_digest(self.epoch_before),
+            certificate_digest(self.epoch_after),
+            (*report_fields(r), r.signature),
+            tuple((receipt.party, receipt.signature) for receipt in self.receipts),
+        )
+
+    def verify(self, kgc_key: VerifyKey) -> None:
+        """Return only if all of it holds; else raise CertificateError, which says what does not."""
+        if self.format != FORMAT:
+            raise CertificateError(f"not a certificate of this version: {self.format!r}", kind="version")
+        before, after = self.epoch_before, self.epoch_after
+        for name, epoch in (("before", before), ("after", after)):
+            with _holds("epoch", f"the epoch {name} was not certified by this key centre"):
+                verify_certificate(kgc_key, epoch)
+        with _holds("succession", "the epoch after does not follow the one before"):
+            check_succession(before, after)
+        self._verify_leavers()
+        self._verify_report()
+        self._verify_receipts()
+        with _holds("signature", "the key centre has not signed the certificate as it stands"):
+            kgc_key.verify(self.signature, FORMAT, *self._fields())
+
+    def _verify_leavers(self) -> None:
+        for request in self.requests:
+            with _holds("request", f"the request of {request.party!r} to leave is not its own"):
+                check_revocation(self.epoch_before, self.report.forest, request)
+        left = set(self.epoch_after.revoked) - set(self.epoch_before.revoked)
+        named = sorted(request.party for request in self.requests)
+        if tuple(named) != self.leavers or set(named) != left:
+            raise CertificateError("those who left are not those who asked to", kind="leaver")
+        if self.level != max(request.level for request in self.requests):
+            raise CertificateError("the level is not the one that was asked for", kind="leaver")
+
+    def _verify_report(self) -> None:
+        report, after = self.report, self.epoch_after
+        [cs] = [member for member in after.members if member.role == CS]
+        if report.epoch != after.epoch:
+            raise CertificateError("the report is of another epoch", kind="report")
+        with _holds("report", "the coordinator has not signed the report as it stands"):
+            verify_report(VerifyKey(cs.verify_key), after.federation, report)
+
+    def _verify_receipts(self) -> None:
+        before, after = self.epoch_before, self.epoch_after
+        if (self.level == 2) != (before.n != after.n):
+            raise CertificateError("at level 2, and only there, all have new keys", kind="keys")
+        old: dict[str, Member] = {member.name: member for member in before.members}
+        expected = {member.name for member in after.members} if self.level == 2 else set()
+        if sorted(receipt.party for receipt in self.receipts) != sorted(expected):
+            raise CertificateError("not every party has given a receipt for its erased keys", kind="receipt")
+        for receipt in self.receipts:
+            member = old[receipt.party]
+            if receipt.epoch > before.epoch or receipt.key != erased_key(member.h):
+                raise CertificateError(f"the receipt of {receipt.party!r} is for another key", kind="receipt")
+            with _holds("receipt", f"{receipt.party!r} has not signed its receipt as it stands"):
+                verify_receipt(VerifyKey(member.verify_key), before.federation, receipt)
+
+    # -- files --------------------------------------------------------------------------------------
+
+    def to_json(self) -> bytes:
+        """For people and programs; bytes are in base64."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+    @classmethod
+    def from_json(cls, data: bytes) -> "RevocationCertificate":
+        """The inverse of `to_json`. Raises CertificateError for what is no certificate."""
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise CertificateError(f"not a revocation certificate: {error}", kind="malformed") from None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file."""
+        try:
+            Path(path).write_bytes(self.to_json())
+        except OSError as error:
+            raise CertificateError(f"{path}: cannot be written: {error.strerror}", kind="io") from None
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "RevocationCertificate":
+        """What `save` wrote. Raises CertificateError."""
+        try:
+            with Path(path).open("rb") as file:
+                return cls.from_json(file.read(MAX_SIZE))
+        except FileNotFoundError:
+            raise CertificateError(f"{path}: there is no such file", kind="missing") from None
+        except OSError as error:
+            raise CertificateError(f"{path}: cannot be read: {error.strerror}", kind="io") from None
+
+
+@contextmanager
+def _holds(kind: str, otherwise: str) -> Iterator[None]:
+    try:
+        yield
+    except RejectedError as error:
+        raise CertificateError(f"{otherwise} ({error})", kind=kind) from None

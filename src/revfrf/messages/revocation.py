@@ -1,0 +1,103 @@
+"""Messages of FRF-Revoc."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from revfrf.messages.base import MIB, Count, Id, Message, Name, Signature
+
+Level = Literal[1, 2]
+"""1: the forest is as if the leaver had never been there. 2: also, no copy of the old one works any more."""
+
+
+class RevocationRequest(Message, frozen=True):
+    """A participant to KGC and to CS: it leaves this forest. `time` is in Unix seconds."""
+
+    protocol = "FRF-Revoc"
+    max_bytes = 64 * 1024
+    federation: Name
+    forest: Id
+    epoch: Count
+    party: Name
+    level: Level
+    nonce: Id
+    time: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    signature: Signature
+
+    def discloses(self) -> dict[str, int]:
+        """Who leaves."""
+        return {"requests to leave": 1}
+
+
+class Destroy(Message, frozen=True):
+    """CS to an owner: these nodes of its own are destroyed, because a split above them has left."""
+
+    protocol = "FRF-Revoc"
+    max_bytes = 256 * MIB
+    epoch: Count
+    forest: Id
+    trees: bytes
+    paths: bytes
+
+    def discloses(self) -> dict[str, int]:
+        """That above these nodes there was a split of who has left."""
+        return {"its nodes below splits that have left": len(self.trees) // 4}
+
+
+class Rekey(Message, frozen=True):
+    """CS to an owner: encrypt these splits of its own under the new epoch's key."""
+
+    protocol = "FRF-Revoc"
+    max_bytes = 256 * MIB
+    epoch: Count
+    forest: Id
+    trees: bytes
+    paths: bytes
+
+
+class Rekeyed(Message, frozen=True):
+    """An owner to CS: its splits, encrypted and signed anew, in the order in which CS asked."""
+
+    protocol = "FRF-Revoc"
+    max_bytes = 1024 * MIB
+    ciphertexts: bytes
+    signature: Signature
+
+    def discloses(self) -> dict[str, int]:
+        """Ciphertexts."""
+        return {"bytes of encrypted splits": len(self.ciphertexts)}
+
+
+class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What CS says of a revocation: the forest's digest before and after, and how many nodes were destroyed,
+    made in their place, and kept. Signed by CS.
+    """
+
+    epoch: Count
+    forest: Id
+    digest_before: str
+    digest_after: str
+    destroyed: Count
+    rebuilt: Count
+    kept: Count
+    signature: Signature
+
+
+class RevocationReport(Message, frozen=True):
+    """CS to KGC: the forest is as if the leavers had never been there."""
+
+    protocol = "FRF-Revoc"
+    max_bytes = 64 * 1024
+    report: Report
+
+    def discloses(self) -> dict[str, int]:
+        """Digests and numbers of nodes."""
+        return {"reports of revocations": 1}
+
+
+class Certified(Message, frozen=True):
+    """KGC to CS: the revocation certificate, as JSON."""
+
+    protocol = "FRF-Revoc"
+    max_bytes = 64 * MIB
+    certificate: bytes
