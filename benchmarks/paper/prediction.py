@@ -132,6 +132,11 @@ def ask(model: RevocableForestClassifier, X: Frame) -> float:
     return spent
 
 
+def warm(model: RevocableForestClassifier, X: Frame) -> float:
+    """Ask until nothing is new; wall seconds of the first request."""
+    return [ask(model, X) for _ in range(1 + WARM_UPS)][0]
+
+
 def measure(model: RevocableForestClassifier, X: Frame, repeats: int) -> Spent:
     """The median request of several."""
     found = [_measure(model, X) for _ in range(repeats)]
@@ -251,9 +256,7 @@ def settings(options: argparse.Namespace, console: Console) -> object:
     X = request_rows(dataset, 1)
     for trees, depth, bits in options.forests:
         model = fitted(dataset, trees, depth, bits, options.rows)
-        cold = ask(model, X)
-        for _ in range(WARM_UPS):
-            ask(model, X)
+        cold = warm(model, X)
         spent = measure(model, X, options.repeats)
         model.set_params(n_jobs=1)
         turns = [
@@ -314,7 +317,7 @@ def scaling(options: argparse.Namespace, console: Console) -> object:
         found = []
         for depth, trees, rows in shapes:
             model, X = fitted(dataset, trees, depth, options.bits, options.rows), request_rows(dataset, rows)
-            ask(model, X)
+            warm(model, X)
             spent = measure(model, X, 1)
             found.append(spent)
             size = {"depth": depth, "trees": trees, "rows": rows}[what]
