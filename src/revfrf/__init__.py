@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from revfrf.certificate import RevocationCertificate
     from revfrf.errors import AbsentError, RefusedError
     from revfrf.estimator_requests import PartialAnswer
     from revfrf.estimators import RevocableForestClassifier, RevocableForestRegressor
@@ -18,6 +19,7 @@ __all__ = [
     "RequestPolicy",
     "RevocableForestClassifier",
     "RevocableForestRegressor",
+    "RevocationCertificate",
 ]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless the program wants to hear
@@ -27,6 +29,7 @@ _HOMES = {
     "PartialAnswer": "estimator_requests",
     "RefusedError": "errors",
     "RequestPolicy": "protocols.request",
+    "RevocationCertificate": "certificate",
 }
 
 

@@ -1,9 +1,9 @@
 """Revocation certificates: proof, for anybody who has KGC's public key, that a participant has left a forest.
 
-A certificate holds the leavers' signed requests, the epoch before and the one after, CS's report of what became
-of the forest, at level 2 every party's receipt for its erased keys, and KGC's signature over all of it. `verify`
-needs nothing else, and no network. It does not show that CS tells the truth about the digest: `audit`, who can
-train again without the leaver, does.
+A certificate holds the leavers' signed requests, the epoch before and the one after, CS's report of what
+became of the forest, at level 2 every party's receipt for its erased keys, and KGC's signature over all of
+it. `verify` needs nothing else, and no network. That CS tells the truth about the digest only training again
+without the leaver can show.
 """
 
 import os

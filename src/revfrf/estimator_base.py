@@ -32,6 +32,7 @@ from revfrf.forest.nodes import MAX_DEPTH
 from revfrf.forest.randomness import bootstrap, candidate_limit
 from revfrf.forest.tree import Rules
 from revfrf.forest.voting import Voting
+from revfrf.messages.training import Column
 from revfrf.model_file import SavedEstimator, SavedForest
 from revfrf.report.progress import level_progress
 from revfrf.tables import Layout, is_frame
@@ -200,6 +201,8 @@ class RevocableForest(BaseEstimator):
 
     def _rows(self, X: Rows, *, reset: bool) -> Rows:
         """X, checked as scikit-learn does; a DataFrame stays one, so that its categories are kept."""
+        if not reset:
+            X = self.layout_.with_gone(X, self._names())
         if not is_frame(X):
             return validate_data(self, X, reset=reset, ensure_all_finite=False)
         validate_data(self, X, reset=reset, skip_check_array=True)
@@ -303,9 +306,10 @@ class RevocableForest(BaseEstimator):
         self.n_features_in_ = saved.n_features
         if saved.feature_names is not None:
             self.feature_names_in_ = np.array(saved.feature_names, dtype=object)
-        if set(columns) != set(range(saved.n_features)):
+        if not set(columns) <= set(range(saved.n_features)):
             raise ModelFileError("damaged: columns that do not fit", kind="malformed")
-        self.layout_ = Layout(saved.owned, tuple(columns[i] for i in range(saved.n_features)))
+        gone = Column("gone", 0, None)  # with who has left
+        self.layout_ = Layout(saved.owned, tuple(columns.get(i, gone) for i in range(saved.n_features)))
         self.targets_ = Targets.unknown(saved.n_classes, saved.centre, saved.places)
         n_jobs = workers(self.n_jobs)
         self.federation_ = model_file.restored(forest, self.allow_insecure_keys, n_jobs)

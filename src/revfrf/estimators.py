@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_array, column_or_1d
 from revfrf.crypto.canonical import Field
 from revfrf.errors import ModelFileError, UsageError
 from revfrf.estimator_base import Rows
-from revfrf.estimator_requests import PartialAnswer, RequestableForest
+from revfrf.estimator_leaving import LeavableForest
+from revfrf.estimator_requests import PartialAnswer
 from revfrf.forest.criterion import Targets
 from revfrf.forest.voting import Voting
 from revfrf.model_file import SavedEstimator, SavedForest
@@ -24,14 +25,14 @@ _LABEL_TYPES = ("|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "
 """Types of labels that are not strings."""
 
 
-class RevocableForestRegressor(RegressorMixin, RequestableForest):
+class RevocableForestRegressor(RegressorMixin, LeavableForest):
     """A random forest for numbers, grown by parties who hold different columns of the same rows.
 
     All roles run in this process and exchange the protocol's messages; every split is stored encrypted
     under its owner's key. NaN and None are missing values, below every number; a category that `fit` has not
     seen is missing, too. `predict_encrypted` answers requests that nobody but the requester can read, if the
-    owners' policies (`set_policy`) accept who asks (`enrol_requester`). `save` and `load` keep forests in
-    files, `leakage_()` says what each role received.
+    owners' policies (`set_policy`) accept who asks (`enrol_requester`). `revoke` lets participants leave, and
+    proves it. `save` and `load` keep forests in files, `leakage_()` says what each role received.
 
     Parameters
     ----------
@@ -121,14 +122,15 @@ class RevocableForestRegressor(RegressorMixin, RequestableForest):
         return ("regression", self.targets_.centre.hex(), self.targets_.places)
 
 
-class RevocableForestClassifier(ClassifierMixin, RequestableForest):
+class RevocableForestClassifier(ClassifierMixin, LeavableForest):
     """A random forest for classes, grown by parties who hold different columns of the same rows.
 
     All roles run in this process and exchange the protocol's messages; every split is stored encrypted under
     its owner's key. NaN and None are missing values, below every number; a category that `fit` has not seen
     is missing, too. `predict_encrypted` and `predict_proba_encrypted` answer requests that nobody but the
-    requester can read, if the owners' policies (`set_policy`) accept who asks (`enrol_requester`). `save` and
-    `load` keep forests in files, `leakage_()` says what each role received.
+    requester can read, if the owners' policies (`set_policy`) accept who asks (`enrol_requester`). `revoke`
+    lets participants leave, and proves it. `save` and `load` keep forests in files, `leakage_()` says what
+    each role received.
 
     Parameters
     ----------
@@ -155,7 +157,7 @@ class RevocableForestClassifier(ClassifierMixin, RequestableForest):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **RequestableForest._parameter_constraints,
+        **LeavableForest._parameter_constraints,
         "voting": [StrOptions({"hard", "soft"})],
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }

@@ -2,16 +2,18 @@
 
 import gc
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
+from revfrf.certificate import RevocationCertificate
 from revfrf.costs import Costs
-from revfrf.crypto.canonical import digest
+from revfrf.crypto.canonical import Field, digest
 from revfrf.crypto.keys import Parameters, check_sizes
 from revfrf.crypto.secret import Secret
 from revfrf.crypto.signing import SigningKey
@@ -20,6 +22,8 @@ from revfrf.errors import UsageError
 from revfrf.forest.criterion import Targets
 from revfrf.forest.tree import Rules
 from revfrf.forest.voting import Voting
+from revfrf.messages.base import Done
+from revfrf.messages.revocation import Level
 from revfrf.messages.training import Column
 from revfrf.metering import measured
 from revfrf.protocols.fle_expan import LevelReport
@@ -51,6 +55,8 @@ def check_name(what: str, name: object) -> None:
 
 Codes = Mapping[str, NDArray[np.int64]]
 """For each party the x̂ of its columns, a row a column."""
+
+_TOY_BITS = 256
 
 _made: dict[tuple[int, bool], SetUp] = {}
 _one_search_at_a_time = Lock()
@@ -114,8 +120,10 @@ class Federation:
         self._assemble(
             columns, Credentials(dealt.parameters, kgc, identities, secret_of, forest_seed), n_jobs
         )
+        started = perf_counter()
         with measured(self.network.ledger, KGC, "key set-up"):
             self.kgc.enrol(f"embedded {secrets.token_hex(8)}", dealt, roles)
+        self.setup_seconds = perf_counter() - started
 
     @classmethod
     def restored(
@@ -140,7 +148,8 @@ class Federation:
         }
         self.requesters: dict[str, Requester] = {}
         self._enrolling = Lock()
-        self.network.roles = {CS: self.coordinator, CC: self.compute, **self.participants}
+        self.setup_seconds = self.training_seconds = 0.0
+        self.network.roles = {KGC: self.kgc, CS: self.coordinator, CC: self.compute, **self.participants}
 
     @property
     def with_policies(self) -> dict[str, Participant | Coordinator | ComputePartner]:
@@ -166,9 +175,11 @@ class Federation:
         """FLE-Expan on these rows."""
         for party, table in codes.items():
             self.participants[party].hold(TRAINING, table)
+        started = perf_counter()
         with _collector_paused(), measured(self.network.ledger, CS, "FLE-Expan"):
             self.coordinator.open(rules, self.seed, len(targets.values))
             self.coordinator.grow(targets, progress)
+        self.training_seconds = perf_counter() - started
 
     def votes(self, codes: Codes, n_rows: int, voting: Voting) -> NDArray[np.float64]:
         """FRF-Test on these rows, of which each participant is handed its own columns."""
@@ -185,10 +196,11 @@ class Federation:
         """The requester of this name; None is one that everybody may use. Participants need not enrol."""
         wanted = DEFAULT_REQUESTER if name is None else name
         with self._enrolling:
-            if wanted in self.requesters:
-                return self.requesters[wanted]
-            if name is None or wanted in self.participants:
-                return self._enrol_requester(wanted)
+            known = self.requesters.get(wanted)
+            if known is not None and wanted in self.kgc.admitted:
+                return known
+            if name is None or known is not None or wanted in self.participants:
+                return self._enrol_requester(wanted)  # anew, if another epoch has begun
         raise UsageError(f"{wanted!r} is no requester here; call `enrol_requester({wanted!r})` first")
 
     def _enrol_requester(self, name: str) -> Requester:
@@ -201,7 +213,7 @@ class Federation:
             identity = Identity(name, REQUESTER, kgc, SigningKey.generate(), insecure)
             requester = Requester(identity, channel, self.n_jobs)
         there = dict(self.network.roles)
-        if known is None and name not in self.requesters:
+        if known is None:
             self.network.roles[name] = requester
         try:
             with measured(self.network.ledger, KGC, "key set-up"):
@@ -236,16 +248,74 @@ class Federation:
         finally:
             self.coordinator.watch = lambda _: None
 
+    def shadow(self, leavers: Collection[str]) -> "Federation":
+        """The forest without these participants, grown on the side with toy keys: the same, node for node."""
+        staying = {name: p for name, p in self.participants.items() if name not in leavers}
+        columns = {name: participant.columns for name, participant in staying.items()}
+        toys = keys_of_size(_TOY_BITS, True, self.n_jobs)
+        shadow = Federation(columns, dealt=toys, seed=b"", n_jobs=self.n_jobs)
+        shadow.seed = self.seed
+        for name, participant in staying.items():
+            shadow.participants[name].secret = participant.secret
+        targets = self.coordinator.targets
+        if targets is None:
+            raise UsageError("this forest has no training rows")
+        codes = {name: participant.tables[TRAINING] for name, participant in staying.items()}
+        shadow.train(codes, self.coordinator.plan.rules, targets, lambda _: None)
+        return shadow
+
+    def revocation_seconds(self, share_lost: float, level: Level) -> float:
+        """About how long it takes to grow this share of the forest again, from how long all of it took.
+
+        At level 2 the rest is encrypted again, which is most of the work with real keys, and there is a new
+        key set-up.
+        """
+        again = self.training_seconds * (share_lost if level == 1 else 1.0)
+        return again + (self.setup_seconds if level == 2 else 0.0)
+
+    def revoke(
+        self,
+        parties: Sequence[str],
+        level: Level,
+        targets: Sequence[Field],
+        progress: Callable[[LevelReport], None],
+    ) -> RevocationCertificate:
+        """FRF-Revoc: these participants leave together."""
+        with measured(self.network.ledger, CS, "FRF-Revoc"):
+            for party in parties:
+                request = self.participants[party].leave(level)
+                for server in (KGC, CS):
+                    self.network.channel(party).call(server, request, Done)
+            for party in parties:
+                del self.network.roles[party]
+            dealt = None
+            if level == 2:
+                p = self.parameters
+                dealt = set_up(
+                    p.key_bits,
+                    exponent_bits=p.exponent_bits,
+                    allow_insecure=p.allow_insecure,
+                    n_jobs=self.n_jobs,
+                )
+            with measured(self.network.ledger, KGC, "FRF-Revoc"):
+                self.kgc.revoke(dealt)
+            for party in parties:
+                del self.participants[party]
+                self.requesters.pop(party, None)
+            if dealt is not None:
+                self.parameters = dealt.parameters
+            return self.coordinator.revoke(targets, progress)
+
     @contextmanager
     def _held(self, codes: Codes) -> Iterator[str]:
         name = f"test {secrets.token_hex(8)}"
-        for party, table in codes.items():
-            self.participants[party].hold(name, table)
+        for party, participant in self.participants.items():
+            participant.hold(name, codes[party])
         try:
             yield name
         finally:
-            for party in codes:
-                self.participants[party].drop(name)
+            for participant in self.participants.values():
+                participant.drop(name)
 
     def costs(self) -> Costs:
         """What everything so far has cost."""

@@ -11,7 +11,7 @@ from revfrf.errors import FormatError, ProtocolError
 from revfrf.federation import Federation
 from revfrf.forest.nodes import MAX_DEPTH, Node
 from revfrf.forest.tree import Leaf, Rules, feature_id
-from revfrf.protocols.fle_expan import split_context, split_statement
+from revfrf.protocols.fle_expan import forest_id, split_context, split_statement
 from revfrf.protocols.key_setup import verify_certificate
 from revfrf.storage.memory import CoordinatorStore
 
@@ -24,7 +24,8 @@ def check_federation(federation: Federation, leaf_width: int) -> None:
     same = ("n_trees", "max_depth", "method", "n_candidates", "n_sampled")
     _require(all(getattr(rules, name) == getattr(opening, name) for name in same), "rules")
     _require(rules.n_trees > 0 and 0 < rules.max_depth <= MAX_DEPTH, "rules")
-    _require((opening.federation, opening.epoch) == (certificate.federation, certificate.epoch), "epoch")
+    _require(opening.federation == certificate.federation, "federation")
+    _require(opening.epoch <= certificate.epoch and opening.forest == forest_id(opening), "epoch")
     _check_trees(rules, cs.store, leaf_width)
     _check_splits(federation)
     _check_cuts(federation)

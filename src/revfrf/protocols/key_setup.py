@@ -319,7 +319,10 @@ def answer_admission(identity: Identity, admission: Admission) -> Done:
     """Keep the admission if KGC has signed it, and it names this party with its own keys."""
     verify_admission(identity.kgc, admission)
     keys = identity.keys or identity.dealt
-    if keys is None or (admission.federation, admission.epoch) != (identity.federation, keys.epoch):
+    if keys is None:
+        raise ProtocolError("an admission before there are keys", kind="order")
+    epoch = keys.epoch if identity.certificate is None else identity.epoch
+    if (admission.federation, admission.epoch) != (identity.federation, epoch):
         raise ProtocolError("an admission out of turn, or of another federation", kind="order")
     if admission.member != _member_of(identity, keys.weak):
         raise ProtocolError(f"the admission does not name {identity.name!r} rightly", kind="member")

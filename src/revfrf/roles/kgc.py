@@ -122,7 +122,7 @@ class KeyCentre:
     def _signing(self) -> SigningKey:
         if self.signing is None:
             raise UsageError(
-                "this forest was saved without private keys: it answers no encrypted requests, and nobody can "
-                "leave it; save it with private_keys=True"
+                "this forest was saved without private keys: it answers no encrypted requests, and nobody "
+                "can leave it; save it with private_keys=True"
             )
         return self.signing
