@@ -134,7 +134,8 @@ def ask(model: RevocableForestClassifier, X: Frame) -> float:
 
 def warm(model: RevocableForestClassifier, X: Frame) -> float:
     """Ask until nothing is new; wall seconds of the first request."""
-    return [ask(model, X) for _ in range(1 + WARM_UPS)][0]
+    first, *_ = (ask(model, X) for _ in range(1 + WARM_UPS))
+    return first
 
 
 def measure(model: RevocableForestClassifier, X: Frame, repeats: int) -> Spent:
