@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, groupby
 
 import msgspec
 import numpy as np
@@ -194,10 +194,11 @@ def frf_revoc(
     """Destroy what goes and grow it again, by the plan of the epoch without the leavers."""
     going = doomed(store, leavers)
     before = len(store.splits) + len(store.leaves)
-    rows = [_rows_of(store.leaf_paths, node) for node in going.tops]
+    rows = _rows_below(store.leaf_paths, going.tops)
     _destroy(channel, plan, store, leavers, going)
     kept = dict(store.splits)
-    store.leaf_paths[_mask(store.leaf_paths, going.tops, rows)] = 0
+    for (tree, _), some in zip(going.tops, rows, strict=True):
+        store.leaf_paths[tree, some] = 0
     frontier = Nodes.of([tree for tree, _ in going.tops], [path for _, path in going.tops], rows)
     fle_expan(channel, plan, targets, store, n_jobs, progress, frontier)
     if rekey:
@@ -207,28 +208,36 @@ def frf_revoc(
     return Rebuilt(lost, after - (before - lost), before - lost)
 
 
-def _rows_of(leaf_paths: NDArray[np.uint64], node: Node) -> Rows:
-    """The rows whose leaf is at or below this node."""
-    tree, path = node
-    return np.flatnonzero(_below(leaf_paths[tree], path)).astype(np.uint32)
+def _rows_below(leaf_paths: NDArray[np.uint64], tops: Sequence[Node]) -> list[Rows]:
+    """For each of these nodes, none of which is below another, the rows whose leaf is at or below it.
 
-
-@kernel
-def _below(leaves: NDArray[np.uint64], path: int) -> NDArray[np.bool_]:
-    found = np.zeros(len(leaves), dtype=np.bool_)
-    for i in range(len(leaves)):
-        leaf = leaves[i]
-        while leaf > path:
-            leaf >>= np.uint64(1)
-        found[i] = leaf == path
+    The nodes come tree by tree, as `doomed` gives them.
+    """
+    found: list[Rows] = []
+    for tree, group in groupby(tops, key=lambda node: node[0]):
+        paths = np.array([path for _, path in group], dtype=np.uint64)
+        order = np.argsort(paths)
+        place = _place_below(leaf_paths[tree], paths[order])
+        rows = np.argsort(place, kind="stable").astype(np.uint32)
+        ends = np.searchsorted(place[rows], np.arange(len(paths) + 1))
+        own = [rows[ends[i] : ends[i + 1]] for i in range(len(paths))]
+        found += [own[i] for i in np.argsort(order)]
     return found
 
 
-def _mask(leaf_paths: NDArray[np.uint64], tops: Sequence[Node], rows: Sequence[Rows]) -> NDArray[np.bool_]:
-    mask = np.zeros(leaf_paths.shape, dtype=np.bool_)
-    for (tree, _), some in zip(tops, rows, strict=True):
-        mask[tree, some] = True
-    return mask
+@kernel
+def _place_below(leaves: NDArray[np.uint64], paths: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """For each leaf the place, among these ascending paths, of the one it is at or below; -1 if there is none."""
+    place = np.full(len(leaves), -1, dtype=np.int64)
+    for i in range(len(leaves)):
+        path = leaves[i]
+        while path > 0:
+            at = np.searchsorted(paths, path)
+            if at < len(paths) and paths[at] == path:
+                place[i] = at
+                break
+            path >>= np.uint64(1)
+    return place
 
 
 def _destroy(

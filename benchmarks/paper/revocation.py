@@ -1,0 +1,214 @@
+"""What leaving costs and changes.
+
+    python -m benchmarks.paper.revocation rebuild    nodes and seconds when 1 to 5 leave
+    python -m benchmarks.paper.revocation accuracy   scores after 0 to 5 have left
+    python -m benchmarks.paper.revocation exact      whether the forest is the one without the leaver
+
+A party holds every column. Leavers are drawn by seed and leave one after the other. A full rebuild is a fit
+without them in the same run, with the same keys.
+"""
+
+import argparse
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from benchmarks.paper.common import (
+    TOY_BITS,
+    add_command,
+    keys,
+    mean_and_sd,
+    positive,
+    run_command,
+    seconds,
+    table,
+)
+from benchmarks.paper.datasets import SOURCES, Dataset, Frame, load
+from revfrf import RevocableForestClassifier, RevocableForestRegressor
+
+Model = RevocableForestClassifier | RevocableForestRegressor
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    adders = (add_rebuild, add_accuracy, add_exact)
+    run_command("benchmarks.paper.revocation", "Measure what leaving costs and changes.", adders, arguments)
+
+
+def forest(dataset: Dataset, trees: int, depth: int, bits: int, **more: Any) -> Model:
+    """An unfitted forest; features a node by probability, which stays the same when columns go."""
+    kind = RevocableForestClassifier if dataset.task == "classes" else RevocableForestRegressor
+    n_features = dataset.X.shape[1]
+    same = {"max_features": n_features**0.5 / n_features, "random_state": 0, "n_jobs": -1}
+    return kind(trees, max_depth=depth, **{**same, **keys(bits), **more})
+
+
+def without(X: Frame, leavers: Sequence[str]) -> Frame:
+    return X.drop(columns=list(leavers))
+
+
+# -- rebuild ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """One more has left: nodes destroyed, rebuilt and kept; seconds of that, and of a fit without."""
+
+    leavers: int
+    level: int
+    destroyed: int
+    rebuilt: int
+    kept: int
+    seconds: float
+    full_seconds: float
+    full_nodes: int
+
+    @property
+    def share(self) -> float:
+        """Seconds, of those of a full rebuild."""
+        return self.seconds / self.full_seconds
+
+    @property
+    def node_ratio(self) -> float:
+        """Seconds a rebuilt node, over those a node of the full rebuild."""
+        return self.seconds / max(1, self.rebuilt) / (self.full_seconds / self.full_nodes)
+
+
+def add_rebuild(commands: Any) -> None:
+    what = "nodes and seconds when 1 to 5 leave, beside a full rebuild"
+    parser = add_command(commands, "rebuild", what, list(SOURCES), rebuild)
+    parser.add_argument("--set", choices=SOURCES, default="adult")
+    parser.add_argument("--leavers", type=positive, default=5)
+    parser.add_argument("--levels", type=int, nargs="+", choices=(1, 2), default=[1, 2])
+    parser.add_argument("--trees", type=positive, default=100)
+    parser.add_argument("--depth", type=positive, default=10)
+    parser.add_argument("--bits", type=positive, default=TOY_BITS, help="key size")
+    parser.add_argument("--rows", type=positive, help="only so many training rows")
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def rebuild(options: argparse.Namespace, console: Console) -> object:
+    dataset = load(options.set, options.data)
+    split = dataset.splits(options.seed)[0]
+    X, y = split.X_train[: options.rows], split.y_train[: options.rows]
+    leavers = random.Random(options.seed).sample(list(X.columns), options.leavers)
+    rules = (dataset, options.trees, options.depth, options.bits)
+    title = f"{options.set}, {options.trees} trees of depth {options.depth}, {options.bits} bits"
+    headings = ("destroyed", "rebuilt", "kept", "seconds", "full rebuild", "share", "a node, ratio")
+    view = table(title, "left", "level", *headings)
+    results = []
+    forest(*rules).fit(X[:500], y[:500])  # compiles, and makes the modulus
+    for level in options.levels:
+        model = forest(*rules).fit(X, y)
+        for count, name in enumerate(leavers, 1):
+            started = perf_counter()
+            report = model.revoke(owner(model, name), level).report
+            spent = perf_counter() - started
+            fresh = forest(*rules)
+            full = seconds(partial(fresh.fit, without(X, leavers[:count]), y))
+            if fresh.digest_ != model.digest_:
+                raise AssertionError(f"not the forest without {leavers[:count]}")
+            done = Leaving(
+                count, level, report.destroyed, report.rebuilt, report.kept, spent, full, fresh.n_nodes_
+            )
+            numbers = [f"{n:,}" for n in (done.destroyed, done.rebuilt, done.kept)]
+            times = [f"{spent:.2f}", f"{full:.2f}", f"{done.share:.0%}", f"{done.node_ratio:.2f}"]
+            view.add_row(f"{count}: {name}", str(level), *numbers, *times)
+            results.append(asdict(done) | {"share": done.share, "node_ratio": done.node_ratio})
+    view.caption = "each leaves after those above it; the ratio is of seconds a rebuilt node to those of the full rebuild"
+    console.print(view)
+    return results
+
+
+def owner(model: Model, column: str) -> str:
+    """The party of a column."""
+    [party] = [party for party, columns in model.parties_.items() if column in columns]
+    return party
+
+
+# -- accuracy ---------------------------------------------------------------------------------------
+
+
+def add_accuracy(commands: Any) -> None:
+    parser = add_command(commands, "accuracy", "scores after 0 to 5 have left", list(SOURCES), accuracy)
+    parser.add_argument("--sets", default=",".join(SOURCES), help="which, with commas between them")
+    parser.add_argument("--leavers", type=positive, default=5)
+    parser.add_argument("--seeds", type=positive, default=3)
+    parser.add_argument("--trees", type=positive, default=100)
+    parser.add_argument("--depth", type=positive, default=10)
+
+
+def accuracy(options: argparse.Namespace, console: Console) -> object:
+    view = table("accuracy or R², %, mean ± sd over seeds", "set", *map(str, range(options.leavers + 1)))
+    results: dict[str, list[list[float]]] = {}
+    names = options.sets.split(",")
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("", total=len(names) * options.seeds)
+        for name in names:
+            dataset = load(name, options.data)
+            found: list[list[float]] = [[] for _ in range(options.leavers + 1)]
+            for seed in range(options.seeds):
+                progress.update(task, description=name)
+                for left, score in enumerate(scores(dataset, options, seed)):
+                    found[left].append(score)
+                progress.advance(task)
+            view.add_row(name, *(mean_and_sd([100 * value for value in values], ".2f") for values in found))
+            results[name] = found
+    console.print(view)
+    return {
+        "scores": results,
+        "means": {name: [statistics.mean(v) for v in f] for name, f in results.items()},
+    }
+
+
+def scores(dataset: Dataset, options: argparse.Namespace, seed: int) -> list[float]:
+    """With all, and after each one that leaves."""
+    split = dataset.splits(seed)[0]
+    model = forest(dataset, options.trees, options.depth, TOY_BITS, random_state=seed)
+    model.fit(split.X_train, split.y_train)
+    found = [float(model.score(split.X_test, split.y_test))]
+    for name in random.Random(seed).sample(list(split.X_train.columns), options.leavers):
+        model.revoke(owner(model, name), level=1)
+        found.append(float(model.score(split.X_test, split.y_test)))
+    return found
+
+
+# -- exact ------------------------------------------------------------------------------------------
+
+
+def add_exact(commands: Any) -> None:
+    what = "whether the forest is the one without the leaver, for every single leaver"
+    parser = add_command(commands, "exact", what, list(SOURCES), exact)
+    parser.add_argument("--sets", default=",".join(SOURCES), help="which, with commas between them")
+    parser.add_argument("--trees", type=positive, default=10)
+    parser.add_argument("--depth", type=positive, default=8)
+    parser.add_argument("--rows", type=positive, default=3000, help="training rows")
+
+
+def exact(options: argparse.Namespace, console: Console) -> object:
+    view = table("the digest after leaving is that of training without the leaver", "set", "leavers", "equal")
+    results = {}
+    for name in options.sets.split(","):
+        dataset = load(name, options.data)
+        split = dataset.splits(0)[0]
+        X, y = split.X_train[: options.rows], split.y_train[: options.rows]
+        equal = 0
+        for column in X.columns:
+            model = forest(dataset, options.trees, options.depth, TOY_BITS).fit(X, y)
+            model.revoke(owner(model, column), level=1)
+            fresh = forest(dataset, options.trees, options.depth, TOY_BITS).fit(without(X, [column]), y)
+            equal += model.digest_ == fresh.digest_
+        view.add_row(name, str(len(X.columns)), str(equal))
+        results[name] = {"leavers": len(X.columns), "equal": equal}
+    console.print(view)
+    return results
+
+
+if __name__ == "__main__":
+    main()
