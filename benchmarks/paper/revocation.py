@@ -9,7 +9,6 @@ without them in the same run, with the same keys.
 """
 
 import argparse
-import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
@@ -47,6 +47,11 @@ def forest(dataset: Dataset, trees: int, depth: int, bits: int, **more: Any) -> 
     n_features = dataset.X.shape[1]
     same = {"max_features": n_features**0.5 / n_features, "random_state": 0, "n_jobs": -1}
     return kind(trees, max_depth=depth, **{**same, **keys(bits), **more})
+
+
+def drawn(X: Frame, count: int, seed: int) -> list[str]:
+    """The columns of this many leavers."""
+    return [str(name) for name in np.random.default_rng(seed).choice(list(X.columns), count, replace=False)]
 
 
 def without(X: Frame, leavers: Sequence[str]) -> Frame:
@@ -97,7 +102,7 @@ def rebuild(options: argparse.Namespace, console: Console) -> object:
     dataset = load(options.set, options.data)
     split = dataset.splits(options.seed)[0]
     X, y = split.X_train[: options.rows], split.y_train[: options.rows]
-    leavers = random.Random(options.seed).sample(list(X.columns), options.leavers)
+    leavers = drawn(X, options.leavers, options.seed)
     rules = (dataset, options.trees, options.depth, options.bits)
     title = f"{options.set}, {options.trees} trees of depth {options.depth}, {options.bits} bits"
     headings = ("destroyed", "rebuilt", "kept", "seconds", "full rebuild", "share", "a node, ratio")
@@ -173,7 +178,7 @@ def scores(dataset: Dataset, options: argparse.Namespace, seed: int) -> list[flo
     model = forest(dataset, options.trees, options.depth, TOY_BITS, random_state=seed)
     model.fit(split.X_train, split.y_train)
     found = [float(model.score(split.X_test, split.y_test))]
-    for name in random.Random(seed).sample(list(split.X_train.columns), options.leavers):
+    for name in drawn(split.X_train, options.leavers, seed):
         model.revoke(owner(model, name), level=1)
         found.append(float(model.score(split.X_test, split.y_test)))
     return found
