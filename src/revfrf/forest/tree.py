@@ -5,8 +5,11 @@ owner's secret, stored encrypted elsewhere. **Left iff x̂ ≤ ŝ.**
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from revfrf.crypto.canonical import Field, canonical
 from revfrf.forest.candidates import Method
@@ -47,10 +50,23 @@ class Rules:
 def forest_digest(
     rules: Rules, targets: tuple[Field, ...], splits: Mapping[Node, Split], leaves: Mapping[Node, Leaf]
 ) -> str:
-    """Equal exactly for equal rules, targets, splits and leaves; the cuts' values play no part."""
-    h = hashlib.sha256(canonical("revfrf forest v1", rules.fields(), targets, len(splits), len(leaves)))
-    for node in sorted(splits):
-        h.update(canonical("split", *node, *splits[node]))
-    for node in sorted(leaves):
-        h.update(canonical("leaf", *node, leaves[node]))
+    """Equal exactly for equal rules, targets, splits and leaves; the cuts' values play no part.
+
+    SHA-256 of the canonical bytes of what is common to all nodes, then of two tables of 64-bit numbers,
+    little-endian, in the order of trees and paths: (tree, path, number of the feature among those in use,
+    cut) of every split, and (tree, path, sums…) of every leaf.
+    """
+    names = sorted({feature for feature, _ in splits.values()})
+    number = {feature: i for i, feature in enumerate(names)}
+    inner = _table([(*node, number[feature], cut) for node, (feature, cut) in splits.items()])
+    outer = _table([(*node, *leaf) for node, leaf in leaves.items()])
+    common = (rules.fields(), targets, tuple(names), inner.shape, outer.shape)
+    h = hashlib.sha256(canonical("revfrf forest v1", *common))
+    h.update(inner.tobytes())
+    h.update(outer.tobytes())
     return h.hexdigest()
+
+
+def _table(rows: Sequence[tuple[int, ...]]) -> NDArray[np.int64]:
+    table = np.array(rows, dtype="<i8").reshape(len(rows), -1 if rows else 0)
+    return table[np.lexsort((table[:, 1], table[:, 0]))] if rows else table

@@ -227,7 +227,7 @@ def _rows_below(leaf_paths: NDArray[np.uint64], tops: Sequence[Node]) -> list[Ro
 
 @kernel
 def _place_below(leaves: NDArray[np.uint64], paths: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """For each leaf the place, among these ascending paths, of the one it is at or below; -1 if there is none."""
+    """For each leaf the place, among these ascending paths, of the one it is at or below, or else -1."""
     place = np.full(len(leaves), -1, dtype=np.int64)
     for i in range(len(leaves)):
         path = leaves[i]
