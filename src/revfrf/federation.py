@@ -281,30 +281,29 @@ class Federation:
         progress: Callable[[LevelReport], None],
     ) -> RevocationCertificate:
         """FRF-Revoc: these participants leave together."""
-        with measured(self.network.ledger, CS, "FRF-Revoc"):
+        dealt, ledger = self._new_keys() if level == 2 else None, self.network.ledger
+        with measured(ledger, CS, "FRF-Revoc"):
+            try:
+                for party in parties:
+                    request = self.participants[party].leave(level)
+                    for server in (KGC, CS):
+                        self.network.channel(party).call(server, request, Done)
+                with measured(ledger, KGC, "FRF-Revoc"):
+                    self.kgc.revoke(dealt)
+            finally:
+                self.kgc.leaving.clear()
             for party in parties:
-                request = self.participants[party].leave(level)
-                for server in (KGC, CS):
-                    self.network.channel(party).call(server, request, Done)
-            for party in parties:
-                del self.network.roles[party]
-            dealt = None
-            if level == 2:
-                p = self.parameters
-                dealt = set_up(
-                    p.key_bits,
-                    exponent_bits=p.exponent_bits,
-                    allow_insecure=p.allow_insecure,
-                    n_jobs=self.n_jobs,
-                )
-            with measured(self.network.ledger, KGC, "FRF-Revoc"):
-                self.kgc.revoke(dealt)
-            for party in parties:
-                del self.participants[party]
+                del self.network.roles[party], self.participants[party]
                 self.requesters.pop(party, None)
             if dealt is not None:
                 self.parameters = dealt.parameters
             return self.coordinator.revoke(targets, progress)
+
+    def _new_keys(self) -> SetUp:
+        """Of the same size, and of no other forest."""
+        p = self.parameters
+        sizes = {"exponent_bits": p.exponent_bits, "allow_insecure": p.allow_insecure}
+        return set_up(p.key_bits, n_jobs=self.n_jobs, **sizes)
 
     @contextmanager
     def _held(self, codes: Codes) -> Iterator[str]:

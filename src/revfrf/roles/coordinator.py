@@ -185,6 +185,7 @@ class Coordinator(Party):
 
     def votes(self, table: str, n_rows: int, voting: Voting) -> NDArray[np.float64]:
         """FRF-Test: the sum of all trees' votes for each row of a table that the participants hold."""
+        self._check_ready()
         totals = np.zeros((n_rows, self.n_classes or 1))
         count = partial(self._count, totals, voting)
         frf_test(self.channel, self.plan, self.store, table, n_rows, count, self.n_jobs)
@@ -198,7 +199,10 @@ class Coordinator(Party):
 
     def _check_ready(self) -> None:
         if not self.ready:
-            raise ProtocolError("there is no forest yet, or it is still growing", kind="forest")
+            raise ProtocolError(
+                "there is no forest yet, it is still growing, or somebody has left and it is not whole again",
+                kind="forest",
+            )
 
     def _facts(self) -> ForestFacts:
         return ForestFacts(
