@@ -9,9 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revfrf.errors import FormatError, UsageError
-from revfrf.messages import base, enrolment, prediction, testing, training
+from revfrf.messages import base, enrolment, prediction, revocation, testing, training
 from revfrf.messages.base import Done, Message, array, number, of_number
-from revfrf.messages.enrolment import Admission, Dealt, Enrolment, EpochCertificate, Member
+from revfrf.messages.enrolment import (
+    Admission,
+    Dealt,
+    Enrolment,
+    EpochAccepted,
+    EpochCertificate,
+    Member,
+    Receipt,
+)
 from revfrf.messages.prediction import (
     CiphertextReply,
     Failure,
@@ -28,6 +36,15 @@ from revfrf.messages.prediction import (
     ShareRequest,
 )
 from revfrf.messages.registry import MESSAGES
+from revfrf.messages.revocation import (
+    Certified,
+    Destroy,
+    Rekey,
+    Rekeyed,
+    Report,
+    RevocationReport,
+    RevocationRequest,
+)
 from revfrf.messages.training import Column, LevelReply, LevelRequest, NodeRows, OpenForest, Schema
 from revfrf.transport import codec
 from revfrf.transport.codec import VERSION, decode, encode
@@ -47,10 +64,12 @@ OPENING = OpenForest(
     n_candidates=255,
     n_sampled=2**20,
 )
+RECEIPT = Receipt("bank", 2**32 - 1, bytes(32), bytes(64))
+REPORT = Report(2, bytes(16), "0" * 64, "f" * 64, 2**32 - 1, 7, 0, bytes(64))
 SAMPLES: tuple[Message, ...] = (
     Done(),
-    Dealt(federation="f", n=b"\x09", g0=b"\x04", exponent_bits=128, share=None),
-    Dealt(federation="f", n=b"\x09", g0=b"\x04", exponent_bits=128, share=b"\x07"),
+    Dealt(federation="f", epoch=1, n=b"\x09", g0=b"\x04", exponent_bits=128, share=None),
+    Dealt(federation="f", epoch=2**32 - 1, n=b"\x09", g0=b"\x04", exponent_bits=128, share=b"\x07"),
     Enrolment(name="bänk", role="participant", h=b"1", challenge=b"2", response=b"3", verify_key=bytes(32)),
     EpochCertificate(
         federation="f",
@@ -63,6 +82,8 @@ SAMPLES: tuple[Message, ...] = (
         previous=b"",
         signature=bytes(64),
     ),
+    EpochAccepted(epoch=1, receipt=None),
+    EpochAccepted(epoch=2**32 - 1, receipt=RECEIPT),
     OPENING,
     Schema(columns=(Column("age", 2, None), Column("sex", 0, ("f", "m"))), n_rows=2**32 - 1),
     LevelRequest(
@@ -101,8 +122,32 @@ SAMPLES: tuple[Message, ...] = (
     HoAddRequest(c_1=b"\1", c_2=b"\2", half_1=b"\3", half_2=b"\4", joint_key=b"\5"),
     HoLTRequest(c=b"\1", half=b"\2", answer_key=b"\3"),
     CiphertextReply(ciphertext=bytes(96)),
+    RevocationRequest(
+        federation="f",
+        forest=bytes(16),
+        epoch=1,
+        party="bänk",
+        level=2,
+        nonce=bytes(16),
+        time=2**53,
+        signature=bytes(64),
+    ),
+    Destroy(epoch=2, forest=bytes(16), trees=bytes(12), paths=bytes(24)),
+    Rekey(epoch=2, forest=bytes(16), trees=bytes(4), paths=bytes(8)),
+    Rekeyed(ciphertexts=bytes(96), signature=bytes(64)),
+    RevocationReport(report=REPORT),
+    Certified(certificate=b"{}"),
 )
-PROTOCOLS = {"key set-up", "FLE-Expan", "FRF-Test", "FRF-Predict", "HoLT", "HoAdd", "HoLT as printed"}
+PROTOCOLS = {
+    "key set-up",
+    "FLE-Expan",
+    "FRF-Test",
+    "FRF-Predict",
+    "HoLT",
+    "HoAdd",
+    "HoLT as printed",
+    "FRF-Revoc",
+}
 FULL = {type(sample): sample for sample in SAMPLES}
 
 
@@ -128,7 +173,7 @@ def refused(data: bytes, *expected: type[Message]) -> str:
 def test_every_message_of_the_module_is_listed_and_nothing_else() -> None:
     defined = {
         thing
-        for module in (base, enrolment, training, testing, prediction)
+        for module in (base, enrolment, training, testing, prediction, revocation)
         for thing in vars(module).values()
         if isinstance(thing, type) and issubclass(thing, Message) and thing is not Message
     }
@@ -158,7 +203,16 @@ class Stranger(Message, frozen=True):
     protocol = "none"
 
 
-PARTS = [NODES, Column("a", 0, None), MEMBER, REQUEST, Failure("bank", "absent"), Stranger()]
+PARTS = [
+    NODES,
+    Column("a", 0, None),
+    MEMBER,
+    REQUEST,
+    Failure("bank", "absent"),
+    RECEIPT,
+    REPORT,
+    Stranger(),
+]
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: type(part).__name__)
@@ -226,6 +280,7 @@ def test_message_with_a_field_of_another_type_is_refused(message: Message) -> No
         (Dealt, "n", bytes(8193)),
         (Dealt, "share", b""),
         (Dealt, "exponent_bits", 2**32),
+        (Dealt, "epoch", 2**32),
         (Enrolment, "verify_key", bytes(31)),
         (Enrolment, "verify_key", bytes(33)),
         (EpochCertificate, "signature", bytes(63)),
@@ -280,10 +335,66 @@ def test_message_with_a_field_of_another_type_is_refused(message: Message) -> No
         (HoLTRequest, "c", b""),
         (HoLTRequest, "half", bytes(8193)),
         (HoLTRequest, "answer_key", None),
+        (EpochAccepted, "epoch", 2**32),
+        (EpochAccepted, "receipt", {"party": "bank", "epoch": 1, "key": bytes(32)}),
+        (EpochAccepted, "receipt", {"party": "", "epoch": 1, "key": bytes(32), "signature": bytes(64)}),
+        (EpochAccepted, "receipt", {"party": "b", "epoch": 1, "key": bytes(31), "signature": bytes(64)}),
+        (EpochAccepted, "receipt", {"party": "b", "epoch": 1, "key": bytes(32), "signature": bytes(63)}),
+        (RevocationRequest, "federation", ""),
+        (RevocationRequest, "forest", bytes(15)),
+        (RevocationRequest, "epoch", 2**32),
+        (RevocationRequest, "party", "x" * 201),
+        (RevocationRequest, "level", 0),
+        (RevocationRequest, "level", 3),
+        (RevocationRequest, "level", "2"),
+        (RevocationRequest, "nonce", bytes(17)),
+        (RevocationRequest, "nonce", None),
+        (RevocationRequest, "time", 2**53 + 1),
+        (RevocationRequest, "signature", bytes(63)),
+        (RevocationRequest, "signature", None),
+        (Destroy, "epoch", 2**32),
+        (Destroy, "forest", bytes(17)),
+        (Rekey, "epoch", 2**32),
+        (Rekey, "forest", bytes(15)),
+        (Rekeyed, "signature", bytes(65)),
+        (Rekeyed, "signature", None),
+        (RevocationReport, "report", None),
+        (Certified, "certificate", "{}"),
     ],
 )
 def test_field_outside_its_bounds_is_refused(kind: type[Message], name: str, value: object) -> None:
     assert refused(packed(fields_of(FULL[kind]) | {name: value})) == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epoch", 2**32),
+        ("forest", bytes(15)),
+        ("digest_before", None),
+        ("digest_after", b"f" * 64),
+        ("destroyed", -1),
+        ("rebuilt", 2**32),
+        ("kept", None),
+        ("signature", bytes(63)),
+        ("signature", None),
+        ("leaver", "bank"),
+    ],
+)
+def test_report_that_is_none_is_refused(name: str, value: object) -> None:
+    plain = fields_of(FULL[RevocationReport])
+    assert refused(packed(plain | {"report": plain["report"] | {name: value}})) == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("kind", "part"), [(RevocationReport, "report"), (EpochAccepted, "receipt")], ids=["report", "receipt"]
+)
+def test_report_or_receipt_without_one_of_its_parts_is_refused(kind: type[Message], part: str) -> None:
+    plain = fields_of(FULL[kind])
+    for name in plain[part]:
+        less = {k: v for k, v in plain[part].items() if k != name}
+        assert refused(packed(plain | {part: less})) == "malformed"
+    assert decode(packed(plain), kind) == FULL[kind]
 
 
 ASKING = (PredictRequest, MaskedComparisons, ShareRequest)
@@ -408,6 +519,10 @@ def test_what_a_request_shows_compute_partner_and_owners_is_small() -> None:
     assert {HoAddRequest.max_bytes, HoLTRequest.max_bytes, CiphertextReply.max_bytes} == {64 * 1024}
 
 
+def test_what_a_leaver_and_a_report_can_tell_is_small() -> None:
+    assert {kind.max_bytes for kind in (RevocationRequest, RevocationReport, EpochAccepted)} == {64 * 1024}
+
+
 def test_message_above_its_own_cap_is_refused_where_longer_ones_are_expected() -> None:
     column = {"name": "x" * 200, "decimals": 0, "categories": None}
     columns = [column] * (Schema.max_bytes // len(msgspec.msgpack.encode(column)) + 1)
@@ -523,3 +638,14 @@ def test_what_messages_of_a_request_disclose_is_counted() -> None:
 def test_names_of_categories_are_counted_wherever_they_travel() -> None:
     for kind in (Schema, ForestFacts):
         assert FULL[kind].discloses()["names of categories"] == 2
+
+
+def test_what_messages_of_a_revocation_disclose_is_counted() -> None:
+    told = {kind: FULL[kind].discloses() for kind in MESSAGES}
+    assert told[EpochAccepted] == {"erasure receipts": 1}
+    assert EpochAccepted(epoch=1, receipt=None).discloses() == {}
+    assert told[RevocationRequest] == {"requests to leave": 1}
+    assert told[Destroy] == {"its nodes below splits that have left": 3}
+    assert told[Rekeyed] == {"bytes of encrypted splits": 96}
+    assert told[RevocationReport] == {"reports of revocations": 1}
+    assert told[Rekey] == told[Certified] == {}

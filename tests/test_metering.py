@@ -341,9 +341,6 @@ def test_an_answer_is_booked_under_the_protocol_of_its_question() -> None:
     ask(federation, 5)
     ask(federation, 5, "bank")
     coordinator, owner = federation.coordinator.identity, participants(federation)["bank"].identity
-    assert coordinator.share is not None
-    assert coordinator.weak is not None
-    assert owner.weak is not None
     cc = federation.coordinator.verify_key_of("CC")
     server = ComparingServer(federation.network.channel("CS"), coordinator.share, coordinator.weak, cc, 1)
     x, s = (Term(owner.weak.public, value) for value in ho_enc(owner.weak.public, [3, 4], n_jobs=1))

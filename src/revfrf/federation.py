@@ -302,8 +302,9 @@ class Federation:
     def _new_keys(self) -> SetUp:
         """Of the same size, and of no other forest."""
         p = self.parameters
-        sizes = {"exponent_bits": p.exponent_bits, "allow_insecure": p.allow_insecure}
-        return set_up(p.key_bits, n_jobs=self.n_jobs, **sizes)
+        return set_up(
+            p.key_bits, exponent_bits=p.exponent_bits, allow_insecure=p.allow_insecure, n_jobs=self.n_jobs
+        )
 
     @contextmanager
     def _held(self, codes: Codes) -> Iterator[str]:

@@ -435,7 +435,7 @@ def test_loaded_forest_without_keys_says_what_is_missing(model: Any, tmp_path: P
     roles = set(loaded.federation_.network.roles)
     for requester in (None, "bank"):
         with pytest.raises(
-            UsageError, match=r"saved without private keys, .* save it with private_keys=True"
+            UsageError, match=r"saved without private keys: .* save it with private_keys=True"
         ):
             loaded.predict_encrypted(ROWS, requester)
     with pytest.raises(UsageError, match="saved without private keys"):

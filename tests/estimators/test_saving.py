@@ -47,9 +47,10 @@ def secrets_of(federation: Federation) -> list[bytes]:
     roles = [federation.coordinator, federation.compute, *federation.participants.values()]
     found = []
     for identity in (role.identity for role in roles):
-        assert identity.weak is not None
+        assert identity.keys is not None
         assert identity.signing is not None
-        numbers = [identity.weak.sk.reveal()] + ([identity.share.value.reveal()] if identity.share else [])
+        share = identity.keys.share
+        numbers = [identity.weak.sk.reveal()] + ([share.value.reveal()] if share else [])
         found += [f"{n:x}".encode() for n in numbers]
         found += [n.to_bytes(-(-n.bit_length() // 8), "big") for n in numbers]
         found += [identity.signing.export(), identity.signing.export().hex().encode()]
@@ -140,8 +141,6 @@ def test_keys_come_back_and_open_their_splits(model: RevocableForestClassifier, 
     loaded = RevocableForestClassifier.load(path).federation_
     for name, role in loaded.participants.items():
         before = model.federation_.participants[name].identity
-        assert role.identity.weak is not None
-        assert before.weak is not None
         assert role.identity.weak.public == before.weak.public
         splits = [(node, s) for node, s in loaded.coordinator.store.splits.items() if s.owner == name]
         encrypted = [Ciphertext.from_bytes(loaded.parameters, split.ciphertext) for _, split in splits]
@@ -200,6 +199,9 @@ def test_a_full_disk_leaves_the_older_file_as_it_was(
     assert list(path.parent.iterdir()) == [path]
 
 
+Batches = tuple[tuple[int, bytes, tuple[bytes, ...]], ...]
+
+
 def change(path: Path, edit: Callable[[SavedForest], SavedForest]) -> None:
     path.write_bytes(encode(edit(read(path))))
 
@@ -226,6 +228,10 @@ def without_a_leaf(f: SavedForest) -> SavedForest:
     return replace(f, leaf_trees=f.leaf_trees[4:], leaf_paths=f.leaf_paths[8:], leaf_sums=f.leaf_sums[24:])
 
 
+def unsigned(batches: Batches) -> Batches:
+    return tuple((epoch, bytes(64), leaves) for epoch, _, leaves in batches)
+
+
 FORGERIES: dict[str, Callable[[SavedForest], SavedForest]] = {
     "too few sums": lambda f: replace(f, leaf_sums=f.leaf_sums[:-8]),
     "no cuts": lambda f: replace(f, cuts={}),
@@ -248,7 +254,8 @@ FORGERIES: dict[str, Callable[[SavedForest], SavedForest]] = {
     "unknown parameters": with_estimator(parameters={"trees": 5}),
     "ciphertexts that are none": lambda f: with_splits(ciphertexts=bytes(len(f.splits.ciphertexts)))(f),
     "other positions": lambda f: with_splits(positions=bytes(len(f.splits.positions)))(f),
-    "unsigned batches": lambda f: replace(f, batches=tuple((bytes(64), leaves) for _, leaves in f.batches)),
+    "unsigned batches": lambda f: replace(f, batches=unsigned(f.batches)),
+    "batches of another epoch": lambda f: replace(f, batches=tuple((2, *batch) for _, *batch in f.batches)),
     "an unsigned certificate": lambda f: replace(f, certificate=replace(f.certificate, signature=bytes(64))),
     "another federation": lambda f: replace(f, forest=replace(f.forest, federation="another")),
     "another digest": lambda f: replace(f, digest="0" * 64),

@@ -460,7 +460,6 @@ def test_forest_that_is_not_whole_answers_nobody(open_it: bool) -> None:
 
 def encrypted(federation: Federation, values: list[int]) -> bytes:
     weak = federation.requesters["clinic"].identity.weak
-    assert weak is not None
     return b"".join(c.to_bytes(weak.parameters) for c in ho_enc(weak.public, values, n_jobs=1))
 
 

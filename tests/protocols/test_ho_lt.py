@@ -34,7 +34,7 @@ from revfrf.messages.prediction import (
 from revfrf.protocols import ho_lt as module
 from revfrf.protocols.fle_expan import forest_id
 from revfrf.protocols.ho_lt import _RESULT, ComparingServer, _result, ho_lt, ho_lt_as_printed
-from revfrf.protocols.key_setup import CC, CS, KGC
+from revfrf.protocols.key_setup import CC, CS, KGC, Keys
 from revfrf.protocols.request import RequestPolicy, sign_request
 from revfrf.transport.base import Answering, Channel, Reply
 from tests.conftest import world_of
@@ -62,13 +62,10 @@ class World:
             **self.federation.participants,
             **self.federation.requesters,
         }
-        weak = roles[name].identity.weak
-        assert weak is not None
-        return weak
+        return roles[name].identity.weak
 
     def server(self, channel: Channel | None = None, n_jobs: int = 1) -> ComparingServer:
         share = self.federation.coordinator.identity.share
-        assert share is not None
         cc = self.federation.coordinator.verify_key_of(CC)
         channel = channel or self.federation.network.channel(CS)
         return ComparingServer(channel, share, self.key(CS), cc, n_jobs)
@@ -313,8 +310,8 @@ def test_sign_of_a_share_spoils_no_answer(world: World, monkeypatch: pytest.Monk
 
 
 def test_owner_with_another_key_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = WeakKey.generate(world.federation.parameters)
-    monkeypatch.setattr(participant(world.federation, "shop").identity, "weak", other)
+    other = Keys(1, WeakKey.generate(world.federation.parameters), None)
+    monkeypatch.setattr(participant(world.federation, "shop").identity, "keys", other)
     with pytest.raises(RefusedError) as caught:
         world.compare(PAIRS)
     assert caught.value.party == "shop"

@@ -1,5 +1,5 @@
 """Lying parties at the key set-up: KGC admits nobody who is not who it should be, and nobody trusts a
-certificate that is not about itself."""
+certificate that is not about itself, or an epoch that does not follow its own."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,18 +11,27 @@ import pytest
 from revfrf.crypto.arithmetic import inverse, multiply
 from revfrf.crypto.keys import WeakKey
 from revfrf.crypto.possession import prove_possession
-from revfrf.crypto.signing import SigningKey
-from revfrf.errors import ProtocolError, RefusedError, RejectedError, RevFRFError
+from revfrf.crypto.signing import SigningKey, VerifyKey
+from revfrf.crypto.strong import SetUp
+from revfrf.errors import ProtocolError, RefusedError, RejectedError, RevFRFError, SignatureError
 from revfrf.messages.base import Done, Message, number, of_number
-from revfrf.messages.enrolment import Dealt, Enrolment, EpochCertificate, Member
+from revfrf.messages.enrolment import Dealt, Enrolment, EpochAccepted, EpochCertificate, Member, Receipt
+from revfrf.protocols.frf_revoc import next_epoch
 from revfrf.protocols.key_setup import (
     _CERTIFICATE,
     CC,
     CS,
     KGC,
     PARTICIPANT,
+    REQUESTER,
     Identity,
+    announce,
+    answer_deal,
+    certificate_digest,
     certificate_fields,
+    check_succession,
+    erased_key,
+    verify_receipt,
 )
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.kgc import KeyCentre
@@ -32,12 +41,12 @@ from revfrf.transport.memory import MemoryNetwork
 from tests.conftest import world_of
 from tests.federations import keys
 
-ROLES = {CS: CS, CC: CC, "bank": PARTICIPANT, "telco": PARTICIPANT}
+ROLES = {CS: CS, CC: CC, "bank": PARTICIPANT, "shop": PARTICIPANT, "telco": PARTICIPANT}
 
 
 @dataclass
 class Parties:
-    """KGC and four parties, before anything is dealt."""
+    """KGC and five parties, before anything is dealt."""
 
     network: MemoryNetwork
     kgc: KeyCentre
@@ -49,6 +58,15 @@ class Parties:
 
     def send(self, party: str, message: Message, sender: str = KGC) -> Done:
         return self.network.channel(sender).call(party, message, Done)
+
+    def leave(
+        self, *leavers: str, dealt: SetUp | None = None
+    ) -> tuple[EpochCertificate, tuple[Receipt, ...]]:
+        """The epoch without these, with new keys if there is a new set-up."""
+        current = self.identities[CS].certificate
+        assert current is not None
+        channel = self.network.channel(KGC)
+        return next_epoch(channel, self.signing, current, leavers, dealt, 1)
 
 
 @pytest.fixture
@@ -79,15 +97,29 @@ def test_everybody_ends_with_its_own_key_and_the_same_certificate(parties: Parti
     for member in certificate.members:
         identity = parties.identities[member.name]
         assert identity.certificate == certificate
-        assert identity.weak is not None
+        assert identity.dealt is None
         assert of_number(member.h) == identity.weak.public.h
         assert member.verify_key == identity.signing_key.verify_key.raw
-    shares = {
-        name: identity.share.value.reveal()
-        for name, identity in parties.identities.items()
-        if identity.share is not None
-    }
-    assert shares == {CS: keys().cs_share.value.reveal(), CC: keys().cc_share.value.reveal()}
+    assert shares_of(parties) == {CS: keys().cs_share.value.reveal(), CC: keys().cc_share.value.reveal()}
+
+
+def shares_of(parties: Parties) -> dict[str, int]:
+    """Who has a strong share, and which."""
+    held = {name: identity.keys for name, identity in parties.identities.items()}
+    return {name: k.share.value.reveal() for name, k in held.items() if k is not None and k.share is not None}
+
+
+def test_keys_that_are_not_there_are_not_used(parties: Parties) -> None:
+    identity = parties.identities["bank"]
+    for read in (lambda: identity.weak, lambda: identity.share):
+        with pytest.raises(ProtocolError, match="has no"):
+            read()
+    assert identity.epoch == 0
+    parties.enrol()
+    assert identity.epoch == 1
+    assert identity.weak.parameters == keys().parameters
+    with pytest.raises(ProtocolError, match="'bank' has no strong share here"):
+        _ = identity.share
 
 
 # -- a lying party ----------------------------------------------------------------------------------
@@ -126,9 +158,9 @@ def test_rogue_key_is_refused(parties: Parties) -> None:
     p = keys().parameters
 
     def rogue(enrolment: Enrolment) -> Enrolment:
-        cs, known = parties.identities[CS].weak, WeakKey.generate(p)
+        cs, known = parties.identities[CS].dealt, WeakKey.generate(p)
         assert cs is not None
-        h = multiply(p.n, known.public.h, inverse(cs.public.h, p.n))
+        h = multiply(p.n, known.public.h, inverse(cs.weak.public.h, p.n))
         proof = prove_possession(known, "telco")
         return msgspec.structs.replace(
             enrolment, h=number(h), challenge=number(proof.challenge), response=number(proof.response)
@@ -139,8 +171,9 @@ def test_rogue_key_is_refused(parties: Parties) -> None:
 
 def test_key_of_another_party_is_refused(parties: Parties) -> None:
     def stolen(enrolment: Enrolment) -> Enrolment:
-        bank = parties.identities["bank"].weak
-        assert bank is not None
+        dealt = parties.identities["bank"].dealt
+        assert dealt is not None
+        bank = dealt.weak
         proof = prove_possession(bank, "bank")
         h, challenge, response = (number(x) for x in (bank.public.h, proof.challenge, proof.response))
         return msgspec.structs.replace(enrolment, h=h, challenge=challenge, response=response)
@@ -193,13 +226,18 @@ def dealt_to(role: str, **changes: Any) -> Dealt:
     shares = {CS: keys().cs_share, CC: keys().cc_share}
     share = number(shares[role].value.reveal()) if role in shares else None
     message = Dealt(
-        federation="federation", n=number(p.n), g0=number(p.g0), exponent_bits=p.exponent_bits, share=share
+        federation="federation",
+        epoch=1,
+        n=number(p.n),
+        g0=number(p.g0),
+        exponent_bits=p.exponent_bits,
+        share=share,
     )
     return msgspec.structs.replace(message, **changes)
 
 
 def untouched(identity: Identity) -> bool:
-    return (identity.weak, identity.share, identity.certificate) == (None, None, None)
+    return (identity.keys, identity.dealt, identity.certificate) == (None, None, None)
 
 
 @pytest.mark.parametrize("party", [CS, CC])
@@ -245,7 +283,48 @@ def test_keys_are_dealt_once(parties: Parties) -> None:
     for party, role in ROLES.items():
         assert refusal(lambda p=party, r=role: parties.send(p, dealt_to(r))).kind == "order"  # type: ignore[misc]
         assert parties.identities[party].weak is before[party]
+        assert parties.identities[party].dealt is None
         assert parties.identities[party].certificate == certificate
+
+
+@pytest.mark.parametrize("enrolled", [False, True])
+def test_keys_are_not_dealt_again_before_their_epoch_begins(parties: Parties, enrolled: bool) -> None:
+    if enrolled:
+        parties.enrol()
+    bank, epoch = parties.identities["bank"], 1 + enrolled
+    parties.network.channel(KGC).call("bank", dealt_to("bank", epoch=epoch), Enrolment)
+    dealt = bank.dealt
+    assert dealt is not None
+    assert dealt.epoch == epoch
+    for again in (epoch, epoch + 1):
+        assert refusal(lambda n=again: parties.send("bank", dealt_to("bank", epoch=n))).kind == "order"  # type: ignore[misc]
+    assert bank.dealt is dealt
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 3, 2**32 - 1])
+def test_keys_are_dealt_for_the_next_epoch_alone(parties: Parties, epoch: int) -> None:
+    if epoch != 1:
+        assert refusal(lambda: parties.send("bank", dealt_to("bank", epoch=epoch))).kind == "order"
+        assert untouched(parties.identities["bank"])
+    parties.enrol()
+    assert refusal(lambda: parties.send("bank", dealt_to("bank", epoch=epoch))).kind == "order"
+    assert parties.identities["bank"].dealt is None
+
+
+def test_keys_of_another_federation_are_refused_once_there_is_one(parties: Parties) -> None:
+    parties.enrol()
+    other = dealt_to("bank", epoch=2, federation="another")
+    assert refusal(lambda: parties.send("bank", other)).kind == "order"
+    assert (parties.identities["bank"].federation, parties.identities["bank"].dealt) == ("federation", None)
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 9])
+def test_requester_comes_in_any_epoch(parties: Parties, epoch: int) -> None:
+    signing = SigningKey.generate()
+    clinic = Identity("clinic", REQUESTER, parties.signing.verify_key, signing, allow_insecure=True)
+    assert answer_deal(clinic, dealt_to(REQUESTER, epoch=epoch)).name == "clinic"
+    with pytest.raises(ProtocolError):
+        answer_deal(clinic, dealt_to(REQUESTER, epoch=epoch))
 
 
 @pytest.mark.parametrize("sender", [CS, CC, "bank", "telco", "kgc"])
@@ -318,7 +397,7 @@ def test_certificate_that_was_changed_on_its_way_is_refused(
     parties: Parties, changes: dict[str, Any]
 ) -> None:
     forge = lambda certificate: msgspec.structs.replace(certificate, **changes)  # noqa: E731
-    assert certified_wrongly(parties, forge).kind == "signature"
+    assert certified_wrongly(parties, forge).kind == ("order" if "epoch" in changes else "signature")
 
 
 def test_certificate_signed_by_anybody_else_is_refused(parties: Parties) -> None:
@@ -379,3 +458,319 @@ def test_certificate_for_something_else_than_was_dealt_is_refused(
     kgc = parties.signing
     cause = certified_wrongly(parties, lambda c: signed_again(kgc, c, **changes()))
     assert isinstance(cause, ProtocolError)
+
+
+# -- one epoch after another ------------------------------------------------------------------------
+
+
+def new_keys() -> SetUp:
+    """Another modulus than the first epoch's."""
+    return world_of(256).dealt
+
+
+LEVELS = pytest.mark.parametrize("dealt", [lambda: None, new_keys], ids=["level 1", "level 2"])
+MakeKeys = Callable[[], SetUp | None]
+
+
+def accepted(parties: Parties, party: str, certificate: EpochCertificate) -> EpochAccepted:
+    return parties.network.channel(KGC).call(party, certificate, EpochAccepted)
+
+
+@LEVELS
+def test_epoch_without_the_leaver_follows(parties: Parties, dealt: MakeKeys) -> None:
+    first = parties.enrol()
+    second, _ = parties.leave("telco", dealt=dealt())
+    check_succession(None, first)
+    check_succession(first, second)
+    assert (second.epoch, second.revoked, second.previous) == (2, ("telco",), certificate_digest(first))
+    assert {m.name: m.role for m in second.members} == {n: r for n, r in ROLES.items() if n != "telco"}
+    for name, identity in parties.identities.items():
+        assert identity.certificate == (first if name == "telco" else second)
+        assert identity.dealt is None
+
+
+def test_epochs_of_both_levels_follow_one_another(parties: Parties) -> None:
+    first = parties.enrol()
+    second, _ = parties.leave("telco")
+    third, receipts = parties.leave("bank", dealt=new_keys())
+    check_succession(first, second)
+    check_succession(second, third)
+    assert third.revoked == ("telco", "bank")
+    assert {receipt.epoch for receipt in receipts} == {1}  # the keys are of the epoch that dealt them
+    with pytest.raises(ProtocolError):
+        check_succession(first, third)
+
+
+def test_several_leave_together(parties: Parties) -> None:
+    first = parties.enrol()
+    second, _ = parties.leave("telco", "bank")
+    check_succession(first, second)
+    assert second.revoked == ("bank", "telco")
+
+
+def test_keys_stay_at_level_1(parties: Parties) -> None:
+    first = parties.enrol()
+    before = {name: identity.keys for name, identity in parties.identities.items()}
+    second, receipts = parties.leave("telco")
+    assert receipts == ()
+    assert (second.n, second.g0, second.exponent_bits) == (first.n, first.g0, first.exponent_bits)
+    assert set(second.members) < set(first.members)
+    assert all(identity.keys is before[name] for name, identity in parties.identities.items())
+
+
+def test_all_who_stay_have_new_keys_and_forget_the_old_ones_at_level_2(parties: Parties) -> None:
+    first = parties.enrol()
+    second, _ = parties.leave("telco", dealt=new_keys())
+    assert not {m.h for m in first.members} & {m.h for m in second.members}
+    for member in second.members:
+        identity = parties.identities[member.name]
+        assert identity.keys is not None
+        assert identity.keys.epoch == 2
+        assert identity.weak.parameters == new_keys().parameters
+        assert of_number(member.h) == identity.weak.public.h
+    assert shares_of(parties) == {
+        CS: new_keys().cs_share.value.reveal(),
+        CC: new_keys().cc_share.value.reveal(),
+    }
+
+
+@pytest.mark.parametrize("changes", [{"epoch": 2}, {"revoked": ("telco",)}, {"previous": bytes(32)}])
+def test_first_epoch_comes_after_none(parties: Parties, changes: dict[str, Any]) -> None:
+    first = msgspec.structs.replace(parties.enrol(), **changes)
+    with pytest.raises(ProtocolError) as caught:
+        check_succession(None, first)
+    assert caught.value.kind == "epoch"
+
+
+def only(certificate: EpochCertificate, *names: str) -> tuple[Member, ...]:
+    return tuple(member for member in certificate.members if member.name in names)
+
+
+Epochs = tuple[EpochCertificate, EpochCertificate]
+WRONG: dict[str, tuple[str, Callable[[EpochCertificate, EpochCertificate], dict[str, Any]]]] = {
+    "another federation": ("epoch", lambda _a, _b: {"federation": "another"}),
+    "the same number": ("epoch", lambda _a, b: {"epoch": b.epoch - 1}),
+    "a number left out": ("epoch", lambda _a, b: {"epoch": b.epoch + 1}),
+    "after none": ("epoch", lambda _a, _b: {"previous": b""}),
+    "after itself": ("epoch", lambda _a, b: {"previous": certificate_digest(b)}),
+    "after another": (
+        "epoch",
+        lambda a, _b: {"previous": certificate_digest(msgspec.structs.replace(a, revoked=()))},
+    ),
+    "nobody has left": ("member", lambda a, _b: {"revoked": a.revoked}),
+    "nobody has left, and all are there": (
+        "member",
+        lambda a, b: {"revoked": a.revoked, "members": (*b.members, *only(a, "telco"))},
+    ),
+    "who has left is back": ("member", lambda _a, b: {"revoked": b.revoked[1:]}),
+    "who has left before is first no more": ("member", lambda _a, b: {"revoked": b.revoked[::-1]}),
+    "the leaver is a member": ("member", lambda a, b: {"members": (*b.members, *only(a, "telco"))}),
+    "another one is missing": (
+        "member",
+        lambda _a, b: {"members": tuple(m for m in b.members if m.name != "bank")},
+    ),
+    "somebody new": (
+        "member",
+        lambda _a, b: {"members": (*b.members, Member("x", PARTICIPANT, b"1", bytes(32)))},
+    ),
+    "another name": ("member", lambda _a, b: {"members": with_bank(b, name="Bank")}),
+    "another role": ("member", lambda _a, b: {"members": with_bank(b, role=CC)}),
+    "another verify key": ("member", lambda _a, b: {"members": with_bank(b, verify_key=bytes(32))}),
+    "a leaver who was never there": ("member", lambda _a, b: {"revoked": (*b.revoked, "nobody")}),
+    "a leaver twice": ("member", lambda _a, b: {"revoked": (*b.revoked, "telco")}),
+    "an earlier leaver again": ("member", lambda _a, b: {"revoked": (*b.revoked, b.revoked[0])}),
+    "somebody twice": ("member", lambda _a, b: {"members": (*b.members, *only(b, "bank"))}),
+    "somebody with a key besides": (
+        "member",
+        lambda _a, b: {"members": (*b.members, *with_bank(b, h=b"\4"))},
+    ),
+    "one new key": ("member", lambda a, b: {"members": with_bank(b, h=other_key(a, b))}),
+    "somebody with the leaver's key": (
+        "member",
+        lambda a, b: {"members": with_bank(b, h=only(a, "telco")[0].h)},
+    ),
+    "somebody with the key of another": (
+        "member",
+        lambda _a, b: {"members": with_bank(b, h=only(b, CC)[0].h)},
+    ),
+    "new keys and the old modulus, or old keys and a new one": (
+        "member",
+        lambda a, b: {"n": a.n if a.n != b.n else number(new_keys().parameters.n)},
+    ),
+}
+
+
+def other_key(before: EpochCertificate, after: EpochCertificate) -> bytes:
+    """Of bank: where all have new keys its old one, else a new one."""
+    fresh = number(WeakKey.generate(keys().parameters).public.h)
+    return only(before, "bank")[0].h if before.n != after.n else fresh
+
+
+@pytest.fixture(params=[1, 2], ids=["level 1", "level 2"])
+def epochs(parties: Parties, request: pytest.FixtureRequest) -> Epochs:
+    """The second and the third epoch: first shop has left, then telco."""
+    parties.enrol()
+    second, _ = parties.leave("shop")
+    third, _ = parties.leave("telco", dealt=new_keys() if request.param == 2 else None)
+    return second, third
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_epoch_that_does_not_follow_is_refused(epochs: Epochs, wrong: str) -> None:
+    before, after = epochs
+    kind, changes = WRONG[wrong]
+    check_succession(before, after)
+    with pytest.raises(ProtocolError) as caught:
+        check_succession(before, msgspec.structs.replace(after, **changes(before, after)))
+    assert caught.value.kind == kind
+
+
+@pytest.mark.parametrize(
+    "changes", [{"g0": b"\4"}, {"exponent_bits": 127}], ids=["another generator", "other exponents"]
+)
+def test_parameters_stay_where_keys_do(parties: Parties, changes: dict[str, Any]) -> None:
+    first = parties.enrol()
+    second, _ = parties.leave("telco")
+    with pytest.raises(ProtocolError):
+        check_succession(first, msgspec.structs.replace(second, **changes))
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@LEVELS
+def test_party_stays_in_its_epoch_if_the_next_one_is_wrong(
+    parties: Parties, wrong: str, dealt: MakeKeys
+) -> None:
+    """Whatever KGC itself has signed."""
+    parties.enrol()
+    second, _ = parties.leave("shop")
+    bank, kgc, held = parties.identities["bank"], parties.signing, parties.identities["bank"].keys
+
+    def forge(certificate: EpochCertificate) -> EpochCertificate:
+        return signed_again(kgc, certificate, **WRONG[wrong][1](second, certificate))
+
+    channel = Forging(parties.network, forge)
+    refusal(lambda: next_epoch(channel, kgc, second, ["telco"], dealt(), 1))
+    assert bank.certificate == second
+    assert bank.keys is held
+
+
+def test_certificates_are_taken_in_turn(parties: Parties) -> None:
+    first = parties.enrol()
+    late = parties.identities["bank"]
+    second = signed_again(
+        parties.signing,
+        first,
+        epoch=2,
+        members=tuple(m for m in first.members if m.name != "shop"),
+        revoked=("shop",),
+        previous=certificate_digest(first),
+    )
+    third = signed_again(
+        parties.signing,
+        second,
+        epoch=3,
+        members=tuple(m for m in second.members if m.name != "telco"),
+        revoked=("shop", "telco"),
+        previous=certificate_digest(second),
+    )
+    assert refusal(lambda: parties.send("bank", third)).kind == "order"
+    assert late.certificate == first
+    for certificate in (second, third):
+        assert accepted(parties, "bank", certificate) == EpochAccepted(epoch=certificate.epoch, receipt=None)
+        for old in (first, second, third)[: certificate.epoch]:
+            assert refusal(lambda c=old: parties.send("bank", c)).kind == "order"  # type: ignore[misc]
+    assert late.certificate == third
+
+
+def test_leaver_does_not_enter_the_epoch_without_it(parties: Parties) -> None:
+    first = parties.enrol()
+    second, _ = parties.leave("telco")
+    assert refusal(lambda: parties.send("telco", second)).kind == "member"
+    assert parties.identities["telco"].certificate == first
+
+
+def test_keys_that_were_dealt_are_not_used_before_their_epoch(parties: Parties) -> None:
+    parties.enrol()
+    bank = parties.identities["bank"]
+    before, p = bank.weak, new_keys().parameters
+    changes = {"epoch": 2, "n": number(p.n), "g0": number(p.g0), "exponent_bits": p.exponent_bits}
+    parties.network.channel(KGC).call("bank", dealt_to("bank", **changes), Enrolment)
+    assert bank.weak is before
+    assert bank.epoch == 1
+
+
+def test_epoch_with_the_old_keys_is_refused_where_new_ones_were_dealt(parties: Parties) -> None:
+    parties.enrol()
+    bank, p = parties.identities["bank"], new_keys().parameters
+    changes = {"epoch": 2, "n": number(p.n), "g0": number(p.g0), "exponent_bits": p.exponent_bits}
+    parties.network.channel(KGC).call("bank", dealt_to("bank", **changes), Enrolment)
+    assert refusal(lambda: parties.leave("telco")).kind == "epoch"
+    assert bank.epoch == 1
+
+
+# -- receipts for erased keys -----------------------------------------------------------------------
+
+
+def test_everybody_who_stays_signs_for_the_key_it_has_erased(parties: Parties) -> None:
+    first = parties.enrol()
+    second, receipts = parties.leave("telco", dealt=new_keys())
+    assert sorted(receipt.party for receipt in receipts) == sorted(member.name for member in second.members)
+    known = {member.name: member for member in first.members}
+    for receipt in receipts:
+        member = known[receipt.party]
+        assert (receipt.epoch, receipt.key) == (1, erased_key(member.h))
+        verify_receipt(VerifyKey(member.verify_key), "federation", receipt)
+
+
+def test_first_epoch_erases_nothing(parties: Parties) -> None:
+    certificate = parties.enrol()
+    assert announce(Silent(), certificate, 1) == ()
+
+
+@dataclass
+class Silent:
+    """A channel on which everybody accepts whatever epoch, or always the same one."""
+
+    epoch: int | None = None
+
+    def call(self, _: str, request: Message, reply_type: type[Any]) -> Any:
+        assert isinstance(request, EpochCertificate)
+        return reply_type(epoch=request.epoch if self.epoch is None else self.epoch, receipt=None)
+
+
+@pytest.mark.parametrize("epoch", [0, 2, 9])
+def test_party_that_accepts_another_epoch_is_noticed(parties: Parties, epoch: int) -> None:
+    certificate = parties.enrol()
+    with pytest.raises(ProtocolError) as caught:
+        announce(Silent(epoch), certificate, 1)
+    assert caught.value.kind == "epoch"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"party": "bank"}, {"epoch": 2}, {"key": bytes(32)}, {"signature": bytes(64)}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_receipt_holds_for_its_party_epoch_and_key_alone(parties: Parties, changes: dict[str, Any]) -> None:
+    parties.enrol()
+    _, receipts = parties.leave("telco", dealt=new_keys())
+    [receipt] = [receipt for receipt in receipts if receipt.party == "shop"]
+    key = parties.identities["shop"].signing_key.verify_key
+    verify_receipt(key, "federation", receipt)
+    with pytest.raises(SignatureError):
+        verify_receipt(key, "federation", msgspec.structs.replace(receipt, **changes))
+
+
+def test_receipt_holds_in_its_federation_and_under_its_partys_key_alone(parties: Parties) -> None:
+    parties.enrol()
+    _, receipts = parties.leave("telco", dealt=new_keys())
+    [receipt] = [receipt for receipt in receipts if receipt.party == "shop"]
+    with pytest.raises(SignatureError):
+        verify_receipt(parties.identities["shop"].signing_key.verify_key, "another", receipt)
+    with pytest.raises(SignatureError):
+        verify_receipt(parties.identities["bank"].signing_key.verify_key, "federation", receipt)
+
+
+def test_different_keys_are_erased_under_different_names(parties: Parties) -> None:
+    members = parties.enrol().members
+    assert len({erased_key(member.h) for member in members}) == len(members)

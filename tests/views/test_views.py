@@ -1,6 +1,8 @@
 """What each party gets to see: every message of a run is kept, and searched for what must not travel."""
 
 import base64
+import binascii
+import json
 import random
 import struct
 from collections import Counter
@@ -34,8 +36,9 @@ from revfrf.messages.prediction import Request, ShareReply, ShareRequest
 from revfrf.messages.training import Column, LevelReply, LevelRequest, NodeRows
 from revfrf.protocols import fos_find, frf_predict, ho_lt
 from revfrf.protocols.ho_lt import ComparingServer, ho_lt_as_printed
-from revfrf.protocols.key_setup import CC, CS, KGC, Identity
+from revfrf.protocols.key_setup import CC, CS, KGC
 from revfrf.protocols.request import RequestPolicy
+from revfrf.storage.memory import StoredSplit
 from revfrf.transport.base import Reply
 from revfrf.transport.codec import encode
 from revfrf.transport.memory import MemoryChannel, MemoryNetwork
@@ -65,6 +68,8 @@ ASKING: dict[str, tuple[int, Voting]] = {
 """Who asks about how many rows: enough that one owner's bits at a level do not fit into a ciphertext; a
 participant; so few that levels pass without some owners.
 """
+LEAVER = "telco"
+STAYING = {party: n for party, n in OWNED.items() if party != LEAVER}
 WIDTH = 3 * 256 // 8
 """Bytes of a ciphertext, and of a pack."""
 
@@ -280,26 +285,58 @@ class Asked:
         }
 
 
+@dataclass(frozen=True)
+class Held:
+    """What a federation holds at a moment: its splits, and every secret with its name."""
+
+    splits: dict[Node, StoredSplit]
+    numbers: list[tuple[str, int]]
+    seeds: list[tuple[str, bytes]]
+
+    @classmethod
+    def by(cls, federation: Federation, new: str = "") -> "Held":
+        f = federation
+        roles = [f.coordinator, f.compute, *participants(f).values()]
+        if not new:  # keys of requesters are not made anew
+            roles += f.requesters.values()
+        numbers, seeds = [], [("the forest's seed", f.seed)]
+        for identity in (role.identity for role in roles):
+            numbers.append((f"the {new}weak key of {identity.name}", identity.weak.sk.reveal()))
+            seeds.append((f"the signing seed of {identity.name}", identity.signing_key.export()))
+        for share in (f.coordinator.identity.share, f.compute.identity.share):
+            numbers.append((f"the {new}strong share of {share.server}", share.value.reveal()))
+            half = f"the upper half of the {new}share of {share.server}"
+            numbers.append((half, share.root_exponent.reveal()))
+        seeds += [(f"the secret of {name}", owner.secret) for name, owner in participants(f).items()]
+        assert f.kgc.signing is not None
+        seeds.append(("the signing seed of KGC", f.kgc.signing.export()))
+        return cls(dict(f.coordinator.store.splits), numbers, seeds)
+
+
 @dataclass
 class Run:
+    """A forest's life: until a participant leaves, and how it leaves."""
+
     case: Case
     raw: Table
     federation: Federation
     watch: Watch
     requests: list[Asked]
+    before: Held
+    after: Held
+    n_before: int
     leakage: dict[str, dict[str, int]]
     costs: Costs
 
     @property
     def sent(self) -> list[Sent]:
-        return self.watch.sent
+        """Every message until somebody leaves."""
+        return self.watch.sent[: self.n_before]
 
     @property
-    def identities(self) -> dict[str, Identity]:
-        """Everybody who has keys."""
-        f = self.federation
-        roles = (f.coordinator, f.compute, *participants(f).values(), *f.requesters.values())
-        return {role.identity.name: role.identity for role in roles}
+    def leaving(self) -> list[Sent]:
+        """Every message of FRF-Revoc."""
+        return self.watch.sent[self.n_before :]
 
     @cached_property
     def scanner(self) -> Scanner:
@@ -320,19 +357,11 @@ class Run:
         for exponent in self.watch.exponents:
             scanner.add_number("the randomness of a ciphertext", exponent)
         add_masks(scanner, self.watch)
-        for name, identity in self.identities.items():
-            assert identity.weak is not None
-            scanner.add_number(f"the weak key of {name}", identity.weak.sk.reveal())
-            scanner.add_bytes(f"the signing seed of {name}", identity.signing_key.export())
-        assert self.federation.kgc.signing is not None
-        scanner.add_bytes("the signing seed of KGC", self.federation.kgc.signing.export())
-        dealt = keys()
-        for share in (dealt.cs_share, dealt.cc_share):
-            scanner.add_number(f"the strong share of {share.server}", share.value.reveal())
-            scanner.add_number(f"the upper half of the share of {share.server}", share.root_exponent.reveal())
-        for name, owner in participants(self.federation).items():
-            scanner.add_bytes(f"the secret of {name}", owner.secret)
-        scanner.add_bytes("the forest's seed", self.federation.seed)
+        for held in (self.before, self.after):
+            for what, number in held.numbers:
+                scanner.add_number(what, number)
+            for what, seed in held.seeds:
+                scanner.add_bytes(what, seed)
         scanner.add_bytes("the federation's seed", self.case.seed)
         return scanner
 
@@ -378,7 +407,9 @@ def add_labels(scanner: Scanner, case: Case, targets: NDArray[np.int64]) -> None
 
 @pytest.fixture(scope="module", params=[0, 3], ids=["regression", "classes"])
 def run(request: pytest.FixtureRequest) -> Run:
-    """Key set-up, training, FRF-Test, requests, and the paper's own HoLT, with an ear on the network."""
+    """Key set-up, training, FRF-Test, requests, the paper's own HoLT, and a participant that leaves, with an
+    ear on the network.
+    """
     case, raw = case_of(request.param)
     columns = {p: [Column(f"x{i}", DECIMALS, None) for i in range(n)] for p, n in OWNED.items()}
     with watching() as watch:
@@ -393,7 +424,11 @@ def run(request: pytest.FixtureRequest) -> Run:
             answer = federation.ask(codes, requester, voting, False, lambda _: None)
             requests.append(Asked(name, values, codes, voting, answer.votes))
         compare_as_printed(federation, requests[-1])
-    return Run(case, raw, federation, watch, requests, federation.leakage(), federation.costs())
+        before, n_before = Held.by(federation), len(watch.sent)
+        federation.revoke([LEAVER], 2, (), ignore)
+        after = Held.by(federation, "new ")
+    books = federation.leakage(), federation.costs()
+    return Run(case, raw, federation, watch, requests, before, after, n_before, *books)
 
 
 def compare_as_printed(federation: Federation, asked: Asked) -> None:
@@ -402,10 +437,6 @@ def compare_as_printed(federation: Federation, asked: Asked) -> None:
     split = federation.coordinator.store.splits[0, 1]
     owner = participant(federation, split.owner)
     _, cut = owner.store.cuts[0, 1]
-    assert cs.share is not None
-    assert cs.weak is not None
-    assert asking.weak is not None
-    assert owner.identity.weak is not None
     x = asked.row(0)[split.feature]
     terms = (
         Term(asking.weak.public, *ho_enc(asking.weak.public, [x], n_jobs=1)),
@@ -421,9 +452,9 @@ def compare_as_printed(federation: Federation, asked: Asked) -> None:
 
 
 def test_run_is_worth_watching(run: Run) -> None:
-    kinds = {sent.plain["type"] for sent in run.sent}
+    kinds = {sent.plain["type"] for sent in run.watch.sent}
     assert kinds == {kind.__name__ for kind in registry.MESSAGES}
-    splits = run.federation.coordinator.store.splits
+    splits = run.before.splits
     assert {split.owner for split in splits.values()} == set(OWNED)
     assert len(run.watch.exponents) >= len(splits) + 5
     assert sum(len(sent.data) for sent in run.sent) > 100_000
@@ -448,10 +479,14 @@ def of_kind(run: Run, kind: str) -> list[Sent]:
 def test_nothing_secret_travels_but_the_strong_shares_to_their_owners(run: Run) -> None:
     scanner = run.scanner
     seen = [
-        (s.plain["type"], s.sender, s.recipient, what) for s in run.sent for what in scanner.found(s.data)
+        (s.plain["type"], s.sender, s.recipient, what)
+        for s in run.watch.sent
+        for what in scanner.found(s.data)
     ]
     assert sorted(seen) == [
+        ("Dealt", KGC, CC, "the new strong share of CC"),
         ("Dealt", KGC, CC, "the strong share of CC"),
+        ("Dealt", KGC, CS, "the new strong share of CS"),
         ("Dealt", KGC, CS, "the strong share of CS"),
     ]
 
@@ -469,6 +504,8 @@ def test_scanner_finds_every_canary_wherever_it_is_put(run: Run) -> None:
         assert {f"a feature of {party}", f"the secret of {party}"} <= set(kinds)
     for name in (CS, CC, *OWNED, "requester", "clinic"):
         assert {f"the weak key of {name}", f"the signing seed of {name}"} <= set(kinds)
+    for name in (CS, CC, *STAYING):
+        assert f"the new weak key of {name}" in kinds
     for name in ASKING:
         assert f"a value of {name}'s request" in kinds
     assert {"labels", "a cut", "the forest's seed", "the strong share of CC"} <= set(kinds)
@@ -519,16 +556,18 @@ def test_scanner_sees_a_value_of_a_request_in_a_question_to_an_owner(run: Run) -
 
 def test_only_kgc_and_the_coordinator_start_or_end_a_message(run: Run) -> None:
     """A star: participants, requesters and CC never hear of each other but through what KGC has signed."""
-    for sent in run.sent:
+    enrolling = {"Dealt", "Enrolment", "EpochCertificate", "EpochAccepted", "Admission", "Done"}
+    revoking = {"OpenForest", "RevocationRequest", "RevocationReport", "Certified"}
+    for sent in run.watch.sent:
         assert {sent.sender, sent.recipient} & {CS, KGC}
         if KGC in (sent.sender, sent.recipient):
-            kinds = ("Dealt", "Enrolment", "EpochCertificate", "Admission", "Done")
-            assert sent.plain["type"] in kinds
+            assert sent.plain["type"] in enrolling | revoking
 
 
-def test_only_kgc_and_the_coordinator_ask_and_requesters_the_coordinator(run: Run) -> None:
+def test_only_kgc_and_the_coordinator_ask_and_requesters_the_coordinator_and_who_leaves(run: Run) -> None:
     started = {(sender, kind) for sender, _, kind in run.watch.questions if sender not in (KGC, CS)}
-    assert started == {(name, kind) for name in ASKING for kind in ("ForestQuery", "PredictRequest")}
+    asking = {(name, kind) for name in ASKING for kind in ("ForestQuery", "PredictRequest")}
+    assert started == asking | {(LEAVER, "RevocationRequest")}
     assert {recipient for sender, recipient, _ in run.watch.questions if sender in ASKING} == {CS}
     assert not any(sender == CC for sender, _, _ in run.watch.questions)
 
@@ -537,8 +576,8 @@ def test_key_centre_hears_nothing_of_requests_but_who_may_ask(run: Run) -> None:
     heard = Counter((sent.sender, sent.plain["type"]) for sent in run.sent if sent.recipient == KGC)
     for name in ("requester", "clinic"):
         assert (heard[name, "Enrolment"], heard[name, "Done"]) == (1, 1)
-    assert (heard["bank", "Enrolment"], heard["bank", "Done"]) == (1, 2)
-    assert {kind for _, kind in heard} == {"Enrolment", "Done"}
+    assert (heard["bank", "Enrolment"], heard["bank", "EpochAccepted"], heard["bank", "Done"]) == (1, 1, 1)
+    assert {kind for _, kind in heard} == {"Enrolment", "EpochAccepted", "OpenForest", "Done"}
 
 
 # -- whose rows are seen by whom --------------------------------------------------------------------
@@ -642,7 +681,7 @@ def test_winner_alone_is_told_that_its_split_won(run: Run) -> None:
             trees = np.frombuffer(sent.plain["won_trees"], "<u4").tolist()
             paths = np.frombuffer(sent.plain["won_paths"], "<u8").tolist()
             told.update((sent.recipient, node) for node in zip(trees, paths, strict=True))
-    splits = run.federation.coordinator.store.splits
+    splits = run.before.splits
     assert told == Counter((split.owner, node) for node, split in splits.items())
 
 
@@ -726,7 +765,7 @@ def test_compute_partner_hears_of_a_level_whose_splits_are_compared_how_often_an
         counts = np.frombuffer(f["counts"], "<u4").tolist()
         seen.append((f["request"], f["level"], f["owners"], counts, len(f["packs"])))
     assert seen == expected
-    known = {split.ciphertext for split in run.federation.coordinator.store.splits.values()} | {
+    known = {split.ciphertext for split in run.before.splits.values()} | {
         sent.plain["rows"][at : at + WIDTH]
         for sent in of_kind(run, "PredictRequest")
         for at in range(0, len(sent.plain["rows"]), WIDTH)
@@ -832,7 +871,7 @@ def refuse(federation: Federation, owner: str, how: str) -> None:
         case "quota":
             its.policy = RequestPolicy(max_rows=0)
         case "keys":
-            its.identity.weak = None
+            its.identity.keys = None
         case "forest":
             its.growth = None
 
@@ -860,6 +899,138 @@ def test_requester_hears_of_a_refusal_by_whom_and_not_why(how: str) -> None:
         "failure": failure,
     }
     assert not [sent for sent in watch.sent if sent.sender == owner]
+
+
+# -- what leaving shows to whom ---------------------------------------------------------------------
+
+
+def nodes_in(fields: dict[str, Any]) -> list[Node]:
+    trees = np.frombuffer(fields["trees"], "<u4").tolist()
+    return list(zip(trees, np.frombuffer(fields["paths"], "<u8").tolist(), strict=True))
+
+
+def below(run: Run, node: Node) -> bool:
+    """Whether a node is a split of the leaver, or below one."""
+    tree, path = node
+    above = [(tree, path >> up) for up in range(path.bit_length())]
+    return any(place in run.before.splits and run.before.splits[place].owner == LEAVER for place in above)
+
+
+def test_leaver_says_that_it_leaves_and_hears_and_says_nothing_more(run: Run) -> None:
+    seen = Counter(
+        (s.sender, s.recipient, s.plain["type"]) for s in run.leaving if LEAVER in (s.sender, s.recipient)
+    )
+    requests = {(LEAVER, server, "RevocationRequest"): 1 for server in (KGC, CS)}
+    assert seen == requests | {(server, LEAVER, "Done"): 1 for server in (KGC, CS)}
+    told = [sent.plain for sent in run.leaving if sent.plain["type"] == "RevocationRequest"]
+    assert told[0] == told[1]
+    signed = {"federation", "forest", "epoch", "party", "level", "nonce", "time", "signature"}
+    assert set(told[0]) == signed | {"type"}
+
+
+def test_nothing_of_the_leavers_splits_or_keys_travels_when_it_leaves(run: Run) -> None:
+    """Neither a cut nor a ciphertext, a batch or a signature of one, nor a key but the public one in the
+    certificate, which is what it has left.
+    """
+    own = [split for split in run.before.splits.values() if split.owner == LEAVER]
+    assert own
+    for sent in run.leaving:
+        assert not any(split.ciphertext in sent.data or split.batch.root in sent.data for split in own)
+    assert not run.scanner.found(b"".join(certificate_parts(run)))
+    assert not any(split.ciphertext in part for split in own for part in certificate_parts(run))
+
+
+def certificate_parts(run: Run) -> list[bytes]:
+    """Everything in the revocation certificate, decoded where it is base64."""
+    [sent] = [sent for sent in run.leaving if sent.plain["type"] == "Certified"]
+    assert (sent.sender, sent.recipient) == (KGC, CS)
+    return [sent.plain["certificate"], *decoded(json.loads(sent.plain["certificate"]))]
+
+
+def decoded(value: Any) -> Iterator[bytes]:
+    match value:
+        case dict():
+            for inner in value.values():
+                yield from decoded(inner)
+        case list():
+            for inner in value:
+                yield from decoded(inner)
+        case str():
+            try:
+                yield base64.b64decode(value, validate=True)
+            except binascii.Error:
+                yield value.encode()
+
+
+def test_scanner_reads_certificates(run: Run) -> None:
+    what, number = run.before.numbers[0]
+    raw = number.to_bytes(-(-number.bit_length() // 8), "big")
+    leak = json.loads(json.dumps({"members": [{"h": base64.b64encode(raw).decode()}]}))
+    assert what in run.scanner.found(b"".join(decoded(leak)))
+
+
+def test_no_ciphertext_of_before_travels_again(run: Run) -> None:
+    old = {split.ciphertext for split in run.before.splits.values()}
+    for sent in run.leaving:
+        for field_of in ("ciphertexts", "packs", "rows"):
+            blob = sent.plain.get(field_of, b"")
+            assert not old & {blob[at : at + WIDTH] for at in range(0, len(blob), WIDTH)}
+    assert not old & {split.ciphertext for split in run.after.splits.values()}
+
+
+def test_owner_is_told_to_forget_exactly_its_own_nodes_below_splits_that_left(run: Run) -> None:
+    told = {sent.recipient: sent.plain for sent in run.leaving if sent.plain["type"] == "Destroy"}
+    expected: dict[str, set[Node]] = {}
+    for node, split in run.before.splits.items():
+        if split.owner != LEAVER and below(run, node):
+            expected.setdefault(split.owner, set()).add(node)
+    assert expected
+    assert {owner: sorted(nodes_in(f)) for owner, f in told.items()} == {
+        owner: sorted(nodes) for owner, nodes in expected.items()
+    }
+    for fields in told.values():
+        assert set(fields) == {"type", "epoch", "forest", "trees", "paths"}
+
+
+def test_owner_encrypts_exactly_its_own_splits_that_stay_anew(run: Run) -> None:
+    asked = {sent.recipient: sent.plain for sent in run.leaving if sent.plain["type"] == "Rekey"}
+    answered = {sent.sender: sent.plain for sent in run.leaving if sent.plain["type"] == "Rekeyed"}
+    expected: dict[str, set[Node]] = {}
+    for node, split in run.before.splits.items():
+        if not below(run, node):
+            expected.setdefault(split.owner, set()).add(node)
+    assert expected
+    assert {owner: sorted(nodes_in(f)) for owner, f in asked.items()} == {
+        owner: sorted(nodes) for owner, nodes in expected.items()
+    }
+    for owner, fields in answered.items():
+        assert set(fields) == {"type", "ciphertexts", "signature"}
+        assert len(fields["ciphertexts"]) == WIDTH * len(expected[owner])
+    assert set(answered) == set(expected)
+
+
+def test_participant_gets_the_rows_of_exactly_the_nodes_that_grow_again(run: Run) -> None:
+    expected: Counter[Question] = Counter()
+    for tree in reference_trees(run.case.without(LEAVER)):
+        rows = [row for row in range(N_ROWS) if tree.counts[row] > 0]
+        expected.update(q for q in expected_questions(tree, 1, rows) if below(run, q[1]))
+    assert expected
+    assert asked(run.leaving) == expected
+
+
+def test_servers_hear_of_leaving_that_it_happened(run: Run) -> None:
+    """Neither nodes nor rows; the key centre how many nodes there were, from the report."""
+    heard = {name: {s.plain["type"] for s in run.leaving if s.recipient == name} for name in (CC, KGC)}
+    assert heard[CC] == {"Dealt", "EpochCertificate"}
+    assert heard[KGC] == {"RevocationRequest", "Enrolment", "EpochAccepted", "RevocationReport"}
+    [report] = [sent.plain["report"] for sent in run.leaving if sent.plain["type"] == "RevocationReport"]
+    counts = {"destroyed", "rebuilt", "kept"}
+    assert set(report) == counts | {"epoch", "forest", "digest_before", "digest_after", "signature"}
+
+
+def test_requesters_hear_nothing_of_leaving(run: Run) -> None:
+    strangers = set(ASKING) - set(OWNED)
+    assert not [sent for sent in run.leaving if {sent.sender, sent.recipient} & strangers]
 
 
 # -- the books --------------------------------------------------------------------------------------
@@ -894,6 +1065,24 @@ def disclosed(sent: Sent) -> dict[str, int]:
         case "TestReply":
             return {"path bits of test rows, in whole bytes": 8 * len(f["bits"])}
         case _:
+            return disclosed_by_leaving(f)
+
+
+def disclosed_by_leaving(f: dict[str, Any]) -> dict[str, int]:
+    match f["type"]:
+        case "EpochAccepted":
+            return {"erasure receipts": 1} if f["receipt"] is not None else {}
+        case "RevocationRequest":
+            return {"requests to leave": 1}
+        case "Destroy":
+            return {"its nodes below splits that have left": len(f["trees"]) // 4}
+        case "Rekeyed":
+            return {"bytes of encrypted splits": len(f["ciphertexts"])}
+        case "RevocationReport":
+            return {"reports of revocations": 1}
+        case "Rekey" | "Certified":
+            return {}
+        case _:
             return disclosed_by_requests(f)
 
 
@@ -924,7 +1113,7 @@ def disclosed_by_requests(f: dict[str, Any]) -> dict[str, int]:
 
 def test_leakage_is_what_was_overheard(run: Run) -> None:
     learnt: dict[str, Counter[str]] = {name: Counter() for name in (KGC, CS, CC, *OWNED, *ASKING)}
-    for sent in run.sent:
+    for sent in run.watch.sent:
         learnt[sent.recipient].update(disclosed(sent))
     assert run.leakage == {
         name: {what: count for what, count in told.items() if count} for name, told in learnt.items()
@@ -936,7 +1125,7 @@ def test_leakage_is_what_was_overheard(run: Run) -> None:
 
 def test_traffic_is_what_was_overheard(run: Run) -> None:
     traffic: dict[str, dict[str, int]] = {}
-    for sent in run.sent:
+    for sent in run.watch.sent:
         link = traffic.setdefault(f"{sent.sender} -> {sent.recipient}", {"messages": 0, "bytes": 0})
         link["messages"] += 1
         link["bytes"] += len(sent.data)
@@ -949,7 +1138,7 @@ def test_traffic_is_what_was_overheard(run: Run) -> None:
 
 def test_refusal_tells_the_peer_nothing_but_that(run: Run) -> None:
     """Whatever the reason, the words are the same."""
-    good = next(s for s in run.sent if s.plain["type"] == "LevelRequest" and s.recipient == "bank")
+    good = next(s for s in run.leaving if s.plain["type"] == "LevelRequest" and s.recipient == "bank")
     request = msgspec.msgpack.decode(good.data[1:], type=LevelRequest)
     reasons: list[Message] = [
         request,
@@ -957,16 +1146,16 @@ def test_refusal_tells_the_peer_nothing_but_that(run: Run) -> None:
         msgspec.structs.replace(request, forest=bytes(16)),
         msgspec.structs.replace(request, level=99, asked_nodes=b"\7"),
     ]
-    said, why = refusals(run, "bank", reasons, LevelReply)
+    said, why = refusals(run.federation, "bank", reasons, LevelReply)
     assert said == {"'bank' has refused: rejected"}
     assert len(why) == 4
 
 
 def refusals(
-    run: Run, party: str, messages: Iterable[Message], reply_type: type[Message]
+    federation: Federation, party: str, messages: Iterable[Message], reply_type: type[Message]
 ) -> tuple[set[str], set[str]]:
     """What CS is told, and the reasons that the party keeps to itself."""
-    channel = run.federation.network.channel(CS)
+    channel = federation.network.channel(CS)
     said, why = set(), set()
     for message in messages:
         with pytest.raises(RefusedError) as caught:
@@ -977,9 +1166,13 @@ def refusals(
     return said, why
 
 
-def test_refusal_to_open_results_tells_the_coordinator_that_it_is_the_policy_or_nothing(run: Run) -> None:
-    owner = next(sent.recipient for sent in of_kind(run, "ShareRequest"))
-    good = msgspec.msgpack.decode(of_kind(run, "ShareRequest")[0].data[1:], type=ShareRequest)
+def test_refusal_to_open_results_tells_the_coordinator_that_it_is_the_policy_or_nothing() -> None:
+    case = random_case(73)
+    federation = train(case)
+    with watching() as watch:
+        federation.ask(case.codes, None, "soft", False, lambda _: None)
+    sent = next(sent for sent in watch.sent if sent.plain["type"] == "ShareRequest")
+    owner, good = sent.recipient, msgspec.msgpack.decode(sent.data[1:], type=ShareRequest)
     header = good.request
     forged = msgspec.structs.replace(header, n_rows=header.n_rows - 1)
     reasons: list[Message] = [
@@ -988,14 +1181,14 @@ def test_refusal_to_open_results_tells_the_coordinator_that_it_is_the_policy_or_
         msgspec.structs.replace(good, request=forged),
         msgspec.structs.replace(good, request=msgspec.structs.replace(header, forest=bytes(16))),
     ]
-    said, why = refusals(run, owner, reasons, ShareReply)
+    said, why = refusals(federation, owner, reasons, ShareReply)
     assert said == {f"{owner!r} has refused: rejected"}
     assert len(why) == 4
-    its = participant(run.federation, owner)
+    its = participant(federation, owner)
     said, why = set(), set()
     for policy in (RequestPolicy(refuses=["requester"]), RequestPolicy(max_rows=1)):
         its.policy = policy
-        heard, reason = refusals(run, owner, [good], ShareReply)
+        heard, reason = refusals(federation, owner, [good], ShareReply)
         said |= heard
         why |= reason
     its.policy = RequestPolicy()
