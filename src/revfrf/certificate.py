@@ -16,16 +16,15 @@ import msgspec
 from revfrf.crypto.canonical import Field
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.errors import CertificateError, RejectedError
-from revfrf.messages.enrolment import EpochCertificate, Member, Receipt
+from revfrf.messages.enrolment import EpochCertificate, Receipt
 from revfrf.messages.revocation import Level, Report, RevocationRequest
 from revfrf.protocols.frf_revoc import check_revocation, report_fields, verify_report
 from revfrf.protocols.key_setup import (
     CS,
     certificate_digest,
+    check_receipts,
     check_succession,
-    erased_key,
     verify_certificate,
-    verify_receipt,
 )
 
 FORMAT = "revfrf revocation certificate v1"
@@ -93,7 +92,9 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     def _verify_leavers(self) -> None:
         for request in self.requests:
             with _holds("request", f"the request of {request.party!r} to leave is not its own"):
-                check_revocation(self.epoch_before, self.report.forest, request)
+                check_revocation(self.epoch_before, request)
+            if request.forest != self.report.forest:
+                raise CertificateError(f"{request.party!r} has left another forest", kind="request")
         left = set(self.epoch_after.revoked) - set(self.epoch_before.revoked)
         named = sorted(request.party for request in self.requests)
         if tuple(named) != self.leavers or set(named) != left:
@@ -104,7 +105,7 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     def _verify_report(self) -> None:
         report, after = self.report, self.epoch_after
         [cs] = [member for member in after.members if member.role == CS]
-        if report.epoch != after.epoch:
+        if report.epoch != certificate_digest(after):
             raise CertificateError("the report is of another epoch", kind="report")
         with _holds("report", "the coordinator has not signed the report as it stands"):
             verify_report(VerifyKey(cs.verify_key), after.federation, report)
@@ -113,16 +114,8 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
         before, after = self.epoch_before, self.epoch_after
         if (self.level == 2) != (before.n != after.n):
             raise CertificateError("at level 2, and only there, all have new keys", kind="keys")
-        old: dict[str, Member] = {member.name: member for member in before.members}
-        expected = {member.name for member in after.members} if self.level == 2 else set()
-        if sorted(receipt.party for receipt in self.receipts) != sorted(expected):
-            raise CertificateError("not every party has given a receipt for its erased keys", kind="receipt")
-        for receipt in self.receipts:
-            member = old[receipt.party]
-            if receipt.epoch > before.epoch or receipt.key != erased_key(member.h):
-                raise CertificateError(f"the receipt of {receipt.party!r} is for another key", kind="receipt")
-            with _holds("receipt", f"{receipt.party!r} has not signed its receipt as it stands"):
-                verify_receipt(VerifyKey(member.verify_key), before.federation, receipt)
+        with _holds("receipt", "the receipts for erased keys do not hold"):
+            check_receipts(before, after, self.receipts)
 
     # -- files --------------------------------------------------------------------------------------
 

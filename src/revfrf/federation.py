@@ -72,6 +72,14 @@ def keys_of_size(key_bits: int, allow_insecure: bool, n_jobs: int) -> SetUp:
         return _made[kind]
 
 
+def forget_keys(parameters: Parameters) -> None:
+    """Use this modulus for no later forest."""
+    with _one_search_at_a_time:
+        for kind, made in list(_made.items()):
+            if made.parameters == parameters:
+                del _made[kind]
+
+
 @dataclass(frozen=True)
 class Credentials(Secret):
     """What the roles of a federation know: their identities, the participants' secrets, the forest's seed.
@@ -208,6 +216,8 @@ class Federation:
         known, channel = self.participants.get(name), self.network.channel(name)
         if known is not None:
             requester = Requester(known.identity, channel, self.n_jobs)
+        elif name in self.requesters:
+            requester = self.requesters[name]  # admitted anew, in another epoch
         else:
             kgc, insecure = self.coordinator.identity.kgc, self.parameters.allow_insecure
             identity = Identity(name, REQUESTER, kgc, SigningKey.generate(), insecure)
@@ -280,24 +290,41 @@ class Federation:
         targets: Sequence[Field],
         progress: Callable[[LevelReport], None],
     ) -> RevocationCertificate:
-        """FRF-Revoc: these participants leave together."""
-        dealt, ledger = self._new_keys() if level == 2 else None, self.network.ledger
+        """FRF-Revoc: these participants leave together.
+
+        If it fails because a party is absent, call it again when that party is back.
+        """
+        ledger = self.network.ledger
         with measured(ledger, CS, "FRF-Revoc"):
-            try:
-                for party in parties:
-                    request = self.participants[party].leave(level)
-                    for server in (KGC, CS):
-                        self.network.channel(party).call(server, request, Done)
-                with measured(ledger, KGC, "FRF-Revoc"):
-                    self.kgc.revoke(dealt)
-            finally:
-                self.kgc.leaving.clear()
-            for party in parties:
-                del self.network.roles[party], self.participants[party]
+            if self.kgc.changing:
+                self.kgc.announce()
+            else:
+                self._begin_epoch(parties, level)
+            for party in set(self.kgc.current.revoked) & self.participants.keys():
+                del self.participants[party]
+                self.network.roles.pop(party, None)
                 self.requesters.pop(party, None)
-            if dealt is not None:
-                self.parameters = dealt.parameters
+            self.parameters = self.coordinator.identity.weak.parameters
             return self.coordinator.revoke(targets, progress)
+
+    def _begin_epoch(self, parties: Sequence[str], level: Level) -> None:
+        """The leavers' requests to KGC and CS, and KGC's answer. What fails before that leaves no trace."""
+        if not self.coordinator.ready:
+            raise UsageError("the forest is not whole since a revocation has failed; train it again")
+        dealt = self._new_keys() if level == 2 else None
+        try:
+            for party in parties:
+                request = self.participants[party].leave(level)
+                for server in (KGC, CS):
+                    self.network.channel(party).call(server, request, Done)
+            with measured(self.network.ledger, KGC, "FRF-Revoc"):
+                self.kgc.revoke(dealt)
+        except BaseException:
+            for party in parties:
+                self.kgc.leaving.pop(party, None)
+            raise
+        if dealt is not None:
+            forget_keys(self.coordinator.plan.parameters)
 
     def _new_keys(self) -> SetUp:
         """Of the same size, and of no other forest."""

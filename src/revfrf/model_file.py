@@ -311,7 +311,7 @@ def _restored(forest: SavedForest, allow_insecure: bool, n_jobs: int) -> Federat
     cs = federation.coordinator
     cs.resume(forest.forest, forest.rules, forest.seed or b"", forest.columns, _store(forest, parameters))
     cs.n_classes, cs.ready = forest.estimator.n_classes, True
-    federation.compute.forest = federation.kgc.forest = forest.forest
+    federation.compute.forest = forest.forest
     federation.kgc.certificates.append(c)
     for party, role in federation.participants.items():
         role.store.cuts.update(_cuts(forest.cuts[party]))

@@ -70,11 +70,16 @@ class EpochCertificate(Message, frozen=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A party's word that it has erased its keys of an epoch, which the digest of its public half names."""
+    """A party's word that it has erased its keys of an epoch, on entering the one with this certificate.
+
+    `keys` is the digest of what was erased: the weak key, by its public half, and of a server the strong
+    share, by its modulus.
+    """
 
     party: Name
     epoch: Count
-    key: Digest
+    keys: Digest
+    entered: Digest
     signature: Signature
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from revfrf.messages.base import MIB, Count, Id, Message, Name, Signature
+from revfrf.messages.base import MIB, Count, Digest, Id, Message, Name, Signature
 
 Level = Literal[1, 2]
 """1: the forest is as if the leaver had never been there. 2: also, no copy of the old one works any more."""
@@ -68,15 +68,18 @@ class Rekeyed(Message, frozen=True):
         return {"bytes of encrypted splits": len(self.ciphertexts)}
 
 
+ForestDigest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
 class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What CS says of a revocation: the forest's digest before and after, and how many nodes were destroyed,
-    made in their place, and kept. Signed by CS.
+    """What CS says of the revocation that began the epoch with this certificate: the forest's digest before
+    and after, and how many nodes were destroyed, made in their place, and kept. Signed by CS.
     """
 
-    epoch: Count
+    epoch: Digest
     forest: Id
-    digest_before: str
-    digest_after: str
+    digest_before: ForestDigest
+    digest_after: ForestDigest
     destroyed: Count
     rebuilt: Count
     kept: Count

@@ -29,7 +29,7 @@ from revfrf.forest.criterion import Targets
 from revfrf.forest.kernel import kernel
 from revfrf.forest.nodes import Node, Nodes, Rows
 from revfrf.messages.base import PATHS, TREES, Done, array, number
-from revfrf.messages.enrolment import EpochCertificate, Receipt
+from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.revocation import Destroy, Level, Rekey, Rekeyed, Report, RevocationRequest
 from revfrf.protocols.fle_expan import (
     Growth,
@@ -42,8 +42,8 @@ from revfrf.protocols.fle_expan import (
 from revfrf.protocols.key_setup import (
     PARTICIPANT,
     Identity,
-    announce,
     certificate_digest,
+    check_succession,
     deal,
     sign_certificate,
 )
@@ -82,12 +82,10 @@ def revocation_fields(request: RevocationRequest) -> tuple[Field, ...]:
 # -- KGC and CS -------------------------------------------------------------------------------------
 
 
-def check_revocation(certificate: EpochCertificate, forest: bytes, request: RevocationRequest) -> None:
-    """Raise RejectedError unless a participant of this epoch has signed that it leaves this forest."""
+def check_revocation(certificate: EpochCertificate, request: RevocationRequest) -> None:
+    """Raise RejectedError unless a participant of this epoch has signed that it leaves."""
     if (request.federation, request.epoch) != (certificate.federation, certificate.epoch):
         raise ProtocolError("a request to leave another federation, or in another epoch", kind="epoch")
-    if request.forest != forest:
-        raise ProtocolError("a request to leave another forest", kind="forest")
     members = {m.name: m for m in certificate.members if m.role == PARTICIPANT}
     if request.party not in members:
         raise ProtocolError(f"{request.party!r} is no participant", kind="member")
@@ -123,10 +121,9 @@ def next_epoch(
     leavers: Collection[str],
     dealt: SetUp | None,
     n_jobs: int,
-) -> tuple[EpochCertificate, tuple[Receipt, ...]]:
-    """Begin the epoch after this one without the leavers, with new keys if there is a new set-up.
-
-    Returns its certificate and the receipts of all members for the keys they have erased.
+) -> EpochCertificate:
+    """The certificate of the epoch after this one, without the leavers, and with new keys if there is a new
+    set-up. Nobody is in it before it is announced.
     """
     staying = tuple(member for member in current.members if member.name not in leavers)
     if not any(member.role == PARTICIPANT for member in staying):
@@ -140,11 +137,13 @@ def next_epoch(
     )
     if dealt is not None:
         p, roles = dealt.parameters, {member.name: member.role for member in staying}
-        members = deal(channel, current.federation, unsigned.epoch, dealt, roles, n_jobs)
-        keys = {"n": number(p.n), "g0": number(p.g0), "exponent_bits": p.exponent_bits}
-        unsigned = msgspec.structs.replace(unsigned, members=members, **keys)
-    certificate = sign_certificate(kgc, unsigned)
-    return certificate, announce(channel, certificate, n_jobs)
+        known = {member.name: member.verify_key for member in staying}
+        members = deal(channel, current.federation, unsigned.epoch, dealt, roles, known, n_jobs)
+        unsigned = msgspec.structs.replace(
+            unsigned, members=members, n=number(p.n), g0=number(p.g0), exponent_bits=p.exponent_bits
+        )
+    check_succession(current, unsigned)
+    return sign_certificate(kgc, unsigned)
 
 
 # -- CS ---------------------------------------------------------------------------------------------
@@ -292,10 +291,9 @@ def _names(nodes: Sequence[Node]) -> tuple[bytes, bytes]:
 # -- an owner ---------------------------------------------------------------------------------------
 
 
-def answer_destroy(store: ParticipantStore, message: Destroy) -> Done:
+def answer_destroy(growth: Growth, store: ParticipantStore, message: Destroy) -> Done:
     """Forget the cuts of these nodes."""
-    for node in _own_nodes(store, message):
-        del store.cuts[node]
+    store.forget(_own_nodes(growth, store, message))
     return Done()
 
 
@@ -303,7 +301,7 @@ def answer_rekey(
     identity: Identity, growth: Growth, store: ParticipantStore, message: Rekey, n_jobs: int
 ) -> Rekeyed:
     """The cuts of these nodes, encrypted under the current key and signed for the current epoch."""
-    nodes = _own_nodes(store, message)
+    nodes = _own_nodes(growth, store, message)
     key = identity.weak.public
     values = [store.cuts[node][1] for node in nodes]
     ciphertexts = [c.to_bytes(key.parameters) for c in ho_enc(key, values, n_jobs=n_jobs)]
@@ -315,8 +313,10 @@ def answer_rekey(
     return Rekeyed(ciphertexts=b"".join(ciphertexts), signature=signature)
 
 
-def _own_nodes(store: ParticipantStore, message: Destroy | Rekey) -> list[Node]:
-    """The nodes of a message, each once, and all of them this owner's."""
+def _own_nodes(growth: Growth, store: ParticipantStore, message: Destroy | Rekey) -> list[Node]:
+    """The nodes of a message, each once, and all of them this owner's; only after somebody has left."""
+    if message.epoch <= growth.rules.epoch:
+        raise ProtocolError("nobody has left", kind="order")
     trees = array(message.trees, TREES).tolist()
     nodes: list[Node] = list(zip(trees, array(message.paths, PATHS, len(trees)).tolist(), strict=True))
     if not nodes or len(set(nodes)) != len(nodes) or not store.cuts.keys() >= set(nodes):

@@ -5,8 +5,9 @@ certificate: it is signed by the KGC whose key the party was given beforehand, a
 keys it has made.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import gcd
 
 import msgspec
 
@@ -46,7 +47,7 @@ def key_setup(
     channel: Channel, kgc: SigningKey, federation: str, dealt: SetUp, roles: Mapping[str, str], n_jobs: int
 ) -> EpochCertificate:
     """Deal to every party of `roles` (name to role), enrol it, and certify the first epoch."""
-    members = deal(channel, federation, 1, dealt, roles, n_jobs)
+    members = deal(channel, federation, 1, dealt, roles, {}, n_jobs)
     p = dealt.parameters
     unsigned = EpochCertificate(
         federation=federation,
@@ -60,25 +61,40 @@ def key_setup(
         signature=bytes(64),
     )
     certificate = sign_certificate(kgc, unsigned)
-    announce(channel, certificate, n_jobs)
+    announce(channel, None, certificate, n_jobs)
     return certificate
 
 
 def deal(
-    channel: Channel, federation: str, epoch: int, dealt: SetUp, roles: Mapping[str, str], n_jobs: int
+    channel: Channel,
+    federation: str,
+    epoch: int,
+    dealt: SetUp,
+    roles: Mapping[str, str],
+    known: Mapping[str, bytes],
+    n_jobs: int,
 ) -> tuple[Member, ...]:
-    """Have every party of `roles` make keys for an epoch to come."""
+    """Have every party of `roles` make keys for an epoch to come. Verify keys that are known stay."""
     shares = {CS: dealt.cs_share, CC: dealt.cc_share}
 
     def enrol(party: str) -> Member:
         share = shares.get(roles[party])
-        return _enrol(channel, federation, epoch, dealt.parameters, party, roles[party], share)
+        member = _enrol(channel, federation, epoch, dealt.parameters, party, roles[party], share)
+        if known.get(party, member.verify_key) != member.verify_key:
+            raise ProtocolError(f"{party!r} enrols with another verify key", kind="member")
+        return member
 
     return tuple(in_threads(enrol, sorted(roles), dealt.parameters.jobs(n_jobs)))
 
 
-def announce(channel: Channel, certificate: EpochCertificate, n_jobs: int) -> tuple[Receipt, ...]:
-    """Tell all members of an epoch that it has begun. Returns their receipts for the keys they had before."""
+def announce(
+    channel: Channel, before: EpochCertificate | None, certificate: EpochCertificate, n_jobs: int
+) -> tuple[Receipt, ...]:
+    """Tell all members of an epoch that it has begun; they may be told again.
+
+    Returns their receipts for the keys they had before, checked; every one has to give one if there are new
+    keys.
+    """
 
     def tell(member: Member) -> Receipt | None:
         reply = channel.call(member.name, certificate, EpochAccepted)
@@ -86,8 +102,26 @@ def announce(channel: Channel, certificate: EpochCertificate, n_jobs: int) -> tu
             raise ProtocolError(f"{member.name!r} accepts epoch {reply.epoch}", kind="epoch")
         return reply.receipt
 
-    receipts = in_threads(tell, certificate.members, n_jobs)
-    return tuple(receipt for receipt in receipts if receipt is not None)
+    receipts = [receipt for receipt in in_threads(tell, certificate.members, n_jobs) if receipt is not None]
+    if before is not None:
+        check_receipts(before, certificate, receipts)
+    return tuple(receipts)
+
+
+def check_receipts(before: EpochCertificate, after: EpochCertificate, receipts: Sequence[Receipt]) -> None:
+    """Raise RejectedError unless every member has signed for its erased keys, if there are new ones."""
+    expected = sorted(member.name for member in after.members) if before.n != after.n else []
+    if sorted(receipt.party for receipt in receipts) != expected:
+        raise ProtocolError("not every party has given a receipt for its erased keys", kind="member")
+    members = {member.name: member for member in before.members}
+    for receipt in receipts:
+        member = members[receipt.party]
+        entered = certificate_digest(after)
+        if (receipt.keys, receipt.entered) != (erased_keys(before.n, member), entered):
+            raise ProtocolError(f"the receipt of {receipt.party!r} is for other keys", kind="member")
+        VerifyKey(member.verify_key).verify(
+            receipt.signature, _RECEIPT, *_receipt_fields(before.federation, receipt)
+        )
 
 
 def sign_certificate(kgc: SigningKey, unsigned: EpochCertificate) -> EpochCertificate:
@@ -177,6 +211,7 @@ class Identity(Secret):
     keys: Keys | None = None
     dealt: Keys | None = None
     certificate: EpochCertificate | None = None
+    receipt: Receipt | None = None
     admission: Admission | None = None
 
     @property
@@ -211,8 +246,8 @@ def answer_deal(identity: Identity, message: Dealt) -> Enrolment:
     first = identity.certificate is None
     if message.epoch != identity.epoch + 1 and not (first and identity.role == REQUESTER):
         raise ProtocolError("keys are dealt for the next epoch", kind="order")
-    if identity.dealt is not None or (not first and message.federation != identity.federation):
-        raise ProtocolError("keys are dealt once an epoch, and in one federation", kind="order")
+    if not first and message.federation != identity.federation:
+        raise ProtocolError("keys of another federation", kind="order")
     n, g0 = of_number(message.n), of_number(message.g0)
     try:
         parameters = Parameters(n, g0, message.exponent_bits, identity.allow_insecure)
@@ -242,17 +277,21 @@ def answer_deal(identity: Identity, message: Dealt) -> Enrolment:
 def answer_certificate(identity: Identity, certificate: EpochCertificate) -> EpochAccepted:
     """Enter the epoch if KGC has signed it, it follows the current one, and names this party with its keys.
 
-    Keys of the epoch before are erased if this one has new ones.
+    Keys of the epoch before are erased if this one has new ones. Told the same again, answer the same.
     """
-    keys = identity.dealt or identity.keys
-    if keys is None or certificate.epoch != identity.epoch + 1:
+    if certificate == identity.certificate:
+        return EpochAccepted(epoch=certificate.epoch, receipt=identity.receipt)
+    n = of_number(certificate.n)
+    fitting = [k for k in (identity.dealt, identity.keys) if k is not None and k.weak.parameters.n == n]
+    if not fitting or certificate.epoch != identity.epoch + 1:
         raise ProtocolError("an epoch certificate out of turn", kind="order")
+    keys, old = fitting[0], identity.keys
     check_certificate(identity, keys, certificate)
     check_succession(identity.certificate, certificate)
     receipt = None
-    if identity.dealt is not None and identity.keys is not None:
-        receipt = _receipt(identity, identity.keys)
-    identity.keys, identity.dealt, identity.certificate = keys, None, certificate
+    if identity.certificate is not None and old is not None and keys is not old:
+        receipt = _receipt(identity, identity.certificate, certificate)
+    identity.keys, identity.dealt, identity.certificate, identity.receipt = keys, None, certificate, receipt
     return EpochAccepted(epoch=certificate.epoch, receipt=receipt)
 
 
@@ -282,51 +321,77 @@ def check_succession(before: EpochCertificate | None, after: EpochCertificate) -
         raise ProtocolError("an epoch that does not follow the one before", kind="epoch")
     if after.previous != certificate_digest(before):
         raise ProtocolError("an epoch that follows another one", kind="epoch")
-    left = set(after.revoked) - set(before.revoked)
-    known = {(m.name, m.role, m.verify_key) for m in before.members}
-    staying = {(m.name, m.role, m.verify_key) for m in after.members}
-    if not left or after.revoked[: len(before.revoked)] != before.revoked:
+    left = after.revoked[len(before.revoked) :]
+    if not left or after.revoked != (*before.revoked, *left) or len(set(after.revoked)) != len(after.revoked):
         raise ProtocolError("an epoch begins when somebody leaves, and who has left stays out", kind="member")
-    if staying != {member for member in known if member[0] not in left} or len(known) != len(staying) + len(
-        left
+    staying = [member for member in before.members if member.name not in left]
+    if len(staying) != len(before.members) - len(left) or [_standing(m) for m in after.members] != [
+        _standing(m) for m in staying
+    ]:
+        raise ProtocolError("the members of the epoch before, but for those who left", kind="member")
+    if [member.role for member in staying if member.role in SERVERS] not in ([CS, CC], [CC, CS]):
+        raise ProtocolError("an epoch has one CS and one CC", kind="member")
+    _check_keys(before, after, staying)
+
+
+def _check_keys(before: EpochCertificate, after: EpochCertificate, staying: Sequence[Member]) -> None:
+    """Nobody has new keys, or all have, under a modulus that has nothing to do with the old one."""
+    if after.n == before.n:
+        if (after.g0, after.exponent_bits) != (before.g0, before.exponent_bits) or after.members != tuple(
+            staying
+        ):
+            raise ProtocolError("without a new modulus nobody has new keys", kind="member")
+        return
+    old, new = of_number(before.n), of_number(after.n)
+    if (
+        new.bit_length() != old.bit_length()
+        or gcd(new, old) != 1
+        or after.exponent_bits < before.exponent_bits
     ):
-        raise ProtocolError(
-            "an epoch has the members of the one before, but for those who left", kind="member"
-        )
-    old, new = ({m.h for m in c.members} for c in (before, after))
-    if (after.n == before.n) != (new <= old) or (after.n != before.n and new & old):
-        raise ProtocolError("new parameters and new keys come together, for all", kind="member")
+        raise ProtocolError("a new modulus is of the same size, and not made from the old one", kind="member")
+    keys = [of_number(member.h) for member in after.members]
+    if len(set(keys)) != len(keys) or set(keys) & {of_number(member.h) for member in staying}:
+        raise ProtocolError("with a new modulus all have new keys", kind="member")
 
 
-def _receipt(identity: Identity, keys: Keys) -> Receipt:
-    erased = erased_key(number(keys.weak.public.h))
-    fields = (identity.federation, identity.name, keys.epoch, erased)
-    return Receipt(identity.name, keys.epoch, erased, identity.signing_key.sign(_RECEIPT, *fields))
+def _standing(member: Member) -> tuple[str, str, bytes]:
+    """What of a member stays the same for the federation's life."""
+    return member.name, member.role, member.verify_key
 
 
-def erased_key(h: bytes) -> bytes:
-    """What a receipt calls a key, by its public half."""
-    return digest(_ERASED, h)
+def _receipt(identity: Identity, before: EpochCertificate, after: EpochCertificate) -> Receipt:
+    [member] = [member for member in before.members if member.name == identity.name]
+    unsigned = Receipt(
+        identity.name, before.epoch, erased_keys(before.n, member), certificate_digest(after), bytes(64)
+    )
+    signature = identity.signing_key.sign(_RECEIPT, *_receipt_fields(before.federation, unsigned))
+    return msgspec.structs.replace(unsigned, signature=signature)
 
 
-def verify_receipt(key: VerifyKey, federation: str, receipt: Receipt) -> None:
-    """Return only if this key's owner has signed the receipt; else raise SignatureError."""
-    fields = (federation, receipt.party, receipt.epoch, receipt.key)
-    key.verify(receipt.signature, _RECEIPT, *fields)
+def erased_keys(n: bytes, member: Member) -> bytes:
+    """What a receipt calls the keys that a member had under a modulus."""
+    return digest(_ERASED, member.role, n, member.h)
+
+
+def _receipt_fields(federation: str, receipt: Receipt) -> tuple[Field, ...]:
+    return (federation, receipt.party, receipt.epoch, receipt.keys, receipt.entered)
 
 
 def answer_admission(identity: Identity, admission: Admission) -> Done:
     """Keep the admission if KGC has signed it, and it names this party with its own keys."""
     verify_admission(identity.kgc, admission)
-    keys = identity.keys or identity.dealt
+    outsider = identity.role == REQUESTER
+    keys = (identity.dealt or identity.keys) if outsider else identity.keys
     if keys is None:
         raise ProtocolError("an admission before there are keys", kind="order")
-    epoch = keys.epoch if identity.certificate is None else identity.epoch
+    epoch = keys.epoch if outsider else identity.epoch
     if (admission.federation, admission.epoch) != (identity.federation, epoch):
         raise ProtocolError("an admission out of turn, or of another federation", kind="order")
     if admission.member != _member_of(identity, keys.weak):
         raise ProtocolError(f"the admission does not name {identity.name!r} rightly", kind="member")
-    identity.keys, identity.dealt, identity.admission = keys, None, admission
+    identity.keys, identity.admission = keys, admission
+    if outsider:
+        identity.dealt = None
     return Done()
 
 

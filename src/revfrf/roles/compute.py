@@ -39,8 +39,10 @@ class ComputePartner(Party):
                 self.open(message)
                 return Done()
             case EpochCertificate():
+                told_again = message == self.identity.certificate
                 accepted = super().handle(sender, message)
-                self.book = RequestBook()
+                if not told_again:
+                    self.book = RequestBook()
                 return accepted
             case MaskedComparisons():
                 self.expect(sender, CS)

@@ -28,7 +28,7 @@ from revfrf.protocols.frf_predict import Answer, frf_predict, read_rows, write_a
 from revfrf.protocols.frf_revoc import check_revocation, frf_revoc, sign_report
 from revfrf.protocols.frf_test import frf_test
 from revfrf.protocols.ho_lt import ComparingServer
-from revfrf.protocols.key_setup import CC, KGC, PARTICIPANT, Identity
+from revfrf.protocols.key_setup import CC, KGC, PARTICIPANT, Identity, certificate_digest
 from revfrf.protocols.request import RequestPolicy, check_admission, check_request, enter_request
 from revfrf.roles.party import Party
 from revfrf.storage.memory import CoordinatorStore, RequestBook
@@ -71,12 +71,16 @@ class Coordinator(Party):
                 self._check_ready()
                 return self._facts()
             case EpochCertificate():
+                told_again = message == self.identity.certificate
                 accepted = super().handle(sender, message)
-                self.ready, self.book = False, RequestBook()
+                if not told_again:
+                    self.ready, self.book = False, RequestBook()
                 return accepted
             case RevocationRequest():
                 self.expect(sender, message.party)
-                check_revocation(self.certificate, self.opening.forest, message)
+                check_revocation(self.certificate, message)
+                if message.forest != self.opening.forest:
+                    raise ProtocolError("a request to leave another forest", kind="forest")
                 return Done()
             case PredictRequest():
                 self.expect(sender, message.request.admission.member.name)
@@ -100,8 +104,7 @@ class Coordinator(Party):
         )
         opening = msgspec.structs.replace(unnamed, forest=forest_id(unnamed))
         members = [member.name for member in epoch.members if member.role == PARTICIPANT]
-        for server in (KGC, CC):
-            self.channel.call(server, opening, Done)
+        self.channel.call(CC, opening, Done)
         schemas = {party: self.channel.call(party, opening, Schema) for party in members}
         for party, schema in schemas.items():
             _check_schema(party, schema, n_rows)
@@ -156,8 +159,8 @@ class Coordinator(Party):
 
         Until it is done, nothing is answered.
         """
-        if self.ready or self.targets is None:
-            raise ProtocolError("nobody has left, or the training rows are not here", kind="order")
+        if self.ready or self.targets is None or self.plan.epoch == self.certificate.epoch:
+            raise ProtocolError("nobody has left, a rebuild has failed, or there are no rows", kind="order")
         before, old = self.digest(targets), self.plan
         leavers = self.columns.keys() & set(self.certificate.revoked)
         self.columns = {party: c for party, c in self.columns.items() if party not in leavers}
@@ -169,7 +172,7 @@ class Coordinator(Party):
         report = sign_report(
             self.identity,
             Report(
-                self.plan.epoch,
+                certificate_digest(self.certificate),
                 self.plan.forest,
                 before,
                 self.digest(targets),
@@ -179,9 +182,11 @@ class Coordinator(Party):
                 bytes(64),
             ),
         )
-        certified = self.channel.call(KGC, RevocationReport(report=report), Certified)
+        reply = self.channel.call(KGC, RevocationReport(report=report), Certified)
+        certificate = RevocationCertificate.from_json(reply.certificate)
+        certificate.verify(self.identity.kgc)
         self.ready = True
-        return RevocationCertificate.from_json(certified.certificate)
+        return certificate
 
     def votes(self, table: str, n_rows: int, voting: Voting) -> NDArray[np.float64]:
         """FRF-Test: the sum of all trees' votes for each row of a table that the participants hold."""
@@ -228,6 +233,8 @@ class Coordinator(Party):
         try:
             server = self._comparing_server()
             absent = frf_predict(server, self.plan, self.store, request, rows, count, self.watch)
+            self._check_ready()  # nobody has left meanwhile
+            check_admission(self.identity, request.admission)
         except (AbsentError, RefusedError) as error:
             log.warning("a request of %r has no answer: %s", request.admission.member.name, error)
             return write_failure(error)

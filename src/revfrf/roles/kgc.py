@@ -4,15 +4,14 @@ from collections.abc import Mapping
 
 from revfrf.certificate import RevocationCertificate
 from revfrf.crypto.keys import Parameters
-from revfrf.crypto.signing import SigningKey, VerifyKey
+from revfrf.crypto.signing import SigningKey
 from revfrf.crypto.strong import SetUp
-from revfrf.errors import ProtocolError, UsageError
+from revfrf.errors import CertificateError, ProtocolError, UsageError
 from revfrf.messages.base import Done, Message
 from revfrf.messages.enrolment import Admission, EpochCertificate, Receipt
 from revfrf.messages.revocation import Certified, RevocationReport, RevocationRequest
-from revfrf.messages.training import OpenForest
-from revfrf.protocols.frf_revoc import check_revocation, next_epoch, verify_report
-from revfrf.protocols.key_setup import CS, admit, key_setup
+from revfrf.protocols.frf_revoc import check_revocation, next_epoch
+from revfrf.protocols.key_setup import CS, admit, announce, key_setup
 from revfrf.transport.base import Channel
 
 
@@ -25,11 +24,12 @@ class KeyCentre:
         self.n_jobs = n_jobs
         self.certificates: list[EpochCertificate] = []
         self.admitted: dict[str, Admission] = {}
-        self.forest: OpenForest | None = None
+        self.requesters: dict[str, bytes] = {}
         self.leaving: dict[str, RevocationRequest] = {}
         self.nonces: set[bytes] = set()
+        self.last_digest: str | None = None
         self._left: tuple[RevocationRequest, ...] = ()
-        self._receipts: tuple[Receipt, ...] = ()
+        self._receipts: tuple[Receipt, ...] | None = None
 
     @property
     def current(self) -> EpochCertificate:
@@ -39,10 +39,6 @@ class KeyCentre:
     def handle(self, sender: str, message: Message) -> Message:
         """Answer CS, and whoever leaves."""
         match message:
-            case OpenForest():
-                self._expect(sender, CS)
-                self.open(message)
-                return Done()
             case RevocationRequest():
                 self._expect(sender, message.party)
                 self._take(message)
@@ -62,60 +58,75 @@ class KeyCentre:
         self.certificates.append(certificate)
         return certificate
 
-    def open(self, forest: OpenForest) -> None:
-        """Take note of the forest that its members can leave."""
-        if self.forest is not None or forest.federation != self.current.federation:
-            raise ProtocolError("a second forest, or one of another federation", kind="forest")
-        self.forest = forest
-
     def admit(self, parameters: Parameters, party: str) -> None:
-        """Let a party ask for predictions in the current epoch. A name is admitted once an epoch."""
+        """Let a party ask for predictions in the current epoch. A name stays with who had it first."""
         if party in self.admitted:
             raise UsageError(f"{party!r} is a requester already")
-        self.admitted[party] = admit(self.channel, self._signing, self.current, parameters, party)
+        self._expect_no_change()
+        admission = admit(self.channel, self._signing, self.current, parameters, party)
+        key = admission.member.verify_key
+        if self.requesters.setdefault(party, key) != key:
+            raise ProtocolError(f"{party!r} is the name of another requester", kind="member")
+        self.admitted[party] = admission
 
     # -- leaving ------------------------------------------------------------------------------------
 
+    def _expect_no_change(self) -> None:
+        if self.changing:
+            raise ProtocolError("an epoch has begun, and its revocation has not ended", kind="order")
+
+    @property
+    def changing(self) -> bool:
+        """Whether an epoch has begun whose revocation has no certificate yet."""
+        return bool(self._left)
+
     def _take(self, request: RevocationRequest) -> None:
-        """Keep a request to leave, if it is new and the leaver's own."""
-        if self.forest is None:
-            raise ProtocolError("there is no forest", kind="forest")
+        """Keep a request to leave, if it is new and the leaver's own. No word of CS is needed for that."""
+        self._expect_no_change()
         if request.nonce in self.nonces:
             raise ProtocolError("a request to leave that was used before", kind="replay")
-        check_revocation(self.current, self.forest.forest, request)
+        check_revocation(self.current, request)
         self.nonces.add(request.nonce)
         self.leaving[request.party] = request
 
     def revoke(self, dealt: SetUp | None) -> EpochCertificate:
-        """Begin the epoch without those who have asked to leave; with new keys, if there is a new set-up."""
+        """Begin the epoch without those who have asked to leave; with new keys, if there is a new set-up.
+
+        If not everybody could be told, telling them again (`announce`) is all that is left to do.
+        """
+        self._expect_no_change()
         leaving = tuple(self.leaving[party] for party in sorted(self.leaving))
         if not leaving:
             raise UsageError("nobody has asked to leave")
         if (max(request.level for request in leaving) == 2) != (dealt is not None):
             raise UsageError("level 2 needs a new set-up, and level 1 none")
         names = [request.party for request in leaving]
-        certificate, receipts = next_epoch(
-            self.channel, self._signing, self.current, names, dealt, self.n_jobs
-        )
+        certificate = next_epoch(self.channel, self._signing, self.current, names, dealt, self.n_jobs)
         self.certificates.append(certificate)
         self.leaving, self.admitted = {}, {}
-        self._left, self._receipts = leaving, receipts
+        self._left, self._receipts = leaving, None
+        self.announce()
         return certificate
+
+    def announce(self) -> None:
+        """Tell everybody of the epoch that has begun."""
+        self._receipts = announce(self.channel, self.certificates[-2], self.current, self.n_jobs)
 
     def _certify(self, message: RevocationReport) -> RevocationCertificate:
         """The certificate of the revocation that began this epoch, after CS's report."""
-        report, current = message.report, self.current
-        if not self._left or self.forest is None or report.forest != self.forest.forest:
+        report = message.report
+        if not self._left or self._receipts is None:
             raise ProtocolError("a report of a revocation that has not begun", kind="order")
-        if report.epoch != current.epoch:
-            raise ProtocolError("a report of another epoch", kind="epoch")
-        [cs] = [VerifyKey(member.verify_key) for member in current.members if member.role == CS]
-        verify_report(cs, current.federation, report)
-        before, left = self.certificates[-2], self._left
+        if self.last_digest not in (None, report.digest_before):
+            raise ProtocolError("the forest was another when it was reported last", kind="forest")
         certificate = RevocationCertificate.issue(
-            self._signing, left, before, current, report, self._receipts
+            self._signing, self._left, self.certificates[-2], self.current, report, self._receipts
         )
-        self._left, self._receipts = (), ()
+        try:
+            certificate.verify(self._signing.verify_key)
+        except CertificateError as error:
+            raise ProtocolError(f"a report that does not hold: {error}", kind="order") from None
+        self._left, self._receipts, self.last_digest = (), None, report.digest_after
         return certificate
 
     @property

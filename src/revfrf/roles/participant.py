@@ -72,13 +72,15 @@ class Participant(Party):
                 growth = self._growth(message.epoch, message.forest)
                 return answer_level(self.identity, growth, self.store, message, self.n_jobs)
             case EpochCertificate():
+                told_again = message == self.identity.certificate
                 accepted = super().handle(sender, message)
-                self.book = RequestBook()
+                if not told_again:
+                    self.book = RequestBook()
                 return accepted
             case Destroy():
                 self.expect(sender, CS)
-                self._growth(message.epoch, message.forest)
-                return answer_destroy(self.store, message)
+                growth = self._growth(message.epoch, message.forest)
+                return answer_destroy(growth, self.store, message)
             case Rekey():
                 self.expect(sender, CS)
                 growth = self._growth(message.epoch, message.forest)

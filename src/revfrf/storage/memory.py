@@ -62,8 +62,14 @@ class ParticipantStore:
     cuts: dict[Node, OwnCut] = field(default_factory=dict, repr=False)
     _counted: tuple[int, Counter[int]] = field(default_factory=lambda: (0, Counter()), repr=False)
 
+    def forget(self, nodes: Collection[Node]) -> None:
+        """Erase the cuts of these nodes."""
+        for node in nodes:
+            del self.cuts[node]
+        self._counted = (0, Counter())
+
     def trees_at(self, level: int) -> int:
-        """In how many trees it has a node at this level. Counted anew when there are more cuts, or fewer."""
+        """In how many trees it has a node at this level. Counted anew when cuts have come or gone."""
         if self._counted[0] != len(self.cuts):
             places = {(tree, path.bit_length() - 1) for tree, path in self.cuts}
             self._counted = len(self.cuts), Counter(depth for _, depth in places)
