@@ -39,8 +39,8 @@ from revfrf.crypto.dtpkc import ho_enc, par_h_dec1, par_h_dec2
 from revfrf.crypto.keys import Ciphertext
 from revfrf.crypto.literal import Term
 from revfrf.crypto.parallel import workers
+from revfrf.protocols.epoch import CC
 from revfrf.protocols.ho_lt import ComparingServer, ho_lt_as_printed
-from revfrf.protocols.key_setup import CC
 
 PAPER_SECONDS, PAPER_BYTES = 13.33 + 0.08, 780_000
 """The paper's efficiency table: prediction, servers and participants together."""

@@ -126,7 +126,7 @@ def rebuild(options: argparse.Namespace, console: Console) -> object:
             times = [f"{spent:.2f}", f"{full:.2f}", f"{done.share:.0%}", f"{done.node_ratio:.2f}"]
             view.add_row(f"{count}: {name}", str(level), *numbers, *times)
             results.append(asdict(done) | {"share": done.share, "node_ratio": done.node_ratio})
-    view.caption = "each leaves after those above it; the ratio is of seconds a rebuilt node to those of the full rebuild"
+    view.caption = "each leaves after those above it; the ratio is of seconds a node"
     console.print(view)
     return results
 

@@ -28,7 +28,7 @@ from revfrf.estimators import RevocableForestClassifier, RevocableForestRegresso
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import Nodes
 from revfrf.messages.training import Column
-from revfrf.protocols.key_setup import PARTICIPANT
+from revfrf.protocols.epoch import PARTICIPANT
 from revfrf.roles.participant import TRAINING
 from revfrf.tables import Layout
 

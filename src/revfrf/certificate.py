@@ -18,14 +18,14 @@ from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.errors import CertificateError, RejectedError
 from revfrf.messages.enrolment import EpochCertificate, Receipt
 from revfrf.messages.revocation import Level, Report, RevocationRequest
-from revfrf.protocols.frf_revoc import check_revocation, report_fields, verify_report
-from revfrf.protocols.key_setup import (
+from revfrf.protocols.epoch import (
     CS,
     certificate_digest,
     check_receipts,
     check_succession,
     verify_certificate,
 )
+from revfrf.protocols.frf_revoc import check_revocation, report_fields, verify_report
 
 FORMAT = "revfrf revocation certificate v1"
 MAX_SIZE = 64 * 2**20

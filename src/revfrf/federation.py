@@ -26,9 +26,10 @@ from revfrf.messages.base import Done
 from revfrf.messages.revocation import Level
 from revfrf.messages.training import Column
 from revfrf.metering import measured
+from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT, REQUESTER
 from revfrf.protocols.fle_expan import LevelReport
 from revfrf.protocols.frf_predict import ROWS_AT_ONCE, Answer
-from revfrf.protocols.key_setup import CC, CS, KGC, PARTICIPANT, REQUESTER, Identity
+from revfrf.protocols.key_setup import Identity
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.coordinator import Coordinator
 from revfrf.roles.kgc import KeyCentre

@@ -11,8 +11,8 @@ from revfrf.errors import FormatError, ProtocolError
 from revfrf.federation import Federation
 from revfrf.forest.nodes import MAX_DEPTH, Node
 from revfrf.forest.tree import Leaf, Rules, feature_id
+from revfrf.protocols.epoch import verify_certificate
 from revfrf.protocols.fle_expan import forest_id, split_context, split_statement
-from revfrf.protocols.key_setup import verify_certificate
 from revfrf.storage.memory import CoordinatorStore
 
 

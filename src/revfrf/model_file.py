@@ -31,7 +31,8 @@ from revfrf.messages.base import PATHS, TREES, array, of_number
 from revfrf.messages.enrolment import EpochCertificate, Member
 from revfrf.messages.training import Column, OpenForest
 from revfrf.model_check import check_federation
-from revfrf.protocols.key_setup import CC, CS, KGC, Identity, Keys, check_certificate
+from revfrf.protocols.epoch import CC, CS, KGC
+from revfrf.protocols.key_setup import Identity, Keys, check_certificate
 from revfrf.protocols.request import RequestPolicy
 from revfrf.storage.memory import CoordinatorStore, OwnCut, StoredSplit
 

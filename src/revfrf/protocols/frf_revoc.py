@@ -31,6 +31,7 @@ from revfrf.forest.nodes import Node, Nodes, Rows
 from revfrf.messages.base import PATHS, TREES, Done, array, number
 from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.revocation import Destroy, Level, Rekey, Rekeyed, Report, RevocationRequest
+from revfrf.protocols.epoch import PARTICIPANT, certificate_digest, check_succession, sign_certificate
 from revfrf.protocols.fle_expan import (
     Growth,
     LevelReport,
@@ -39,14 +40,7 @@ from revfrf.protocols.fle_expan import (
     split_context,
     split_statement,
 )
-from revfrf.protocols.key_setup import (
-    PARTICIPANT,
-    Identity,
-    certificate_digest,
-    check_succession,
-    deal,
-    sign_certificate,
-)
+from revfrf.protocols.key_setup import Identity, deal
 from revfrf.storage.memory import CoordinatorStore, ParticipantStore, StoredSplit
 from revfrf.transport.base import Channel
 

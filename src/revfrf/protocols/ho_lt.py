@@ -51,8 +51,8 @@ from revfrf.messages.prediction import (
     ShareRequest,
 )
 from revfrf.metering import within
+from revfrf.protocols.epoch import CC
 from revfrf.protocols.ho_add import ask_sum, public_key
-from revfrf.protocols.key_setup import CC
 from revfrf.transport.base import Channel, blaming
 
 _RESULT = "revfrf comparison result v1"

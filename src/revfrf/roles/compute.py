@@ -6,9 +6,10 @@ from revfrf.messages.base import Done, Message, of_number
 from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.prediction import HoAddRequest, HoLTRequest, MaskedComparisons
 from revfrf.messages.training import OpenForest
+from revfrf.protocols.epoch import CS, PARTICIPANT
 from revfrf.protocols.ho_add import answer_ho_add
 from revfrf.protocols.ho_lt import answer_comparisons, answer_ho_lt_as_printed, read_counts
-from revfrf.protocols.key_setup import CS, PARTICIPANT, Identity
+from revfrf.protocols.key_setup import Identity
 from revfrf.protocols.request import RequestPolicy, check_request, enter_request
 from revfrf.roles.party import Party
 from revfrf.storage.memory import RequestBook

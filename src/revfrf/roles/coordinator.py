@@ -23,12 +23,13 @@ from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.prediction import ForestFacts, ForestQuery, PredictReply, PredictRequest
 from revfrf.messages.revocation import Certified, Report, RevocationReport, RevocationRequest
 from revfrf.messages.training import Column, OpenForest, Schema
+from revfrf.protocols.epoch import CC, KGC, PARTICIPANT, certificate_digest
 from revfrf.protocols.fle_expan import LevelReport, Plan, fle_expan, forest_id
 from revfrf.protocols.frf_predict import Answer, frf_predict, read_rows, write_answer, write_failure
 from revfrf.protocols.frf_revoc import check_revocation, frf_revoc, sign_report
 from revfrf.protocols.frf_test import frf_test
 from revfrf.protocols.ho_lt import ComparingServer
-from revfrf.protocols.key_setup import CC, KGC, PARTICIPANT, Identity, certificate_digest
+from revfrf.protocols.key_setup import Identity
 from revfrf.protocols.request import RequestPolicy, check_admission, check_request, enter_request
 from revfrf.roles.party import Party
 from revfrf.storage.memory import CoordinatorStore, RequestBook

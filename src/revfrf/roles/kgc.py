@@ -10,8 +10,9 @@ from revfrf.errors import CertificateError, ProtocolError, UsageError
 from revfrf.messages.base import Done, Message
 from revfrf.messages.enrolment import Admission, EpochCertificate, Receipt
 from revfrf.messages.revocation import Certified, RevocationReport, RevocationRequest
+from revfrf.protocols.epoch import CS
 from revfrf.protocols.frf_revoc import check_revocation, next_epoch
-from revfrf.protocols.key_setup import CS, admit, announce, key_setup
+from revfrf.protocols.key_setup import admit, announce, key_setup
 from revfrf.transport.base import Channel
 
 

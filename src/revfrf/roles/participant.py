@@ -13,11 +13,12 @@ from revfrf.messages.prediction import ShareReply, ShareRequest
 from revfrf.messages.revocation import Destroy, Level, Rekey, RevocationRequest
 from revfrf.messages.testing import TestRequest
 from revfrf.messages.training import Column, LevelRequest, OpenForest, Schema
+from revfrf.protocols.epoch import CC, CS
 from revfrf.protocols.fle_expan import Growth, answer_level
 from revfrf.protocols.frf_revoc import answer_destroy, answer_rekey, sign_revocation
 from revfrf.protocols.frf_test import answer_test
 from revfrf.protocols.ho_lt import answer_share, verify_result
-from revfrf.protocols.key_setup import CC, CS, Identity
+from revfrf.protocols.key_setup import Identity
 from revfrf.protocols.request import RequestPolicy, check_request, enter_request
 from revfrf.roles.party import Party
 from revfrf.storage.memory import ParticipantStore, RequestBook
