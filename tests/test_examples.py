@@ -53,16 +53,32 @@ def test_wrong_input_is_answered_with_one_clear_line(options: tuple[str, ...], m
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_hospitals_with_toy_keys_are_labelled() -> None:
-    done = run(*TOY, "--trees", "3", example=HOSPITALS)
+def test_hospitals_with_toy_keys_are_labelled_in_the_terminal_and_on_the_page(tmp_path: Path) -> None:
+    page = tmp_path / "a page.html"
+    done = run(*TOY, "--trees", "3", "--page", str(page), example=HOSPITALS)
     assert done.returncode == 0, done.stderr
-    assert "256-bit keys: INSECURE" in done.stdout
     assert done.stderr == ""
+    assert done.stdout.endswith(f"{page}\n")
+    assert "✗" not in done.stdout
+    for text in (done.stdout, page.read_text(encoding="utf-8")):
+        assert "256-bit keys: INSECURE" in text
+        for hospital in ("Aarau", "Basel", "Chur", "Davos", "Engelberg"):
+            assert hospital in text
+
+
+def test_lines_of_the_hospitals_fit_80_columns(tmp_path: Path) -> None:
+    done = run(*TOY, "--trees", "3", "--page", str(tmp_path / "page.html"), example=HOSPITALS)
+    *lines, _ = done.stdout.splitlines()  # the last one has the page's path
+    assert max(len(line) for line in lines) <= 80
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [(("--key-bits", "1024"), "1024-bit keys protect nothing"), ((*TOY, "--trees", "0"), "n_estimators")],
+    [
+        (("--key-bits", "1024"), "1024-bit keys protect nothing"),
+        ((*TOY, "--trees", "0"), "n_estimators"),
+        ((*TOY, "--page", "no/such/place.html"), "--page no/such/place.html"),
+    ],
 )
 def test_hospitals_say_what_is_wrong_in_one_line(options: tuple[str, ...], message: str) -> None:
     done = run(*options, example=HOSPITALS)

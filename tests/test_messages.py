@@ -64,8 +64,8 @@ OPENING = OpenForest(
     n_candidates=255,
     n_sampled=2**20,
 )
-RECEIPT = Receipt("bank", 2**32 - 1, bytes(32), bytes(64))
-REPORT = Report(2, bytes(16), "0" * 64, "f" * 64, 2**32 - 1, 7, 0, bytes(64))
+RECEIPT = Receipt("bank", 2**32 - 1, bytes(32), bytes(32), bytes(64))
+REPORT = Report(bytes(32), bytes(16), "0" * 64, "f" * 64, 2**32 - 1, 7, 0, bytes(64))
 SAMPLES: tuple[Message, ...] = (
     Done(),
     Dealt(federation="f", epoch=1, n=b"\x09", g0=b"\x04", exponent_bits=128, share=None),
@@ -336,10 +336,6 @@ def test_message_with_a_field_of_another_type_is_refused(message: Message) -> No
         (HoLTRequest, "half", bytes(8193)),
         (HoLTRequest, "answer_key", None),
         (EpochAccepted, "epoch", 2**32),
-        (EpochAccepted, "receipt", {"party": "bank", "epoch": 1, "key": bytes(32)}),
-        (EpochAccepted, "receipt", {"party": "", "epoch": 1, "key": bytes(32), "signature": bytes(64)}),
-        (EpochAccepted, "receipt", {"party": "b", "epoch": 1, "key": bytes(31), "signature": bytes(64)}),
-        (EpochAccepted, "receipt", {"party": "b", "epoch": 1, "key": bytes(32), "signature": bytes(63)}),
         (RevocationRequest, "federation", ""),
         (RevocationRequest, "forest", bytes(15)),
         (RevocationRequest, "epoch", 2**32),
@@ -369,9 +365,14 @@ def test_field_outside_its_bounds_is_refused(kind: type[Message], name: str, val
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("epoch", 2**32),
+        ("epoch", 2),
+        ("epoch", bytes(31)),
         ("forest", bytes(15)),
         ("digest_before", None),
+        ("digest_before", ""),
+        ("digest_before", "F" * 64),
+        ("digest_after", "f" * 63),
+        ("digest_after", "f" * 64 + "\n"),
         ("digest_after", b"f" * 64),
         ("destroyed", -1),
         ("rebuilt", 2**32),
@@ -384,6 +385,23 @@ def test_field_outside_its_bounds_is_refused(kind: type[Message], name: str, val
 def test_report_that_is_none_is_refused(name: str, value: object) -> None:
     plain = fields_of(FULL[RevocationReport])
     assert refused(packed(plain | {"report": plain["report"] | {name: value}})) == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("party", ""),
+        ("epoch", 2**32),
+        ("keys", bytes(31)),
+        ("entered", bytes(33)),
+        ("entered", None),
+        ("signature", bytes(63)),
+        ("share", b"\1"),
+    ],
+)
+def test_receipt_that_is_none_is_refused(name: str, value: object) -> None:
+    plain = fields_of(FULL[EpochAccepted])
+    assert refused(packed(plain | {"receipt": plain["receipt"] | {name: value}})) == "malformed"
 
 
 @pytest.mark.parametrize(

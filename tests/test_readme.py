@@ -32,17 +32,38 @@ def test_every_command_is_one_that_these_tests_run() -> None:
 
 
 def test_make_demo_tells_its_story() -> None:
+    page = ROOT / "five_hospitals.html"
+    page.unlink(missing_ok=True)
     done = run("make", "demo")
     assert done.returncode == 0, done.stderr
-    [right, plain] = [float(share) for share in re.findall(r"([\d.]+)%", done.stdout)]
-    assert right > 90
+    story = " ".join(done.stdout.split())
+    right, plain, without, now, after = (float(share) for share in re.findall(r"([\d.]+)%", story))
+    assert right == now > 90
     assert right > plain - 5
-    assert "the forest says the same as before: True" in done.stdout
-    assert "'Engelberg' has refused this request" in " ".join(done.stdout.split())
-    seen = ("path bits of requests", "bins of rows", "rows of such nodes", "public keys")
-    for what in (*seen, "3072-bit keys: secure", "FOS-Find", "FRF-Predict", "HoLT"):
-        assert what in done.stdout
-    assert "INSECURE" not in done.stdout
+    assert without == after > 90
+    assert story.count("the same as in the clear: True") == 2
+    assert "'Davos' has refused this request" in story
+    counts = re.findall(r"works for (\d+) of (\d+) splits", story)
+    assert [(worked == "0", worked == of) for worked, of in counts] == [
+        (False, True),  # the copy, before
+        (True, False),  # compared, after
+        (True, False),  # opened, after
+        (True, False),  # with the leaver's key, others' splits
+        (False, True),  # and its own
+    ]
+    assert "bit for bit the same forest: True" in story
+    assert "public key: verified" in story
+    assert "one byte changed: rejected" in story
+    seen = ("path bits of requests", "bins of rows", "rows of such nodes", "public keys", "erasure receipts")
+    for what in (*seen, "3072-bit keys: secure", "FOS-Find", "FRF-Predict", "HoLT", "FRF-Revoc"):
+        assert what in story
+    assert "INSECURE" not in story
+    assert story.endswith(str(page))
+    html = page.read_text(encoding="utf-8")
+    [nodes] = re.findall(r"(\d+) nodes destroyed, (\d+) rebuilt, (\d+) kept", story)
+    assert f"{nodes[0]} destroyed, {nodes[1]} rebuilt, {nodes[2]} kept" in html
+    assert f"{right}%" in html
+    assert f"{after}%" in html
 
 
 @pytest.mark.parametrize("code", PYTHON)

@@ -250,6 +250,7 @@ FORGERIES: dict[str, Callable[[SavedForest], SavedForest]] = {
     "labels of gigabytes": with_estimator(label_type="<U130000000"),
     "labels of no type": with_estimator(label_type="i4,("),
     "columns of nobody": with_estimator(owned={"a": (), "b": ()}),
+    "a column that nobody ever had": with_estimator(n_features=6, feature_names=tuple("abcdef")),
     "columns twice": with_estimator(owned={"a": (0, 1), "b": (1, 2, 3)}),
     "unknown parameters": with_estimator(parameters={"trees": 5}),
     "ciphertexts that are none": lambda f: with_splits(ciphertexts=bytes(len(f.splits.ciphertexts)))(f),

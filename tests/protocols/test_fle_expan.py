@@ -17,8 +17,8 @@ from revfrf.federation import Federation
 from revfrf.forest.nodes import Node, Nodes
 from revfrf.messages.base import FEATURES, PATHS, SIZES, TREES, Message
 from revfrf.messages.training import LevelReply, LevelRequest
+from revfrf.protocols.epoch import CC, CS, KGC
 from revfrf.protocols.fle_expan import split_context, split_statement
-from revfrf.protocols.key_setup import CC, CS, KGC
 from revfrf.protocols.node_rows import write_nodes
 from revfrf.roles.participant import Participant
 from revfrf.transport.base import Reply

@@ -40,8 +40,9 @@ from revfrf.messages.prediction import (
     ShareRequest,
 )
 from revfrf.protocols import frf_predict as frf_predict_module
+from revfrf.protocols.epoch import CC, CS, KGC, REQUESTER
 from revfrf.protocols.frf_predict import Answer
-from revfrf.protocols.key_setup import CC, CS, KGC, REQUESTER, Identity
+from revfrf.protocols.key_setup import Identity
 from revfrf.protocols.request import RequestPolicy, sign_request
 from revfrf.roles.requester import Requester
 from revfrf.transport.base import Answering

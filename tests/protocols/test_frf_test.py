@@ -13,7 +13,7 @@ from revfrf.forest.nodes import Node, Nodes
 from revfrf.messages import testing
 from revfrf.messages.base import Message
 from revfrf.protocols import frf_test
-from revfrf.protocols.key_setup import CC, CS, KGC
+from revfrf.protocols.epoch import CC, CS, KGC
 from revfrf.protocols.node_rows import write_nodes
 from revfrf.transport.base import Reply
 from tests.federations import (

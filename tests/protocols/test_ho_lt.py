@@ -32,9 +32,10 @@ from revfrf.messages.prediction import (
     ShareRequest,
 )
 from revfrf.protocols import ho_lt as module
+from revfrf.protocols.epoch import CC, CS, KGC
 from revfrf.protocols.fle_expan import forest_id
 from revfrf.protocols.ho_lt import _RESULT, ComparingServer, _result, ho_lt, ho_lt_as_printed
-from revfrf.protocols.key_setup import CC, CS, KGC, Keys
+from revfrf.protocols.key_setup import Keys
 from revfrf.protocols.request import RequestPolicy, sign_request
 from revfrf.transport.base import Answering, Channel, Reply
 from tests.conftest import world_of

@@ -11,28 +11,33 @@ import pytest
 from revfrf.crypto.arithmetic import inverse, multiply
 from revfrf.crypto.keys import WeakKey
 from revfrf.crypto.possession import prove_possession
-from revfrf.crypto.signing import SigningKey, VerifyKey
+from revfrf.crypto.signing import SigningKey
 from revfrf.crypto.strong import SetUp
-from revfrf.errors import ProtocolError, RefusedError, RejectedError, RevFRFError, SignatureError
+from revfrf.errors import (
+    AbsentError,
+    ProtocolError,
+    RefusedError,
+    RejectedError,
+    RevFRFError,
+    SignatureError,
+)
 from revfrf.messages.base import Done, Message, number, of_number
 from revfrf.messages.enrolment import Dealt, Enrolment, EpochAccepted, EpochCertificate, Member, Receipt
-from revfrf.protocols.frf_revoc import next_epoch
-from revfrf.protocols.key_setup import (
+from revfrf.protocols.epoch import (
     _CERTIFICATE,
     CC,
     CS,
     KGC,
     PARTICIPANT,
     REQUESTER,
-    Identity,
-    announce,
-    answer_deal,
     certificate_digest,
     certificate_fields,
+    check_receipts,
     check_succession,
-    erased_key,
-    verify_receipt,
+    erased_keys,
 )
+from revfrf.protocols.frf_revoc import next_epoch
+from revfrf.protocols.key_setup import Identity, announce, answer_deal
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.kgc import KeyCentre
 from revfrf.roles.party import Party
@@ -66,7 +71,8 @@ class Parties:
         current = self.identities[CS].certificate
         assert current is not None
         channel = self.network.channel(KGC)
-        return next_epoch(channel, self.signing, current, leavers, dealt, 1)
+        after = next_epoch(channel, self.signing, current, leavers, dealt, 1)
+        return after, announce(channel, current, after, 1)
 
 
 @pytest.fixture
@@ -288,17 +294,39 @@ def test_keys_are_dealt_once(parties: Parties) -> None:
 
 
 @pytest.mark.parametrize("enrolled", [False, True])
-def test_keys_are_not_dealt_again_before_their_epoch_begins(parties: Parties, enrolled: bool) -> None:
+def test_keys_dealt_again_before_their_epoch_begins_replace_the_first(
+    parties: Parties, enrolled: bool
+) -> None:
+    """So that a deal that has failed half-way can be repeated."""
     if enrolled:
         parties.enrol()
     bank, epoch = parties.identities["bank"], 1 + enrolled
-    parties.network.channel(KGC).call("bank", dealt_to("bank", epoch=epoch), Enrolment)
-    dealt = bank.dealt
-    assert dealt is not None
-    assert dealt.epoch == epoch
-    for again in (epoch, epoch + 1):
-        assert refusal(lambda n=again: parties.send("bank", dealt_to("bank", epoch=n))).kind == "order"  # type: ignore[misc]
-    assert bank.dealt is dealt
+    held, made = bank.keys, []
+    for _ in range(2):
+        enrolment = parties.network.channel(KGC).call("bank", dealt_to("bank", epoch=epoch), Enrolment)
+        assert bank.dealt is not None
+        assert (bank.dealt.epoch, bank.dealt.weak.public.h) == (epoch, of_number(enrolment.h))
+        made.append(enrolment.h)
+    assert len(set(made)) == 2
+    last = bank.dealt
+    assert refusal(lambda: parties.send("bank", dealt_to("bank", epoch=epoch + 1))).kind == "order"
+    assert bank.dealt is last
+    assert bank.keys is held
+
+
+def test_leaving_that_failed_at_the_deal_can_be_repeated_at_either_level(parties: Parties) -> None:
+    first = parties.enrol()
+    shop = parties.network.roles.pop("shop")
+    with pytest.raises(AbsentError):
+        parties.leave("telco", dealt=new_keys())
+    assert all(identity.certificate == first for identity in parties.identities.values())
+    parties.network.roles["shop"] = shop
+    second, receipts = parties.leave("telco")
+    assert receipts == ()
+    third, receipts = parties.leave("bank", dealt=new_keys())
+    assert {receipt.party for receipt in receipts} == {CS, CC, "shop"}
+    check_succession(first, second)
+    check_succession(second, third)
 
 
 @pytest.mark.parametrize("epoch", [0, 1, 3, 2**32 - 1])
@@ -323,8 +351,8 @@ def test_requester_comes_in_any_epoch(parties: Parties, epoch: int) -> None:
     signing = SigningKey.generate()
     clinic = Identity("clinic", REQUESTER, parties.signing.verify_key, signing, allow_insecure=True)
     assert answer_deal(clinic, dealt_to(REQUESTER, epoch=epoch)).name == "clinic"
-    with pytest.raises(ProtocolError):
-        answer_deal(clinic, dealt_to(REQUESTER, epoch=epoch))
+    assert clinic.dealt is not None
+    assert clinic.dealt.epoch == epoch
 
 
 @pytest.mark.parametrize("sender", [CS, CC, "bank", "telco", "kgc"])
@@ -337,9 +365,27 @@ def test_keys_and_certificates_of_anybody_but_the_key_centre_are_refused(
     assert refusal(lambda: parties.send("bank", certificate, sender)).kind == "sender"
 
 
-def test_certificate_is_taken_once(parties: Parties) -> None:
+def test_certificate_that_comes_again_is_answered_the_same_and_changes_nothing(parties: Parties) -> None:
     certificate = parties.enrol()
-    assert refusal(lambda: parties.send("bank", certificate)).kind == "order"
+    bank = parties.identities["bank"]
+    held = bank.keys
+    assert accepted(parties, "bank", certificate) == EpochAccepted(epoch=1, receipt=None)
+    second, receipts = parties.leave("telco", dealt=new_keys())
+    [receipt] = [receipt for receipt in receipts if receipt.party == "bank"]
+    assert bank.keys is not held
+    held = bank.keys
+    for _ in range(2):
+        assert accepted(parties, "bank", second) == EpochAccepted(epoch=2, receipt=receipt)
+    assert bank.keys is held
+
+
+def test_certificate_of_the_same_epoch_with_anything_else_is_refused(parties: Parties) -> None:
+    certificate = parties.enrol()
+    other = signed_again(parties.signing, certificate, revoked=("nobody",))
+    assert refusal(lambda: parties.send("bank", other)).kind == "order"
+    unsigned = msgspec.structs.replace(certificate, signature=bytes(64))
+    assert refusal(lambda: parties.send("bank", unsigned)).kind == "order"
+    assert parties.identities["bank"].certificate == certificate
 
 
 def test_certificate_before_any_key_is_refused(parties: Parties) -> None:
@@ -397,7 +443,8 @@ def test_certificate_that_was_changed_on_its_way_is_refused(
     parties: Parties, changes: dict[str, Any]
 ) -> None:
     forge = lambda certificate: msgspec.structs.replace(certificate, **changes)  # noqa: E731
-    assert certified_wrongly(parties, forge).kind == ("order" if "epoch" in changes else "signature")
+    out_of_turn = changes.keys() & {"epoch", "n"}  # seen before the signature is looked at
+    assert certified_wrongly(parties, forge).kind == ("order" if out_of_turn else "signature")
 
 
 def test_certificate_signed_by_anybody_else_is_refused(parties: Parties) -> None:
@@ -496,7 +543,7 @@ def test_epochs_of_both_levels_follow_one_another(parties: Parties) -> None:
     check_succession(first, second)
     check_succession(second, third)
     assert third.revoked == ("telco", "bank")
-    assert {receipt.epoch for receipt in receipts} == {1}  # the keys are of the epoch that dealt them
+    assert {receipt.epoch for receipt in receipts} == {2}
     with pytest.raises(ProtocolError):
         check_succession(first, third)
 
@@ -577,6 +624,13 @@ WRONG: dict[str, tuple[str, Callable[[EpochCertificate, EpochCertificate], dict[
     "another role": ("member", lambda _a, b: {"members": with_bank(b, role=CC)}),
     "another verify key": ("member", lambda _a, b: {"members": with_bank(b, verify_key=bytes(32))}),
     "a leaver who was never there": ("member", lambda _a, b: {"revoked": (*b.revoked, "nobody")}),
+    "a server has left": (
+        "member",
+        lambda _a, b: {
+            "revoked": (*b.revoked, CC),
+            "members": tuple(m for m in b.members if m.name != CC),
+        },
+    ),
     "a leaver twice": ("member", lambda _a, b: {"revoked": (*b.revoked, "telco")}),
     "an earlier leaver again": ("member", lambda _a, b: {"revoked": (*b.revoked, b.revoked[0])}),
     "somebody twice": ("member", lambda _a, b: {"members": (*b.members, *only(b, "bank"))}),
@@ -649,7 +703,8 @@ def test_party_stays_in_its_epoch_if_the_next_one_is_wrong(
         return signed_again(kgc, certificate, **WRONG[wrong][1](second, certificate))
 
     channel = Forging(parties.network, forge)
-    refusal(lambda: next_epoch(channel, kgc, second, ["telco"], dealt(), 1))
+    third = next_epoch(channel, kgc, second, ["telco"], dealt(), 1)
+    refusal(lambda: announce(channel, second, third, 1))
     assert bank.certificate == second
     assert bank.keys is held
 
@@ -677,7 +732,7 @@ def test_certificates_are_taken_in_turn(parties: Parties) -> None:
     assert late.certificate == first
     for certificate in (second, third):
         assert accepted(parties, "bank", certificate) == EpochAccepted(epoch=certificate.epoch, receipt=None)
-        for old in (first, second, third)[: certificate.epoch]:
+        for old in (first, second)[: certificate.epoch - 1]:
             assert refusal(lambda c=old: parties.send("bank", c)).kind == "order"  # type: ignore[misc]
     assert late.certificate == third
 
@@ -699,13 +754,16 @@ def test_keys_that_were_dealt_are_not_used_before_their_epoch(parties: Parties) 
     assert bank.epoch == 1
 
 
-def test_epoch_with_the_old_keys_is_refused_where_new_ones_were_dealt(parties: Parties) -> None:
+def test_keys_that_were_dealt_in_vain_are_forgotten_with_the_next_epoch(parties: Parties) -> None:
     parties.enrol()
     bank, p = parties.identities["bank"], new_keys().parameters
     changes = {"epoch": 2, "n": number(p.n), "g0": number(p.g0), "exponent_bits": p.exponent_bits}
     parties.network.channel(KGC).call("bank", dealt_to("bank", **changes), Enrolment)
-    assert refusal(lambda: parties.leave("telco")).kind == "epoch"
-    assert bank.epoch == 1
+    held = bank.keys
+    _, receipts = parties.leave("telco")
+    assert receipts == ()
+    assert bank.keys is held
+    assert bank.dealt is None
 
 
 # -- receipts for erased keys -----------------------------------------------------------------------
@@ -718,13 +776,14 @@ def test_everybody_who_stays_signs_for_the_key_it_has_erased(parties: Parties) -
     known = {member.name: member for member in first.members}
     for receipt in receipts:
         member = known[receipt.party]
-        assert (receipt.epoch, receipt.key) == (1, erased_key(member.h))
-        verify_receipt(VerifyKey(member.verify_key), "federation", receipt)
+        assert (receipt.epoch, receipt.keys) == (1, erased_keys(first.n, member))
+        assert receipt.entered == certificate_digest(second)
+    check_receipts(first, second, receipts)
 
 
 def test_first_epoch_erases_nothing(parties: Parties) -> None:
     certificate = parties.enrol()
-    assert announce(Silent(), certificate, 1) == ()
+    assert announce(Silent(), None, certificate, 1) == ()
 
 
 @dataclass
@@ -742,35 +801,83 @@ class Silent:
 def test_party_that_accepts_another_epoch_is_noticed(parties: Parties, epoch: int) -> None:
     certificate = parties.enrol()
     with pytest.raises(ProtocolError) as caught:
-        announce(Silent(epoch), certificate, 1)
+        announce(Silent(epoch), None, certificate, 1)
     assert caught.value.kind == "epoch"
+
+
+@pytest.fixture
+def renewal(parties: Parties) -> tuple[EpochCertificate, EpochCertificate, dict[str, Receipt]]:
+    """Two epochs with different keys, and the receipts."""
+    first = parties.enrol()
+    second, receipts = parties.leave("telco", dealt=new_keys())
+    return first, second, {receipt.party: receipt for receipt in receipts}
+
+
+Renewal = tuple[EpochCertificate, EpochCertificate, dict[str, Receipt]]
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"party": "bank"}, {"epoch": 2}, {"key": bytes(32)}, {"signature": bytes(64)}],
+    [
+        {"party": "bank"},
+        {"party": "telco"},
+        {"epoch": 2},
+        {"keys": bytes(32)},
+        {"entered": bytes(32)},
+        {"signature": bytes(64)},
+    ],
     ids=lambda changes: next(iter(changes)),
 )
-def test_receipt_holds_for_its_party_epoch_and_key_alone(parties: Parties, changes: dict[str, Any]) -> None:
-    parties.enrol()
-    _, receipts = parties.leave("telco", dealt=new_keys())
-    [receipt] = [receipt for receipt in receipts if receipt.party == "shop"]
-    key = parties.identities["shop"].signing_key.verify_key
-    verify_receipt(key, "federation", receipt)
-    with pytest.raises(SignatureError):
-        verify_receipt(key, "federation", msgspec.structs.replace(receipt, **changes))
+def test_receipt_holds_as_it_was_signed_alone(renewal: Renewal, changes: dict[str, Any]) -> None:
+    before, after, receipts = renewal
+    check_receipts(before, after, list(receipts.values()))
+    other = receipts | {"shop": msgspec.structs.replace(receipts["shop"], **changes)}
+    with pytest.raises(RejectedError):
+        check_receipts(before, after, list(other.values()))
 
 
-def test_receipt_holds_in_its_federation_and_under_its_partys_key_alone(parties: Parties) -> None:
-    parties.enrol()
-    _, receipts = parties.leave("telco", dealt=new_keys())
-    [receipt] = [receipt for receipt in receipts if receipt.party == "shop"]
+@pytest.mark.parametrize("changes", [{"epoch": 2}, {"signature": bytes(64)}], ids=["epoch", "signature"])
+def test_receipt_that_its_party_has_not_signed_is_refused(renewal: Renewal, changes: dict[str, Any]) -> None:
+    before, after, receipts = renewal
+    other = receipts | {"shop": msgspec.structs.replace(receipts["shop"], **changes)}
     with pytest.raises(SignatureError):
-        verify_receipt(parties.identities["shop"].signing_key.verify_key, "another", receipt)
-    with pytest.raises(SignatureError):
-        verify_receipt(parties.identities["bank"].signing_key.verify_key, "federation", receipt)
+        check_receipts(before, after, list(other.values()))
+
+
+def test_every_member_signs_once_and_nobody_else(renewal: Renewal) -> None:
+    before, after, receipts = renewal
+    signed = list(receipts.values())
+    for wrong in ([], signed[1:], [*signed, signed[0]], [*signed[1:], signed[1]]):
+        with pytest.raises(ProtocolError, match="not every party"):
+            check_receipts(before, after, wrong)
+
+
+def test_nobody_signs_for_keys_that_it_keeps(parties: Parties) -> None:
+    first = parties.enrol()
+    second, _ = parties.leave("telco")
+    check_receipts(first, second, [])
+    with pytest.raises(ProtocolError):
+        check_receipts(first, second, [Receipt("bank", 1, bytes(32), bytes(32), bytes(64))])
+
+
+def test_receipt_holds_between_its_two_epochs_alone(parties: Parties, renewal: Renewal) -> None:
+    before, after, receipts = renewal
+    other = signed_again(parties.signing, after, g0=b"\4")
+    with pytest.raises(ProtocolError, match="other keys"):
+        check_receipts(before, other, list(receipts.values()))
+    with pytest.raises(RejectedError):
+        check_receipts(signed_again(parties.signing, before, federation="x"), after, list(receipts.values()))
+
+
+def test_party_that_gives_no_receipt_is_noticed(parties: Parties) -> None:
+    first = parties.enrol()
+    channel = parties.network.channel(KGC)
+    second = next_epoch(channel, parties.signing, first, ["telco"], new_keys(), 1)
+    with pytest.raises(ProtocolError, match="not every party"):
+        announce(Silent(), first, second, 1)
 
 
 def test_different_keys_are_erased_under_different_names(parties: Parties) -> None:
-    members = parties.enrol().members
-    assert len({erased_key(member.h) for member in members}) == len(members)
+    first = parties.enrol()
+    names = {erased_keys(n, member) for member in first.members for n in (first.n, b"\7")}
+    assert len(names) == 2 * len(first.members)

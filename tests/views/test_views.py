@@ -35,8 +35,8 @@ from revfrf.messages.base import FEATURES, QUESTIONS, SIZES, Message
 from revfrf.messages.prediction import Request, ShareReply, ShareRequest
 from revfrf.messages.training import Column, LevelReply, LevelRequest, NodeRows
 from revfrf.protocols import fos_find, frf_predict, ho_lt
+from revfrf.protocols.epoch import CC, CS, KGC
 from revfrf.protocols.ho_lt import ComparingServer, ho_lt_as_printed
-from revfrf.protocols.key_setup import CC, CS, KGC
 from revfrf.protocols.request import RequestPolicy
 from revfrf.storage.memory import StoredSplit
 from revfrf.transport.base import Reply
@@ -557,7 +557,7 @@ def test_scanner_sees_a_value_of_a_request_in_a_question_to_an_owner(run: Run) -
 def test_only_kgc_and_the_coordinator_start_or_end_a_message(run: Run) -> None:
     """A star: participants, requesters and CC never hear of each other but through what KGC has signed."""
     enrolling = {"Dealt", "Enrolment", "EpochCertificate", "EpochAccepted", "Admission", "Done"}
-    revoking = {"OpenForest", "RevocationRequest", "RevocationReport", "Certified"}
+    revoking = {"RevocationRequest", "RevocationReport", "Certified"}
     for sent in run.watch.sent:
         assert {sent.sender, sent.recipient} & {CS, KGC}
         if KGC in (sent.sender, sent.recipient):
@@ -577,7 +577,7 @@ def test_key_centre_hears_nothing_of_requests_but_who_may_ask(run: Run) -> None:
     for name in ("requester", "clinic"):
         assert (heard[name, "Enrolment"], heard[name, "Done"]) == (1, 1)
     assert (heard["bank", "Enrolment"], heard["bank", "EpochAccepted"], heard["bank", "Done"]) == (1, 1, 1)
-    assert {kind for _, kind in heard} == {"Enrolment", "EpochAccepted", "OpenForest", "Done"}
+    assert {kind for _, kind in heard} == {"Enrolment", "EpochAccepted", "Done"}
 
 
 # -- whose rows are seen by whom --------------------------------------------------------------------

@@ -48,6 +48,7 @@ def certificate_fields(certificate: EpochCertificate) -> tuple[Field, ...]:
 
 
 def member_fields(member: Member) -> tuple[Field, ...]:
+    """A member, for signing."""
     return (member.name, member.role, member.h, member.verify_key)
 
 

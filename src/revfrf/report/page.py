@@ -292,8 +292,8 @@ def _certificate(certificate: RevocationCertificate) -> str:
 
 def _costs(leaving: Leaving) -> str:
     return (
-        "<p>Seconds of processor time and bytes of messages, over the whole run: training, testing, requests "
-        f'and leaving.</p><div class="tables">{_by_role(leaving)}{_by_protocol(leaving.costs)}</div>'
+        "<p>Seconds of processor time and bytes of messages, of the whole run; FOS-Find is sent with FLE-Expan."
+        f'</p><div class="tables">{_by_role(leaving)}{_by_protocol(leaving.costs)}</div>'
     )
 
 
