@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from revfrf.estimator_requests import PartialAnswer
     from revfrf.estimators import RevocableForestClassifier, RevocableForestRegressor
     from revfrf.protocols.request import RequestPolicy
+    from revfrf.publickey import load_verify_key, save_verify_key
 
 __version__ = "0.1.0.dev0"
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "RevocableForestClassifier",
     "RevocableForestRegressor",
     "RevocationCertificate",
+    "load_verify_key",
+    "save_verify_key",
 ]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless the program wants to hear
@@ -30,6 +33,8 @@ _HOMES = {
     "RefusedError": "errors",
     "RequestPolicy": "protocols.request",
     "RevocationCertificate": "certificate",
+    "load_verify_key": "publickey",
+    "save_verify_key": "publickey",
 }
 
 

@@ -306,7 +306,9 @@ class RevocableForest(BaseEstimator):
         self.n_features_in_ = saved.n_features
         if saved.feature_names is not None:
             self.feature_names_in_ = np.array(saved.feature_names, dtype=object)
-        if not set(columns) <= set(range(saved.n_features)):
+        every, n_owned = set(range(saved.n_features)), sum(map(len, saved.owned.values()))
+        all_there = set(columns) == every or forest.certificate.revoked
+        if not (set(columns) <= every and len(columns) == n_owned and all_there):
             raise ModelFileError("damaged: columns that do not fit", kind="malformed")
         gone = Column("gone", 0, None)  # with who has left
         self.layout_ = Layout(saved.owned, tuple(columns.get(i, gone) for i in range(saved.n_features)))

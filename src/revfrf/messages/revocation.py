@@ -68,7 +68,7 @@ class Rekeyed(Message, frozen=True):
         return {"bytes of encrypted splits": len(self.ciphertexts)}
 
 
-ForestDigest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+ForestDigest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
 class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -95,7 +95,7 @@ def _check_keys(before: EpochCertificate, after: EpochCertificate, staying: Sequ
     ):
         raise ProtocolError("a new modulus is of the same size, and not made from the old one", kind="member")
     keys = [of_number(member.h) for member in after.members]
-    if len(set(keys)) != len(keys) or set(keys) & {of_number(member.h) for member in staying}:
+    if len(set(keys)) != len(keys) or set(keys) & {of_number(member.h) for member in before.members}:
         raise ProtocolError("with a new modulus all have new keys", kind="member")
 
 

@@ -292,7 +292,7 @@ def _certificate(certificate: RevocationCertificate) -> str:
 
 def _costs(leaving: Leaving) -> str:
     return (
-        "<p>Seconds of processor time and bytes of messages, of the whole run; FOS-Find is sent with FLE-Expan."
+        "<p>Processor seconds and bytes of messages, of the whole run; FOS-Find is sent with FLE-Expan."
         f'</p><div class="tables">{_by_role(leaving)}{_by_protocol(leaving.costs)}</div>'
     )
 
