@@ -623,7 +623,6 @@ def test_certificate_replaces_an_older_file(some_left: Left, tmp_path: Path) -> 
     assert RevocationCertificate.load(path) == some_left.certificate
 
 
-@pytest.mark.xfail(strict=True, reason="`load` opens whatever is there, and waits for a pipe's other end")
 @pytest.mark.timeout(20)
 def test_pipe_is_no_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "pipe"

@@ -142,6 +142,8 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     def load(cls, path: str | os.PathLike[str]) -> "RevocationCertificate":
         """What `save` wrote. Raises CertificateError."""
         try:
+            if Path(path).exists() and not Path(path).is_file():
+                raise CertificateError(f"{path}: is not a file", kind="io")
             with Path(path).open("rb") as file:
                 return cls.from_json(file.read(MAX_SIZE))
         except FileNotFoundError:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Literal
 
 from numpy.typing import ArrayLike
@@ -61,12 +62,10 @@ class LeavableForest(RequestableForest):
         RevocationCertificate
             Signed by everybody who had a part in it; `certificate.verify(model.kgc_key_)` checks it.
         """
-        leavers = self._leavers(party)
-        if level not in (1, 2):
-            raise UsageError(f"level={level!r}: give 1 or 2")
+        leavers, wanted = self._leavers(party), _level(level)
         self.federation_.n_jobs = workers(self.n_jobs)
         with level_progress(self.verbose) as progress:
-            certificate = self.federation_.revoke(leavers, level, self._digest_fields(), progress)
+            certificate = self.federation_.revoke(leavers, wanted, self._digest_fields(), progress)
         owned = {name: columns for name, columns in self.layout_.owned.items() if name not in leavers}
         self.layout_ = Layout(owned, self.layout_.columns)
         return certificate
@@ -84,7 +83,7 @@ class LeavableForest(RequestableForest):
         score (accuracy or R²) on validation rows if there are any. Seconds are estimated from how long
         training took.
         """
-        leavers = self._leavers(party)
+        leavers, wanted = self._leavers(party), _level(level)
         federation = self.federation_
         store = federation.coordinator.store
         going = doomed(store, leavers)
@@ -108,7 +107,7 @@ class LeavableForest(RequestableForest):
             nodes_lost=len(going.nodes),
             trees=len(store.leaf_paths),
             trees_touched=len({tree for tree, _ in going.tops}),
-            estimated_seconds=federation.revocation_seconds(len(going.nodes) / nodes, level),
+            estimated_seconds=federation.revocation_seconds(len(going.nodes) / nodes, wanted),
             digest_after=shadow.coordinator.digest(self._digest_fields()),
             score_now=score_now,
             score_without=score_without,
@@ -126,11 +125,11 @@ class LeavableForest(RequestableForest):
         names = [party] if isinstance(party, str) else party
         if not isinstance(names, Iterable):
             raise UsageError(f"{party!r}: give the name of a participant, or a list of names")
-        leavers = sorted(set(names), key=str)
-        participants = self.federation_.participants
-        for name in leavers:
-            if name not in participants:
+        names, participants = list(names), self.federation_.participants
+        for name in names:
+            if not isinstance(name, str) or name not in participants:
                 raise UsageError(f"{name!r} is no participant; there are {', '.join(participants)}")
+        leavers = sorted(set(names))
         if not leavers:
             raise UsageError("nobody leaves; give the name of a participant")
         if len(leavers) == len(participants):
@@ -141,3 +140,10 @@ class LeavableForest(RequestableForest):
                 "because what a leaver leaves behind could not be grown again"
             )
         return leavers
+
+
+def _level(level: Any) -> Level:
+    """The level, checked."""
+    if isinstance(level, bool) or not isinstance(level, Integral) or level not in (1, 2):
+        raise UsageError(f"level={level!r}: give 1 or 2")
+    return 1 if level == 1 else 2

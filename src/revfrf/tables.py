@@ -56,17 +56,19 @@ class Layout:
         return cls(owned, tuple(columns))
 
     def with_gone(self, X: Any, names: Sequence[str] | None) -> Any:
-        """X with the columns of those who have left, as missing values, if it comes without them."""
+        """X with the columns of those who have left, if it comes without them; what is in them is ignored."""
         owned = sorted(position for positions in self.owned.values() for position in positions)
         if len(owned) == len(self.columns):
             return X
         if is_frame(X) and names is not None:
             kept = {names[position] for position in owned}
             return X.reindex(columns=list(names)) if kept <= set(X.columns) < set(names) else X
-        if is_frame(X) or np.ndim(X) != 2 or np.shape(X)[1] != len(owned):
+        if np.ndim(X) != 2 or np.shape(X)[1] != len(owned):
             return X
+        if is_frame(X):
+            return X.set_axis(owned, axis="columns").reindex(columns=range(len(self.columns)))
         given = np.asarray(X)
-        full = np.full((len(given), len(self.columns)), np.nan, dtype=np.result_type(given.dtype, np.float64))
+        full = np.zeros((len(given), len(self.columns)), dtype=given.dtype)
         full[:, owned] = given
         return full
 
