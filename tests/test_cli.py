@@ -262,12 +262,12 @@ TAMPERINGS: dict[str, tuple[str, str, Callable[[Place, RevocationCertificate], R
     ),
     "receipt for another key": (
         "receipt",
-        "is for another key",
-        lambda _, c: changed(c, receipts=first(c.receipts, key=bytes(32))),
+        "is for other keys",
+        lambda _, c: changed(c, receipts=first(c.receipts, keys=bytes(32))),
     ),
     "receipt without signature": (
         "receipt",
-        "has not signed its receipt as it stands",
+        "has not signed its receipt",
         lambda _, c: changed(c, receipts=first(c.receipts, signature=bytes(64))),
     ),
     "digest": (
@@ -278,7 +278,7 @@ TAMPERINGS: dict[str, tuple[str, str, Callable[[Place, RevocationCertificate], R
     "report of another epoch": (
         "report",
         "the report is of another epoch",
-        lambda _, c: changed(c, report=changed(c.report, epoch=9)),
+        lambda _, c: changed(c, report=changed(c.report, epoch=bytes(32))),
     ),
     "signature": (
         "signature",

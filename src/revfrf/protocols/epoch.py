@@ -12,7 +12,7 @@ import msgspec
 from revfrf.crypto.canonical import Field, digest
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.crypto.strong import Server
-from revfrf.errors import ProtocolError
+from revfrf.errors import ProtocolError, SignatureError
 from revfrf.messages.base import of_number
 from revfrf.messages.enrolment import EpochCertificate, Member, Receipt
 
@@ -115,9 +115,11 @@ def check_receipts(before: EpochCertificate, after: EpochCertificate, receipts: 
         entered = certificate_digest(after)
         if (receipt.keys, receipt.entered) != (erased_keys(before.n, member), entered):
             raise ProtocolError(f"the receipt of {receipt.party!r} is for other keys", kind="member")
-        VerifyKey(member.verify_key).verify(
-            receipt.signature, _RECEIPT, *_receipt_fields(before.federation, receipt)
-        )
+        fields = _receipt_fields(before.federation, receipt)
+        try:
+            VerifyKey(member.verify_key).verify(receipt.signature, _RECEIPT, *fields)
+        except SignatureError:
+            raise SignatureError(f"{receipt.party!r} has not signed its receipt") from None
 
 
 def erased_keys(n: bytes, member: Member) -> bytes:
