@@ -143,7 +143,7 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
         """What `save` wrote. Raises CertificateError."""
         try:
             if Path(path).exists() and not Path(path).is_file():
-                raise CertificateError(f"{path}: is not a file", kind="io")
+                raise CertificateError(f"{path}: cannot be read: not a file", kind="io")
             with Path(path).open("rb") as file:
                 return cls.from_json(file.read(MAX_SIZE))
         except FileNotFoundError:
