@@ -346,6 +346,41 @@ def test_requests_are_measured_on_one_core_and_on_all(data: Path, tmp_path: Path
     assert cores["ratios"] == pytest.approx([a / b for a, b in zip(one, (more or [one])[0], strict=True)])
 
 
+def test_leaving_is_measured_beside_a_full_rebuild(data: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    small = ["--set", "drug", "--leavers", "2", "--trees", "3", "--depth", "3"]
+    done = run("benchmarks.paper.revocation", "rebuild", "--data", data, *small, "--json", results)
+    assert done.returncode == 0, done.stderr
+    leavings = json.loads(results.read_text())["rebuild"]
+    assert [(one["level"], one["leavers"]) for one in leavings] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    for one in leavings:
+        assert one["rebuilt"] + one["kept"] == one["full_nodes"]
+        assert one["share"] == pytest.approx(one["seconds"] / one["full_seconds"])
+
+
+def test_scores_and_exactness_of_leaving_are_measured(data: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    small = ["--sets", "drug", "--trees", "3", "--depth", "3"]
+    run(
+        "benchmarks.paper.revocation",
+        "accuracy",
+        "--data",
+        data,
+        *small,
+        "--leavers",
+        "1",
+        "--seeds",
+        "2",
+        "--json",
+        results,
+    )
+    scores = json.loads(results.read_text())["accuracy"]["scores"]["drug"]
+    assert [len(seeds) for seeds in scores] == [2, 2]
+    assert min(scores[0]) > 0.5
+    run("benchmarks.paper.revocation", "exact", "--data", data, *small, "--json", results)
+    assert json.loads(results.read_text())["exact"] == {"drug": {"leavers": 3, "equal": 3}}
+
+
 # -- what they share --------------------------------------------------------------------------------
 
 
