@@ -97,7 +97,7 @@ class Credentials(Secret):
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Training makes millions of small objects without cycles; looking for some takes a tenth of its time."""
+    """Growing makes millions of small objects without cycles; looking for some takes a tenth of its time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -296,7 +296,7 @@ class Federation:
         If it fails because a party is absent, call it again when that party is back.
         """
         ledger = self.network.ledger
-        with measured(ledger, CS, "FRF-Revoc"):
+        with _collector_paused(), measured(ledger, CS, "FRF-Revoc"):
             if self.kgc.changing:
                 self.kgc.announce()
             else:
