@@ -1,15 +1,20 @@
 """Small federations for tests: their columns, their targets, and the same forest by the plain reference."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
+from revfrf import federation as federation_module
 from revfrf.crypto.strong import SetUp
+from revfrf.crypto.strong import set_up as new_set_up
 from revfrf.federation import Federation, keys_of_size
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import Node
@@ -44,6 +49,27 @@ def with_rules(**changes: Any) -> Rules:
 def keys() -> SetUp:
     """256 bits: protects nothing, and takes no time."""
     return keys_of_size(256, True, 1)
+
+
+@lru_cache
+def moduli() -> tuple[SetUp, ...]:
+    """Some of 256 bits, for epochs with new keys."""
+    return tuple(new_set_up(256, allow_insecure=True, n_jobs=1) for _ in range(3))
+
+
+def another_modulus(federation: Federation) -> SetUp:
+    """One that this federation does not have now."""
+    return next(dealt for dealt in moduli() if dealt.parameters != federation.parameters)
+
+
+@contextmanager
+def no_search_for_primes() -> Iterator[None]:
+    """Every epoch has another modulus than the one before, but no test waits for it."""
+    keys()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Federation, "_new_keys", another_modulus)
+        patch.setattr(federation_module, "forget_keys", lambda _: None)
+        yield
 
 
 def ignore(_: LevelReport) -> None:

@@ -28,7 +28,7 @@ from revfrf.messages.training import Column
 from revfrf.metering import measured
 from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT, REQUESTER
 from revfrf.protocols.fle_expan import LevelReport
-from revfrf.protocols.frf_predict import ROWS_AT_ONCE, Answer
+from revfrf.protocols.frf_predict import Answer
 from revfrf.protocols.key_setup import Identity
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.coordinator import Coordinator
@@ -245,14 +245,13 @@ class Federation:
     ) -> Answer:
         """FRF-Predict on these rows; `progress` is told how many of them are done."""
         asking, done = self.requester(requester), 0
-        n_rows = max((table.shape[1] for table in codes.values()), default=0)
 
         def rows_done(rows: int) -> None:
             nonlocal done
             done = rows
             progress(rows)
 
-        self.coordinator.watch = lambda part: progress(done + part * min(ROWS_AT_ONCE, n_rows - done))
+        self.coordinator.watch = lambda rows: progress(done + rows)
         try:
             with measured(self.network.ledger, asking.identity.name, "FRF-Predict"):
                 return asking.ask(codes, voting, partial, rows_done)
@@ -295,8 +294,7 @@ class Federation:
 
         If it fails because a party is absent, call it again when that party is back.
         """
-        ledger = self.network.ledger
-        with _collector_paused(), measured(ledger, CS, "FRF-Revoc"):
+        with _collector_paused(), measured(self.network.ledger, CS, "FRF-Revoc"):
             if self.kgc.changing:
                 self.kgc.announce()
             else:

@@ -377,6 +377,16 @@ def test_a_modulus_is_made_once_and_keys_are_fresh() -> None:
     assert len(public_keys(first) | public_keys(second)) == 2 * len(PARTIES)
 
 
+def test_no_later_forest_uses_a_modulus_that_somebody_has_left() -> None:
+    left, beside = (classifier(parties=PARTIES, key_bits=272).fit(X, Y) for _ in range(2))
+    old = left.federation_.parameters.n
+    left.revoke(next(iter(PARTIES)))
+    later = classifier(parties=PARTIES, key_bits=272).fit(X, Y).federation_.parameters.n
+    assert len({old, left.federation_.parameters.n, later}) == 3
+    assert beside.federation_.parameters.n == old
+    assert (beside.predict_encrypted(X[:2]) == beside.predict(X[:2])).all()
+
+
 def test_sizes_have_moduli_of_their_own() -> None:
     small, large = (classifier(key_bits=bits).fit(X, Y) for bits in (256, 320))
     assert small.federation_.parameters.n.bit_length() == 256

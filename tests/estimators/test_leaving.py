@@ -13,11 +13,8 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import NotFittedError
 
 from revfrf import RevocableForestClassifier, RevocableForestRegressor
-from revfrf import federation as federation_module
 from revfrf.certificate import RevocationCertificate
 from revfrf.crypto.signing import SigningKey
-from revfrf.crypto.strong import SetUp
-from revfrf.crypto.strong import set_up as new_set_up
 from revfrf.errors import AbsentError, CertificateError, RevFRFError, UsageError
 from revfrf.estimator_leaving import RevocationPreview
 from revfrf.federation import Federation
@@ -25,7 +22,7 @@ from revfrf.messages.revocation import Level
 from revfrf.protocols.epoch import CS
 from revfrf.protocols.request import RequestPolicy
 from tests.estimators.toys import classifier, frame, regressor, signs, table
-from tests.federations import keys
+from tests.federations import no_search_for_primes
 
 LEVELS: tuple[Level, ...] = (1, 2)
 X = table(120, 5)
@@ -35,22 +32,9 @@ PARTIES = {"bank": [0, 4], "telco": [1, 3], "shop": [2]}
 MEAN = 5**0.5 / 5
 
 
-@lru_cache
-def made() -> tuple[SetUp, ...]:
-    return tuple(new_set_up(256, allow_insecure=True, n_jobs=1) for _ in range(2))
-
-
-def another_modulus(federation: Federation) -> SetUp:
-    return next(dealt for dealt in made() if dealt.parameters != federation.parameters)
-
-
 @pytest.fixture(scope="module", autouse=True)
-def _no_search_for_primes() -> Iterator[None]:
-    """Every epoch has another modulus than the one before, but no test waits for it."""
-    keys()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Federation, "_new_keys", another_modulus)
-        patch.setattr(federation_module, "forget_keys", lambda _: None)
+def _prepared_moduli() -> Iterator[None]:
+    with no_search_for_primes():
         yield
 
 

@@ -1,5 +1,6 @@
 """FRF-Predict: the answers of FRF-Test, bit for bit; with absent parties; with a lying requester or CS."""
 
+import functools
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -12,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from revfrf import federation as federation_module
 from revfrf.crypto.arithmetic import jacobi
 from revfrf.crypto.dtpkc import ho_enc
 from revfrf.crypto.encoding import MISSING
@@ -209,8 +209,7 @@ def test_long_tables_are_several_requests_and_one_answer(
 def test_progress_begins_at_nothing_and_never_goes_back(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (frf_predict_module, federation_module):
-        monkeypatch.setattr(module, "ROWS_AT_ONCE", 5)
+    monkeypatch.setattr(frf_predict_module, "ROWS_AT_ONCE", 5)
     told: list[float] = []
     federation.ask(some(CASE.codes, 12), "clinic", "hard", False, told.append)
     assert told[0] == 0
@@ -631,7 +630,7 @@ def test_answer_with_other_numbers_of_votes_or_trees_is_refused(
 
 
 def test_answer_of_fewer_trees_is_refused_unless_it_may_be_partial(federation: Federation) -> None:
-    fewer = lambda reply: changed(reply, n_voted=u4(N_TREES, N_TREES - 1), absent=("shop",))  # noqa: E731
+    fewer = functools.partial(changed, n_voted=u4(N_TREES, N_TREES - 1), absent=("shop",))
     with pytest.raises(FormatError) as caught:
         answer_of_liar(federation, PredictReply, fewer)
     assert caught.value.kind == "out-of-range"
@@ -652,7 +651,9 @@ def test_failure_is_an_error_whatever_else_the_answer_says(federation: Federatio
     for reason, error in (("absent", AbsentError), ("refused", RefusedError)):
         failure = msgspec.convert({"party": "shop", "reason": reason}, Failure)
         with pytest.raises(error) as caught:
-            answer_of_liar(federation, PredictReply, lambda r, f=failure: changed(r, failure=f), partial=True)  # type: ignore[misc]
+            answer_of_liar(
+                federation, PredictReply, functools.partial(changed, failure=failure), partial=True
+            )
         assert caught.value.party == "shop"
 
 
@@ -673,15 +674,15 @@ def test_nothing_is_sent_to_a_forest_of_another_federation_or_epoch(
     assert federation.network.messages["clinic", CS, "FRF-Predict"] == sent + 1
 
 
+def other_opening(lie: dict[str, Any], facts: ForestFacts) -> ForestFacts:
+    return changed(facts, opening=changed(facts.opening, **lie))
+
+
 def test_forest_whose_rules_are_not_those_of_its_name_is_sent_nothing(federation: Federation) -> None:
     """More trees or levels would let CS ask CC more than the requester has signed for."""
     for lie in ({"n_trees": N_TREES + 1}, {"max_depth": 62}, {"forest": bytes(16)}):
         with pytest.raises(ProtocolError) as caught:
-            answer_of_liar(
-                federation,
-                ForestFacts,
-                lambda facts, lie=lie: changed(facts, opening=changed(facts.opening, **lie)),  # type: ignore[misc]
-            )
+            answer_of_liar(federation, ForestFacts, functools.partial(other_opening, lie))
         assert caught.value.kind == "forest"
 
 

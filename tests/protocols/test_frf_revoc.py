@@ -4,7 +4,6 @@ import gc
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import permutations
 from typing import Any
 
@@ -15,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from revfrf import federation as federation_module
 from revfrf.certificate import RevocationCertificate
 from revfrf.crypto.dtpkc import h_enc_ref, ho_enc, par_h_dec2
 from revfrf.crypto.encoding import MISSING
@@ -23,7 +21,7 @@ from revfrf.crypto.keys import Ciphertext, WeakKey
 from revfrf.crypto.packing import Comparison, mask_comparisons, read_slots, undo_coins
 from revfrf.crypto.secret import SecretInt
 from revfrf.crypto.signing import SigningKey
-from revfrf.crypto.strong import SetUp, StrongShare, strong_half, strong_open
+from revfrf.crypto.strong import StrongShare, strong_half, strong_open
 from revfrf.crypto.strong import set_up as new_set_up
 from revfrf.errors import AbsentError, RefusedError, RejectedError, RevFRFError, UsageError
 from revfrf.federation import Federation
@@ -58,7 +56,8 @@ from tests.federations import (
     digest_of,
     grown_splits,
     ignore,
-    keys,
+    moduli,
+    no_search_for_primes,
     participants,
     random_case,
     set_up,
@@ -73,22 +72,9 @@ changed = msgspec.structs.replace
 SEARCHED = Federation._new_keys
 
 
-@lru_cache
-def made() -> tuple[SetUp, ...]:
-    return tuple(new_set_up(256, allow_insecure=True, n_jobs=1) for _ in range(3))
-
-
-def another_modulus(federation: Federation) -> SetUp:
-    return next(dealt for dealt in made() if dealt.parameters != federation.parameters)
-
-
 @pytest.fixture(scope="module", autouse=True)
-def _no_search_for_primes() -> Iterator[None]:
-    """Every epoch has another modulus than the one before, but no test waits for it."""
-    keys()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Federation, "_new_keys", another_modulus)
-        patch.setattr(federation_module, "forget_keys", lambda _: None)
+def _prepared_moduli() -> Iterator[None]:
+    with no_search_for_primes():
         yield
 
 
@@ -526,7 +512,7 @@ def test_epoch_begins_only_if_somebody_asks_and_with_keys_that_fit_the_level(fed
         federation.kgc.revoke(None)
     send(federation, KGC, request_of(federation, level=1), "bank")
     with pytest.raises(UsageError, match="level 1 none"):
-        federation.kgc.revoke(made()[0])
+        federation.kgc.revoke(moduli()[0])
     assert federation.kgc.current.epoch == 1
 
 
@@ -1232,14 +1218,14 @@ def test_new_modulus_is_searched_for(federation: Federation, monkeypatch: pytest
     monkeypatch.setattr(Federation, "_new_keys", SEARCHED)
     before = federation.parameters
     leave(federation, ["bank"], 2)
-    assert federation.parameters.n not in {before.n, *(dealt.parameters.n for dealt in made())}
+    assert federation.parameters.n not in {before.n, *(dealt.parameters.n for dealt in moduli())}
     assert federation.parameters.exponent_bits == before.exponent_bits
     check_same(federation, CASE.without("bank"), ask=True)
 
 
 def test_keys_for_the_next_epoch_are_worth_nothing_before_it_begins(federation: Federation) -> None:
     """Who was dealt new keys, however often, goes on with the old ones."""
-    p, telco = made()[0].parameters, federation.participants["telco"]
+    p, telco = moduli()[0].parameters, federation.participants["telco"]
     dealt = Dealt(
         federation=federation.kgc.current.federation,
         epoch=2,

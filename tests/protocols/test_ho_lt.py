@@ -34,6 +34,7 @@ from revfrf.messages.prediction import (
 from revfrf.protocols import ho_lt as module
 from revfrf.protocols.epoch import CC, CS, KGC
 from revfrf.protocols.fle_expan import forest_id
+from revfrf.protocols.ho_add import ho_add
 from revfrf.protocols.ho_lt import _RESULT, ComparingServer, _result, ho_lt, ho_lt_as_printed
 from revfrf.protocols.key_setup import Keys
 from revfrf.protocols.request import RequestPolicy, sign_request
@@ -233,6 +234,15 @@ def test_packed_answers_are_the_literal_ones(world: World, monkeypatch: pytest.M
     assert {at for at, (x, s) in enumerate(pairs) if x == s} == {
         at for at, both in enumerate(zip(packed, strictly, strict=True)) if both == (True, False)
     }
+
+
+def test_literal_sum_over_the_roles_is_the_sum(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world.federation.compute, "literal", True)
+    cs, bank, telco = world.server(), world.key("bank"), world.key("telco")
+    for x, y in [(3, 4), (-(2**62), 5), (0, 0), (2**70, -(2**71))]:
+        [one], [two] = ho_enc(bank.public, [x]), ho_enc(telco.public, [y])
+        total = ho_add(cs.channel, cs.share, Term(bank.public, one), Term(telco.public, two))
+        assert par_h_dec2(bank, [total], par_h_dec1(telco, [total])) == [x + y]
 
 
 LITERAL = [

@@ -38,6 +38,7 @@ from revfrf.protocols import fos_find, frf_predict, ho_lt
 from revfrf.protocols.epoch import CC, CS, KGC
 from revfrf.protocols.ho_lt import ComparingServer, ho_lt_as_printed
 from revfrf.protocols.request import RequestPolicy
+from revfrf.roles.party import Party
 from revfrf.storage.memory import StoredSplit
 from revfrf.transport.base import Reply
 from revfrf.transport.codec import encode
@@ -296,7 +297,7 @@ class Held:
     @classmethod
     def by(cls, federation: Federation, new: str = "") -> "Held":
         f = federation
-        roles = [f.coordinator, f.compute, *participants(f).values()]
+        roles: list[Party] = [f.coordinator, f.compute, *participants(f).values()]
         if not new:  # keys of requesters are not made anew
             roles += f.requesters.values()
         numbers, seeds = [], [("the forest's seed", f.seed)]

@@ -70,9 +70,8 @@ def check_succession(before: EpochCertificate | None, after: EpochCertificate) -
     if not left or after.revoked != (*before.revoked, *left) or len(set(after.revoked)) != len(after.revoked):
         raise ProtocolError("an epoch begins when somebody leaves, and who has left stays out", kind="member")
     staying = [member for member in before.members if member.name not in left]
-    if len(staying) != len(before.members) - len(left) or [_standing(m) for m in after.members] != [
-        _standing(m) for m in staying
-    ]:
+    all_known = len(staying) == len(before.members) - len(left)
+    if not all_known or list(map(_standing, after.members)) != list(map(_standing, staying)):
         raise ProtocolError("the members of the epoch before, but for those who left", kind="member")
     if [member.role for member in staying if member.role in SERVERS] not in ([CS, CC], [CC, CS]):
         raise ProtocolError("an epoch has one CS and one CC", kind="member")
@@ -82,17 +81,13 @@ def check_succession(before: EpochCertificate | None, after: EpochCertificate) -
 def _check_keys(before: EpochCertificate, after: EpochCertificate, staying: Sequence[Member]) -> None:
     """Nobody has new keys, or all have, under a modulus that has nothing to do with the old one."""
     if after.n == before.n:
-        if (after.g0, after.exponent_bits) != (before.g0, before.exponent_bits) or after.members != tuple(
-            staying
-        ):
+        same = (after.g0, after.exponent_bits) == (before.g0, before.exponent_bits)
+        if not same or after.members != tuple(staying):
             raise ProtocolError("without a new modulus nobody has new keys", kind="member")
         return
     old, new = of_number(before.n), of_number(after.n)
-    if (
-        new.bit_length() != old.bit_length()
-        or gcd(new, old) != 1
-        or after.exponent_bits < before.exponent_bits
-    ):
+    smaller = new.bit_length() != old.bit_length() or after.exponent_bits < before.exponent_bits
+    if smaller or gcd(new, old) != 1:
         raise ProtocolError("a new modulus is of the same size, and not made from the old one", kind="member")
     keys = [of_number(member.h) for member in after.members]
     if len(set(keys)) != len(keys) or set(keys) & {of_number(member.h) for member in before.members}:
@@ -109,10 +104,9 @@ def check_receipts(before: EpochCertificate, after: EpochCertificate, receipts: 
     expected = sorted(member.name for member in after.members) if before.n != after.n else []
     if sorted(receipt.party for receipt in receipts) != expected:
         raise ProtocolError("not every party has given a receipt for its erased keys", kind="member")
-    members = {member.name: member for member in before.members}
+    members, entered = {member.name: member for member in before.members}, certificate_digest(after)
     for receipt in receipts:
         member = members[receipt.party]
-        entered = certificate_digest(after)
         if (receipt.keys, receipt.entered) != (erased_keys(before.n, member), entered):
             raise ProtocolError(f"the receipt of {receipt.party!r} is for other keys", kind="member")
         fields = _receipt_fields(before.federation, receipt)

@@ -209,7 +209,7 @@ class _Walk:
         """The children of these nodes that any row reaches, below the splits of owners who are there."""
         rules = self.plan.rules
         to_walk = len(nodes.rows) * (rules.max_depth - self.level)
-        self.progress(1 - to_walk / (rules.n_trees * self.request.n_rows * rules.max_depth))
+        self.progress(self.request.n_rows - to_walk / (rules.n_trees * rules.max_depth))
         owned = {o: at for o, at in by_owner(self.store, nodes).items() if o not in self.absent}
         asked = {owner: self._comparisons(nodes.take(at)) for owner, at in owned.items()}
         answered = ho_lt(self.cs, self.request, self.level, asked) if asked else {}

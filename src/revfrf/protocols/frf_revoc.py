@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, groupby
+from itertools import groupby
 
 import msgspec
 import numpy as np
@@ -267,10 +267,9 @@ def _rekey(
         context = split_context(plan.federation, plan.epoch, plan.forest)
         statements = [split_statement(node, c) for node, c in zip(nodes, ciphertexts, strict=True)]
         batch = open_batch(plan.verify_keys[owner], reply.signature, context, statements)
-        fresh = zip(nodes, ciphertexts, count(), strict=False)
         return {
-            node: kept[node]._replace(ciphertext=c, epoch=plan.epoch, batch=batch, position=i)
-            for node, c, i in fresh
+            node: kept[node]._replace(ciphertext=ciphertexts[i], epoch=plan.epoch, batch=batch, position=i)
+            for i, node in enumerate(nodes)
         }
 
     for splits in in_threads(ask, sorted(by_owner), n_jobs):

@@ -3,19 +3,17 @@
 from revfrf.crypto.keys import PublicKey
 from revfrf.errors import ProtocolError
 from revfrf.messages.base import Done, Message, of_number
-from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.prediction import HoAddRequest, HoLTRequest, MaskedComparisons
 from revfrf.messages.training import OpenForest
 from revfrf.protocols.epoch import CS, PARTICIPANT
 from revfrf.protocols.ho_add import answer_ho_add
 from revfrf.protocols.ho_lt import answer_comparisons, answer_ho_lt_as_printed, read_counts
 from revfrf.protocols.key_setup import Identity
-from revfrf.protocols.request import RequestPolicy, check_request, enter_request
-from revfrf.roles.party import Party
-from revfrf.storage.memory import RequestBook
+from revfrf.protocols.request import check_request, enter_request
+from revfrf.roles.party import AnsweringParty
 
 
-class ComputePartner(Party):
+class ComputePartner(AnsweringParty):
     """CC, in one forest.
 
     It opens masked comparisons for requests that it has checked, and no more of them than a request can
@@ -27,8 +25,6 @@ class ComputePartner(Party):
         super().__init__(identity)
         self.n_jobs = n_jobs
         self.literal = literal
-        self.policy = RequestPolicy()
-        self.book = RequestBook()
         self.forest: OpenForest | None = None
         self._joint_keys: tuple[int, dict[str, PublicKey]] = (0, {})
 
@@ -39,12 +35,6 @@ class ComputePartner(Party):
                 self.expect(sender, CS)
                 self.open(message)
                 return Done()
-            case EpochCertificate():
-                told_again = message == self.identity.certificate
-                accepted = super().handle(sender, message)
-                if not told_again:
-                    self.book = RequestBook()
-                return accepted
             case MaskedComparisons():
                 self.expect(sender, CS)
                 return self._compare(message)

@@ -19,7 +19,6 @@ from revfrf.forest.nodes import Nodes
 from revfrf.forest.tree import Rules, feature_id, forest_digest
 from revfrf.forest.voting import Voting, add_votes, leaf_votes
 from revfrf.messages.base import Done, Message, of_number
-from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.prediction import ForestFacts, ForestQuery, PredictReply, PredictRequest
 from revfrf.messages.revocation import Certified, Report, RevocationReport, RevocationRequest
 from revfrf.messages.training import Column, OpenForest, Schema
@@ -30,9 +29,9 @@ from revfrf.protocols.frf_revoc import check_revocation, frf_revoc, sign_report
 from revfrf.protocols.frf_test import frf_test
 from revfrf.protocols.ho_lt import ComparingServer
 from revfrf.protocols.key_setup import Identity
-from revfrf.protocols.request import RequestPolicy, check_admission, check_request, enter_request
-from revfrf.roles.party import Party
-from revfrf.storage.memory import CoordinatorStore, RequestBook
+from revfrf.protocols.request import check_admission, check_request, enter_request
+from revfrf.roles.party import AnsweringParty
+from revfrf.storage.memory import CoordinatorStore
 from revfrf.transport.base import Channel
 
 log = logging.getLogger(__name__)
@@ -41,11 +40,11 @@ _CALLS_PER_WORKER = 4
 """With real keys participants mostly wait for worker processes that encrypt: more are called at once."""
 
 
-class Coordinator(Party):
+class Coordinator(AnsweringParty):
     """CS, with one forest: first `open`, then `grow`, then any number of `votes` and of requests.
 
-    `n_classes` is 0 for numbers; a forest that is `ready` has stopped growing. `watch` is told how far the
-    walk of a request has come, from 0 to 1.
+    `n_classes` is 0 for numbers; a forest that is `ready` has stopped growing. `watch` is told how many
+    rows of a request are walked, those on their way in part.
     """
 
     plan: Plan
@@ -58,8 +57,6 @@ class Coordinator(Party):
         self.channel = channel
         self.n_jobs = n_jobs
         self.n_classes, self.ready = 0, False
-        self.policy = RequestPolicy()
-        self.book = RequestBook()
         self.watch: Callable[[float], None] = lambda _: None
         self.targets: Targets | None = None
 
@@ -71,12 +68,6 @@ class Coordinator(Party):
                 check_admission(self.identity, message.admission)
                 self._check_ready()
                 return self._facts()
-            case EpochCertificate():
-                told_again = message == self.identity.certificate
-                accepted = super().handle(sender, message)
-                if not told_again:
-                    self.ready, self.book = False, RequestBook()
-                return accepted
             case RevocationRequest():
                 self.expect(sender, message.party)
                 check_revocation(self.certificate, message)
@@ -88,6 +79,11 @@ class Coordinator(Party):
                 self._check_ready()
                 return self._predict(message)
         return super().handle(sender, message)
+
+    def epoch_began(self) -> None:
+        """Nothing is answered until the forest is whole without those who have left."""
+        super().epoch_began()
+        self.ready = False
 
     def open(self, rules: Rules, seed: bytes, n_rows: int) -> None:
         """Create a forest with all participants of the epoch."""

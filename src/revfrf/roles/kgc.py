@@ -13,6 +13,7 @@ from revfrf.messages.revocation import Certified, RevocationReport, RevocationRe
 from revfrf.protocols.epoch import CS
 from revfrf.protocols.frf_revoc import check_revocation, next_epoch
 from revfrf.protocols.key_setup import admit, announce, key_setup
+from revfrf.roles.party import Party
 from revfrf.transport.base import Channel
 
 
@@ -41,17 +42,13 @@ class KeyCentre:
         """Answer CS, and whoever leaves."""
         match message:
             case RevocationRequest():
-                self._expect(sender, message.party)
+                Party.expect(sender, message.party)
                 self._take(message)
                 return Done()
             case RevocationReport():
-                self._expect(sender, CS)
+                Party.expect(sender, CS)
                 return Certified(certificate=self._certify(message).to_json())
         raise ProtocolError(f"KGC has no answer to a {type(message).__name__}")
-
-    def _expect(self, sender: str, allowed: str) -> None:
-        if sender != allowed:
-            raise ProtocolError(f"only {allowed!r} may send this, not {sender!r}", kind="sender")
 
     def enrol(self, federation: str, dealt: SetUp, roles: Mapping[str, str]) -> EpochCertificate:
         """Set up the first epoch of a federation with these parties (name to role)."""

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from revfrf.errors import ProtocolError
 from revfrf.forest.tree import feature_id
 from revfrf.messages.base import Message
-from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.prediction import ShareReply, ShareRequest
 from revfrf.messages.revocation import Destroy, Level, Rekey, RevocationRequest
 from revfrf.messages.testing import TestRequest
@@ -19,16 +18,16 @@ from revfrf.protocols.frf_revoc import answer_destroy, answer_rekey, sign_revoca
 from revfrf.protocols.frf_test import answer_test
 from revfrf.protocols.ho_lt import answer_share, verify_result
 from revfrf.protocols.key_setup import Identity
-from revfrf.protocols.request import RequestPolicy, check_request, enter_request
-from revfrf.roles.party import Party
-from revfrf.storage.memory import ParticipantStore, RequestBook
+from revfrf.protocols.request import check_request, enter_request
+from revfrf.roles.party import AnsweringParty
+from revfrf.storage.memory import ParticipantStore
 
 TRAINING = "training"
 _FINISHED = 2**32
 """A level above all that can be asked: a forest that grows no more."""
 
 
-class Participant(Party):
+class Participant(AnsweringParty):
     """One owner of columns, in one forest.
 
     `secret` keys its private draws and is kept for the forest's life. `tables` are the rows it holds, as
@@ -51,8 +50,6 @@ class Participant(Party):
         self.n_jobs = n_jobs
         self.tables: dict[str, NDArray[np.int64]] = {}
         self.growth: Growth | None = None
-        self.policy = RequestPolicy()
-        self.book = RequestBook()
 
     def hold(self, table: str, codes: NDArray[np.int64]) -> None:
         """Keep a table of rows, to train or to test on."""
@@ -72,12 +69,6 @@ class Participant(Party):
                 self.expect(sender, CS)
                 growth = self._growth(message.epoch, message.forest)
                 return answer_level(self.identity, growth, self.store, message, self.n_jobs)
-            case EpochCertificate():
-                told_again = message == self.identity.certificate
-                accepted = super().handle(sender, message)
-                if not told_again:
-                    self.book = RequestBook()
-                return accepted
             case Destroy():
                 self.expect(sender, CS)
                 growth = self._growth(message.epoch, message.forest)

@@ -9,6 +9,8 @@ from revfrf.messages.training import OpenForest
 from revfrf.protocols.epoch import KGC
 from revfrf.protocols.fle_expan import forest_id
 from revfrf.protocols.key_setup import Identity, answer_admission, answer_certificate, answer_deal
+from revfrf.protocols.request import RequestPolicy
+from revfrf.storage.memory import RequestBook
 
 
 class Party:
@@ -25,13 +27,21 @@ class Party:
                 return answer_deal(self.identity, message)
             case EpochCertificate():
                 self.expect(sender, KGC)
-                return answer_certificate(self.identity, message)
+                before = self.identity.certificate
+                accepted = answer_certificate(self.identity, message)
+                if self.identity.certificate is not before:  # else it was told again
+                    self.epoch_began()
+                return accepted
             case Admission():
                 self.expect(sender, KGC)
                 return answer_admission(self.identity, message)
         raise ProtocolError(f"{self.identity.role} has no answer to a {type(message).__name__}")
 
-    def expect(self, sender: str, allowed: str) -> None:
+    def epoch_began(self) -> None:
+        """What a new epoch changes, besides the keys."""
+
+    @staticmethod
+    def expect(sender: str, allowed: str) -> None:
         """Refuse a message from anybody but `allowed`."""
         if sender != allowed:
             raise ProtocolError(f"only {allowed} may send this, not {sender!r}", kind="sender")
@@ -62,3 +72,16 @@ class Party:
         """Refuse messages of any epoch but the current one."""
         if epoch != self.certificate.epoch:
             raise ProtocolError(f"epoch {epoch} is not the current one", kind="epoch")
+
+
+class AnsweringParty(Party):
+    """A party that has a say in requests: its policy, and its book of those it has seen in this epoch."""
+
+    def __init__(self, identity: Identity) -> None:
+        super().__init__(identity)
+        self.policy = RequestPolicy()
+        self.book = RequestBook()
+
+    def epoch_began(self) -> None:
+        """Requests of older epochs are refused by their epoch, and quotas begin anew."""
+        self.book = RequestBook()
