@@ -20,6 +20,7 @@ from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import Node
 from revfrf.forest.randomness import bootstrap, candidate_limit
 from revfrf.forest.tree import Rules
+from revfrf.forest.unfinished import unfinished, with_rows
 from revfrf.messages.training import Column
 from revfrf.protocols.fle_expan import LevelReport
 from revfrf.roles.participant import Participant
@@ -151,6 +152,15 @@ def train(case: Case, federation: Federation | None = None) -> Federation:
     federation = federation or set_up(case)
     federation.train(case.codes, case.rules, targets_of(case, federation.seed), ignore)
     return federation
+
+
+def leaf_paths(federation: Federation) -> NDArray[np.uint64]:
+    """For each tree and training row the path of the row's leaf, 0 for a row that the tree does not use."""
+    cs = federation.coordinator
+    ends = with_rows(cs.targets.used, cs.store.splits, unfinished(cs.plan.rules.n_trees, cs.store.splits, ()))
+    paths = np.zeros((cs.plan.rules.n_trees, len(cs.targets.values)), dtype=np.uint64)
+    paths[np.repeat(ends.trees, ends.sizes), ends.rows] = np.repeat(ends.paths, ends.sizes)
+    return paths
 
 
 def digest_of(federation: Federation) -> str:

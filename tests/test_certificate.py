@@ -51,7 +51,7 @@ def leave(federation: Federation, levels: dict[str, Level]) -> RevocationCertifi
         request = federation.participants[party].leave(level)
         for server in (KGC, CS):
             federation.network.channel(party).call(server, request, Done)
-        assert len(federation.kgc.leaving) == number + 1
+        assert len(federation.kgc.state.leaving) == number + 1
     for party in levels:
         del federation.network.roles[party]
     second = max(levels.values()) == 2
@@ -443,7 +443,7 @@ def test_epoch_of_another_federation_is_found() -> None:
 
 def test_skipped_epoch_is_found() -> None:
     happened = left("third epoch, 2 after 2 after 1")
-    first = happened.federation.kgc.certificates[0]
+    first = happened.federation.kgc.state.certificates[0]
     lie = changed(happened.certificate, epoch_before=first)
     assert kind_of(lie, happened.key) == "succession"
 

@@ -22,7 +22,7 @@ from revfrf.certificate import RevocationCertificate
 from revfrf.cli import app
 from revfrf.crypto.signing import SigningKey
 from revfrf.keyfile import save_key
-from revfrf.protocols.frf_revoc import Rebuilt
+from revfrf.protocols.frf_revoc import Doomed
 from revfrf.publickey import save_verify_key
 from revfrf.roles import coordinator
 
@@ -508,7 +508,7 @@ def saved(tmp_path: Path, model: Any, X: Any, y: Any, leaver: str, **fit: Any) -
 def test_coordinator_that_only_pretends_to_rebuild_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinator, "frf_revoc", lambda *_: Rebuilt(1, 1, 1))
+    monkeypatch.setattr(coordinator, "destroy", lambda *_: Doomed(frozenset(), []))
     X = rows()
     place = saved(
         tmp_path, RevocableForestClassifier(5, parties=PARTIES, **TOY), X, answers(X), leaver="telco"

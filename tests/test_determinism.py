@@ -24,6 +24,7 @@ from tests.federations import (
     grown_splits,
     ignore,
     keys,
+    leaf_paths,
     participants,
     random_case,
     set_up,
@@ -98,8 +99,8 @@ def test_forest_does_not_depend_on_the_keys(digest: str) -> None:
     assert grown_splits(one) == grown_splits(two)
     first, second = one.coordinator.store.splits, two.coordinator.store.splits
     assert all(first[node].ciphertext != second[node].ciphertext for node in first)
-    assert {m.h for m in one.kgc.certificates[0].members}.isdisjoint(
-        m.h for m in two.kgc.certificates[0].members
+    assert {m.h for m in one.kgc.state.certificates[0].members}.isdisjoint(
+        m.h for m in two.kgc.state.certificates[0].members
     )
 
 
@@ -160,7 +161,7 @@ def tree_of(federation: Federation, tree: int) -> tuple[object, ...]:
     return (
         {node: split for node, split in grown_splits(federation).items() if node[0] == tree},
         {node: leaf for node, leaf in store.leaves.items() if node[0] == tree},
-        store.leaf_paths[tree].tolist(),
+        leaf_paths(federation)[tree].tolist(),
     )
 
 

@@ -33,7 +33,12 @@ from revfrf.protocols.request import RequestPolicy
 from revfrf.roles.participant import TRAINING
 from tests import federations
 from tests.conftest import World, world_of
-from tests.federations import Codes, participant, random_case
+from tests.federations import (
+    Codes,
+    participant,
+    random_case,
+    targets_of,
+)
 
 Error = TypeVar("Error", bound=RevFRFError)
 
@@ -207,5 +212,5 @@ def test_a_question_while_the_forest_grows_is_refused() -> None:
     federation = federations.set_up(case)
     for party, table in case.codes.items():
         participant(federation, party).hold(TRAINING, table)
-    federation.coordinator.open(case.rules, federation.seed, case.n_rows)
+    federation.coordinator.create(case.rules, federation.seed, targets_of(case, federation.seed))
     assert is_refused(federation, case.codes)

@@ -232,8 +232,7 @@ class RevocableForest(BaseEstimator):
     def n_nodes_(self) -> int:
         """Splits and leaves of all trees."""
         check_is_fitted(self)
-        store = self.federation_.coordinator.store
-        return len(store.splits) + len(store.leaves)
+        return self.federation_.coordinator.store.n_nodes
 
     @property
     def parties_(self) -> dict[str, list[str]]:
@@ -314,7 +313,7 @@ class RevocableForest(BaseEstimator):
         self.layout_ = Layout(saved.owned, tuple(columns.get(i, gone) for i in range(saved.n_features)))
         self.targets_ = Targets.unknown(saved.n_classes, saved.centre, saved.places)
         n_jobs = workers(self.n_jobs)
-        self.federation_ = model_file.restored(forest, self.allow_insecure_keys, n_jobs)
+        self.federation_ = model_file.restored(forest, self.targets_, self.allow_insecure_keys, n_jobs)
 
     # -- scikit-learn's contract ---------------------------------------------------------------------
 

@@ -87,14 +87,13 @@ class LeavableForest(RequestableForest):
         federation = self.federation_
         store = federation.coordinator.store
         going = doomed(store, leavers)
-        nodes = len(store.splits) + len(store.leaves)
-        shadow = federation.shadow(leavers)
+        shadow, n_trees = federation.shadow(leavers), federation.coordinator.plan.rules.n_trees
         score_now = score_without = None
         if X is not None and y is not None:
             rows = self._rows(X, reset=False)
             codes, n_rows = self.layout_.encode(rows), _num_samples(rows)
             left = {name: table for name, table in codes.items() if name not in leavers}
-            voting, n_trees = self._checked_voting(), len(store.leaf_paths)
+            voting = self._checked_voting()
             answers = (
                 self._answers(federation.votes(codes, n_rows, voting) / n_trees),
                 self._answers(shadow.votes(left, n_rows, voting) / n_trees),
@@ -103,11 +102,11 @@ class LeavableForest(RequestableForest):
             score_now, score_without = (float(measure(y, answer)) for answer in answers)
         return RevocationPreview(
             leavers=tuple(leavers),
-            nodes=nodes,
+            nodes=store.n_nodes,
             nodes_lost=len(going.nodes),
-            trees=len(store.leaf_paths),
+            trees=n_trees,
             trees_touched=len({tree for tree, _ in going.tops}),
-            estimated_seconds=federation.revocation_seconds(len(going.nodes) / nodes, wanted),
+            estimated_seconds=federation.revocation_seconds(len(going.nodes) / store.n_nodes, wanted),
             digest_after=shadow.coordinator.digest(self._digest_fields()),
             score_now=score_now,
             score_without=score_without,
@@ -134,7 +133,7 @@ class LeavableForest(RequestableForest):
             raise UsageError("nobody leaves; give the name of a participant")
         if len(leavers) == len(participants):
             raise UsageError("the last participant cannot leave: there would be no forest without it")
-        if self.federation_.coordinator.targets is None:
+        if not len(self.federation_.coordinator.targets.values):
             raise UsageError(
                 "this forest was loaded from a file, which holds no training rows: nobody can leave it, "
                 "because what a leaver leaves behind could not be grown again"

@@ -29,7 +29,7 @@ from revfrf.metering import measured
 from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT, REQUESTER
 from revfrf.protocols.fle_expan import LevelReport
 from revfrf.protocols.frf_predict import Answer
-from revfrf.protocols.key_setup import Identity
+from revfrf.protocols.identity import Identity
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.coordinator import Coordinator
 from revfrf.roles.kgc import KeyCentre
@@ -186,8 +186,8 @@ class Federation:
             self.participants[party].hold(TRAINING, table)
         started = perf_counter()
         with _collector_paused(), measured(self.network.ledger, CS, "FLE-Expan"):
-            self.coordinator.open(rules, self.seed, len(targets.values))
-            self.coordinator.grow(targets, progress)
+            self.coordinator.create(rules, self.seed, targets)
+            self.coordinator.grow(progress)
         self.training_seconds = perf_counter() - started
 
     def votes(self, codes: Codes, n_rows: int, voting: Voting) -> NDArray[np.float64]:
@@ -206,7 +206,7 @@ class Federation:
         wanted = DEFAULT_REQUESTER if name is None else name
         with self._enrolling:
             known = self.requesters.get(wanted)
-            if known is not None and wanted in self.kgc.admitted:
+            if known is not None and wanted in self.kgc.state.admitted:
                 return known
             if name is None or known is not None or wanted in self.participants:
                 return self._enrol_requester(wanted)  # anew, if another epoch has begun
@@ -267,11 +267,8 @@ class Federation:
         shadow.seed = self.seed
         for name, participant in staying.items():
             shadow.participants[name].secret = participant.secret
-        targets = self.coordinator.targets
-        if targets is None:
-            raise UsageError("this forest has no training rows")
         codes = {name: participant.tables[TRAINING] for name, participant in staying.items()}
-        shadow.train(codes, self.coordinator.plan.rules, targets, lambda _: None)
+        shadow.train(codes, self.coordinator.plan.rules, self.coordinator.targets, lambda _: None)
         return shadow
 
     def revocation_seconds(self, share_lost: float, level: Level) -> float:
@@ -319,8 +316,7 @@ class Federation:
             with measured(self.network.ledger, KGC, "FRF-Revoc"):
                 self.kgc.revoke(dealt)
         except BaseException:
-            for party in parties:
-                self.kgc.leaving.pop(party, None)
+            self.kgc.stay(parties)
             raise
         if dealt is not None:
             forget_keys(self.coordinator.plan.parameters)

@@ -12,7 +12,8 @@ from revfrf.federation import Federation
 from revfrf.forest.nodes import MAX_DEPTH, Node
 from revfrf.forest.tree import Leaf, Rules, feature_id
 from revfrf.protocols.epoch import verify_certificate
-from revfrf.protocols.fle_expan import forest_id, split_context, split_statement
+from revfrf.protocols.fle_expan import forest_id
+from revfrf.protocols.split import split_context, split_statement
 from revfrf.storage.memory import CoordinatorStore
 
 

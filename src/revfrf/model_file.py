@@ -12,6 +12,7 @@ import secrets
 import shlex
 import stat
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +26,20 @@ from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.crypto.strong import StrongShare
 from revfrf.errors import InsecureKeyError, ModelFileError, RevFRFError, UsageError
 from revfrf.federation import Credentials, Federation
+from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import Node
-from revfrf.forest.tree import Rules, feature_id
+from revfrf.forest.tree import Leaf, Rules, feature_id
 from revfrf.messages.base import PATHS, TREES, array, of_number
 from revfrf.messages.enrolment import EpochCertificate, Member
 from revfrf.messages.training import Column, OpenForest
 from revfrf.model_check import check_federation
 from revfrf.protocols.epoch import CC, CS, KGC
-from revfrf.protocols.key_setup import Identity, Keys, check_certificate
+from revfrf.protocols.identity import Identity, Keys, Record
+from revfrf.protocols.key_setup import check_certificate
 from revfrf.protocols.request import RequestPolicy
-from revfrf.storage.memory import CoordinatorStore, OwnCut, StoredSplit
+from revfrf.roles.coordinator import ForestRecord
+from revfrf.roles.kgc import KeyCentreState
+from revfrf.storage.memory import OwnCut, StoredSplit
 
 VERSION = 1
 MAX_SIZE = 4 * 2**30  # bytes of a file, checked before it is read
@@ -42,14 +47,7 @@ _MAGIC = b"revfrf forest, version "
 _MODE = 0o600
 
 
-class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of the file. It may hold secrets, and prints as its name."""
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
-
-
-class SavedSplits(_Part, frozen=True):
+class SavedSplits(Record, frozen=True):
     """All splits, as arrays; `feature` is a number in `SavedForest.features`, `batch` one in `batches`."""
 
     trees: bytes
@@ -61,7 +59,7 @@ class SavedSplits(_Part, frozen=True):
     ciphertexts: bytes
 
 
-class SavedCuts(_Part, frozen=True):
+class SavedCuts(Record, frozen=True):
     """A participant's own cuts, as arrays."""
 
     trees: bytes
@@ -70,7 +68,7 @@ class SavedCuts(_Part, frozen=True):
     cuts: bytes
 
 
-class SavedKeys(_Part, frozen=True):
+class SavedKeys(Record, frozen=True):
     """One role's secrets, as in key files."""
 
     signing: dict[str, str]
@@ -79,7 +77,7 @@ class SavedKeys(_Part, frozen=True):
     secret: bytes
 
 
-class SavedEstimator(_Part, frozen=True):
+class SavedEstimator(Record, frozen=True):
     """The estimator's own state. `owned` are the positions of each party's columns in X."""
 
     kind: str
@@ -102,7 +100,7 @@ class SavedPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_rows: int | None
 
 
-class SavedForest(_Part, frozen=True):
+class SavedForest(Record, frozen=True):
     """The whole file."""
 
     estimator: SavedEstimator
@@ -291,17 +289,17 @@ def _read_bytes(source: Path) -> tuple[bytes, int]:
 
 
 @hides_locals
-def restored(forest: SavedForest, allow_insecure: bool, n_jobs: int) -> Federation:
+def restored(forest: SavedForest, targets: Targets, allow_insecure: bool, n_jobs: int) -> Federation:
     """The federation in a file. Raises ModelFileError if the parts do not fit together."""
     try:
-        return _restored(forest, allow_insecure, n_jobs)
+        return _restored(forest, targets, allow_insecure, n_jobs)
     except InsecureKeyError:
         raise
     except (RevFRFError, KeyError, IndexError, ValueError):
         raise ModelFileError("damaged: its parts do not fit together", kind="malformed") from None
 
 
-def _restored(forest: SavedForest, allow_insecure: bool, n_jobs: int) -> Federation:
+def _restored(forest: SavedForest, targets: Targets, allow_insecure: bool, n_jobs: int) -> Federation:
     c = forest.certificate
     parameters = Parameters(of_number(c.n), of_number(c.g0), c.exponent_bits, allow_insecure)
     identities = {m.name: _identity(forest, m, allow_insecure) for m in c.members}
@@ -310,10 +308,11 @@ def _restored(forest: SavedForest, allow_insecure: bool, n_jobs: int) -> Federat
     known = Credentials(parameters, kgc or None, identities, secret_of, forest.seed or b"")
     federation = Federation.restored(forest.columns, known, n_jobs)
     cs = federation.coordinator
-    cs.resume(forest.forest, forest.rules, forest.seed or b"", forest.columns, _store(forest, parameters))
-    cs.n_classes, cs.ready = forest.estimator.n_classes, True
+    cs.store.commit(*_grown(forest, parameters))
+    cs.resume(ForestRecord(forest.forest, forest.rules, forest.seed or b"", forest.columns, c.n))
+    cs.targets, cs.ready = targets, True
     federation.compute.forest = forest.forest
-    federation.kgc.certificates.append(c)
+    federation.kgc.state = KeyCentreState(certificates=(c,))
     for party, role in federation.participants.items():
         role.store.cuts.update(_cuts(forest.cuts[party]))
         role.resume(forest.forest)
@@ -341,7 +340,7 @@ def _identity(forest: SavedForest, member: Member, allow_insecure: bool) -> Iden
     return identity
 
 
-def _store(forest: SavedForest, parameters: Parameters) -> CoordinatorStore:
+def _grown(forest: SavedForest, parameters: Parameters) -> tuple[dict[Node, StoredSplit], dict[Node, Leaf]]:
     saved, width = forest.splits, parameters.ciphertext_bytes
     nodes = _nodes(saved.trees, saved.paths)
     n = len(nodes)
@@ -355,16 +354,15 @@ def _store(forest: SavedForest, parameters: Parameters) -> CoordinatorStore:
         features,
         array(saved.cuts, "u1", n).tolist(),
         (owner[feature] for feature in features),
+        repeat(b""),
         (blob[i * width : (i + 1) * width] for i in range(n)),
         (forest.batches[i][0] for i in numbers),
         (batches[i] for i in numbers),
         array(saved.positions, "<u4", n).tolist(),
     )
-    store = CoordinatorStore(np.zeros((forest.rules.n_trees, 0), dtype=np.uint64))
     leaves = _nodes(forest.leaf_trees, forest.leaf_paths)
     sums = array(forest.leaf_sums, "<i8").reshape(len(leaves), -1).tolist()
-    store.commit(dict(zip(nodes, splits, strict=True)), dict(zip(leaves, map(tuple, sums), strict=True)))
-    return store
+    return dict(zip(nodes, splits, strict=True)), dict(zip(leaves, map(tuple, sums), strict=True))
 
 
 def _cuts(saved: SavedCuts) -> dict[Node, OwnCut]:

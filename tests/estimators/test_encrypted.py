@@ -42,7 +42,7 @@ def books(model: Any) -> list[Any]:
     federation = model.federation_
     owners = [owner.book for owner in federation.participants.values()]
     kept = (federation.coordinator.book, federation.compute.book, *owners)
-    return [set(federation.kgc.admitted), *((dict(book.known), dict(book.rows)) for book in kept)]
+    return [set(federation.kgc.state.admitted), *((dict(book.known), dict(book.rows)) for book in kept)]
 
 
 # -- the same answers -------------------------------------------------------------------------------
@@ -211,10 +211,10 @@ def test_unknown_requester_is_told_how_to_enrol(model: Any) -> None:
 def test_requester_enrols_once(model: Any) -> None:
     for name in ("insurer", "bank"):
         model.enrol_requester(name)
-        admitted = model.federation_.kgc.admitted[name]
+        admitted = model.federation_.kgc.state.admitted[name]
         with pytest.raises(UsageError, match=f"'{name}'"):
             model.enrol_requester(name)
-        assert model.federation_.kgc.admitted[name] == admitted
+        assert model.federation_.kgc.state.admitted[name] == admitted
         np.testing.assert_array_equal(model.predict_encrypted(ROWS, name), model.predict(ROWS))
 
 
@@ -276,7 +276,7 @@ def test_requester_whose_admission_is_lost_may_enrol_again(model: Any) -> None:
     with pytest.raises(AbsentError):
         model.enrol_requester("insurer")
     assert "insurer" not in network.roles
-    assert not kgc.admitted
+    assert not kgc.state.admitted
     kgc.channel = honest
     model.enrol_requester("insurer")
     np.testing.assert_array_equal(model.predict_encrypted(ROWS, "insurer"), model.predict(ROWS))

@@ -296,10 +296,9 @@ def everything(model: Any) -> Any:
         dict(store.splits),
         dict(store.leaves),
         store.level,
-        store.leaf_paths.tobytes(),
         {name: (dict(p.store.cuts), p.identity.keys) for name, p in federation.participants.items()},
         federation.kgc.current,
-        dict(federation.kgc.leaving),
+        dict(federation.kgc.state.leaving),
         set(federation.network.roles),
         federation.parameters,
     )

@@ -20,7 +20,7 @@ from revfrf.crypto.keys import Ciphertext
 from revfrf.errors import ModelFileError, RefusedError, UsageError
 from revfrf.federation import Federation
 from revfrf.model_file import SavedCuts, SavedForest, encode, read
-from revfrf.protocols.fle_expan import split_context, split_statement
+from revfrf.protocols.split import split_context, split_statement
 
 TOY: dict[str, Any] = {"key_bits": 256, "allow_insecure_keys": True, "random_state": 0, "n_estimators": 5}
 
@@ -162,7 +162,7 @@ def test_a_loaded_forest_grows_no_more(model: RevocableForestClassifier, path: P
     model.save(path, private_keys=True)
     cs = RevocableForestClassifier.load(path).federation_.coordinator
     with pytest.raises(RefusedError):
-        cs.open(cs.plan.rules, cs.plan.seed, 150)
+        cs.create(cs.plan.rules, cs.plan.seed, cs.targets)
 
 
 def test_the_file_is_for_its_owner_alone_and_replaced_whole(

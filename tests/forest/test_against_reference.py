@@ -19,6 +19,7 @@ from tests.federations import (
     Plain,
     grow_plainly,
     grown_splits,
+    leaf_paths,
     participants,
     plain_repeats,
     random_case,
@@ -41,7 +42,7 @@ def assert_same_forest(case: Case) -> tuple[Federation, Plain]:
     paths = np.zeros((case.rules.n_trees, case.n_rows), dtype=np.uint64)
     for (tree, path), rows in plain.forest.rows.items():
         paths[tree, rows] = path
-    assert np.array_equal(store.leaf_paths, paths)
+    assert np.array_equal(leaf_paths(federation), paths)
     return federation, plain
 
 

@@ -18,8 +18,8 @@ from revfrf.forest.nodes import Node, Nodes
 from revfrf.messages.base import FEATURES, PATHS, SIZES, TREES, Message
 from revfrf.messages.training import LevelReply, LevelRequest
 from revfrf.protocols.epoch import CC, CS, KGC
-from revfrf.protocols.fle_expan import split_context, split_statement
 from revfrf.protocols.node_rows import write_nodes
+from revfrf.protocols.split import split_context, split_statement
 from revfrf.roles.participant import Participant
 from revfrf.transport.base import Reply
 from tests.federations import (
@@ -102,7 +102,13 @@ class Opened:
             (positions.tolist(), p.cuts.tobytes(), p.n_cuts.tolist(), p.bins.tolist())
             for positions, p in growth.proposals
         ]
-        return dict(self.party.store.cuts), growth.level, dict(growth.index), proposals, growth.rules
+        return (
+            dict(self.party.store.cuts),
+            self.party.store.level,
+            dict(growth.index),
+            proposals,
+            growth.rules,
+        )
 
     def refuses(self, request: Message, sender: str = CS) -> RevFRFError:
         """Why the request is refused; it leaves no trace, and CS is told nothing but that."""
@@ -121,7 +127,7 @@ def opened() -> Opened:
     federation = set_up(CASE)
     for name, table in CASE.codes.items():
         federation.participants[name].hold("training", table)
-    federation.coordinator.open(CASE.rules, federation.seed, CASE.n_rows)
+    federation.coordinator.create(CASE.rules, federation.seed, targets_of(CASE, federation.seed))
     return Opened(federation, participant(federation, PARTY), federation.coordinator.plan.forest)
 
 
@@ -261,8 +267,9 @@ def test_message_that_a_participant_does_not_answer_is_refused(opened: Opened) -
 
 
 def test_second_forest_is_refused(opened: Opened) -> None:
+    cs = opened.federation.coordinator
     with pytest.raises(RefusedError):
-        opened.federation.coordinator.open(CASE.rules, opened.federation.seed, CASE.n_rows)
+        cs.create(CASE.rules, opened.federation.seed, cs.targets)
 
 
 @pytest.mark.parametrize(
@@ -367,7 +374,7 @@ class Lying:
 
     def stored(self) -> tuple[Any, ...]:
         store = self.federation.coordinator.store
-        return dict(store.splits), dict(store.leaves), store.leaf_paths.tolist()
+        return dict(store.splits), dict(store.leaves), store.level
 
 
 def is_caught(tamper: Tamper, from_level: int = 0) -> RejectedError:

@@ -42,11 +42,21 @@ from revfrf.messages.prediction import (
 from revfrf.protocols import frf_predict as frf_predict_module
 from revfrf.protocols.epoch import CC, CS, KGC, REQUESTER
 from revfrf.protocols.frf_predict import Answer
-from revfrf.protocols.key_setup import Identity
+from revfrf.protocols.identity import Identity
 from revfrf.protocols.request import RequestPolicy, sign_request
 from revfrf.roles.requester import Requester
 from revfrf.transport.base import Answering
-from tests.federations import Case, Codes, grown_splits, participant, random_case, set_up, train, with_rules
+from tests.federations import (
+    Case,
+    Codes,
+    grown_splits,
+    participant,
+    random_case,
+    set_up,
+    targets_of,
+    train,
+    with_rules,
+)
 
 CASE = random_case(51)
 Absent = Callable[[str, int], bool]
@@ -100,7 +110,7 @@ def walked(federation: Federation, codes: Codes, voting: Voting = "hard", absent
     """Row by row and tree by tree, without any message."""
     splits, cs = grown_splits(federation), federation.coordinator
     n_rows = next(iter(codes.values())).shape[1]
-    plain = Plain(np.zeros((n_rows, cs.n_classes or 1)), [0] * n_rows, set(), 0)
+    plain = Plain(np.zeros((n_rows, cs.targets.n_classes or 1)), [0] * n_rows, set(), 0)
     for row, tree in np.ndindex(n_rows, cs.plan.rules.n_trees):
         path = 1
         while (tree, path) in splits:
@@ -114,7 +124,7 @@ def walked(federation: Federation, codes: Codes, voting: Voting = "hard", absent
         else:
             sums = cs.store.leaves[tree, path]
             plain.n_voted[row] += 1
-            if not cs.n_classes:
+            if not cs.targets.n_classes:
                 plain.votes[row, 0] += sums[1] / sums[0]
             elif voting == "hard":
                 plain.votes[row, sums.index(max(sums))] += 1
@@ -449,7 +459,7 @@ def test_forest_that_is_not_whole_answers_nobody(open_it: bool) -> None:
     if open_it:
         for name, table in CASE.codes.items():
             federation.participants[name].hold("training", table)
-        federation.coordinator.open(CASE.rules, federation.seed, CASE.n_rows)
+        federation.coordinator.create(CASE.rules, federation.seed, targets_of(CASE, federation.seed))
     with pytest.raises(RefusedError) as caught:
         ask(federation, some(CASE.codes))
     assert caught.value.party == CS

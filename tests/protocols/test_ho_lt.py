@@ -36,11 +36,20 @@ from revfrf.protocols.epoch import CC, CS, KGC
 from revfrf.protocols.fle_expan import forest_id
 from revfrf.protocols.ho_add import ho_add
 from revfrf.protocols.ho_lt import _RESULT, ComparingServer, _result, ho_lt, ho_lt_as_printed
-from revfrf.protocols.key_setup import Keys
+from revfrf.protocols.identity import Keys
 from revfrf.protocols.request import RequestPolicy, sign_request
 from revfrf.transport.base import Answering, Channel, Reply
 from tests.conftest import world_of
-from tests.federations import columns_of, grown_splits, keys, participant, random_case, train, with_rules
+from tests.federations import (
+    columns_of,
+    grown_splits,
+    keys,
+    participant,
+    random_case,
+    targets_of,
+    train,
+    with_rules,
+)
 
 CASE = random_case(41)
 OWNERS = ("bank", "shop", "telco")
@@ -111,7 +120,7 @@ def opened(case: Any, dealt: Any) -> World:
     federation = Federation(columns_of(case.codes), dealt=dealt, seed=case.seed)
     for name, table in case.codes.items():
         federation.participants[name].hold("training", table)
-    federation.coordinator.open(case.rules, federation.seed, case.n_rows)
+    federation.coordinator.create(case.rules, federation.seed, targets_of(case, federation.seed))
     for owner in federation.participants.values():  # who has nodes everywhere
         levels, trees = range(case.rules.max_depth), range(case.rules.n_trees)
         owner.store.cuts.update({(tree, 1 << level): (0, 0) for tree in trees for level in levels})
@@ -715,5 +724,7 @@ def test_compute_partner_serves_one_forest_of_its_federation_and_epoch(world: Wo
     assert refused(without, CC, own, Done, "bank") == "sender"
     assert other.compute.forest is None
     channel.call(CC, own, Done)
-    assert refused(without, CC, own, Done) == "forest"
+    channel.call(CC, own, Done)  # told again
+    second = changed(own, nonce=bytes(16))
+    assert refused(without, CC, changed(second, forest=forest_id(second)), Done) == "forest"
     assert other.compute.forest == own

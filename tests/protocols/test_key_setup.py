@@ -37,7 +37,8 @@ from revfrf.protocols.epoch import (
     erased_keys,
 )
 from revfrf.protocols.frf_revoc import next_epoch
-from revfrf.protocols.key_setup import Identity, announce, answer_deal
+from revfrf.protocols.identity import Identity
+from revfrf.protocols.key_setup import announce, answer_deal
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.kgc import KeyCentre
 from revfrf.roles.party import Party
@@ -150,7 +151,7 @@ def admission_of_a_liar(parties: Parties, change: Callable[[Enrolment], Enrolmen
     parties.network.roles["telco"] = liar
     with pytest.raises(RejectedError) as caught:
         parties.enrol()
-    assert parties.kgc.certificates == []
+    assert parties.kgc.state.certificates == ()
     assert all(identity.certificate is None for identity in parties.identities.values())
     return caught.value
 
@@ -415,7 +416,7 @@ def certified_wrongly(parties: Parties, forge: Callable[[EpochCertificate], Epoc
     parties.kgc.channel = Forging(parties.network, forge)
     cause = refusal(parties.enrol)
     assert parties.identities["bank"].certificate is None
-    assert parties.kgc.certificates == []
+    assert parties.kgc.state.certificates == ()
     return cause
 
 

@@ -19,8 +19,10 @@ from revfrf.messages.base import Done, Message, number
 from revfrf.messages.enrolment import Admission, Enrolment, EpochCertificate, Member
 from revfrf.messages.prediction import MaskedComparisons, PredictReply, PredictRequest, Request, ShareRequest
 from revfrf.protocols.epoch import _CERTIFICATE, CC, CS, KGC, REQUESTER, certificate_fields
-from revfrf.protocols.key_setup import _ADMISSION, Identity
+from revfrf.protocols.identity import Identity
+from revfrf.protocols.key_setup import _ADMISSION
 from revfrf.protocols.request import RequestPolicy, enter_request, sign_request
+from revfrf.roles.kgc import KeyCentreState
 from revfrf.roles.requester import Requester
 from revfrf.storage.memory import RequestBook
 from tests.federations import participant, random_case, train
@@ -530,7 +532,7 @@ def test_name_is_admitted_once(fresh: Federation, name: str) -> None:
         fresh.enrol_requester(name)
     with pytest.raises(UsageError, match=f"'{name}' is a requester already"):
         fresh.kgc.admit(fresh.parameters, name)
-    assert fresh.kgc.admitted[name] == first == fresh.requesters[name].identity.admission
+    assert fresh.kgc.state.admitted[name] == first == fresh.requesters[name].identity.admission
 
 
 @pytest.mark.parametrize("name", [KGC, CS, CC])
@@ -538,17 +540,17 @@ def test_servers_are_no_requesters(fresh: Federation, name: str) -> None:
     for admit in (fresh.enrol_requester, lambda n: fresh.kgc.admit(fresh.parameters, n)):
         with pytest.raises(UsageError, match=f"'{name}'"):
             admit(name)
-    assert not fresh.kgc.admitted
+    assert not fresh.kgc.state.admitted
     assert not fresh.requesters
 
 
 @pytest.mark.parametrize("name", [OWNER, "clinic"])
 def test_revoked_name_is_not_admitted_again(fresh: Federation, name: str) -> None:
-    fresh.kgc.certificates = [certificate(fresh, revoked=(name,))]
+    fresh.kgc.state = KeyCentreState(certificates=(certificate(fresh, revoked=(name,)),))
     roles, sent = dict(fresh.network.roles), fresh.network.messages.copy()
     with pytest.raises(UsageError, match="revoked"):
         fresh.enrol_requester(name)
-    assert not fresh.kgc.admitted
+    assert not fresh.kgc.state.admitted
     assert not fresh.requesters
     assert (fresh.network.roles, fresh.network.messages) == (roles, sent)
 
@@ -591,7 +593,7 @@ def test_stranger_who_lies_is_not_admitted(fresh: Federation, changes: dict[str,
     with pytest.raises(RejectedError) as caught:
         fresh.kgc.admit(fresh.parameters, "mallory")
     assert caught.value.kind == kind
-    assert fresh.kgc.admitted == {}
+    assert fresh.kgc.state.admitted == {}
     assert identity.admission is None
 
 

@@ -72,6 +72,10 @@ class Targets:
         nothing = np.empty(0, np.int64)
         return cls(nothing, nothing, np.empty((0, 0), np.uint8), n_classes, centre, places)
 
+    def used(self, tree: int) -> Rows:
+        """The rows that count in a tree."""
+        return np.flatnonzero(self.repeats[tree] * self.weights).astype(np.uint32)
+
     def sums(self, nodes: Nodes) -> NDArray[np.int64]:
         """What leaves keep, a row a node: weight by class, or (Σw, Σw·value)."""
         sums = np.zeros((len(nodes), self.n_classes or 2), dtype=np.int64)

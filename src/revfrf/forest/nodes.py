@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,9 @@ MAX_DEPTH = 62
 """Paths are 64-bit numbers."""
 
 Rows = NDArray[np.uint32]
+
+Turns = bytes
+"""For each row of a node whether it goes right: a bit a row, the highest of a byte first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,10 +85,30 @@ class Nodes:
         paths[1::2] += np.uint64(1)
         return Nodes(np.repeat(self.trees[positions], 2), paths, starts_of(sizes), rows)
 
+    def turns(self, positions: NDArray[np.intp], right: NDArray[np.bool_]) -> list[Turns]:
+        """Which of its rows go right, of each of the nodes at these positions."""
+        ends = np.cumsum(_turn_bytes(self.sizes[positions]))
+        packed = np.zeros(ends[-1] if len(ends) else 0, dtype=np.uint8)
+        _pack_turns(self.starts, positions, right, packed)
+        blob = packed.tobytes()
+        return [blob[a:b] for a, b in pairwise([0, *ends.tolist()])]
+
+    def turned(self, positions: NDArray[np.intp], turns: Sequence[Turns]) -> NDArray[np.bool_]:
+        """The inverse of `turns`: for each of all `rows` whether it goes right. Refuses other lengths."""
+        if [len(t) for t in turns] != _turn_bytes(self.sizes[positions]).tolist():
+            raise FormatError("turns that do not fit the rows of their nodes", kind="length")
+        right = np.zeros(len(self.rows), dtype=np.bool_)
+        _unpack_turns(self.starts, positions, np.frombuffer(b"".join(turns), dtype=np.uint8), right)
+        return right
+
 
 def starts_of(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where stretches of these sizes begin, and, last, where they all end."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
+
+
+def _turn_bytes(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    return (sizes + 7) // 8
 
 
 def pack_rows(nodes: Nodes) -> bytes:
@@ -143,6 +167,37 @@ def _partition(
             else:
                 out[left_at] = rows[i]
                 left_at += 1
+
+
+@kernel
+def _pack_turns(
+    starts: NDArray[np.int64],
+    positions: NDArray[np.intp],
+    right: NDArray[np.bool_],
+    packed: NDArray[np.uint8],
+) -> None:
+    at = 0
+    for j in range(len(positions)):
+        begin, end = starts[positions[j]], starts[positions[j] + 1]
+        for i in range(end - begin):
+            if right[begin + i]:
+                packed[at + i // 8] |= np.uint8(128 >> i % 8)
+        at += (end - begin + 7) // 8
+
+
+@kernel
+def _unpack_turns(
+    starts: NDArray[np.int64],
+    positions: NDArray[np.intp],
+    packed: NDArray[np.uint8],
+    right: NDArray[np.bool_],
+) -> None:
+    at = 0
+    for j in range(len(positions)):
+        begin, end = starts[positions[j]], starts[positions[j] + 1]
+        for i in range(end - begin):
+            right[begin + i] = packed[at + i // 8] & (128 >> i % 8) != 0
+        at += (end - begin + 7) // 8
 
 
 @kernel

@@ -5,8 +5,9 @@ owner's secret, stored encrypted elsewhere. **Left iff x̂ ≤ ŝ.**
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,15 @@ from revfrf.crypto.canonical import Field, canonical
 from revfrf.forest.candidates import Method
 from revfrf.forest.nodes import Node
 
-Split = tuple[str, int]
-"""A feature, "party/column", and the number of its candidate cut that was chosen."""
+
+class Split(Protocol):
+    """A feature, "party/column", and the number of its candidate cut that was chosen."""
+
+    @property
+    def feature(self) -> str: ...
+
+    @property
+    def cut(self) -> int: ...
 
 
 def feature_id(party: str, column: str) -> str:
@@ -56,10 +64,11 @@ def forest_digest(
     little-endian, in the order of trees and paths: (tree, path, number of the feature among those in use,
     cut) of every split, and (tree, path, sums…) of every leaf.
     """
-    names = sorted({feature for feature, _ in splits.values()})
+    names = sorted({split.feature for split in splits.values()})
     number = {feature: i for i, feature in enumerate(names)}
-    inner = _table([(*node, number[feature], cut) for node, (feature, cut) in splits.items()])
-    outer = _table([(*node, *leaf) for node, leaf in leaves.items()])
+    features, cuts = [number[split.feature] for split in splits.values()], [s.cut for s in splits.values()]
+    inner = _table(splits, features, cuts)
+    outer = _table(leaves, *zip(*leaves.values(), strict=True))
     common = (rules.fields(), targets, tuple(names), inner.shape, outer.shape)
     h = hashlib.sha256(canonical("revfrf forest v1", *common))
     h.update(inner.tobytes())
@@ -67,6 +76,10 @@ def forest_digest(
     return h.hexdigest()
 
 
-def _table(rows: Sequence[tuple[int, ...]]) -> NDArray[np.int64]:
-    table = np.array(rows, dtype="<i8").reshape(len(rows), -1 if rows else 0)
-    return table[np.lexsort((table[:, 1], table[:, 0]))] if rows else table
+def _table(nodes: Collection[Node], *values: Sequence[int]) -> NDArray[np.int64]:
+    """A row a node: tree, path, values."""
+    if not nodes:
+        return np.empty((0, 0), dtype="<i8")
+    columns = [np.array(column, dtype="<i8") for column in (*zip(*nodes, strict=True), *values)]
+    order = np.lexsort((columns[1], columns[0]))
+    return np.column_stack([column[order] for column in columns])

@@ -6,26 +6,24 @@ level. A participant gets the rows of exactly those nodes at which one of its fe
 docs/forest.md says which forest comes out.
 """
 
-import hashlib
-import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count, repeat
+from itertools import chain, count, repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
-from revfrf.crypto.batch import Context, open_batch, sign_batch
+from revfrf.crypto.batch import Context
 from revfrf.crypto.canonical import digest
-from revfrf.crypto.dtpkc import ho_enc
-from revfrf.crypto.keys import Ciphertext, Parameters
+from revfrf.crypto.keys import Parameters
 from revfrf.crypto.parallel import in_threads
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ProtocolError
 from revfrf.forest.candidates import Proposal, Values
 from revfrf.forest.criterion import Targets
-from revfrf.forest.nodes import Node, Nodes
+from revfrf.forest.nodes import Node, Nodes, Turns
 from revfrf.forest.tree import Leaf, Rules
+from revfrf.forest.unfinished import unfinished, with_rows
 from revfrf.messages.base import CUTS, FEATURES, PATHS, QUESTIONS, TREES, array
 from revfrf.messages.training import LevelReply, LevelRequest, OpenForest
 from revfrf.metering import within
@@ -42,8 +40,9 @@ from revfrf.protocols.fos_find import (
     score,
     send_rows,
 )
-from revfrf.protocols.key_setup import Identity
+from revfrf.protocols.identity import Identity
 from revfrf.protocols.node_rows import read_nodes, write_nodes
+from revfrf.protocols.split import encrypt_splits, open_splits, split_context
 from revfrf.storage.memory import CoordinatorStore, OwnCut, ParticipantStore, StoredSplit
 from revfrf.transport.base import Channel
 
@@ -51,16 +50,6 @@ FOS_FIND = "FOS-Find"
 
 _MAX_CUTS = 2**26
 """Candidate cuts that an owner computes for one level: half a gigabyte."""
-
-
-def split_context(federation: str, epoch: int, forest: bytes) -> Context:
-    """What every signed split of a forest shares."""
-    return ("split", federation, epoch, forest)
-
-
-def split_statement(node: Node, ciphertext: bytes) -> bytes:
-    """What the owner of a split signs: where it stands (tree, path), and the digest of its ciphertext."""
-    return struct.pack(">QQ", *node) + hashlib.sha256(ciphertext).digest()
 
 
 def forest_id(opening: OpenForest) -> bytes:
@@ -85,6 +74,11 @@ class Plan:
     parameters: Parameters
     owners: Mapping[str, Sequence[str]]
     verify_keys: Mapping[str, VerifyKey]
+
+    @property
+    def context(self) -> Context:
+        """What all splits of this epoch are signed with."""
+        return split_context(self.federation, self.epoch, self.forest)
 
     @property
     def features(self) -> list[str]:
@@ -116,6 +110,7 @@ class Won:
     nodes: Sequence[Node] = ()
     features: Positions = field(default_factory=lambda: np.empty(0, np.intp))
     cuts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    turns: Sequence[Turns] = ()
 
 
 def fle_expan(
@@ -125,19 +120,26 @@ def fle_expan(
     store: CoordinatorStore,
     n_jobs: int,
     progress: Callable[[LevelReport], None],
-    frontier: Nodes | None = None,
+    missing: Collection[Node] | None = None,
 ) -> None:
-    """Grow the whole forest into `store`, or what is below these nodes."""
+    """Grow whatever is missing in `store`: the whole forest, or what a crash or a revocation has left open.
+
+    Which nodes that are is found out if it is not given. A level is committed when its splits have come,
+    encrypted, with the leaves beside them.
+    """
     columns, features = plan.columns, plan.features
-    if frontier is None:
-        used = [np.flatnonzero(repeats * targets.weights).astype(np.uint32) for repeats in targets.repeats]
-        frontier = Nodes.roots(used)
+    if missing is None:
+        missing = unfinished(plan.rules.n_trees, store.splits, store.leaves)
+    frontier = with_rows(targets.used, store.splits, missing)
     n_used = len(frontier.rows)
     again = np.zeros(len(frontier), dtype=np.bool_)
     won = [Won() for _ in columns]
+    leaves: dict[Node, Leaf] = {}
     depth = 0
     while len(frontier) or any(w.nodes for w in won):
-        frontier, again = _stop(plan.rules, targets, store, frontier, again)
+        stop = _stop(plan.rules, targets, frontier)
+        leaves |= _leaves(targets, frontier.take(np.flatnonzero(stop)))
+        frontier, again = frontier.take(np.flatnonzero(~stop)), again[~stop]
         progress(_report(plan.rules, store, frontier, won, depth, n_used))
         with within(FOS_FIND):
             draws = draw_candidates(plan.seed, features, plan.rules, frontier, again)
@@ -148,21 +150,20 @@ def fle_expan(
         answers = [
             answer for _, answer in sorted(zip(order, answered, strict=True), key=lambda pair: pair[0])
         ]
-        for splits, _ in answers:
-            store.commit(splits, {})
+        store.commit(dict(chain.from_iterable(splits.items() for splits, _ in answers)), leaves)
         with within(FOS_FIND):
             winners = choose(draws, columns, [scored for _, scored in answers])
             right = send_rows(frontier, winners)
         split = np.sort(np.concatenate([winner.nodes for winner in winners]))
         lost = np.setdiff1d(np.arange(len(frontier)), split)
-        _make_leaves(targets, store, frontier.take(lost[draws.all_asked[lost]]))
-        won = [_won(frontier, winner) for winner in winners]
+        leaves = _leaves(targets, frontier.take(lost[draws.all_asked[lost]]))
+        won = [_won(frontier, winner, right) for winner in winners]
         retried = frontier.take(lost[~draws.all_asked[lost]])
         children = frontier.children(split, right)
         again = np.arange(len(retried) + len(children)) < len(retried)
         frontier = retried + children
         depth += 1
-        store.level += 1
+    store.commit({}, leaves)
 
 
 def _report(
@@ -175,26 +176,22 @@ def _report(
     return LevelReport(min(level, rules.max_depth), len(np.unique(frontier.trees)), made, work)
 
 
-def _stop(
-    rules: Rules, targets: Targets, store: CoordinatorStore, nodes: Nodes, again: NDArray[np.bool_]
-) -> tuple[Nodes, NDArray[np.bool_]]:
-    """Make leaves of the nodes that are not to be split, and return the others."""
+def _stop(rules: Rules, targets: Targets, nodes: Nodes) -> NDArray[np.bool_]:
+    """Which of these nodes are not to be split."""
     fewest = max(rules.min_samples_split, 2 * rules.min_samples_leaf)
     stop = (nodes.paths >> np.uint64(rules.max_depth)).astype(np.bool_)
     stop |= (nodes.sizes < fewest) | targets.pure(nodes)
-    _make_leaves(targets, store, nodes.take(np.flatnonzero(stop)))
-    return nodes.take(np.flatnonzero(~stop)), again[~stop]
+    return stop
 
 
-def _make_leaves(targets: Targets, store: CoordinatorStore, nodes: Nodes) -> None:
-    leaves: list[Leaf] = list(map(tuple, targets.sums(nodes).tolist()))
-    store.commit({}, dict(zip(nodes.names(), leaves, strict=True)))
-    store.leaf_paths[np.repeat(nodes.trees, nodes.sizes), nodes.rows] = np.repeat(nodes.paths, nodes.sizes)
+def _leaves(targets: Targets, nodes: Nodes) -> dict[Node, Leaf]:
+    return dict(zip(nodes.names(), map(tuple, targets.sums(nodes).tolist()), strict=True))
 
 
-def _won(frontier: Nodes, winner: Winner) -> Won:
+def _won(frontier: Nodes, winner: Winner, right: NDArray[np.bool_]) -> Won:
     trees, paths = frontier.trees[winner.nodes].tolist(), frontier.paths[winner.nodes].tolist()
-    return Won(list(zip(trees, paths, strict=True)), winner.features, winner.cuts)
+    turns = frontier.turns(winner.nodes, right)
+    return Won(list(zip(trees, paths, strict=True)), winner.features, winner.cuts, turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,23 +237,15 @@ class _Exchange:
 
 
 def _receive_splits(plan: Plan, owner: str, won: Won, reply: LevelReply) -> dict[Node, StoredSplit]:
-    """The owner's winning splits, checked: ciphertexts are valid elements, and signed by the owner."""
-    width = plan.parameters.ciphertext_bytes
-    blob = array(reply.ciphertexts, "u1", width * len(won.nodes)).tobytes()
-    ciphertexts = [blob[at : at + width] for at in range(0, len(blob), width)]
-    if not ciphertexts:
+    """The owner's winning splits, checked. Raises RejectedError."""
+    if not won.nodes and not reply.ciphertexts:
         return {}
-    for ciphertext in ciphertexts:
-        Ciphertext.from_bytes(plan.parameters, ciphertext)
-    batch = open_batch(
-        plan.verify_keys[owner],
-        reply.signature,
-        split_context(plan.federation, plan.epoch, plan.forest),
-        [split_statement(node, c) for node, c in zip(won.nodes, ciphertexts, strict=True)],
+    ciphertexts, batch = open_splits(
+        plan.parameters, plan.verify_keys[owner], plan.context, won.nodes, reply.ciphertexts, reply.signature
     )
     features = [plan.owners[owner][number] for number in won.features]
     places = (repeat(plan.epoch), repeat(batch), count())
-    columns = (features, won.cuts.tolist(), repeat(owner), ciphertexts, *places)
+    columns = (features, won.cuts.tolist(), repeat(owner), won.turns, ciphertexts, *places)
     return dict(zip(won.nodes, map(StoredSplit, *columns), strict=True))
 
 
@@ -271,7 +260,6 @@ class Growth:
     secret: bytes = field(repr=False)
     codes: NDArray[np.int64] = field(repr=False)  # a row a feature
     features: Sequence[str]
-    level: int = -1
     index: dict[Node, int] = field(default_factory=dict, repr=False)
     proposals: list[tuple[Positions, Proposal]] = field(default_factory=list, repr=False)
     values: list[Values] = field(init=False, repr=False)
@@ -301,8 +289,8 @@ def answer_level(
     identity: Identity, growth: Growth, store: ParticipantStore, message: LevelRequest, n_jobs: int
 ) -> LevelReply:
     """Encrypt and sign the splits that won, and propose candidates for the nodes asked about."""
-    if message.level <= growth.level:
-        raise ProtocolError(f"level {message.level} after level {growth.level}", kind="order")
+    if message.level <= store.level:
+        raise ProtocolError(f"level {message.level} after level {store.level}", kind="order")
     nodes, questions = _read_questions(growth, message)
     with within(FOS_FIND):
         won, ciphertexts, signature = _encrypt_splits(identity, growth, store, message, n_jobs)
@@ -323,8 +311,8 @@ def answer_level(
         n_cuts=b"".join(proposal.n_cuts.tobytes() for _, proposal in proposals),
         bins=b"".join(proposal.bins.tobytes() for _, proposal in proposals),
     )
-    store.cuts.update(won)
-    growth.level, growth.proposals = message.level, proposals
+    store.commit(won, message.level)
+    growth.proposals = proposals
     growth.index = {node: position for position, node in enumerate(nodes.names())}
     return reply
 
@@ -354,17 +342,10 @@ def _encrypt_splits(
     features = array(message.won_features, FEATURES, len(trees)).astype(np.intp)
     cuts = array(message.won_cuts, CUTS, len(trees)).astype(np.intp)
     nodes = list(zip(trees.tolist(), paths.tolist(), strict=True))
-    if len(set(nodes)) != len(nodes) or not store.cuts.keys().isdisjoint(nodes):
-        raise ProtocolError("a node is won once", kind="node")
     if not nodes:
         return {}, b"", None
     values = growth.cuts(nodes, features, cuts).tolist()
-    key = identity.weak.public
-    ciphertexts = [c.to_bytes(key.parameters) for c in ho_enc(key, values, n_jobs=n_jobs)]
-    signature = sign_batch(
-        identity.signing_key,
-        split_context(growth.rules.federation, message.epoch, growth.rules.forest),
-        [split_statement(node, c) for node, c in zip(nodes, ciphertexts, strict=True)],
-    )
-    own = zip(features.tolist(), values, strict=True)
-    return dict(zip(nodes, own, strict=True)), b"".join(ciphertexts), signature
+    own = dict(zip(nodes, zip(features.tolist(), values, strict=True), strict=True))
+    if len(own) != len(nodes) or any(store.cuts.get(node, cut) != cut for node, cut in own.items()):
+        raise ProtocolError("a node is won once, and again only by the same cut", kind="node")
+    return own, *encrypt_splits(identity, growth.rules.forest, nodes, values, n_jobs)

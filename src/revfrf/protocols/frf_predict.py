@@ -31,7 +31,7 @@ from revfrf.messages.prediction import (
 from revfrf.protocols.epoch import CC, CS
 from revfrf.protocols.fle_expan import Plan, forest_id
 from revfrf.protocols.ho_lt import ComparingServer, ho_lt
-from revfrf.protocols.key_setup import Identity
+from revfrf.protocols.identity import Identity
 from revfrf.protocols.request import rows_digest, sign_request
 from revfrf.protocols.walk import by_owner, reached_children, scatter, walk
 from revfrf.storage.memory import CoordinatorStore

@@ -9,38 +9,26 @@ forest without the leaver, bit for bit. At level 2 the owners of the splits that
 
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from revfrf.crypto.batch import open_batch, sign_batch
 from revfrf.crypto.canonical import Field
-from revfrf.crypto.dtpkc import ho_enc
-from revfrf.crypto.keys import Ciphertext
 from revfrf.crypto.parallel import in_threads
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.crypto.strong import SetUp
 from revfrf.errors import ProtocolError, UsageError
-from revfrf.forest.criterion import Targets
-from revfrf.forest.kernel import kernel
-from revfrf.forest.nodes import Node, Nodes, Rows
+from revfrf.forest.nodes import Node
 from revfrf.messages.base import PATHS, TREES, Done, array, number
 from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.revocation import Destroy, Level, Rekey, Rekeyed, Report, RevocationRequest
 from revfrf.protocols.epoch import PARTICIPANT, certificate_digest, check_succession, sign_certificate
-from revfrf.protocols.fle_expan import (
-    Growth,
-    LevelReport,
-    Plan,
-    fle_expan,
-    split_context,
-    split_statement,
-)
-from revfrf.protocols.key_setup import Identity, deal
+from revfrf.protocols.fle_expan import Growth, Plan
+from revfrf.protocols.identity import Identity
+from revfrf.protocols.key_setup import deal
+from revfrf.protocols.split import encrypt_splits, open_splits
 from revfrf.storage.memory import CoordinatorStore, ParticipantStore, StoredSplit
 from revfrf.transport.base import Channel
 
@@ -155,118 +143,42 @@ def doomed(store: CoordinatorStore, leavers: Collection[str]) -> Doomed:
     """The nodes that are destroyed when these owners leave."""
     dead: set[Node] = set()
     tops: list[Node] = []
-    for tree, path in sorted([*store.splits, *store.leaves]):  # parents come before their children
-        below = (tree, path // 2) in dead
-        split = store.splits.get((tree, path))
-        if below or (split is not None and split.owner in leavers):
-            dead.add((tree, path))
-            if not below:
-                tops.append((tree, path))
+    for top in sorted(node for node, split in store.splits.items() if split.owner in leavers):
+        if top in dead:  # below another: paths ascend, so parents come before their children
+            continue
+        tops.append(top)
+        below = [top]
+        while below:
+            tree, path = node = below.pop()
+            dead.add(node)
+            if node in store.splits:
+                below += ((tree, 2 * path), (tree, 2 * path + 1))
     return Doomed(frozenset(dead), tops)
 
 
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """How many nodes were destroyed, made in their place, and kept."""
-
-    destroyed: int
-    rebuilt: int
-    kept: int
-
-
-def frf_revoc(
-    channel: Channel,
-    plan: Plan,
-    targets: Targets,
-    store: CoordinatorStore,
-    leavers: Collection[str],
-    rekey: bool,
-    n_jobs: int,
-    progress: Callable[[LevelReport], None],
-) -> Rebuilt:
-    """Destroy what goes and grow it again, by the plan of the epoch without the leavers."""
+def destroy(channel: Channel, plan: Plan, store: CoordinatorStore, leavers: Collection[str]) -> Doomed:
+    """Have every owner who stays forget its cuts among the nodes that go. Returns what goes."""
     going = doomed(store, leavers)
-    before = len(store.splits) + len(store.leaves)
-    rows = _rows_below(store.leaf_paths, going.tops)
-    _destroy(channel, plan, store, leavers, going)
-    kept = dict(store.splits)
-    for (tree, _), some in zip(going.tops, rows, strict=True):
-        store.leaf_paths[tree, some] = 0
-    frontier = Nodes.of([tree for tree, _ in going.tops], [path for _, path in going.tops], rows)
-    fle_expan(channel, plan, targets, store, n_jobs, progress, frontier)
-    if rekey:
-        _rekey(channel, plan, store, kept, n_jobs)
-    after = len(store.splits) + len(store.leaves)
-    lost = len(going.nodes)
-    return Rebuilt(lost, after - (before - lost), before - lost)
-
-
-def _rows_below(leaf_paths: NDArray[np.uint64], tops: Sequence[Node]) -> list[Rows]:
-    """For each of these nodes, none of which is below another, the rows whose leaf is at or below it.
-
-    The nodes come tree by tree, as `doomed` gives them.
-    """
-    found: list[Rows] = []
-    for tree, group in groupby(tops, key=lambda node: node[0]):
-        paths = np.array([path for _, path in group], dtype=np.uint64)
-        order = np.argsort(paths)
-        place = _place_below(leaf_paths[tree], paths[order])
-        rows = np.argsort(place, kind="stable").astype(np.uint32)
-        ends = np.searchsorted(place[rows], np.arange(len(paths) + 1))
-        own = [rows[ends[i] : ends[i + 1]] for i in range(len(paths))]
-        found += [own[i] for i in np.argsort(order)]
-    return found
-
-
-@kernel
-def _place_below(leaves: NDArray[np.uint64], paths: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """For each leaf the place, among these ascending paths, of the one it is at or below, or else -1."""
-    place = np.full(len(leaves), -1, dtype=np.int64)
-    for i in range(len(leaves)):
-        path = leaves[i]
-        while path > 0:
-            at = np.searchsorted(paths, path)
-            if at < len(paths) and paths[at] == path:
-                place[i] = at
-                break
-            path >>= np.uint64(1)
-    return place
-
-
-def _destroy(
-    channel: Channel, plan: Plan, store: CoordinatorStore, leavers: Collection[str], going: Doomed
-) -> None:
-    """Have every owner who stays forget its cuts among these nodes, and forget them oneself."""
-    by_owner: dict[str, list[Node]] = {}
-    for node in sorted(going.nodes & store.splits.keys()):
-        by_owner.setdefault(store.splits[node].owner, []).append(node)
-    for owner in by_owner.keys() - set(leavers):
-        trees, paths = _names(by_owner[owner])
+    lost = _by_owner({node: store.splits[node] for node in going.nodes if node in store.splits})
+    for owner in sorted(lost.keys() - set(leavers)):
+        trees, paths = _names(lost[owner])
         channel.call(owner, Destroy(epoch=plan.epoch, forest=plan.forest, trees=trees, paths=paths), Done)
-    store.erase(going.nodes)
+    return going
 
 
-def _rekey(
-    channel: Channel, plan: Plan, store: CoordinatorStore, kept: Mapping[Node, StoredSplit], n_jobs: int
-) -> None:
-    """Have the owners encrypt the splits that have lived on anew."""
-    by_owner: dict[str, list[Node]] = {}
-    for node, split in kept.items():
-        by_owner.setdefault(split.owner, []).append(node)
+def rekey(channel: Channel, plan: Plan, store: CoordinatorStore, n_jobs: int) -> None:
+    """Have the owners encrypt the splits of older epochs anew."""
+    kept = {node: split for node, split in store.splits.items() if split.epoch != plan.epoch}
+    by_owner = _by_owner(kept)
 
     def ask(owner: str) -> dict[Node, StoredSplit]:
         nodes = by_owner[owner]
         trees, paths = _names(nodes)
         message = Rekey(epoch=plan.epoch, forest=plan.forest, trees=trees, paths=paths)
         reply = channel.call(owner, message, Rekeyed)
-        width = plan.parameters.ciphertext_bytes
-        blob = array(reply.ciphertexts, "u1", width * len(nodes)).tobytes()
-        ciphertexts = [blob[at : at + width] for at in range(0, len(blob), width)]
-        for ciphertext in ciphertexts:
-            Ciphertext.from_bytes(plan.parameters, ciphertext)
-        context = split_context(plan.federation, plan.epoch, plan.forest)
-        statements = [split_statement(node, c) for node, c in zip(nodes, ciphertexts, strict=True)]
-        batch = open_batch(plan.verify_keys[owner], reply.signature, context, statements)
+        ciphertexts, batch = open_splits(
+            plan.parameters, plan.verify_keys[owner], plan.context, nodes, reply.ciphertexts, reply.signature
+        )
         return {
             node: kept[node]._replace(ciphertext=ciphertexts[i], epoch=plan.epoch, batch=batch, position=i)
             for i, node in enumerate(nodes)
@@ -274,6 +186,13 @@ def _rekey(
 
     for splits in in_threads(ask, sorted(by_owner), n_jobs):
         store.commit(splits, {})
+
+
+def _by_owner(splits: Mapping[Node, StoredSplit]) -> dict[str, list[Node]]:
+    nodes: dict[str, list[Node]] = {}
+    for node in sorted(splits):
+        nodes.setdefault(splits[node].owner, []).append(node)
+    return nodes
 
 
 def _names(nodes: Sequence[Node]) -> tuple[bytes, bytes]:
@@ -285,8 +204,8 @@ def _names(nodes: Sequence[Node]) -> tuple[bytes, bytes]:
 
 
 def answer_destroy(growth: Growth, store: ParticipantStore, message: Destroy) -> Done:
-    """Forget the cuts of these nodes."""
-    store.forget(_own_nodes(growth, store, message))
+    """Forget the cuts of these nodes; told again, there are none left to forget."""
+    store.forget(_read_nodes(growth, message))
     return Done()
 
 
@@ -294,24 +213,20 @@ def answer_rekey(
     identity: Identity, growth: Growth, store: ParticipantStore, message: Rekey, n_jobs: int
 ) -> Rekeyed:
     """The cuts of these nodes, encrypted under the current key and signed for the current epoch."""
-    nodes = _own_nodes(growth, store, message)
-    key = identity.weak.public
-    values = [store.cuts[node][1] for node in nodes]
-    ciphertexts = [c.to_bytes(key.parameters) for c in ho_enc(key, values, n_jobs=n_jobs)]
-    signature = sign_batch(
-        identity.signing_key,
-        split_context(growth.rules.federation, message.epoch, growth.rules.forest),
-        [split_statement(node, c) for node, c in zip(nodes, ciphertexts, strict=True)],
-    )
-    return Rekeyed(ciphertexts=b"".join(ciphertexts), signature=signature)
+    nodes = _read_nodes(growth, message)
+    if not store.cuts.keys() >= set(nodes):
+        raise ProtocolError("nodes that are not ours", kind="node")
+    cuts = [store.cuts[node][1] for node in nodes]
+    ciphertexts, signature = encrypt_splits(identity, growth.rules.forest, nodes, cuts, n_jobs)
+    return Rekeyed(ciphertexts=ciphertexts, signature=signature)
 
 
-def _own_nodes(growth: Growth, store: ParticipantStore, message: Destroy | Rekey) -> list[Node]:
-    """The nodes of a message, each once, and all of them this owner's; only after somebody has left."""
+def _read_nodes(growth: Growth, message: Destroy | Rekey) -> list[Node]:
+    """The nodes of a message, each once; only after somebody has left."""
     if message.epoch <= growth.rules.epoch:
         raise ProtocolError("nobody has left", kind="order")
     trees = array(message.trees, TREES).tolist()
     nodes: list[Node] = list(zip(trees, array(message.paths, PATHS, len(trees)).tolist(), strict=True))
-    if not nodes or len(set(nodes)) != len(nodes) or not store.cuts.keys() >= set(nodes):
-        raise ProtocolError("nodes that are not ours, or named twice", kind="node")
+    if not nodes or len(set(nodes)) != len(nodes):
+        raise ProtocolError("no nodes, or one of them twice", kind="node")
     return nodes

@@ -6,12 +6,11 @@ keys it has made.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from revfrf.crypto.keys import Parameters, PublicKey, WeakKey
 from revfrf.crypto.parallel import in_threads
 from revfrf.crypto.possession import PossessionProof, prove_possession, verify_possession
-from revfrf.crypto.secret import Secret, SecretInt
+from revfrf.crypto.secret import SecretInt
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.crypto.strong import SetUp, StrongShare
 from revfrf.errors import ProtocolError, UsageError
@@ -38,6 +37,7 @@ from revfrf.protocols.epoch import (
     sign_receipt,
     verify_certificate,
 )
+from revfrf.protocols.identity import Identity, Keys
 from revfrf.transport.base import Channel
 
 _ADMISSION = "revfrf admission v1"
@@ -167,61 +167,6 @@ def _enrol(
 # -- every party ------------------------------------------------------------------------------------
 
 
-@dataclass
-class Keys(Secret):
-    """A party's keys of an epoch: its weak key, and of a server the strong share."""
-
-    epoch: int
-    weak: WeakKey
-    share: StrongShare | None
-
-
-@dataclass
-class Identity(Secret):
-    """What a party knows of itself and of its federation. `kgc` it was given beforehand.
-
-    `dealt` are keys of an epoch that KGC has not yet certified.
-    """
-
-    name: str
-    role: str
-    kgc: VerifyKey
-    signing: SigningKey | None
-    allow_insecure: bool = False
-    federation: str = ""
-    keys: Keys | None = None
-    dealt: Keys | None = None
-    certificate: EpochCertificate | None = None
-    receipt: Receipt | None = None
-    admission: Admission | None = None
-
-    @property
-    def epoch(self) -> int:
-        """The current one; 0 before the first."""
-        return 0 if self.certificate is None else self.certificate.epoch
-
-    @property
-    def weak(self) -> WeakKey:
-        """The weak key of this epoch. Raises ProtocolError if it is not here."""
-        if self.keys is None:
-            raise ProtocolError(f"{self.name!r} has no private keys here", kind="member")
-        return self.keys.weak
-
-    @property
-    def share(self) -> StrongShare:
-        """The strong share of this epoch. Raises ProtocolError if it is not here."""
-        if self.keys is None or self.keys.share is None:
-            raise ProtocolError(f"{self.name!r} has no strong share here", kind="member")
-        return self.keys.share
-
-    @property
-    def signing_key(self) -> SigningKey:
-        """The key to sign with. Raises ProtocolError if it was not saved with the forest."""
-        if self.signing is None:
-            raise ProtocolError(f"{self.name!r} has no private keys here", kind="member")
-        return self.signing
-
-
 def answer_deal(identity: Identity, message: Dealt) -> Enrolment:
     """Make a weak key under the parameters dealt, and prove that it is one's own."""
     first = identity.certificate is None
@@ -284,7 +229,7 @@ def check_certificate(identity: Identity, keys: Keys, certificate: EpochCertific
     if (c.federation, of_number(c.n), of_number(c.g0), c.exponent_bits) != ours:
         raise ProtocolError("an epoch certificate for other parameters", kind="epoch")
     names = [member.name for member in certificate.members]
-    if _member_of(identity, keys.weak) not in certificate.members or len(set(names)) != len(names):
+    if identity.member(keys.weak) not in certificate.members or len(set(names)) != len(names):
         raise ProtocolError(f"the epoch certificate does not name {identity.name!r} rightly", kind="member")
 
 
@@ -298,7 +243,7 @@ def answer_admission(identity: Identity, admission: Admission) -> Done:
     epoch = keys.epoch if outsider else identity.epoch
     if (admission.federation, admission.epoch) != (identity.federation, epoch):
         raise ProtocolError("an admission out of turn, or of another federation", kind="order")
-    if admission.member != _member_of(identity, keys.weak):
+    if admission.member != identity.member(keys.weak):
         raise ProtocolError(f"the admission does not name {identity.name!r} rightly", kind="member")
     identity.keys, identity.admission = keys, admission
     if outsider:
@@ -310,7 +255,3 @@ def verify_admission(kgc: VerifyKey, admission: Admission) -> None:
     """Return only if KGC has signed it; else raise SignatureError."""
     fields = (admission.federation, admission.epoch, member_fields(admission.member))
     kgc.verify(admission.signature, _ADMISSION, *fields)
-
-
-def _member_of(identity: Identity, weak: WeakKey) -> Member:
-    return Member(identity.name, identity.role, number(weak.public.h), identity.signing_key.verify_key.raw)

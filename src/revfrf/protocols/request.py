@@ -20,7 +20,8 @@ from revfrf.forest.voting import Voting
 from revfrf.messages.enrolment import Admission
 from revfrf.messages.prediction import Request
 from revfrf.messages.training import OpenForest
-from revfrf.protocols.key_setup import Identity, verify_admission
+from revfrf.protocols.identity import Identity
+from revfrf.protocols.key_setup import verify_admission
 from revfrf.storage.memory import KnownRequest, RequestBook
 
 _REQUEST = "revfrf request v1"
@@ -146,8 +147,7 @@ def enter_request(
         policy.check(requester, rows)
         if known is not None and (known.digest != name or level <= known.level):
             raise ProtocolError(f"level {level} of a request was answered before", kind="replay")
-        book.rows[requester] = rows
-        book.known[request.id] = KnownRequest(name, level)
+        book.enter(request.id, KnownRequest(name, level), requester, rows)
 
 
 def _name(request: Request) -> bytes:

@@ -8,9 +8,10 @@ from revfrf.messages.training import OpenForest
 from revfrf.protocols.epoch import CS, PARTICIPANT
 from revfrf.protocols.ho_add import answer_ho_add
 from revfrf.protocols.ho_lt import answer_comparisons, answer_ho_lt_as_printed, read_counts
-from revfrf.protocols.key_setup import Identity
+from revfrf.protocols.identity import Identity
 from revfrf.protocols.request import check_request, enter_request
 from revfrf.roles.party import AnsweringParty
+from revfrf.storage.memory import Store
 
 
 class ComputePartner(AnsweringParty):
@@ -21,8 +22,10 @@ class ComputePartner(AnsweringParty):
     comparing both, never where the splits are worth something.
     """
 
-    def __init__(self, identity: Identity, n_jobs: int = 1, *, literal: bool = False) -> None:
-        super().__init__(identity)
+    def __init__(
+        self, identity: Identity, n_jobs: int = 1, store: Store | None = None, *, literal: bool = False
+    ) -> None:
+        super().__init__(identity, store)
         self.n_jobs = n_jobs
         self.literal = literal
         self.forest: OpenForest | None = None
@@ -48,9 +51,10 @@ class ComputePartner(AnsweringParty):
 
     def open(self, forest: OpenForest) -> None:
         """Serve a forest of this federation and epoch. Its trees and levels bound every request."""
-        if self.forest is not None:
-            raise ProtocolError("a second forest", kind="forest")
         self.check_forest(forest)
+        if self.forest not in (None, forest):
+            raise ProtocolError("a second forest", kind="forest")
+        self.store.write(forest=forest)
         self.forest = forest
 
     def _compare(self, message: MaskedComparisons) -> Message:

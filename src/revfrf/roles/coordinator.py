@@ -2,7 +2,7 @@
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -15,7 +15,7 @@ from revfrf.crypto.keys import Parameters
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import AbsentError, ProtocolError, RefusedError
 from revfrf.forest.criterion import Targets
-from revfrf.forest.nodes import Nodes
+from revfrf.forest.nodes import Node, Nodes
 from revfrf.forest.tree import Rules, feature_id, forest_digest
 from revfrf.forest.voting import Voting, add_votes, leaf_votes
 from revfrf.messages.base import Done, Message, of_number
@@ -25,13 +25,13 @@ from revfrf.messages.training import Column, OpenForest, Schema
 from revfrf.protocols.epoch import CC, KGC, PARTICIPANT, certificate_digest
 from revfrf.protocols.fle_expan import LevelReport, Plan, fle_expan, forest_id
 from revfrf.protocols.frf_predict import Answer, frf_predict, read_rows, write_answer, write_failure
-from revfrf.protocols.frf_revoc import check_revocation, frf_revoc, sign_report
+from revfrf.protocols.frf_revoc import check_revocation, destroy, rekey, sign_report
 from revfrf.protocols.frf_test import frf_test
 from revfrf.protocols.ho_lt import ComparingServer
-from revfrf.protocols.key_setup import Identity
+from revfrf.protocols.identity import Identity, Record
 from revfrf.protocols.request import check_admission, check_request, enter_request
 from revfrf.roles.party import AnsweringParty
-from revfrf.storage.memory import CoordinatorStore
+from revfrf.storage.memory import CoordinatorStore, Rebuilding
 from revfrf.transport.base import Channel
 
 log = logging.getLogger(__name__)
@@ -40,25 +40,39 @@ _CALLS_PER_WORKER = 4
 """With real keys participants mostly wait for worker processes that encrypt: more are called at once."""
 
 
-class Coordinator(AnsweringParty):
-    """CS, with one forest: first `open`, then `grow`, then any number of `votes` and of requests.
+class ForestRecord(Record, frozen=True):
+    """What CS writes down when it creates a forest. `n` is the modulus that the splits are encrypted under,
+    until a revocation has ended, whatever the epoch.
+    """
 
-    `n_classes` is 0 for numbers; a forest that is `ready` has stopped growing. `watch` is told how many
-    rows of a request are walked, those on their way in part.
+    opening: OpenForest
+    rules: Rules
+    seed: bytes
+    columns: dict[str, tuple[Column, ...]]
+    n: bytes
+
+
+class Coordinator(AnsweringParty):
+    """CS, with one forest: first `create`, then `grow`, then any number of `votes` and of requests.
+
+    A forest that is `ready` is whole. `watch` is told how many rows of a request are walked, those on their
+    way in part.
     """
 
     plan: Plan
     store: CoordinatorStore
-    opening: OpenForest
-    columns: Mapping[str, Sequence[Column]]
+    record: ForestRecord
+    targets: Targets
 
-    def __init__(self, identity: Identity, channel: Channel, n_jobs: int = 1) -> None:
-        super().__init__(identity)
+    def __init__(
+        self, identity: Identity, channel: Channel, n_jobs: int = 1, store: CoordinatorStore | None = None
+    ) -> None:
+        super().__init__(identity, store or CoordinatorStore())
         self.channel = channel
         self.n_jobs = n_jobs
-        self.n_classes, self.ready = 0, False
+        self.ready = False
         self.watch: Callable[[float], None] = lambda _: None
-        self.targets: Targets | None = None
+        self.certificates: tuple[RevocationCertificate, ...] = ()
 
     def handle(self, sender: str, message: Message) -> Message:
         """Answer KGC and requesters."""
@@ -85,7 +99,19 @@ class Coordinator(AnsweringParty):
         super().epoch_began()
         self.ready = False
 
-    def open(self, rules: Rules, seed: bytes, n_rows: int) -> None:
+    @property
+    def opening(self) -> OpenForest:
+        """By which rules the forest grows. Raises ProtocolError before there is one."""
+        if not hasattr(self, "record"):
+            raise ProtocolError("there is no forest yet", kind="forest")
+        return self.record.opening
+
+    @property
+    def columns(self) -> Mapping[str, Sequence[Column]]:
+        """The columns of all who are part of the forest."""
+        return self.record.columns
+
+    def create(self, rules: Rules, seed: bytes, targets: Targets) -> None:
         """Create a forest with all participants of the epoch."""
         epoch = self.certificate
         unnamed = OpenForest(
@@ -100,26 +126,30 @@ class Coordinator(AnsweringParty):
             n_sampled=rules.n_sampled,
         )
         opening = msgspec.structs.replace(unnamed, forest=forest_id(unnamed))
-        members = [member.name for member in epoch.members if member.role == PARTICIPANT]
-        self.channel.call(CC, opening, Done)
-        schemas = {party: self.channel.call(party, opening, Schema) for party in members}
-        for party, schema in schemas.items():
-            _check_schema(party, schema, n_rows)
-        columns = {party: schema.columns for party, schema in schemas.items()}
-        store = CoordinatorStore(np.zeros((rules.n_trees, n_rows), dtype=np.uint64))
-        self.resume(opening, rules, seed, columns, store)
+        with self.store.transaction():
+            self.store.write(targets=targets)
+            self._write(ForestRecord(opening, rules, seed, {}, epoch.n))
+        self.targets = targets
+        self.open()
 
-    def resume(
-        self,
-        opening: OpenForest,
-        rules: Rules,
-        seed: bytes,
-        columns: Mapping[str, Sequence[Column]],
-        store: CoordinatorStore,
-    ) -> None:
+    def open(self) -> None:
+        """Tell CC and all participants of the forest; they may be told again."""
+        members = [member.name for member in self.certificate.members if member.role == PARTICIPANT]
+        self.channel.call(CC, self.opening, Done)
+        schemas = {party: self.channel.call(party, self.opening, Schema) for party in members}
+        for party, schema in schemas.items():
+            _check_schema(party, schema, len(self.targets.values))
+        columns = {party: schema.columns for party, schema in schemas.items()}
+        self._write(msgspec.structs.replace(self.record, columns=columns))
+
+    def _write(self, record: ForestRecord) -> None:
+        self.store.write(forest=record)
+        self.resume(record)
+
+    def resume(self, record: ForestRecord) -> None:
         """Go on with a forest that was created before."""
-        self.opening, self.store, self.columns = opening, store, columns
-        self.plan = self._plan(rules, seed)
+        self.record = record
+        self.plan = self._plan(record.rules, record.seed)
 
     def _plan(self, rules: Rules, seed: bytes) -> Plan:
         """For the current epoch."""
@@ -137,10 +167,9 @@ class Coordinator(AnsweringParty):
             verify_keys={member.name: VerifyKey(member.verify_key) for member in epoch.members},
         )
 
-    def grow(self, targets: Targets, progress: Callable[[LevelReport], None]) -> None:
+    def grow(self, progress: Callable[[LevelReport], None]) -> None:
         """FLE-Expan until nothing is left to grow."""
-        self.n_classes, self.targets = targets.n_classes, targets
-        fle_expan(self.channel, self.plan, targets, self.store, self._calls, progress)
+        fle_expan(self.channel, self.plan, self.targets, self.store, self._calls, progress)
         self.ready = True
 
     @property
@@ -154,41 +183,63 @@ class Coordinator(AnsweringParty):
     ) -> RevocationCertificate:
         """FRF-Revoc: rebuild the forest for the current epoch, report it to KGC, and return its certificate.
 
-        Until it is done, nothing is answered.
+        Until it is done, nothing is answered. Each step is written down: what was interrupted goes on here.
         """
-        if self.ready or self.targets is None or self.plan.epoch == self.certificate.epoch:
-            raise ProtocolError("nobody has left, a rebuild has failed, or there are no rows", kind="order")
-        before, old = self.digest(targets), self.plan
         leavers = self.columns.keys() & set(self.certificate.revoked)
-        self.columns = {party: c for party, c in self.columns.items() if party not in leavers}
-        self.plan = self._plan(old.rules, old.seed)
-        rekey = self.plan.parameters != old.parameters
-        rebuilt = frf_revoc(
-            self.channel, self.plan, self.targets, self.store, leavers, rekey, self._calls, progress
-        )
-        report = sign_report(
-            self.identity,
-            Report(
-                certificate_digest(self.certificate),
-                self.plan.forest,
-                before,
-                self.digest(targets),
-                rebuilt.destroyed,
-                rebuilt.rebuilt,
-                rebuilt.kept,
-                bytes(64),
-            ),
-        )
-        reply = self.channel.call(KGC, RevocationReport(report=report), Certified)
+        if self.ready or not len(self.targets.values) or not (leavers or self.store.rebuilding):
+            raise ProtocolError("nobody has left, or there are no rows to grow a forest from", kind="order")
+        missing = self._destroy(leavers, targets) if leavers else None
+        fle_expan(self.channel, self.plan, self.targets, self.store, self._calls, progress, missing)
+        if self.record.n != self.certificate.n:
+            rekey(self.channel, self.plan, self.store, self._calls)
+        self.store.scrub()
+        reply = self.channel.call(KGC, RevocationReport(report=self._report(targets)), Certified)
         certificate = RevocationCertificate.from_json(reply.certificate)
         certificate.verify(self.identity.kgc)
-        self.ready = True
+        certificates = (*self.certificates, certificate)
+        with self.store.transaction():
+            self.store.write(certificates=certificates)
+            self.store.finish()
+            self._write(msgspec.structs.replace(self.record, n=self.certificate.n))
+        self.certificates, self.ready = certificates, True
         return certificate
+
+    def _destroy(self, leavers: Collection[str], targets: Sequence[Field]) -> Sequence[Node]:
+        """The first step: the leavers' nodes are gone, and the leavers no owners any more.
+
+        Returns the nodes that are missing now.
+        """
+        staying = {party: owned for party, owned in self.columns.items() if party not in leavers}
+        before = self.digest(targets)
+        self.resume(self.record)  # for the epoch that has begun
+        going, store = destroy(self.channel, self.plan, self.store, leavers), self.store
+        with store.transaction():
+            lost = len(going.nodes)
+            store.destroy(going.nodes, Rebuilding(before, lost, store.n_nodes - lost))
+            self._write(msgspec.structs.replace(self.record, columns=staying))
+        return going.tops
+
+    def _report(self, targets: Sequence[Field]) -> Report:
+        """What has become of the forest."""
+        rebuilding, store = self.store.rebuilding, self.store
+        if rebuilding is None:
+            raise ProtocolError("no revocation is under way", kind="order")
+        unsigned = Report(
+            epoch=certificate_digest(self.certificate),
+            forest=self.plan.forest,
+            digest_before=rebuilding.digest_before,
+            digest_after=self.digest(targets),
+            destroyed=rebuilding.destroyed,
+            rebuilt=store.n_nodes - rebuilding.kept,
+            kept=rebuilding.kept,
+            signature=bytes(64),
+        )
+        return sign_report(self.identity, unsigned)
 
     def votes(self, table: str, n_rows: int, voting: Voting) -> NDArray[np.float64]:
         """FRF-Test: the sum of all trees' votes for each row of a table that the participants hold."""
         self._check_ready()
-        totals = np.zeros((n_rows, self.n_classes or 1))
+        totals = np.zeros((n_rows, self.targets.n_classes or 1))
         count = partial(self._count, totals, voting)
         frf_test(self.channel, self.plan, self.store, table, n_rows, count, self.n_jobs)
         return totals
@@ -196,7 +247,7 @@ class Coordinator(AnsweringParty):
     def _count(self, totals: NDArray[np.float64], voting: Voting, leaves: Nodes) -> None:
         """Add the votes of these leaves to those of their rows."""
         sums = np.array([self.store.leaves[name] for name in leaves.names()], dtype=np.int64)
-        votes = leaf_votes(sums.reshape(-1, self.n_classes or 2), self.n_classes, voting)
+        votes = leaf_votes(sums.reshape(-1, self.targets.n_classes or 2), self.targets.n_classes, voting)
         add_votes(totals, leaves, votes)
 
     def _check_ready(self) -> None:
@@ -210,7 +261,7 @@ class Coordinator(AnsweringParty):
         return ForestFacts(
             epoch=self.certificate.epoch,
             opening=self.opening,
-            n_votes=self.n_classes or 1,
+            n_votes=self.targets.n_classes or 1,
             columns={party: tuple(owned) for party, owned in self.columns.items()},
         )
 
@@ -220,7 +271,7 @@ class Coordinator(AnsweringParty):
         check_request(self.identity, self.opening, self.book, request)
         rows = read_rows(self.plan, message)
         enter_request(self.book, self.policy, self.opening, request, 0, 1)
-        totals = np.zeros((request.n_rows, self.n_classes or 1))
+        totals = np.zeros((request.n_rows, self.targets.n_classes or 1))
         n_voted = np.zeros(request.n_rows, dtype=np.uint32)
 
         def count(leaves: Nodes) -> None:
@@ -243,8 +294,7 @@ class Coordinator(AnsweringParty):
 
     def digest(self, targets: Sequence[Field]) -> str:
         """The name of the forest's plain structure."""
-        splits = {node: (stored.feature, stored.cut) for node, stored in self.store.splits.items()}
-        return forest_digest(self.plan.rules, tuple(targets), splits, self.store.leaves)
+        return forest_digest(self.plan.rules, tuple(targets), self.store.splits, self.store.leaves)
 
 
 def _check_schema(party: str, schema: Schema, n_rows: int) -> None:

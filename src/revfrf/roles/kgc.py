@@ -1,6 +1,9 @@
 """KGC, the key centre: deals the keys, certifies epochs, and keeps nothing that opens a ciphertext."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
 
 from revfrf.certificate import RevocationCertificate
 from revfrf.crypto.keys import Parameters
@@ -12,31 +15,55 @@ from revfrf.messages.enrolment import Admission, EpochCertificate, Receipt
 from revfrf.messages.revocation import Certified, RevocationReport, RevocationRequest
 from revfrf.protocols.epoch import CS
 from revfrf.protocols.frf_revoc import check_revocation, next_epoch
+from revfrf.protocols.identity import Record
 from revfrf.protocols.key_setup import admit, announce, key_setup
 from revfrf.roles.party import Party
+from revfrf.storage.memory import Store
 from revfrf.transport.base import Channel
+
+
+class KeyCentreState(Record, frozen=True):
+    """What KGC remembers. `left` are the requests that began the current epoch, until their revocation has
+    its certificate, and `receipts` what everybody has signed for its erased keys.
+    """
+
+    certificates: tuple[EpochCertificate, ...] = ()
+    admitted: dict[str, Admission] = msgspec.field(default_factory=dict)
+    requesters: dict[str, bytes] = msgspec.field(default_factory=dict)
+    leaving: dict[str, RevocationRequest] = msgspec.field(default_factory=dict)
+    nonces: frozenset[bytes] = frozenset()
+    left: tuple[RevocationRequest, ...] = ()
+    receipts: tuple[Receipt, ...] | None = None
+    certified: RevocationCertificate | None = None
 
 
 class KeyCentre:
     """KGC. Its verify key is given to every party beforehand."""
 
-    def __init__(self, channel: Channel, signing: SigningKey | None, n_jobs: int = 1) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        signing: SigningKey | None,
+        n_jobs: int = 1,
+        store: Store | None = None,
+        state: KeyCentreState | None = None,
+    ) -> None:
         self.channel = channel
         self.signing = signing
         self.n_jobs = n_jobs
-        self.certificates: list[EpochCertificate] = []
-        self.admitted: dict[str, Admission] = {}
-        self.requesters: dict[str, bytes] = {}
-        self.leaving: dict[str, RevocationRequest] = {}
-        self.nonces: set[bytes] = set()
-        self.last_digest: str | None = None
-        self._left: tuple[RevocationRequest, ...] = ()
-        self._receipts: tuple[Receipt, ...] | None = None
+        self.store = store or Store()
+        self.state = state or KeyCentreState()
+
+    def _become(self, **changes: Any) -> None:
+        """Change what is remembered, all at once, and write it down."""
+        state = msgspec.structs.replace(self.state, **changes)
+        self.store.write(state=state)
+        self.state = state
 
     @property
     def current(self) -> EpochCertificate:
         """The epoch that everybody is in."""
-        return self.certificates[-1]
+        return self.state.certificates[-1]
 
     def handle(self, sender: str, message: Message) -> Message:
         """Answer CS, and whoever leaves."""
@@ -53,19 +80,20 @@ class KeyCentre:
     def enrol(self, federation: str, dealt: SetUp, roles: Mapping[str, str]) -> EpochCertificate:
         """Set up the first epoch of a federation with these parties (name to role)."""
         certificate = key_setup(self.channel, self._signing, federation, dealt, roles, self.n_jobs)
-        self.certificates.append(certificate)
+        self._become(certificates=(certificate,))
         return certificate
 
     def admit(self, parameters: Parameters, party: str) -> None:
         """Let a party ask for predictions in the current epoch. A name stays with who had it first."""
-        if party in self.admitted:
+        if party in self.state.admitted:
             raise UsageError(f"{party!r} is a requester already")
         self._expect_no_change()
         admission = admit(self.channel, self._signing, self.current, parameters, party)
         key = admission.member.verify_key
-        if self.requesters.setdefault(party, key) != key:
+        requesters, admitted = self.state.requesters, self.state.admitted
+        if requesters.get(party, key) != key:
             raise ProtocolError(f"{party!r} is the name of another requester", kind="member")
-        self.admitted[party] = admission
+        self._become(requesters=requesters | {party: key}, admitted=admitted | {party: admission})
 
     # -- leaving ------------------------------------------------------------------------------------
 
@@ -76,16 +104,21 @@ class KeyCentre:
     @property
     def changing(self) -> bool:
         """Whether an epoch has begun whose revocation has no certificate yet."""
-        return bool(self._left)
+        return bool(self.state.left)
 
     def _take(self, request: RevocationRequest) -> None:
         """Keep a request to leave, if it is new and the leaver's own. No word of CS is needed for that."""
         self._expect_no_change()
-        if request.nonce in self.nonces:
+        if request.nonce in self.state.nonces:
             raise ProtocolError("a request to leave that was used before", kind="replay")
         check_revocation(self.current, request)
-        self.nonces.add(request.nonce)
-        self.leaving[request.party] = request
+        leaving = self.state.leaving | {request.party: request}
+        self._become(nonces=self.state.nonces | {request.nonce}, leaving=leaving)
+
+    def stay(self, parties: Collection[str]) -> None:
+        """Drop requests to leave that were not carried out."""
+        leaving = {party: request for party, request in self.state.leaving.items() if party not in parties}
+        self._become(leaving=leaving)
 
     def revoke(self, dealt: SetUp | None) -> EpochCertificate:
         """Begin the epoch without those who have asked to leave; with new keys, if there is a new set-up.
@@ -93,38 +126,41 @@ class KeyCentre:
         If not everybody could be told, telling them again (`announce`) is all that is left to do.
         """
         self._expect_no_change()
-        leaving = tuple(self.leaving[party] for party in sorted(self.leaving))
+        leaving = tuple(request for _, request in sorted(self.state.leaving.items()))
         if not leaving:
             raise UsageError("nobody has asked to leave")
         if (max(request.level for request in leaving) == 2) != (dealt is not None):
             raise UsageError("level 2 needs a new set-up, and level 1 none")
         names = [request.party for request in leaving]
         certificate = next_epoch(self.channel, self._signing, self.current, names, dealt, self.n_jobs)
-        self.certificates.append(certificate)
-        self.leaving, self.admitted = {}, {}
-        self._left, self._receipts = leaving, None
+        certificates = (*self.state.certificates, certificate)
+        self._become(certificates=certificates, leaving={}, admitted={}, left=leaving, receipts=None)
         self.announce()
         return certificate
 
     def announce(self) -> None:
         """Tell everybody of the epoch that has begun."""
-        self._receipts = announce(self.channel, self.certificates[-2], self.current, self.n_jobs)
+        before = self.state.certificates[-2]
+        self._become(receipts=announce(self.channel, before, self.current, self.n_jobs))
 
     def _certify(self, message: RevocationReport) -> RevocationCertificate:
-        """The certificate of the revocation that began this epoch, after CS's report."""
-        report = message.report
-        if not self._left or self._receipts is None:
+        """The certificate of the revocation that began this epoch; for the same report, the same."""
+        report, state = message.report, self.state
+        if state.certified is not None and state.certified.report == report:
+            return state.certified
+        if not state.left or state.receipts is None:
             raise ProtocolError("a report of a revocation that has not begun", kind="order")
-        if self.last_digest not in (None, report.digest_before):
+        if state.certified is not None and state.certified.report.digest_after != report.digest_before:
             raise ProtocolError("the forest was another when it was reported last", kind="forest")
+        before = state.certificates[-2]
         certificate = RevocationCertificate.issue(
-            self._signing, self._left, self.certificates[-2], self.current, report, self._receipts
+            self._signing, state.left, before, self.current, report, state.receipts
         )
         try:
             certificate.verify(self._signing.verify_key)
         except CertificateError as error:
             raise ProtocolError(f"a report that does not hold: {error}", kind="order") from None
-        self._left, self._receipts, self.last_digest = (), None, report.digest_after
+        self._become(left=(), receipts=None, certified=certificate)
         return certificate
 
     @property

@@ -17,14 +17,12 @@ from revfrf.protocols.fle_expan import Growth, answer_level
 from revfrf.protocols.frf_revoc import answer_destroy, answer_rekey, sign_revocation
 from revfrf.protocols.frf_test import answer_test
 from revfrf.protocols.ho_lt import answer_share, verify_result
-from revfrf.protocols.key_setup import Identity
+from revfrf.protocols.identity import Identity
 from revfrf.protocols.request import check_request, enter_request
 from revfrf.roles.party import AnsweringParty
 from revfrf.storage.memory import ParticipantStore
 
 TRAINING = "training"
-_FINISHED = 2**32
-"""A level above all that can be asked: a forest that grows no more."""
 
 
 class Participant(AnsweringParty):
@@ -35,6 +33,8 @@ class Participant(AnsweringParty):
     says whose encrypted requests it lets its splits be compared with.
     """
 
+    store: ParticipantStore
+
     def __init__(
         self,
         identity: Identity,
@@ -43,10 +43,9 @@ class Participant(AnsweringParty):
         store: ParticipantStore,
         n_jobs: int = 1,
     ) -> None:
-        super().__init__(identity)
+        super().__init__(identity, store)
         self.columns = tuple(columns)
         self.secret = secret
-        self.store = store
         self.n_jobs = n_jobs
         self.tables: dict[str, NDArray[np.int64]] = {}
         self.growth: Growth | None = None
@@ -90,11 +89,12 @@ class Participant(AnsweringParty):
 
     def _open(self, message: OpenForest) -> Schema:
         self.check_forest(message)
-        if self.growth is not None:
+        if self.growth is not None and self.growth.rules != message:
             raise ProtocolError("a second forest", kind="forest")
-        ids = [feature_id(self.identity.name, column.name) for column in self.columns]
         codes = self._table(TRAINING)
-        self.growth = Growth(message, self.secret, codes, ids)
+        if self.growth is None:
+            self.store.write(forest=message)
+            self.resume(message)
         return Schema(columns=self.columns, n_rows=codes.shape[1])
 
     def _consent(self, message: ShareRequest) -> ShareReply:
@@ -117,10 +117,10 @@ class Participant(AnsweringParty):
         return sign_revocation(self.identity, self.growth.rules.forest, level)
 
     def resume(self, opening: OpenForest) -> None:
-        """Go on with a forest that was grown before: answer tests, but grow no more."""
+        """Go on with a forest that was opened before; without training rows it answers, but grows no more."""
         ids = [feature_id(self.identity.name, column.name) for column in self.columns]
         nothing = np.empty((len(ids), 0), dtype=np.int64)
-        self.growth = Growth(opening, self.secret, nothing, ids, level=_FINISHED)
+        self.growth = Growth(opening, self.secret, self.tables.get(TRAINING, nothing), ids)
 
     def _growth(self, epoch: int, forest: bytes) -> Growth:
         self.check_epoch(epoch)

@@ -8,33 +8,42 @@ from revfrf.messages.enrolment import Admission, Dealt, EpochCertificate
 from revfrf.messages.training import OpenForest
 from revfrf.protocols.epoch import KGC
 from revfrf.protocols.fle_expan import forest_id
-from revfrf.protocols.key_setup import Identity, answer_admission, answer_certificate, answer_deal
+from revfrf.protocols.identity import Identity
+from revfrf.protocols.key_setup import answer_admission, answer_certificate, answer_deal
 from revfrf.protocols.request import RequestPolicy
-from revfrf.storage.memory import RequestBook
+from revfrf.storage.memory import RequestBook, Store
 
 
 class Party:
     """A party that KGC can enrol."""
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: Identity, store: Store | None = None) -> None:
         self.identity = identity
+        self.store = store or Store()
 
     def handle(self, sender: str, message: Message) -> Message:
         """Answer a message of the key set-up; subclasses answer more."""
         match message:
             case Dealt():
                 self.expect(sender, KGC)
-                return answer_deal(self.identity, message)
+                enrolment = answer_deal(self.identity, message)
+                self.store.write(identity=self.identity)
+                return enrolment
             case EpochCertificate():
                 self.expect(sender, KGC)
                 before = self.identity.certificate
                 accepted = answer_certificate(self.identity, message)
                 if self.identity.certificate is not before:  # else it was told again
-                    self.epoch_began()
+                    with self.store.transaction():
+                        self.store.write(identity=self.identity)
+                        self.epoch_began()
+                    self.store.scrub()  # the old keys
                 return accepted
             case Admission():
                 self.expect(sender, KGC)
-                return answer_admission(self.identity, message)
+                done = answer_admission(self.identity, message)
+                self.store.write(identity=self.identity)
+                return done
         raise ProtocolError(f"{self.identity.role} has no answer to a {type(message).__name__}")
 
     def epoch_began(self) -> None:
@@ -77,11 +86,26 @@ class Party:
 class AnsweringParty(Party):
     """A party that has a say in requests: its policy, and its book of those it has seen in this epoch."""
 
-    def __init__(self, identity: Identity) -> None:
-        super().__init__(identity)
-        self.policy = RequestPolicy()
-        self.book = RequestBook()
+    def __init__(self, identity: Identity, store: Store | None = None) -> None:
+        super().__init__(identity, store)
+        self._policy = RequestPolicy()
+
+    @property
+    def policy(self) -> RequestPolicy:
+        """Whose requests it answers."""
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: RequestPolicy) -> None:
+        self.store.write(policy=policy)
+        self._policy = policy
+
+    @property
+    def book(self) -> RequestBook:
+        """The requests it has seen in this epoch."""
+        return self.store.book
 
     def epoch_began(self) -> None:
         """Requests of older epochs are refused by their epoch, and quotas begin anew."""
-        self.book = RequestBook()
+        with self.book.lock:
+            self.book.clear()

@@ -8,16 +8,19 @@ from numpy.typing import NDArray
 from revfrf.errors import UsageError
 from revfrf.forest.voting import Voting
 from revfrf.protocols.frf_predict import Answer, ask, ask_facts, rows_at_once
-from revfrf.protocols.key_setup import Identity
+from revfrf.protocols.identity import Identity
 from revfrf.roles.party import Party
+from revfrf.storage.memory import Store
 from revfrf.transport.base import Channel
 
 
 class Requester(Party):
     """A party that KGC has admitted; a participant may be one, too."""
 
-    def __init__(self, identity: Identity, channel: Channel, n_jobs: int = 1) -> None:
-        super().__init__(identity)
+    def __init__(
+        self, identity: Identity, channel: Channel, n_jobs: int = 1, store: Store | None = None
+    ) -> None:
+        super().__init__(identity, store)
         self.channel = channel
         self.n_jobs = n_jobs
 

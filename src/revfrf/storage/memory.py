@@ -1,25 +1,31 @@
-"""The state of CS, CC and participants, in memory."""
+"""What the parties remember, in memory. `storage.sqlite` keeps the same on disk.
+
+A store's methods are steps that happen wholly or not at all; several are one step in a `transaction`.
+"""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+import msgspec
 
 from revfrf.crypto.batch import SignedBatch
-from revfrf.forest.nodes import Node
+from revfrf.forest.nodes import Node, Turns
 from revfrf.forest.tree import Leaf
 
 
 class StoredSplit(NamedTuple):
-    """A split with what its owner sent: the encrypted cut, and in which epoch and where in a signed batch."""
+    """A split: who decides, by which cut, and how its training rows turn; and what its owner sent, the
+    encrypted cut, and in which epoch and where in a signed batch.
+    """
 
     feature: str
     cut: int
     owner: str
+    turns: Turns
     ciphertext: bytes
     epoch: int
     batch: SignedBatch
@@ -30,50 +36,12 @@ OwnCut = tuple[int, int]
 """What an owner keeps of a split: the number of its column, and the cut ŝ in the clear."""
 
 
-@dataclass(slots=True)
-class CoordinatorStore:
-    """CS: the structure of a forest, and where each training row ended.
+class Rebuilding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A revocation under way: the forest's digest before, how many nodes are destroyed, how many kept."""
 
-    `leaf_paths[t, r]` is the path of row r's leaf in tree t, 0 for a row that the tree does not use. The
-    rows of any node follow from it. `level` counts the levels that participants were asked about.
-    """
-
-    leaf_paths: NDArray[np.uint64]
-    level: int = 0
-    splits: dict[Node, StoredSplit] = field(default_factory=dict)
-    leaves: dict[Node, Leaf] = field(default_factory=dict)
-
-    def commit(self, splits: Mapping[Node, StoredSplit], leaves: Mapping[Node, Leaf]) -> None:
-        """Keep what a level has brought."""
-        self.splits.update(splits)
-        self.leaves.update(leaves)
-
-    def erase(self, nodes: Collection[Node]) -> None:
-        """Forget these splits and leaves."""
-        for node in nodes:
-            self.splits.pop(node, None)
-            self.leaves.pop(node, None)
-
-
-@dataclass(slots=True)
-class ParticipantStore:
-    """A participant: its own cuts, by node."""
-
-    cuts: dict[Node, OwnCut] = field(default_factory=dict, repr=False)
-    _counted: tuple[int, Counter[int]] = field(default_factory=lambda: (0, Counter()), repr=False)
-
-    def forget(self, nodes: Collection[Node]) -> None:
-        """Erase the cuts of these nodes."""
-        for node in nodes:
-            del self.cuts[node]
-        self._counted = (0, Counter())
-
-    def trees_at(self, level: int) -> int:
-        """In how many trees it has a node at this level. Counted anew when cuts have come or gone."""
-        if self._counted[0] != len(self.cuts):
-            places = {(tree, path.bit_length() - 1) for tree, path in self.cuts}
-            self._counted = len(self.cuts), Counter(depth for _, depth in places)
-        return self._counted[1][level]
+    digest_before: str
+    destroyed: int
+    kept: int
 
 
 class KnownRequest(NamedTuple):
@@ -83,7 +51,7 @@ class KnownRequest(NamedTuple):
     level: int
 
 
-@dataclass(slots=True)
+@dataclass
 class RequestBook:
     """What a party remembers of requests in an epoch: each one it has seen, and every requester's rows.
 
@@ -93,3 +61,98 @@ class RequestBook:
     known: dict[bytes, KnownRequest] = field(default_factory=dict)
     rows: Counter[str] = field(default_factory=Counter)
     lock: Lock = field(default_factory=Lock, repr=False)
+
+    def enter(self, request: bytes, known: KnownRequest, requester: str, rows: int) -> None:
+        """A request has come to a level; its requester has asked about this many rows in all."""
+        self.known[request], self.rows[requester] = known, rows
+
+    def clear(self) -> None:
+        """Another epoch has begun."""
+        self.known, self.rows = {}, Counter()
+
+
+@dataclass
+class Store:
+    """What every party remembers: facts by name, and a book of requests.
+
+    In memory facts need not be written: the role has them, for as long as there is one.
+    """
+
+    book: RequestBook = field(default_factory=RequestBook, repr=False)
+
+    def write(self, **facts: Any) -> None:
+        """Write facts down, in place of older ones of the same names."""
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """What happens inside is one step."""
+        yield
+
+    def scrub(self) -> None:
+        """Leave no trace of what was erased."""
+
+    def close(self) -> None:
+        """Nothing is written or read any more."""
+
+
+@dataclass
+class CoordinatorStore(Store):
+    """CS: the structure of a forest.
+
+    The rows of any node follow from the turns of the splits above it. `level` counts the commits, so that
+    what participants are asked has ever higher numbers.
+    """
+
+    level: int = 0
+    splits: dict[Node, StoredSplit] = field(default_factory=dict)
+    leaves: dict[Node, Leaf] = field(default_factory=dict)
+    rebuilding: Rebuilding | None = None
+
+    @property
+    def n_nodes(self) -> int:
+        """Splits and leaves."""
+        return len(self.splits) + len(self.leaves)
+
+    def commit(self, splits: Mapping[Node, StoredSplit], leaves: Mapping[Node, Leaf]) -> None:
+        """Keep what a level has brought."""
+        self.splits.update(splits)
+        self.leaves.update(leaves)
+        self.level += 1
+
+    def destroy(self, nodes: Collection[Node], rebuilding: Rebuilding) -> None:
+        """Begin a revocation: forget these splits and leaves."""
+        for node in nodes:
+            self.splits.pop(node, None)
+            self.leaves.pop(node, None)
+        self.rebuilding = rebuilding
+
+    def finish(self) -> None:
+        """The revocation is over."""
+        self.rebuilding = None
+
+
+@dataclass
+class ParticipantStore(Store):
+    """A participant: its own cuts, by node, and the last level it has answered."""
+
+    level: int = -1
+    cuts: dict[Node, OwnCut] = field(default_factory=dict, repr=False)
+    _counted: tuple[int, Counter[int]] = field(default_factory=lambda: (0, Counter()), repr=False)
+
+    def commit(self, cuts: Mapping[Node, OwnCut], level: int) -> None:
+        """Keep the cuts that have won, and that this level is answered."""
+        self.cuts.update(cuts)
+        self.level = level
+
+    def forget(self, nodes: Collection[Node]) -> None:
+        """Erase the cuts of these nodes; of some, it may never have had any."""
+        for node in nodes:
+            self.cuts.pop(node, None)
+        self._counted = (0, Counter())
+
+    def trees_at(self, level: int) -> int:
+        """In how many trees it has a node at this level. Counted anew when cuts have come or gone."""
+        if self._counted[0] != len(self.cuts):
+            places = {(tree, path.bit_length() - 1) for tree, path in self.cuts}
+            self._counted = len(self.cuts), Counter(depth for _, depth in places)
+        return self._counted[1][level]
