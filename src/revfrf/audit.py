@@ -23,10 +23,10 @@ from revfrf import model_file
 from revfrf.certificate import RevocationCertificate
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ModelFileError, UsageError
-from revfrf.estimator_base import _repeats
 from revfrf.estimators import RevocableForestClassifier, RevocableForestRegressor
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import Nodes
+from revfrf.forest.randomness import row_repeats
 from revfrf.messages.training import Column
 from revfrf.protocols.epoch import PARTICIPANT
 from revfrf.roles.participant import TRAINING
@@ -279,7 +279,7 @@ def _targets(forest: Model, texts: Sequence[str], name: str) -> Targets:
         if not np.isfinite(weights).all() or not weights.any():
             raise UsageError("with the forest's class weights no row has a weight")
         rules, seed = forest.federation_.coordinator.plan.rules, forest.federation_.seed
-        targets = forest._targets(y, weights, _repeats(rules, seed, weights))
+        targets = forest._targets(y, weights, row_repeats(seed, rules.n_trees, rules.bootstrap, weights))
     except ValueError as error:
         if isinstance(error, UsageError):
             raise

@@ -12,6 +12,7 @@
     │   └── AbsentError          it is not there
     ├── KeyFileError         a key file that cannot be written, or should not be trusted
     ├── ModelFileError       a saved forest that cannot be written or read
+    ├── StorageError         a party's database that cannot be written or read
     ├── CertificateError     a revocation certificate that does not hold, or cannot be written or read
     └── RejectedError        something from outside is refused
         ├── ElementError         a number that is no valid group element
@@ -102,6 +103,12 @@ class ModelFileError(RevFRFError):
     """Kinds: `missing`, `io`, `malformed`, `version`, `wrong-kind`, `digest`, `mode`, `parameters`."""
 
     kind = "model-file"
+
+
+class StorageError(RevFRFError):
+    """Kinds: `missing`, `exists`, `io`, `full`, `in-use`, `mode`, `malformed`, `version`, `wrong-kind`."""
+
+    kind = "storage"
 
 
 class CertificateError(RevFRFError):

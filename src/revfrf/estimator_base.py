@@ -19,22 +19,22 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from revfrf import model_file
 from revfrf.costs import Costs
 from revfrf.crypto.canonical import Field
 from revfrf.crypto.keys import SECURE_KEY_BITS
 from revfrf.crypto.parallel import workers
-from revfrf.errors import InsecureKeyError, ModelFileError, SecretError, UsageError
+from revfrf.errors import SecretError, UsageError
 from revfrf.federation import Federation, keys_of_size
 from revfrf.forest.candidates import Method
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import MAX_DEPTH
-from revfrf.forest.randomness import bootstrap, candidate_limit
+from revfrf.forest.randomness import candidate_limit, row_repeats
 from revfrf.forest.tree import Rules
 from revfrf.forest.voting import Voting
-from revfrf.messages.training import Column
-from revfrf.model_file import SavedEstimator, SavedForest
+from revfrf.model_file import SavedEstimator
 from revfrf.report.progress import level_progress
+from revfrf.storage.directory import Directory
+from revfrf.storage.memory import Shelf
 from revfrf.tables import Layout, is_frame
 
 Rows = Any
@@ -68,6 +68,7 @@ class RevocableForest(BaseEstimator):
         "random_state": ["random_state"],
         "n_jobs": [Integral, None],
         "verbose": ["verbose"],
+        "directory": [str, PathLike, None],
     }
 
     n_features_in_: int
@@ -94,6 +95,7 @@ class RevocableForest(BaseEstimator):
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        directory: str | PathLike[str] | None = None,
     ) -> None:
         self.n_estimators = n_estimators
         self.max_depth = max_depth
@@ -111,6 +113,7 @@ class RevocableForest(BaseEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.directory = directory
 
     # -- training -----------------------------------------------------------------------------------
 
@@ -146,13 +149,21 @@ class RevocableForest(BaseEstimator):
         codes = layout.encode(X)
         rules, seed = self._rules(len(layout.columns)), check_random_state(self.random_state).bytes(32)
         columns = {party: layout.of(party) for party in layout.owned}
-        with level_progress(self.verbose) as progress:
-            dealt = keys_of_size(int(self.key_bits), bool(self.allow_insecure_keys), n_jobs)
-            federation = Federation(columns, dealt=dealt, seed=seed, n_jobs=n_jobs)
-            targets = self._targets(y, weights, _repeats(rules, federation.seed, weights))
-            federation.train(codes, rules, targets, progress)
-        self.layout_, self.targets_, self.federation_ = layout, targets, federation
-        self._settle(y)
+        shelf = Shelf() if self.directory is None else Directory(self.directory, new=True)
+        try:
+            with level_progress(self.verbose) as progress:
+                dealt = keys_of_size(int(self.key_bits), bool(self.allow_insecure_keys), n_jobs)
+                federation = Federation(columns, dealt=dealt, seed=seed, n_jobs=n_jobs, shelf=shelf)
+                repeats = row_repeats(federation.seed, rules.n_trees, rules.bootstrap, weights)
+                self.layout_, self.targets_ = layout, self._targets(y, weights, repeats)
+                self._settle(y)
+                if self.directory is not None:
+                    federation.coordinator.store.write(estimator=self._saved_estimator())
+                federation.train(codes, rules, self.targets_, progress)
+        except BaseException:
+            shelf.close()
+            raise
+        self.federation_ = federation
 
     @abstractmethod
     def _check_y(self, y: ArrayLike) -> NDArray[Any]:
@@ -169,6 +180,10 @@ class RevocableForest(BaseEstimator):
     @abstractmethod
     def _settle(self, y: NDArray[Any]) -> None:
         """Set what is learnt from the targets, once all has gone well."""
+
+    @abstractmethod
+    def _saved_estimator(self) -> SavedEstimator:
+        """What of the estimator itself is kept with a forest."""
 
     @abstractmethod
     def _digest_fields(self) -> tuple[Field, ...]:
@@ -251,70 +266,6 @@ class RevocableForest(BaseEstimator):
         check_is_fitted(self)
         return self.federation_.leakage()
 
-    # -- files --------------------------------------------------------------------------------------
-
-    def save(self, path: str | PathLike[str], *, private_keys: bool = False) -> None:
-        """Write the fitted forest to a file, without pickle; `load` reads it.
-
-        The file holds every party's cuts: it is as confidential as the columns. Training rows and labels
-        are not in it. Private keys are, if asked for; without them the loaded forest predicts, and no more.
-        """
-        check_is_fitted(self)
-        forest = model_file.saved(self.federation_, self._saved_estimator(), self.digest_, private_keys)
-        model_file.write(path, forest)
-
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
-        """The forest that `save` wrote. Raises ModelFileError for a file that is damaged or another."""
-        forest = model_file.read(path)
-        if forest.estimator.kind != cls.__name__:
-            raise ModelFileError(
-                f"{path}: holds a {forest.estimator.kind}, not a {cls.__name__}", kind="wrong-kind"
-            )
-        try:
-            model = cls(**forest.estimator.parameters)
-            model._restore(forest)
-        except InsecureKeyError:
-            raise
-        except (TypeError, ValueError, IndexError, KeyError):
-            raise ModelFileError(f"{path}: damaged", kind="malformed") from None
-        if model.digest_ != forest.digest:
-            raise ModelFileError(f"{path}: damaged: its digest is not that of its forest", kind="digest")
-        return model
-
-    def _saved_estimator(self) -> SavedEstimator:
-        names = getattr(self, "feature_names_in_", None)
-        return SavedEstimator(
-            kind=type(self).__name__,
-            parameters={k: model_file.plain(k, v) for k, v in self.get_params(deep=False).items()},
-            owned=dict(self.layout_.owned),
-            feature_names=None if names is None else tuple(names.tolist()),
-            n_features=self.n_features_in_,
-            n_classes=self.targets_.n_classes,
-            centre=self.targets_.centre,
-            places=self.targets_.places,
-        )
-
-    def _restore(self, forest: SavedForest) -> None:
-        saved = forest.estimator
-        columns = {
-            position: column
-            for party, owned in saved.owned.items()
-            for position, column in zip(owned, forest.columns[party], strict=True)
-        }
-        self.n_features_in_ = saved.n_features
-        if saved.feature_names is not None:
-            self.feature_names_in_ = np.array(saved.feature_names, dtype=object)
-        every, n_owned = set(range(saved.n_features)), sum(map(len, saved.owned.values()))
-        all_there = set(columns) == every or forest.certificate.revoked
-        if not (set(columns) <= every and len(columns) == n_owned and all_there):
-            raise ModelFileError("damaged: columns that do not fit", kind="malformed")
-        gone = Column("gone", 0, None)  # with who has left
-        self.layout_ = Layout(saved.owned, tuple(columns.get(i, gone) for i in range(saved.n_features)))
-        self.targets_ = Targets.unknown(saved.n_classes, saved.centre, saved.places)
-        n_jobs = workers(self.n_jobs)
-        self.federation_ = model_file.restored(forest, self.targets_, self.allow_insecure_keys, n_jobs)
-
     # -- scikit-learn's contract ---------------------------------------------------------------------
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
@@ -351,12 +302,3 @@ def _probability(max_features: str | int | float | None, n_features: int) -> flo
         return int(max_features) / n_features
     mean = n_features**0.5 if max_features == "sqrt" else max(1.0, float(np.log2(n_features)))
     return mean / n_features
-
-
-def _repeats(rules: Rules, seed: bytes, weights: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """How often each row counts in each tree; rows without weight are as if they were not there."""
-    present = np.flatnonzero(weights)
-    repeats = np.zeros((rules.n_trees, len(weights)), dtype=np.uint8)
-    for tree in range(rules.n_trees):
-        repeats[tree, present] = bootstrap(seed, tree, len(present)) if rules.bootstrap else 1
-    return repeats

@@ -10,7 +10,8 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from revfrf.crypto.parallel import workers
 from revfrf.errors import AbsentError, UsageError
-from revfrf.estimator_base import RevocableForest, Rows
+from revfrf.estimator_base import Rows
+from revfrf.estimator_files import KeptForest
 from revfrf.forest.voting import Voting
 from revfrf.protocols.request import RequestPolicy
 from revfrf.report.progress import request_progress
@@ -28,7 +29,7 @@ class PartialAnswer(NamedTuple):
     absent: tuple[str, ...]
 
 
-class RequestableForest(RevocableForest):
+class RequestableForest(KeptForest):
     """A forest that answers encrypted requests."""
 
     def predict_encrypted(self, X: Rows, requester: str | None = None, *, partial: bool = False) -> Any:

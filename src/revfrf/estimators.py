@@ -1,6 +1,7 @@
 """The two estimators: a forest of classes and one of numbers."""
 
 from collections.abc import Iterable, Mapping
+from os import PathLike
 from typing import Any, ClassVar
 
 import msgspec
@@ -19,7 +20,7 @@ from revfrf.estimator_leaving import LeavableForest
 from revfrf.estimator_requests import PartialAnswer
 from revfrf.forest.criterion import Targets
 from revfrf.forest.voting import Voting
-from revfrf.model_file import SavedEstimator, SavedForest
+from revfrf.model_file import SavedEstimator
 
 _LABEL_TYPES = ("|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "|O")
 """Types of labels that are not strings."""
@@ -69,6 +70,10 @@ class RevocableForestRegressor(RegressorMixin, LeavableForest):
         Cores; -1 for all.
     verbose : int
         Whether to draw a progress bar.
+    directory : str, path or None
+        An empty directory in which every party keeps what it knows, private keys and training rows
+        included, in an SQLite database of its own. `open` finds the forest there, and ends what was going on
+        when the process ended. None keeps everything in memory.
 
     Attributes
     ----------
@@ -185,6 +190,7 @@ class RevocableForestClassifier(ClassifierMixin, LeavableForest):
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        directory: str | PathLike[str] | None = None,
     ) -> None:
         super().__init__(
             n_estimators,
@@ -203,6 +209,7 @@ class RevocableForestClassifier(ClassifierMixin, LeavableForest):
             random_state=random_state,
             n_jobs=n_jobs,
             verbose=verbose,
+            directory=directory,
         )
         self.voting = voting
         self.class_weight = class_weight
@@ -272,9 +279,7 @@ class RevocableForestClassifier(ClassifierMixin, LeavableForest):
         label_type = f"<U{width}" if strings else self.classes_.dtype.newbyteorder("<").str
         return msgspec.structs.replace(saved, labels=labels, label_type=label_type)
 
-    def _restore(self, forest: SavedForest) -> None:
-        super()._restore(forest)
-        saved = forest.estimator
+    def _restore_labels(self, saved: SavedEstimator) -> None:
         width = max((len(label) for label in saved.labels if isinstance(label, str)), default=0)
         if saved.label_type not in (*_LABEL_TYPES, f"<U{width}") or len(saved.labels) != saved.n_classes:
             raise ModelFileError("damaged: labels that do not fit the forest", kind="malformed")

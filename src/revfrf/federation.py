@@ -35,7 +35,7 @@ from revfrf.roles.coordinator import Coordinator
 from revfrf.roles.kgc import KeyCentre
 from revfrf.roles.participant import TRAINING, Participant
 from revfrf.roles.requester import Requester
-from revfrf.storage.memory import ParticipantStore
+from revfrf.storage.memory import Shelf
 from revfrf.transport.memory import MemoryNetwork
 
 DEFAULT_REQUESTER = "requester"
@@ -114,44 +114,59 @@ class Federation:
     """
 
     def __init__(
-        self, columns: Mapping[str, Sequence[Column]], *, dealt: SetUp, seed: bytes, n_jobs: int = 1
+        self,
+        columns: Mapping[str, Sequence[Column]],
+        *,
+        dealt: SetUp,
+        seed: bytes,
+        n_jobs: int = 1,
+        shelf: Shelf | None = None,
     ) -> None:
         for party in columns:
             check_name("party", party)
-        roles = {CS: CS, CC: CC} | dict.fromkeys(columns, PARTICIPANT)
+        role_of = {CS: CS, CC: CC} | dict.fromkeys(columns, PARTICIPANT)
         kgc, insecure = SigningKey.generate(), dealt.parameters.allow_insecure
         identities = {
             name: Identity(name, role, kgc.verify_key, SigningKey.generate(), insecure)
-            for name, role in roles.items()
+            for name, role in role_of.items()
         }
         secret_of = {party: digest("revfrf participant secret v1", seed, party) for party in columns}
         forest_seed = digest("revfrf forest seed v1", seed)
-        self._assemble(
-            columns, Credentials(dealt.parameters, kgc, identities, secret_of, forest_seed), n_jobs
-        )
+        known = Credentials(dealt.parameters, kgc, identities, secret_of, forest_seed)
+        self._assemble(columns, known, n_jobs, shelf or Shelf())
+        self.kgc.remember()
+        for role in (self.coordinator, self.compute, *self.participants.values()):
+            role.remember()
         started = perf_counter()
         with measured(self.network.ledger, KGC, "key set-up"):
-            self.kgc.enrol(f"embedded {secrets.token_hex(8)}", dealt, roles)
+            self.kgc.enrol(f"embedded {secrets.token_hex(8)}", dealt, role_of)
         self.setup_seconds = perf_counter() - started
 
     @classmethod
     def restored(
-        cls, columns: Mapping[str, Sequence[Column]], known: Credentials, n_jobs: int
+        cls,
+        columns: Mapping[str, Sequence[Column]],
+        known: Credentials,
+        n_jobs: int,
+        shelf: Shelf | None = None,
     ) -> "Federation":
         """A federation that was set up before."""
         federation = cls.__new__(cls)
-        federation._assemble(columns, known, n_jobs)
+        federation._assemble(columns, known, n_jobs, shelf or Shelf())
         return federation
 
-    def _assemble(self, columns: Mapping[str, Sequence[Column]], known: Credentials, n_jobs: int) -> None:
-        self.parameters, self.seed = known.parameters, known.seed
+    def _assemble(
+        self, columns: Mapping[str, Sequence[Column]], known: Credentials, n_jobs: int, shelf: Shelf
+    ) -> None:
+        self.parameters, self.seed, self.shelf = known.parameters, known.seed, shelf
         self.network = MemoryNetwork()
-        self.kgc = KeyCentre(self.network.channel(KGC), known.kgc, n_jobs)
-        self.coordinator = Coordinator(known.identities[CS], self.network.channel(CS), n_jobs)
-        self.compute = ComputePartner(known.identities[CC], n_jobs)
+        of, channel = known.identities, self.network.channel
+        self.kgc = KeyCentre(channel(KGC), known.kgc, n_jobs, shelf.party(KGC, KGC))
+        self.coordinator = Coordinator(of[CS], channel(CS), n_jobs, shelf.coordinator(CS))
+        self.compute = ComputePartner(of[CC], n_jobs, shelf.party(CC, CC))
         self.participants = {
             party: Participant(
-                known.identities[party], owned, known.secret_of[party], ParticipantStore(), n_jobs
+                of[party], owned, known.secret_of[party], shelf.participant(PARTICIPANT, party), n_jobs
             )
             for party, owned in columns.items()
         }
@@ -222,7 +237,8 @@ class Federation:
         else:
             kgc, insecure = self.coordinator.identity.kgc, self.parameters.allow_insecure
             identity = Identity(name, REQUESTER, kgc, SigningKey.generate(), insecure)
-            requester = Requester(identity, channel, self.n_jobs)
+            requester = Requester(identity, channel, self.n_jobs, self.shelf.party(REQUESTER, name))
+            requester.remember()
         there = dict(self.network.roles)
         if known is None:
             self.network.roles[name] = requester
@@ -289,36 +305,70 @@ class Federation:
     ) -> RevocationCertificate:
         """FRF-Revoc: these participants leave together.
 
-        If it fails because a party is absent, call it again when that party is back.
+        If it fails because a party is absent, call it again, or `resume`, when that party is back.
         """
         with _collector_paused(), measured(self.network.ledger, CS, "FRF-Revoc"):
-            if self.kgc.changing:
-                self.kgc.announce()
-            else:
-                self._begin_epoch(parties, level)
-            for party in set(self.kgc.current.revoked) & self.participants.keys():
-                del self.participants[party]
-                self.network.roles.pop(party, None)
-                self.requesters.pop(party, None)
-            self.parameters = self.coordinator.identity.weak.parameters
-            return self.coordinator.revoke(targets, progress)
+            if not self.leaving:
+                self._ask_to_leave(parties, level)
+            return self._finish_revocation(targets, progress)
 
-    def _begin_epoch(self, parties: Sequence[str], level: Level) -> None:
-        """The leavers' requests to KGC and CS, and KGC's answer. What fails before that leaves no trace."""
-        if not self.coordinator.ready:
-            raise UsageError("the forest is not whole since a revocation has failed; train it again")
-        dealt = self._new_keys() if level == 2 else None
+    @property
+    def leaving(self) -> bool:
+        """Whether a revocation is under way."""
+        return bool(self.kgc.state.leaving) or self.kgc.changing or self.coordinator.rebuilding
+
+    def resume(self, targets: Sequence[Field], progress: Callable[[LevelReport], None]) -> None:
+        """Go on where all was left: end the revocation that is under way, or grow what is not grown yet."""
+        with _collector_paused():
+            if self.leaving:
+                with measured(self.network.ledger, CS, "FRF-Revoc"):
+                    self._finish_revocation(targets, progress)
+            else:
+                with measured(self.network.ledger, CS, "FLE-Expan"):
+                    if not self.coordinator.columns:
+                        self.coordinator.open()
+                    self.coordinator.grow(progress)
+
+    def _ask_to_leave(self, parties: Sequence[str], level: Level) -> None:
+        """The leavers' requests to KGC and CS. What fails here leaves no trace."""
         try:
             for party in parties:
                 request = self.participants[party].leave(level)
-                for server in (KGC, CS):
+                for server in (CS, KGC):
                     self.network.channel(party).call(server, request, Done)
-            with measured(self.network.ledger, KGC, "FRF-Revoc"):
-                self.kgc.revoke(dealt)
         except BaseException:
             self.kgc.stay(parties)
             raise
-        if dealt is not None:
+
+    def _finish_revocation(
+        self, targets: Sequence[Field], progress: Callable[[LevelReport], None]
+    ) -> RevocationCertificate:
+        """KGC's answer to those who have asked to leave, and what CS makes of it."""
+        if self.kgc.state.leaving:
+            self._begin_epoch()
+        elif self.kgc.changing:
+            self.kgc.announce()
+        for party in set(self.kgc.current.revoked) & self.participants.keys():
+            del self.participants[party]
+            self.network.roles.pop(party, None)
+            self.requesters.pop(party, None)
+            self.shelf.discard(PARTICIPANT, party)
+        self.parameters = self.coordinator.identity.weak.parameters
+        return self.coordinator.revoke(targets, progress)
+
+    def _begin_epoch(self) -> None:
+        """KGC begins the epoch without the leavers. What fails before it has begun leaves no trace."""
+        leaving, before = self.kgc.state.leaving, self.kgc.current
+        level = max(request.level for request in leaving.values())
+        try:
+            dealt = self._new_keys() if level == 2 else None
+            with measured(self.network.ledger, KGC, "FRF-Revoc"):
+                self.kgc.revoke(dealt)
+        except BaseException:
+            if self.kgc.current == before:
+                self.kgc.stay(leaving)
+            raise
+        if level == 2:
             forget_keys(self.coordinator.plan.parameters)
 
     def _new_keys(self) -> SetUp:

@@ -36,7 +36,7 @@ from revfrf.model_check import check_federation
 from revfrf.protocols.epoch import CC, CS, KGC
 from revfrf.protocols.identity import Identity, Keys, Record
 from revfrf.protocols.key_setup import check_certificate
-from revfrf.protocols.request import RequestPolicy
+from revfrf.protocols.request import PolicyRecord
 from revfrf.roles.coordinator import ForestRecord
 from revfrf.roles.kgc import KeyCentreState
 from revfrf.storage.memory import OwnCut, StoredSplit
@@ -92,14 +92,6 @@ class SavedEstimator(Record, frozen=True):
     label_type: str = ""
 
 
-class SavedPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whose requests a party accepts."""
-
-    accepts: tuple[str, ...] | None
-    refuses: tuple[str, ...]
-    max_rows: int | None
-
-
 class SavedForest(Record, frozen=True):
     """The whole file."""
 
@@ -116,7 +108,7 @@ class SavedForest(Record, frozen=True):
     leaf_paths: bytes
     leaf_sums: bytes
     cuts: dict[str, SavedCuts]
-    policies: dict[str, SavedPolicy]
+    policies: dict[str, PolicyRecord]
     keys: dict[str, SavedKeys] | None
     seed: bytes | None
     digest: str
@@ -172,7 +164,7 @@ def saved(federation: Federation, estimator: SavedEstimator, digest: str, privat
         leaf_paths=_pack([path for _, path in store.leaves], PATHS),
         leaf_sums=_pack([x for leaf in store.leaves.values() for x in leaf], "<i8"),
         cuts={party: _saved_cuts(role.store.cuts) for party, role in parties.items()},
-        policies={name: _saved_policy(role.policy) for name, role in federation.with_policies.items()},
+        policies={name: role.policy.record() for name, role in federation.with_policies.items()},
         keys=_saved_keys(federation) if private_keys else None,
         seed=federation.seed if private_keys else None,
         digest=digest,
@@ -186,12 +178,6 @@ def _saved_cuts(cuts: Mapping[Node, OwnCut]) -> SavedCuts:
         columns=_pack([column for column, _ in cuts.values()], "<u2"),
         cuts=_pack([cut for _, cut in cuts.values()], "<i8"),
     )
-
-
-def _saved_policy(policy: RequestPolicy) -> SavedPolicy:
-    accepts = None if policy.accepts is None else tuple(sorted(policy.accepts))
-    limit = None if policy.max_rows is None else int(policy.max_rows)
-    return SavedPolicy(accepts, tuple(sorted(policy.refuses)), limit)
 
 
 @hides_locals
@@ -317,8 +303,7 @@ def _restored(forest: SavedForest, targets: Targets, allow_insecure: bool, n_job
         role.store.cuts.update(_cuts(forest.cuts[party]))
         role.resume(forest.forest)
     for name, deciding in federation.with_policies.items():
-        saved = forest.policies[name]
-        deciding.policy = RequestPolicy(saved.accepts, saved.refuses, saved.max_rows)
+        deciding.policy = forest.policies[name].policy()
     check_federation(federation, forest.estimator.n_classes or 2)
     return federation
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from revfrf.crypto.encoding import MISSING
-from revfrf.estimator_base import _repeats
 from revfrf.federation import Federation
-from revfrf.forest.randomness import candidate_limit
+from revfrf.forest.randomness import candidate_limit, row_repeats
 from tests.federations import (
     Case,
     Codes,
@@ -220,7 +219,9 @@ def test_larger_forest_is_the_reference_s() -> None:
 @pytest.mark.parametrize("kind", ["none", "zeros", "fractional", "whole"])
 def test_estimators_draw_rows_as_the_reference_does(kind: str) -> None:
     case = random_case(7, weights=weights_of(random.Random(kind), kind, 60))
-    repeats = _repeats(case.rules, reference_seed(case.seed), np.array(case.row_weights))
+    repeats = row_repeats(
+        reference_seed(case.seed), case.rules.n_trees, case.rules.bootstrap, np.array(case.row_weights)
+    )
     for tree in range(case.rules.n_trees):
         used = np.array(plain_repeats(case, tree)) * (np.array(case.row_weights) > 0)
         assert repeats[tree].tolist() == used.tolist()

@@ -9,9 +9,11 @@ depends on an order; the score of a cut is a function of such sums. Lower is bet
 Both are the children's weighted impurity, less what is the same for every cut of the node.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,6 +26,16 @@ NO_CUT = -1
 
 _SUM_BITS = 62
 _WEIGHT_STEPS = 2**20
+
+
+class TargetsRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`Targets` without repeats, which are drawn by seed, as they are written down."""
+
+    values: bytes
+    weights: bytes
+    n_classes: int
+    centre: float
+    places: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +83,20 @@ class Targets:
         """What is left of the targets when a forest is used without its training rows."""
         nothing = np.empty(0, np.int64)
         return cls(nothing, nothing, np.empty((0, 0), np.uint8), n_classes, centre, places)
+
+    def record(self) -> TargetsRecord:
+        """All of it but the repeats, to be written down."""
+        values, weights = (a.astype("<i8").tobytes() for a in (self.values, self.weights))
+        return TargetsRecord(values, weights, self.n_classes, self.centre, self.places)
+
+    @classmethod
+    def of(
+        cls, record: TargetsRecord, repeats: Callable[[NDArray[np.int64]], NDArray[np.uint8]]
+    ) -> "Targets":
+        """What was written down, with the repeats that rows of these weights have."""
+        r = record
+        values, weights = (np.frombuffer(b, "<i8").astype(np.int64) for b in (r.values, r.weights))
+        return cls(values, weights, repeats(weights), r.n_classes, r.centre, r.places)
 
     def used(self, tree: int) -> Rows:
         """The rows that count in a tree."""

@@ -63,6 +63,17 @@ def bootstrap(seed: bytes, tree: int, rows: int) -> NDArray[np.uint8]:
     return _bootstrap(stream, rows)
 
 
+def row_repeats(
+    seed: bytes, n_trees: int, drawn: bool, weights: NDArray[np.int64] | NDArray[np.float64]
+) -> NDArray[np.uint8]:
+    """How often each row counts in each tree; rows without weight are as if they were not there."""
+    present = np.flatnonzero(weights)
+    repeats = np.zeros((n_trees, len(weights)), dtype=np.uint8)
+    for tree in range(n_trees):
+        repeats[tree, present] = bootstrap(seed, tree, len(present)) if drawn else 1
+    return repeats
+
+
 @kernel
 def nth(seed: np.uint64, n: int) -> np.uint64:
     """The n-th number of the stream that belongs to this seed: SplitMix64 (Steele, Lea and Flood 2014)."""

@@ -28,6 +28,18 @@ _REQUEST = "revfrf request v1"
 _ROWS = "revfrf encrypted rows v1"
 
 
+class PolicyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`RequestPolicy`, as it is written down."""
+
+    accepts: tuple[str, ...] | None
+    refuses: tuple[str, ...]
+    max_rows: int | None
+
+    def policy(self) -> "RequestPolicy":
+        """The policy."""
+        return RequestPolicy(self.accepts, self.refuses, self.max_rows)
+
+
 @dataclass(frozen=True)
 class RequestPolicy:
     """Whose requests a party answers, and how many of them.
@@ -49,6 +61,12 @@ class RequestPolicy:
         limit = self.max_rows
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, Integral) or limit < 0):
             raise UsageError(f"max_rows={limit!r}: give a number of rows, or None for any number")
+
+    def record(self) -> PolicyRecord:
+        """All of it, to be written down."""
+        accepts = None if self.accepts is None else tuple(sorted(self.accepts))
+        limit = None if self.max_rows is None else int(self.max_rows)
+        return PolicyRecord(accepts, tuple(sorted(self.refuses)), limit)
 
     def check(self, requester: str, n_rows: int) -> None:
         """Raise PolicyError unless this requester may ask about this many rows in all."""

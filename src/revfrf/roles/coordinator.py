@@ -178,6 +178,16 @@ class Coordinator(AnsweringParty):
         waiting = self.plan.parameters.jobs(self.n_jobs) > 1
         return self.n_jobs * (_CALLS_PER_WORKER if waiting else 1)
 
+    @property
+    def _leavers(self) -> set[str]:
+        """Who has left, and is still part of the forest."""
+        return self.columns.keys() & set(self.certificate.revoked)
+
+    @property
+    def rebuilding(self) -> bool:
+        """Whether somebody has left, and the forest is not whole, or not certified, without it."""
+        return bool(self._leavers) or self.store.rebuilding is not None
+
     def revoke(
         self, targets: Sequence[Field], progress: Callable[[LevelReport], None]
     ) -> RevocationCertificate:
@@ -185,9 +195,9 @@ class Coordinator(AnsweringParty):
 
         Until it is done, nothing is answered. Each step is written down: what was interrupted goes on here.
         """
-        leavers = self.columns.keys() & set(self.certificate.revoked)
-        if self.ready or not len(self.targets.values) or not (leavers or self.store.rebuilding):
+        if self.ready or not len(self.targets.values) or not self.rebuilding:
             raise ProtocolError("nobody has left, or there are no rows to grow a forest from", kind="order")
+        leavers = self._leavers
         missing = self._destroy(leavers, targets) if leavers else None
         fle_expan(self.channel, self.plan, self.targets, self.store, self._calls, progress, missing)
         if self.record.n != self.certificate.n:

@@ -54,6 +54,10 @@ class KeyCentre:
         self.store = store or Store()
         self.state = state or KeyCentreState()
 
+    def remember(self) -> None:
+        """Write down who this is; the rest is written down when it happens."""
+        self.store.write(signing=self._signing.to_fields(), state=self.state)
+
     def _become(self, **changes: Any) -> None:
         """Change what is remembered, all at once, and write it down."""
         state = msgspec.structs.replace(self.state, **changes)

@@ -50,8 +50,16 @@ class Participant(AnsweringParty):
         self.tables: dict[str, NDArray[np.int64]] = {}
         self.growth: Growth | None = None
 
+    def remember(self) -> None:
+        """See `Party.remember`; also its columns and its secret."""
+        with self.store.transaction():
+            super().remember()
+            self.store.write(columns=self.columns, secret=self.secret)
+
     def hold(self, table: str, codes: NDArray[np.int64]) -> None:
-        """Keep a table of rows, to train or to test on."""
+        """Keep a table of rows, to train or to test on. The training rows are kept for the forest's life."""
+        if table == TRAINING:
+            self.store.write(rows=codes.astype("<i8").tobytes())
         self.tables[table] = codes
 
     def drop(self, table: str) -> None:

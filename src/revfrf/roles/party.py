@@ -21,6 +21,10 @@ class Party:
         self.identity = identity
         self.store = store or Store()
 
+    def remember(self) -> None:
+        """Write down who this is; the rest is written down when it happens."""
+        self.store.write(identity=self.identity)
+
     def handle(self, sender: str, message: Message) -> Message:
         """Answer a message of the key set-up; subclasses answer more."""
         match message:
@@ -107,5 +111,4 @@ class AnsweringParty(Party):
 
     def epoch_began(self) -> None:
         """Requests of older epochs are refused by their epoch, and quotas begin anew."""
-        with self.book.lock:
-            self.book.clear()
+        self.book.clear()

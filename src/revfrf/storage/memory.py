@@ -156,3 +156,25 @@ class ParticipantStore(Store):
             places = {(tree, path.bit_length() - 1) for tree, path in self.cuts}
             self._counted = len(self.cuts), Counter(depth for _, depth in places)
         return self._counted[1][level]
+
+
+class Shelf:
+    """Where the parties of one process keep their stores: in memory, each for itself."""
+
+    def coordinator(self, role: str) -> CoordinatorStore:  # noqa: ARG002
+        """The store of CS."""
+        return CoordinatorStore()
+
+    def participant(self, role: str, name: str) -> ParticipantStore:  # noqa: ARG002
+        """The store of a participant."""
+        return ParticipantStore()
+
+    def party(self, role: str, name: str) -> Store:  # noqa: ARG002
+        """The store of anybody else."""
+        return Store()
+
+    def discard(self, role: str, name: str) -> None:
+        """The store of somebody who has left is gone."""
+
+    def close(self) -> None:
+        """No store is written or read any more."""
