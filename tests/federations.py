@@ -13,15 +13,17 @@ import pytest
 from numpy.typing import NDArray
 
 from revfrf import federation as federation_module
+from revfrf.crypto.keys import Parameters
 from revfrf.crypto.strong import SetUp
 from revfrf.crypto.strong import set_up as new_set_up
-from revfrf.federation import Federation, keys_of_size
+from revfrf.federation import Federation
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import Node
 from revfrf.forest.randomness import bootstrap, candidate_limit
 from revfrf.forest.tree import Rules
 from revfrf.forest.unfinished import unfinished, with_rows
 from revfrf.messages.training import Column
+from revfrf.moduli import keys_of_size
 from revfrf.protocols.fle_expan import LevelReport
 from revfrf.roles.participant import Participant
 from tests.reference import forest as reference
@@ -58,9 +60,9 @@ def moduli() -> tuple[SetUp, ...]:
     return tuple(new_set_up(256, allow_insecure=True, n_jobs=1) for _ in range(3))
 
 
-def another_modulus(federation: Federation) -> SetUp:
-    """One that this federation does not have now."""
-    return next(dealt for dealt in moduli() if dealt.parameters != federation.parameters)
+def another_modulus(parameters: Parameters, _n_jobs: int = 1) -> SetUp:
+    """One that a federation with these parameters does not have now."""
+    return next(dealt for dealt in moduli() if dealt.parameters != parameters)
 
 
 @contextmanager
@@ -68,7 +70,7 @@ def no_search_for_primes() -> Iterator[None]:
     """Every epoch has another modulus than the one before, but no test waits for it."""
     keys()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Federation, "_new_keys", another_modulus)
+        patch.setattr(federation_module, "new_keys_like", another_modulus)
         patch.setattr(federation_module, "forget_keys", lambda _: None)
         yield
 

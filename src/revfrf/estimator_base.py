@@ -24,7 +24,7 @@ from revfrf.crypto.canonical import Field
 from revfrf.crypto.keys import SECURE_KEY_BITS
 from revfrf.crypto.parallel import workers
 from revfrf.errors import SecretError, UsageError
-from revfrf.federation import Federation, keys_of_size
+from revfrf.federation import Federation
 from revfrf.forest.candidates import Method
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import MAX_DEPTH
@@ -32,6 +32,7 @@ from revfrf.forest.randomness import candidate_limit, row_repeats
 from revfrf.forest.tree import Rules
 from revfrf.forest.voting import Voting
 from revfrf.model_file import SavedEstimator
+from revfrf.moduli import keys_of_size
 from revfrf.report.progress import level_progress
 from revfrf.storage.directory import Directory
 from revfrf.storage.memory import Shelf

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from revfrf.certificate import RevocationCertificate
 from revfrf.costs import Costs
 from revfrf.crypto.canonical import Field, digest
-from revfrf.crypto.keys import Parameters, check_sizes
+from revfrf.crypto.keys import Parameters
 from revfrf.crypto.secret import Secret
 from revfrf.crypto.signing import SigningKey
-from revfrf.crypto.strong import SetUp, set_up
+from revfrf.crypto.strong import SetUp
 from revfrf.errors import UsageError
 from revfrf.forest.criterion import Targets
 from revfrf.forest.tree import Rules
@@ -26,6 +26,7 @@ from revfrf.messages.base import Done
 from revfrf.messages.revocation import Level
 from revfrf.messages.training import Column
 from revfrf.metering import measured
+from revfrf.moduli import forget_keys, keys_of_size, new_keys_like, search_seconds
 from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT, REQUESTER
 from revfrf.protocols.fle_expan import LevelReport
 from revfrf.protocols.frf_predict import Answer
@@ -58,27 +59,6 @@ Codes = Mapping[str, NDArray[np.int64]]
 """For each party the x̂ of its columns, a row a column."""
 
 _TOY_BITS = 256
-
-_made: dict[tuple[int, bool], SetUp] = {}
-_one_search_at_a_time = Lock()
-
-
-def keys_of_size(key_bits: int, allow_insecure: bool, n_jobs: int) -> SetUp:
-    """A modulus and its shares, made once per process and size."""
-    check_sizes(key_bits, None, allow_insecure)
-    with _one_search_at_a_time:
-        kind = (key_bits, allow_insecure)
-        if kind not in _made:
-            _made[kind] = set_up(key_bits, allow_insecure=allow_insecure, n_jobs=n_jobs)
-        return _made[kind]
-
-
-def forget_keys(parameters: Parameters) -> None:
-    """Use this modulus for no later forest."""
-    with _one_search_at_a_time:
-        for kind, made in list(_made.items()):
-            if made.parameters == parameters:
-                del _made[kind]
 
 
 @dataclass(frozen=True)
@@ -291,10 +271,11 @@ class Federation:
         """About how long it takes to grow this share of the forest again, from how long all of it took.
 
         At level 2 the rest is encrypted again, which is most of the work with real keys, and there is a new
-        key set-up.
+        modulus and a new key set-up.
         """
-        again = self.training_seconds * (share_lost if level == 1 else 1.0)
-        return again + (self.setup_seconds if level == 2 else 0.0)
+        if level == 1:
+            return self.training_seconds * share_lost
+        return self.training_seconds + self.setup_seconds + search_seconds(self.parameters.key_bits)
 
     def revoke(
         self,
@@ -361,7 +342,7 @@ class Federation:
         leaving, before = self.kgc.state.leaving, self.kgc.current
         level = max(request.level for request in leaving.values())
         try:
-            dealt = self._new_keys() if level == 2 else None
+            dealt = new_keys_like(self.parameters, self.n_jobs) if level == 2 else None
             with measured(self.network.ledger, KGC, "FRF-Revoc"):
                 self.kgc.revoke(dealt)
         except BaseException:
@@ -370,13 +351,6 @@ class Federation:
             raise
         if level == 2:
             forget_keys(self.coordinator.plan.parameters)
-
-    def _new_keys(self) -> SetUp:
-        """Of the same size, and of no other forest."""
-        p = self.parameters
-        return set_up(
-            p.key_bits, exponent_bits=p.exponent_bits, allow_insecure=p.allow_insecure, n_jobs=self.n_jobs
-        )
 
     @contextmanager
     def _held(self, codes: Codes) -> Iterator[str]:

@@ -13,7 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.model_selection import train_test_split
 
-from revfrf import RevocableForestClassifier, federation
+from revfrf import RevocableForestClassifier, federation, moduli
 from revfrf.crypto.primes import SafePrimes
 from revfrf.crypto.strong import _deal_from
 from revfrf.protocols.fle_expan import LevelReport
@@ -407,7 +407,7 @@ def real_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = json.loads(PRIMES.read_text())["pairs"]["2048"]
     primes = SafePrimes(int(pair["p"], 16), int(pair["q"], 16))
     dealt = _deal_from(secrets.randbelow, primes, 1024, allow_insecure=False)
-    monkeypatch.setitem(federation._made, (2048, False), dealt)
+    monkeypatch.setitem(moduli._made, (2048, False), dealt)
 
 
 @pytest.mark.usefixtures("real_keys")
@@ -462,7 +462,7 @@ def test_progress_begins_at_nothing_and_ends_with_everything(forest: Any) -> Non
     reports: list[LevelReport] = []
     rules, targets = forest.federation_.coordinator.plan.rules, forest.targets_
     columns = {party: forest.layout_.of(party) for party in forest.layout_.owned}
-    again = federation.Federation(columns, dealt=federation.keys_of_size(256, True, 1), seed=b"seed")
+    again = federation.Federation(columns, dealt=moduli.keys_of_size(256, True, 1), seed=b"seed")
     again.train(forest.layout_.encode(X), rules, targets, reports.append)
     work = [report.work for report in reports]
     assert work[0] == 0

@@ -13,11 +13,11 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import NotFittedError
 
 from revfrf import RevocableForestClassifier, RevocableForestRegressor
+from revfrf import federation as federation_module
 from revfrf.certificate import RevocationCertificate
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import AbsentError, CertificateError, RevFRFError, UsageError
 from revfrf.estimator_leaving import RevocationPreview
-from revfrf.federation import Federation
 from revfrf.messages.revocation import Level
 from revfrf.protocols.epoch import CS
 from revfrf.protocols.request import RequestPolicy
@@ -452,12 +452,12 @@ def test_forest_that_is_not_fitted_cannot_be_left(make: Callable[..., Any]) -> N
 def test_forest_goes_on_if_the_search_for_new_keys_is_interrupted(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(_: Any) -> Any:
+    def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
     expected = model.predict_proba(X)
     with monkeypatch.context() as patch:
-        patch.setattr(Federation, "_new_keys", interrupted)
+        patch.setattr(federation_module, "new_keys_like", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.revoke("bank", 2)
     assert model.predict_proba(X).tobytes() == expected.tobytes()

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from revfrf import federation as federation_module
 from revfrf.certificate import RevocationCertificate
 from revfrf.crypto.dtpkc import h_enc_ref, ho_enc, par_h_dec2
 from revfrf.crypto.encoding import MISSING
@@ -43,6 +44,7 @@ from revfrf.messages.revocation import (
 )
 from revfrf.messages.training import LevelRequest, OpenForest
 from revfrf.model_check import check_federation
+from revfrf.moduli import new_keys_like
 from revfrf.protocols.epoch import CC, CS, KGC, certificate_digest, erased_keys
 from revfrf.protocols.frf_revoc import Doomed, doomed, sign_report, sign_revocation
 from revfrf.protocols.request import sign_request
@@ -70,7 +72,7 @@ CASE = random_case(61)
 LEVELS: tuple[Level, ...] = (1, 2)
 NO_DIGEST = "0" * 64
 changed = msgspec.structs.replace
-SEARCHED = Federation._new_keys
+SEARCHED = new_keys_like
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -1224,7 +1226,7 @@ def test_receipts_of_a_later_epoch_name_the_keys_that_were_used_until_then(feder
 
 
 def test_new_modulus_is_searched_for(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Federation, "_new_keys", SEARCHED)
+    monkeypatch.setattr(federation_module, "new_keys_like", SEARCHED)
     before = federation.parameters
     leave(federation, ["bank"], 2)
     assert federation.parameters.n not in {before.n, *(dealt.parameters.n for dealt in moduli())}
