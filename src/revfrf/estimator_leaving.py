@@ -113,6 +113,12 @@ class LeavableForest(RequestableForest):
         )
 
     @property
+    def certificates_(self) -> list[RevocationCertificate]:
+        """Of all who have left, in their order."""
+        check_is_fitted(self)
+        return list(self.federation_.coordinator.certificates)
+
+    @property
     def kgc_key_(self) -> VerifyKey:
         """KGC's public key, with which certificates are checked."""
         check_is_fitted(self)
