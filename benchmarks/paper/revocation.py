@@ -194,23 +194,26 @@ def add_exact(commands: Any) -> None:
     parser.add_argument("--trees", type=positive, default=10)
     parser.add_argument("--depth", type=positive, default=8)
     parser.add_argument("--rows", type=positive, default=3000, help="training rows")
+    parser.add_argument("--level", type=int, choices=(1, 2), default=1)
 
 
 def exact(options: argparse.Namespace, console: Console) -> object:
     view = table("the digest after leaving is that of training without the leaver", "set", "leavers", "equal")
     results = {}
-    for name in options.sets.split(","):
-        dataset = load(name, options.data)
-        split = dataset.splits(0)[0]
-        X, y = split.X_train[: options.rows], split.y_train[: options.rows]
-        equal = 0
-        for column in X.columns:
-            model = forest(dataset, options.trees, options.depth, TOY_BITS).fit(X, y)
-            model.revoke(owner(model, column), level=1)
-            fresh = forest(dataset, options.trees, options.depth, TOY_BITS).fit(without(X, [column]), y)
-            equal += model.digest_ == fresh.digest_
-        view.add_row(name, str(len(X.columns)), str(equal))
-        results[name] = {"leavers": len(X.columns), "equal": equal}
+    with Progress(console=console, transient=True) as progress:
+        for name in options.sets.split(","):
+            dataset = load(name, options.data)
+            split = dataset.splits(0)[0]
+            X, y = split.X_train[: options.rows], split.y_train[: options.rows]
+            equal = 0
+            for column in progress.track(list(X.columns), description=name):
+                model = forest(dataset, options.trees, options.depth, TOY_BITS).fit(X, y)
+                model.revoke(owner(model, column), options.level)
+                fresh = forest(dataset, options.trees, options.depth, TOY_BITS).fit(without(X, [column]), y)
+                equal += model.digest_ == fresh.digest_
+            view.add_row(name, str(len(X.columns)), str(equal))
+            console.print(f"{name}: {equal} of {len(X.columns)}")
+            results[name] = {"leavers": len(X.columns), "equal": equal}
     console.print(view)
     return results
 

@@ -46,7 +46,8 @@ class LeavableForest(RequestableForest):
         """Let a participant leave, or several together: FRF-Revoc.
 
         The forest becomes, bit for bit, the one that `fit` would have grown without them (`digest_`). From
-        now on X may be given with or without their columns; they are ignored.
+        now on X may be given with or without their columns; they are ignored. If it fails half-way, because a
+        party is absent, call it again: what was begun is ended first.
 
         Parameters
         ----------
@@ -62,13 +63,24 @@ class LeavableForest(RequestableForest):
         RevocationCertificate
             Signed by everybody who had a part in it; `certificate.verify(model.kgc_key_)` checks it.
         """
-        leavers, wanted = self._leavers(party), _level(level)
-        self.federation_.n_jobs = workers(self.n_jobs)
+        check_is_fitted(self)
+        wanted, federation = _level(level), self.federation_
+        federation.n_jobs = workers(self.n_jobs)
         with level_progress(self.verbose) as progress:
-            certificate = self.federation_.revoke(leavers, wanted, self._digest_fields(), progress)
-        owned = {name: columns for name, columns in self.layout_.owned.items() if name not in leavers}
-        self.layout_ = Layout(owned, self.layout_.columns)
+            if federation.leaving:
+                federation.resume(self._digest_fields(), progress)
+                self._drop_columns()
+                if set(_names(party)) <= set(self.certificates_[-1].leavers):
+                    return self.certificates_[-1]
+            certificate = federation.revoke(self._leavers(party), wanted, self._digest_fields(), progress)
+        self._drop_columns()
         return certificate
+
+    def _drop_columns(self) -> None:
+        """The columns of those who have left are nobody's."""
+        staying = self.federation_.coordinator.columns
+        owned = {name: columns for name, columns in self.layout_.owned.items() if name in staying}
+        self.layout_ = Layout(owned, self.layout_.columns)
 
     def revocation_preview(
         self,
@@ -127,10 +139,7 @@ class LeavableForest(RequestableForest):
     def _leavers(self, party: Any) -> list[str]:
         """The names, checked."""
         check_is_fitted(self)
-        names = [party] if isinstance(party, str) else party
-        if not isinstance(names, Iterable):
-            raise UsageError(f"{party!r}: give the name of a participant, or a list of names")
-        names, participants = list(names), self.federation_.participants
+        names, participants = _names(party), self.federation_.participants
         for name in names:
             if not isinstance(name, str) or name not in participants:
                 raise UsageError(f"{name!r} is no participant; there are {', '.join(participants)}")
@@ -145,6 +154,14 @@ class LeavableForest(RequestableForest):
                 "because what a leaver leaves behind could not be grown again"
             )
         return leavers
+
+
+def _names(party: Any) -> list[Any]:
+    """One name or several, as a list."""
+    names = [party] if isinstance(party, str) else party
+    if not isinstance(names, Iterable):
+        raise UsageError(f"{party!r}: give the name of a participant, or a list of names")
+    return list(names)
 
 
 def _level(level: Any) -> Level:

@@ -284,13 +284,9 @@ class Federation:
         targets: Sequence[Field],
         progress: Callable[[LevelReport], None],
     ) -> RevocationCertificate:
-        """FRF-Revoc: these participants leave together.
-
-        If it fails because a party is absent, call it again, or `resume`, when that party is back.
-        """
+        """FRF-Revoc: these participants leave together. If it fails half-way, `resume` ends it."""
         with _collector_paused(), measured(self.network.ledger, CS, "FRF-Revoc"):
-            if not self.leaving:
-                self._ask_to_leave(parties, level)
+            self._ask_to_leave(parties, level)
             return self._finish_revocation(targets, progress)
 
     @property
@@ -311,7 +307,7 @@ class Federation:
                     self.coordinator.grow(progress)
 
     def _ask_to_leave(self, parties: Sequence[str], level: Level) -> None:
-        """The leavers' requests to KGC and CS. What fails here leaves no trace."""
+        """The leavers' requests to CS and KGC. What fails here leaves no trace."""
         try:
             for party in parties:
                 request = self.participants[party].leave(level)

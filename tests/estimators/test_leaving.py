@@ -470,10 +470,22 @@ def test_forest_goes_on_if_nobody_could_leave_because_somebody_was_absent(model:
     with pytest.raises(AbsentError):
         model.revoke("bank", level)
     model.federation_.network.roles["telco"] = telco
-    if "bank" in model.federation_.participants:
-        model.revoke("bank", level)
+    assert model.revoke("bank", level).leavers == ("bank",)
     fresh, stay = fitted_without(classifier, X, Y, PARTIES, ["bank"])
     assert len(model.predict(X)) == len(fresh.predict(X[:, stay]))
+
+
+def test_revocation_that_was_begun_is_ended_before_another(model: Any) -> None:
+    telco = model.federation_.network.roles.pop("telco")
+    with pytest.raises(AbsentError):
+        model.revoke("bank", 1)
+    model.federation_.network.roles["telco"] = telco
+    assert model.revoke("shop", 1).leavers == ("shop",)
+    assert [certificate.leavers for certificate in model.certificates_] == [("bank",), ("shop",)]
+    undisturbed = classifier(6, parties=PARTIES).fit(X, Y)
+    undisturbed.revoke(["bank", "shop"], 1)
+    assert model.digest_ == undisturbed.digest_
+    assert (model.predict(X) == undisturbed.predict(X)).all()
 
 
 # -- files ------------------------------------------------------------------------------------------
