@@ -127,6 +127,7 @@ def fle_expan(
     Which nodes that are is found out if it is not given. A level is committed when its splits have come,
     encrypted, with the leaves beside them.
     """
+    store.commit({}, {})  # so that no level is asked with a number that was used before an interruption
     columns, features = plan.columns, plan.features
     if missing is None:
         missing = unfinished(plan.rules.n_trees, store.splits, store.leaves)

@@ -114,8 +114,6 @@ class SqliteCoordinatorStore(SqliteStore, CoordinatorStore):
         self.level = self.read("level", int) or 0
         self.rebuilding = self.read("rebuilding", Rebuilding)
         self.splits, self.leaves = _read_splits(database), _read_leaves(database)
-        self.write(level=self.level + 1)  # what was asked last may not have been committed
-        self.level += 1
 
     def commit(self, splits: Mapping[Node, StoredSplit], leaves: Mapping[Node, Leaf]) -> None:
         """See `CoordinatorStore.commit`."""
