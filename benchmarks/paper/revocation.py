@@ -32,6 +32,7 @@ from benchmarks.paper.common import (
 )
 from benchmarks.paper.datasets import SOURCES, Dataset, Frame, load
 from revfrf import RevocableForestClassifier, RevocableForestRegressor
+from revfrf.protocols.frf_revoc import doomed
 
 Model = RevocableForestClassifier | RevocableForestRegressor
 
@@ -90,6 +91,7 @@ def add_rebuild(commands: Any) -> None:
     parser = add_command(commands, "rebuild", what, list(SOURCES), rebuild)
     parser.add_argument("--set", choices=SOURCES, default="adult")
     parser.add_argument("--leavers", type=positive, default=5)
+    parser.add_argument("--share", type=float, help="one leaver, who takes about this share of the nodes")
     parser.add_argument("--levels", type=int, nargs="+", choices=(1, 2), default=[1, 2])
     parser.add_argument("--trees", type=positive, default=100)
     parser.add_argument("--depth", type=positive, default=10)
@@ -111,6 +113,8 @@ def rebuild(options: argparse.Namespace, console: Console) -> object:
     forest(*rules).fit(X[:500], y[:500])  # compiles, and makes the modulus
     for level in options.levels:
         model = forest(*rules).fit(X, y)
+        if options.share is not None:
+            leavers = [taking(model, options.share)]
         for count, name in enumerate(leavers, 1):
             started = perf_counter()
             report = model.revoke(owner(model, name), level).report
@@ -129,6 +133,16 @@ def rebuild(options: argparse.Namespace, console: Console) -> object:
     view.caption = "each leaves after those above it; the ratio is of seconds a node"
     console.print(view)
     return results
+
+
+def taking(model: Model, share: float) -> str:
+    """The column whose leaving destroys nearest to this share of the nodes."""
+    store = model.federation_.coordinator.store
+
+    def distance(column: str) -> float:
+        return abs(len(doomed(store, [owner(model, column)]).nodes) / store.n_nodes - share)
+
+    return min((column for columns in model.parties_.values() for column in columns), key=distance)
 
 
 def owner(model: Model, column: str) -> str:
@@ -163,7 +177,9 @@ def accuracy(options: argparse.Namespace, console: Console) -> object:
                 for left, score in enumerate(scores(dataset, options, seed)):
                     found[left].append(score)
                 progress.advance(task)
-            view.add_row(name, *(mean_and_sd([100 * value for value in values], ".2f") for values in found))
+            row = [mean_and_sd([100 * value for value in values], ".2f") for values in found]
+            view.add_row(name, *row)
+            console.print(name, *row, sep="  ")
             results[name] = found
     console.print(view)
     return {

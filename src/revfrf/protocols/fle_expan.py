@@ -222,7 +222,9 @@ class _Exchange:
             return splits, score(self.targets, self.plan.rules, self.frontier, questions, n_cuts, bins)
 
     def _request(self, questions: Questions, won: Won) -> LevelRequest:
-        positions, asked_nodes = np.unique(questions.nodes, return_inverse=True)
+        asked = np.zeros(len(self.frontier), dtype=np.bool_)
+        asked[questions.nodes] = True
+        positions, places = np.flatnonzero(asked), np.cumsum(asked) - 1
         return LevelRequest(
             epoch=self.plan.epoch,
             forest=self.plan.forest,
@@ -232,7 +234,7 @@ class _Exchange:
             won_features=won.features.astype(FEATURES).tobytes(),
             won_cuts=won.cuts.astype(CUTS).tobytes(),
             nodes=write_nodes(self.frontier.take(positions)),
-            asked_nodes=asked_nodes.astype(QUESTIONS).tobytes(),
+            asked_nodes=places[questions.nodes].astype(QUESTIONS).tobytes(),
             asked_features=questions.features.astype(FEATURES).tobytes(),
         )
 
@@ -326,7 +328,7 @@ def _read_questions(growth: Growth, message: LevelRequest) -> tuple[Nodes, Quest
     order = features * (len(nodes) + 1) + asked
     if (asked >= len(nodes)).any() or (features >= len(growth.features)).any() or (np.diff(order) <= 0).any():
         raise ProtocolError("questions about unknown nodes or features, or out of order", kind="node")
-    if len(np.unique(asked)) != len(nodes):
+    if not np.bincount(asked, minlength=len(nodes)).all():
         raise ProtocolError("rows of a node about which nothing is asked", kind="node")
     cuts, bins = len(asked) * growth.rules.n_candidates, int(nodes.sizes[asked].sum())
     if cuts > _MAX_CUTS or bins > LevelReply.max_bytes // 2:
