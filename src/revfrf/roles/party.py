@@ -41,7 +41,7 @@ class Party:
                     with self.store.transaction():
                         self.store.write(identity=self.identity)
                         self.epoch_began()
-                    self.store.scrub()  # the old keys
+                self.store.scrub()  # of the old keys, before the receipt is given
                 return accepted
             case Admission():
                 self.expect(sender, KGC)

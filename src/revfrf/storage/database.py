@@ -1,8 +1,9 @@
 """One party's database: every step happens wholly or not at all, and what is erased is gone.
 
 SQLite with a write-ahead log and a sync at every commit: what was committed survives the end of the process,
-and of the machine. `secure_delete` overwrites with zeros what is deleted; `scrub` empties the log, so that no
-older page is left in it. The file is its owner's alone, and one process's at a time.
+and of the machine. `secure_delete` overwrites with zeros what is deleted, but pages that SQLite has split or
+merged may still hold a copy: `scrub` writes all of them anew, and empties the log. The file is its owner's
+alone, and one process's at a time.
 
 After a step that failed half-way nothing is written or read any more: whoever opens the file again finds it
 as it was before that step.
@@ -175,8 +176,9 @@ class Database:
             return self._connection.execute(query, values).fetchall()
 
     def scrub(self) -> None:
-        """Leave no trace of what was deleted: everything into the file, and the log emptied."""
+        """Leave no trace of what was deleted: all pages written anew, and the log emptied."""
         with self._lock, self._reported():
+            self._connection.execute("VACUUM")
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
