@@ -15,12 +15,30 @@ from revfrf.estimator_base import RevocableForest
 from revfrf.forest.criterion import Targets
 from revfrf.messages.training import Column
 from revfrf.model_file import SavedEstimator
-from revfrf.protocols.epoch import CS
+from revfrf.protocols.epoch import CS, KGC
 from revfrf.reopening import reopened, resume
 from revfrf.report.progress import level_progress
 from revfrf.roles.coordinator import ForestRecord
 from revfrf.storage.directory import Directory
 from revfrf.tables import Layout
+
+
+def _read_estimator(shelf: Directory) -> SavedEstimator:
+    """What CS keeps of the estimator. Raises StorageError if there is no forest in the directory yet."""
+    if not shelf.holds(KGC):
+        raise StorageError(f"{shelf.path}: there is no forest in this directory", kind="missing")
+    try:
+        cs = shelf.coordinator(CS)
+        saved, forest = cs.read("estimator", SavedEstimator), cs.read("forest", ForestRecord)
+    except StorageError as error:
+        if error.kind != "missing":
+            raise
+        saved = forest = None
+    if saved is None or forest is None:
+        raise StorageError(
+            f"{shelf.path}: training had not begun; remove the directory, and fit again", kind="missing"
+        )
+    return saved
 
 
 class KeptForest(RevocableForest):
@@ -76,11 +94,7 @@ class KeptForest(RevocableForest):
 
     @classmethod
     def _opened(cls, shelf: Directory) -> Self:
-        saved = shelf.coordinator(CS).read("estimator", SavedEstimator)
-        if saved is None or shelf.coordinator(CS).read("forest", ForestRecord) is None:
-            raise StorageError(
-                f"{shelf.path}: training had not begun; remove the directory, and fit again", kind="missing"
-            )
+        saved = _read_estimator(shelf)
         if saved.kind != cls.__name__:
             raise StorageError(f"{shelf.path}: holds a {saved.kind}, not a {cls.__name__}", kind="wrong-kind")
         model = cls(**saved.parameters)

@@ -217,6 +217,7 @@ class Federation:
         else:
             kgc, insecure = self.coordinator.identity.kgc, self.parameters.allow_insecure
             identity = Identity(name, REQUESTER, kgc, SigningKey.generate(), insecure)
+            self.shelf.discard(REQUESTER, name)  # of somebody whom KGC has not come to know
             requester = Requester(identity, channel, self.n_jobs, self.shelf.party(REQUESTER, name))
             requester.remember()
         there = dict(self.network.roles)

@@ -96,6 +96,8 @@ class Database:
         if create:
             self._connection.executescript(_SCHEMA)
             return
+        if not self._value("PRAGMA schema_version"):
+            raise StorageError(f"{self.path}: empty", kind="missing")
         if self._value("PRAGMA application_id") != _APPLICATION:
             raise StorageError(f"{self.path}: not a database of RevFRF", kind="malformed")
         if self._value("PRAGMA user_version") != VERSION:

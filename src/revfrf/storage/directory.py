@@ -33,6 +33,10 @@ class Directory(Shelf):
                 f"directory={str(path)!r} is not empty; `open` the forest that is in it, or give another one"
             )
 
+    def holds(self, role: str) -> bool:
+        """Whether there is a database of this role."""
+        return self._file(role, role).exists()
+
     def coordinator(self, role: str) -> SqliteCoordinatorStore:
         """See `Shelf.coordinator`."""
         return self._store(SqliteCoordinatorStore, role, role)
