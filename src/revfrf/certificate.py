@@ -44,6 +44,10 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     receipts: tuple[Receipt, ...]
     signature: bytes
 
+    def __repr__(self) -> str:
+        who = ", ".join(self.leavers)
+        return f"<RevocationCertificate: {who} left at level {self.level}, epoch {self.epoch_after.epoch}>"
+
     @classmethod
     def issue(
         cls,

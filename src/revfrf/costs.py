@@ -6,9 +6,18 @@ from typing import Any
 
 from revfrf.crypto.keys import Parameters
 from revfrf.metering import Work
+from revfrf.record import Record
 
 WorkTable = dict[str, dict[str, dict[str, Any]]]
 TrafficTable = dict[str, dict[str, dict[str, int]]]
+
+
+class Timings(Record, frozen=True):
+    """Seconds that it took to search a modulus, to set up keys, and to train."""
+
+    search: float = 0.0
+    setup: float = 0.0
+    training: float = 0.0
 
 
 @dataclass(frozen=True, repr=False)

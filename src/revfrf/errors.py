@@ -106,7 +106,9 @@ class ModelFileError(RevFRFError):
 
 
 class StorageError(RevFRFError):
-    """Kinds: `missing`, `exists`, `io`, `full`, `in-use`, `mode`, `malformed`, `version`, `wrong-kind`."""
+    """Kinds: `missing`, `exists`, `io`, `full`, `in-use`, `closed`, `mode`, `malformed`,
+    `version`, `wrong-kind`.
+    """
 
     kind = "storage"
 

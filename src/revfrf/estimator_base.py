@@ -162,9 +162,18 @@ class RevocableForest(BaseEstimator):
                     federation.coordinator.store.write(estimator=self._saved_estimator())
                 federation.train(codes, rules, self.targets_, progress)
         except BaseException:
-            shelf.close()
+            self._abandon(shelf)
             raise
-        self.federation_ = federation
+        before, self.federation_ = getattr(self, "federation_", None), federation
+        if before is not None:
+            before.shelf.close()
+
+    @staticmethod
+    def _abandon(shelf: Shelf) -> None:
+        """Close what was begun; if training had not begun, there is nothing to keep."""
+        if isinstance(shelf, Directory) and not shelf.worth_keeping():
+            shelf.undo()
+        shelf.close()
 
     @abstractmethod
     def _check_y(self, y: ArrayLike) -> NDArray[Any]:
@@ -207,7 +216,7 @@ class RevocableForest(BaseEstimator):
 
     def _votes(self, X: Rows, voting: Voting) -> NDArray[np.float64]:
         """The trees' mean vote for each row."""
-        check_is_fitted(self)
+        self._check_whole()
         X = self._rows(X, reset=False)
         codes, n_rows = self.layout_.encode(X), _num_samples(X)
         self.federation_.n_jobs = workers(self.n_jobs)
@@ -241,13 +250,13 @@ class RevocableForest(BaseEstimator):
 
         Keys play no part. Nor does where the cuts lie, which is the owners' secret.
         """
-        check_is_fitted(self)
+        self._check_whole()
         return self.federation_.coordinator.digest(self._digest_fields())
 
     @property
     def n_nodes_(self) -> int:
         """Splits and leaves of all trees."""
-        check_is_fitted(self)
+        self._check_whole()
         return self.federation_.coordinator.store.n_nodes
 
     @property
@@ -280,7 +289,19 @@ class RevocableForest(BaseEstimator):
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "federation_")
+        if not hasattr(self, "federation_"):
+            return False
+        self.federation_.shelf.check()  # a closed forest answers nothing
+        return True
+
+    def _check_whole(self) -> None:
+        """Raise unless there is a fitted forest that nobody is half-way out of."""
+        check_is_fitted(self)
+        if not self.federation_.coordinator.ready:
+            raise UsageError(
+                f"{', '.join(self.federation_.leavers)} has left, and the forest is not whole yet; "
+                "call `revoke` again"
+            )
 
     def __getstate__(self) -> Any:
         if hasattr(self, "federation_"):

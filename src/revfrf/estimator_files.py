@@ -1,12 +1,12 @@
 """Fitted forests in files, and in directories in which every party keeps what it knows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from typing import Any, Self
 
 import msgspec
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from revfrf import model_file
 from revfrf.crypto.parallel import workers
@@ -15,30 +15,25 @@ from revfrf.estimator_base import RevocableForest
 from revfrf.forest.criterion import Targets
 from revfrf.messages.training import Column
 from revfrf.model_file import SavedEstimator
-from revfrf.protocols.epoch import CS, KGC
-from revfrf.reopening import reopened, resume
+from revfrf.reopening import read_estimator, reopened, resume
 from revfrf.report.progress import level_progress
-from revfrf.roles.coordinator import ForestRecord
 from revfrf.storage.directory import Directory
 from revfrf.tables import Layout
 
+FileError = type[ModelFileError] | type[StorageError]
 
-def _read_estimator(shelf: Directory) -> SavedEstimator:
-    """What CS keeps of the estimator. Raises StorageError if there is no forest in the directory yet."""
-    if not shelf.holds(KGC):
-        raise StorageError(f"{shelf.path}: there is no forest in this directory", kind="missing")
+
+@contextmanager
+def _readable(error: FileError, path: object) -> Iterator[None]:
+    """Whatever is wrong with what was kept, as one kind of error that names the path."""
     try:
-        cs = shelf.coordinator(CS)
-        saved, forest = cs.read("estimator", SavedEstimator), cs.read("forest", ForestRecord)
-    except StorageError as error:
-        if error.kind != "missing":
+        yield
+    except (ModelFileError, StorageError, InsecureKeyError) as known:
+        if isinstance(known, error | InsecureKeyError):
             raise
-        saved = forest = None
-    if saved is None or forest is None:
-        raise StorageError(
-            f"{shelf.path}: training had not begun; remove the directory, and fit again", kind="missing"
-        )
-    return saved
+        raise error(f"{path}: {known}", kind="malformed") from None
+    except (TypeError, ValueError, IndexError, KeyError):
+        raise error(f"{path}: damaged", kind="malformed") from None
 
 
 class KeptForest(RevocableForest):
@@ -50,7 +45,7 @@ class KeptForest(RevocableForest):
         The file holds every party's cuts: it is as confidential as the columns. Training rows and labels
         are not in it. Private keys are, if asked for; without them the loaded forest predicts, and no more.
         """
-        check_is_fitted(self)
+        self._check_whole()
         forest = model_file.saved(self.federation_, self._saved_estimator(), self.digest_, private_keys)
         model_file.write(path, forest)
 
@@ -58,63 +53,67 @@ class KeptForest(RevocableForest):
     def load(cls, path: str | PathLike[str]) -> Self:
         """The forest that `save` wrote. Raises ModelFileError for a file that is damaged or another."""
         forest = model_file.read(path)
-        if forest.estimator.kind != cls.__name__:
-            raise ModelFileError(
-                f"{path}: holds a {forest.estimator.kind}, not a {cls.__name__}", kind="wrong-kind"
-            )
-        try:
-            model = cls(**forest.estimator.parameters)
-            saved = forest.estimator
+        with _readable(ModelFileError, path):
+            model, saved = cls._like(forest.estimator, ModelFileError, path), forest.estimator
             model._restore(saved, forest.columns, bool(forest.certificate.revoked))
             model.targets_ = Targets.unknown(saved.n_classes, saved.centre, saved.places)
             model.federation_ = model_file.restored(
                 forest, model.targets_, model.allow_insecure_keys, workers(model.n_jobs)
             )
-        except InsecureKeyError:
-            raise
-        except (TypeError, ValueError, IndexError, KeyError):
-            raise ModelFileError(f"{path}: damaged", kind="malformed") from None
         if model.digest_ != forest.digest:
             raise ModelFileError(f"{path}: damaged: its digest is not that of its forest", kind="digest")
         return model
 
     @classmethod
-    def open(cls, directory: str | PathLike[str]) -> Self:
+    def open(
+        cls, directory: str | PathLike[str], *, n_jobs: int | None = None, verbose: int | None = None
+    ) -> Self:
         """The forest that `fit` keeps in a directory.
 
         Whatever was going on when its process ended, training or a revocation, goes on from the last step
-        that was committed, and ends as it would have ended. Raises StorageError.
+        that was committed, and ends as it would have ended. `n_jobs` and `verbose` are as they were, unless
+        they are given. Raises StorageError.
         """
         shelf = Directory(directory, new=False)
         try:
-            return cls._opened(shelf)
+            with _readable(StorageError, shelf.path):
+                saved = read_estimator(shelf)
+                model = cls._like(saved, StorageError, shelf.path)
+                model.directory = str(shelf.path)
+                model.n_jobs = model.n_jobs if n_jobs is None else n_jobs
+                model.verbose = model.verbose if verbose is None else verbose
+                model._reopen(shelf, saved)
         except BaseException:
             shelf.close()
             raise
-
-    @classmethod
-    def _opened(cls, shelf: Directory) -> Self:
-        saved = _read_estimator(shelf)
-        if saved.kind != cls.__name__:
-            raise StorageError(f"{shelf.path}: holds a {saved.kind}, not a {cls.__name__}", kind="wrong-kind")
-        model = cls(**saved.parameters)
-        model.directory = str(shelf.path)
-        federation = reopened(shelf, model.allow_insecure_keys, workers(model.n_jobs))
-        cs = federation.coordinator
-        model.targets_ = cs.targets
-        model._restore_labels(saved)
-        with level_progress(model.verbose) as progress:
-            resume(federation, shelf, model._digest_fields(), progress)
-        left = bool(cs.certificate.revoked)
-        owned = {party: saved.owned[party] for party in cs.columns}
-        model._restore(msgspec.structs.replace(saved, owned=owned), cs.columns, left)
-        model.federation_ = federation
         return model
 
+    def _reopen(self, shelf: Directory, saved: SavedEstimator) -> None:
+        federation = reopened(shelf, self.allow_insecure_keys, workers(self.n_jobs))
+        cs = federation.coordinator
+        self.targets_ = cs.targets
+        self._restore_labels(saved)
+        with level_progress(self.verbose) as progress:
+            resume(federation, shelf, self._digest_fields(), progress)
+        owned = {party: saved.owned[party] for party in cs.columns}
+        staying = msgspec.structs.replace(saved, owned=owned)
+        self._restore(staying, cs.columns, bool(cs.certificate.revoked))
+        self.federation_ = federation
+
     def close(self) -> None:
-        """Let another process `open` the directory; without one, nothing happens."""
-        check_is_fitted(self)
-        self.federation_.shelf.close()
+        """Let another process `open` the directory; a forest without one stays open.
+
+        A closed forest answers nothing: another process may have changed it.
+        """
+        if hasattr(self, "federation_"):
+            self.federation_.shelf.close()
+
+    @classmethod
+    def _like(cls, saved: SavedEstimator, error: FileError, path: object) -> Self:
+        """An estimator with the parameters that were kept."""
+        if saved.kind != cls.__name__:
+            raise error(f"{path}: holds a {saved.kind}, not a {cls.__name__}", kind="wrong-kind")
+        return cls(**saved.parameters)
 
     def _saved_estimator(self) -> SavedEstimator:
         names = getattr(self, "feature_names_in_", None)

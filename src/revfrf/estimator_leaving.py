@@ -70,8 +70,11 @@ class LeavableForest(RequestableForest):
             if federation.leaving:
                 federation.resume(self._digest_fields(), progress)
                 self._drop_columns()
-                if set(_names(party)) <= set(self.certificates_[-1].leavers):
-                    return self.certificates_[-1]
+                ended = self.certificates_[-1]
+                if set(_names(party)) <= set(ended.leavers):
+                    if ended.level < wanted:
+                        raise UsageError("they had asked to leave at level 1, and have left at level 1")
+                    return ended
             certificate = federation.revoke(self._leavers(party), wanted, self._digest_fields(), progress)
         self._drop_columns()
         return certificate
@@ -95,6 +98,7 @@ class LeavableForest(RequestableForest):
         score (accuracy or R²) on validation rows if there are any. Seconds are estimated from how long
         training took.
         """
+        self._check_whole()
         leavers, wanted = self._leavers(party), _level(level)
         federation = self.federation_
         store = federation.coordinator.store
@@ -142,7 +146,9 @@ class LeavableForest(RequestableForest):
         names, participants = _names(party), self.federation_.participants
         for name in names:
             if not isinstance(name, str) or name not in participants:
-                raise UsageError(f"{name!r} is no participant; there are {', '.join(participants)}")
+                gone = name in self.federation_.kgc.current.revoked
+                what = "has left already" if gone else "is no participant"
+                raise UsageError(f"{name!r} {what}; there are {', '.join(participants)}")
         leavers = sorted(set(names))
         if not leavers:
             raise UsageError("nobody leaves; give the name of a participant")

@@ -64,7 +64,7 @@ class RequestableForest(KeptForest):
 
         Requesters are not saved with the forest, and forgotten by `fit`.
         """
-        check_is_fitted(self)
+        self._check_whole()
         self.federation_.enrol_requester(name)
         return self
 
@@ -85,7 +85,7 @@ class RequestableForest(KeptForest):
     def _encrypted(
         self, X: Rows, requester: str | None, partial: bool, finish: Callable[[NDArray[np.float64]], Any]
     ) -> Any:
-        check_is_fitted(self)
+        self._check_whole()
         if not isinstance(partial, bool | np.bool_):
             raise UsageError(f"partial={partial!r}: give True or False")
         voting = self._checked_voting()

@@ -3,22 +3,23 @@
 import gc
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
 from time import perf_counter
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from revfrf.certificate import RevocationCertificate
-from revfrf.costs import Costs
+from revfrf.costs import Costs, Timings
 from revfrf.crypto.canonical import Field, digest
 from revfrf.crypto.keys import Parameters
 from revfrf.crypto.secret import Secret
 from revfrf.crypto.signing import SigningKey
 from revfrf.crypto.strong import SetUp
-from revfrf.errors import UsageError
+from revfrf.errors import PartyError, UsageError
 from revfrf.forest.criterion import Targets
 from revfrf.forest.tree import Rules
 from revfrf.forest.voting import Voting
@@ -27,33 +28,18 @@ from revfrf.messages.revocation import Level
 from revfrf.messages.training import Column
 from revfrf.metering import measured
 from revfrf.moduli import forget_keys, keys_of_size, new_keys_like, search_seconds
+from revfrf.names import DEFAULT_REQUESTER, check_name
 from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT, REQUESTER
 from revfrf.protocols.fle_expan import LevelReport
 from revfrf.protocols.frf_predict import Answer
-from revfrf.protocols.identity import Identity
+from revfrf.protocols.identity import Identity, IdentityRecord
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.coordinator import Coordinator
 from revfrf.roles.kgc import KeyCentre
 from revfrf.roles.participant import TRAINING, Participant
 from revfrf.roles.requester import Requester
-from revfrf.storage.memory import Shelf
+from revfrf.storage.memory import CoordinatorStore, ParticipantStore, Shelf, Store
 from revfrf.transport.memory import MemoryNetwork
-
-DEFAULT_REQUESTER = "requester"
-RESERVED = (KGC, CS, CC, DEFAULT_REQUESTER)
-"""Names that no participant may have."""
-
-
-def check_name(what: str, name: object) -> None:
-    """Raise UsageError for what is no name of a participant or requester."""
-    printable = isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable()
-    if not printable or "/" in str(name) or "->" in str(name):
-        raise UsageError(
-            f"{what} {name!r}: a name is a string of 1 to 100 characters without '/', '->' and line breaks"
-        )
-    if name in RESERVED:
-        raise UsageError(f"{what} {name!r}: {', '.join(RESERVED)} are names that RevFRF itself uses")
-
 
 Codes = Mapping[str, NDArray[np.int64]]
 """For each party the x̂ of its columns, a row a column."""
@@ -102,38 +88,55 @@ class Federation:
         n_jobs: int = 1,
         shelf: Shelf | None = None,
     ) -> None:
-        for party in columns:
-            check_name("party", party)
+        for name in columns:
+            check_name("party", name)
         role_of = {CS: CS, CC: CC} | dict.fromkeys(columns, PARTICIPANT)
         kgc, insecure = SigningKey.generate(), dealt.parameters.allow_insecure
         identities = {
             name: Identity(name, role, kgc.verify_key, SigningKey.generate(), insecure)
             for name, role in role_of.items()
         }
-        secret_of = {party: digest("revfrf participant secret v1", seed, party) for party in columns}
+        secret_of = {name: digest("revfrf participant secret v1", seed, name) for name in columns}
         forest_seed = digest("revfrf forest seed v1", seed)
         known = Credentials(dealt.parameters, kgc, identities, secret_of, forest_seed)
         self._assemble(columns, known, n_jobs, shelf or Shelf())
         self.kgc.remember()
-        for role in (self.coordinator, self.compute, *self.participants.values()):
-            role.remember()
+        for party in self.with_policies.values():
+            party.remember()
         started = perf_counter()
         with measured(self.network.ledger, KGC, "key set-up"):
             self.kgc.enrol(f"embedded {secrets.token_hex(8)}", dealt, role_of)
-        self.setup_seconds = perf_counter() - started
+        self.timings = Timings(
+            search=search_seconds(dealt.parameters.key_bits), setup=perf_counter() - started
+        )
 
     @classmethod
     def restored(
-        cls,
-        columns: Mapping[str, Sequence[Column]],
-        known: Credentials,
-        n_jobs: int,
-        shelf: Shelf | None = None,
+        cls, columns: Mapping[str, Sequence[Column]], known: Credentials, n_jobs: int, shelf: Shelf
     ) -> "Federation":
         """A federation that was set up before."""
         federation = cls.__new__(cls)
-        federation._assemble(columns, known, n_jobs, shelf or Shelf())
+        federation._assemble(columns, known, n_jobs, shelf)
         return federation
+
+    def recall(self) -> None:
+        """Every role reads what it has written down."""
+        self.kgc.recall()
+        for party in self.with_policies.values():
+            party.recall()
+        for name in self.kgc.state.requesters:
+            if name not in self.kgc.current.revoked:
+                self._recall_requester(name)
+        self.timings = self.coordinator.store.read("timings", Timings) or Timings()
+
+    def _recall_requester(self, name: str) -> None:
+        channel, known = self.network.channel(name), self.participants.get(name)
+        if known is not None:
+            self.requesters[name] = Requester(known.identity, channel, self.n_jobs)
+            return
+        store = self.shelf.store(Store, REQUESTER, name, create=False)
+        identity = store.expect("identity", IdentityRecord).identity(self.parameters.allow_insecure)
+        self.requesters[name] = self.network.roles[name] = Requester(identity, channel, self.n_jobs, store)
 
     def _assemble(
         self, columns: Mapping[str, Sequence[Column]], known: Credentials, n_jobs: int, shelf: Shelf
@@ -141,18 +144,16 @@ class Federation:
         self.parameters, self.seed, self.shelf = known.parameters, known.seed, shelf
         self.network = MemoryNetwork()
         of, channel = known.identities, self.network.channel
-        self.kgc = KeyCentre(channel(KGC), known.kgc, n_jobs, shelf.party(KGC, KGC))
-        self.coordinator = Coordinator(of[CS], channel(CS), n_jobs, shelf.coordinator(CS))
-        self.compute = ComputePartner(of[CC], n_jobs, shelf.party(CC, CC))
-        self.participants = {
-            party: Participant(
-                of[party], owned, known.secret_of[party], shelf.participant(PARTICIPANT, party), n_jobs
-            )
-            for party, owned in columns.items()
-        }
+        self.kgc = KeyCentre(channel(KGC), known.kgc, n_jobs, shelf.store(Store, KGC, KGC))
+        self.coordinator = Coordinator(of[CS], channel(CS), n_jobs, shelf.store(CoordinatorStore, CS, CS))
+        self.compute = ComputePartner(of[CC], n_jobs, shelf.store(Store, CC, CC))
+        self.participants = {}
+        for name, owned in columns.items():
+            store = shelf.store(ParticipantStore, PARTICIPANT, name)
+            self.participants[name] = Participant(of[name], owned, known.secret_of[name], store, n_jobs)
         self.requesters: dict[str, Requester] = {}
         self._enrolling = Lock()
-        self.setup_seconds = self.training_seconds = 0.0
+        self.timings = Timings()
         self.network.roles = {KGC: self.kgc, CS: self.coordinator, CC: self.compute, **self.participants}
 
     @property
@@ -183,7 +184,8 @@ class Federation:
         with _collector_paused(), measured(self.network.ledger, CS, "FLE-Expan"):
             self.coordinator.create(rules, self.seed, targets)
             self.coordinator.grow(progress)
-        self.training_seconds = perf_counter() - started
+        self.timings = msgspec.structs.replace(self.timings, training=perf_counter() - started)
+        self.coordinator.store.write(timings=self.timings)
 
     def votes(self, codes: Codes, n_rows: int, voting: Voting) -> NDArray[np.float64]:
         """FRF-Test on these rows, of which each participant is handed its own columns."""
@@ -218,7 +220,8 @@ class Federation:
             kgc, insecure = self.coordinator.identity.kgc, self.parameters.allow_insecure
             identity = Identity(name, REQUESTER, kgc, SigningKey.generate(), insecure)
             self.shelf.discard(REQUESTER, name)  # of somebody whom KGC has not come to know
-            requester = Requester(identity, channel, self.n_jobs, self.shelf.party(REQUESTER, name))
+            store = self.shelf.store(Store, REQUESTER, name)
+            requester = Requester(identity, channel, self.n_jobs, store)
             requester.remember()
         there = dict(self.network.roles)
         if known is None:
@@ -274,9 +277,8 @@ class Federation:
         At level 2 the rest is encrypted again, which is most of the work with real keys, and there is a new
         modulus and a new key set-up.
         """
-        if level == 1:
-            return self.training_seconds * share_lost
-        return self.training_seconds + self.setup_seconds + search_seconds(self.parameters.key_bits)
+        spent = self.timings
+        return spent.training * share_lost if level == 1 else spent.training + spent.setup + spent.search
 
     def revoke(
         self,
@@ -292,8 +294,15 @@ class Federation:
 
     @property
     def leaving(self) -> bool:
-        """Whether a revocation is under way."""
+        """Whether somebody is about to leave: KGC has its request, or has begun an epoch without it, or CS
+        has not heard yet that KGC has certified all.
+        """
         return bool(self.kgc.state.leaving) or self.kgc.changing or self.coordinator.rebuilding
+
+    @property
+    def leavers(self) -> list[str]:
+        """Who is about to leave, or has just left."""
+        return sorted(self.kgc.state.leaving) or sorted(self.kgc.current.revoked)
 
     def resume(self, targets: Sequence[Field], progress: Callable[[LevelReport], None]) -> None:
         """Go on where all was left: end the revocation that is under way, or grow what is not grown yet."""
@@ -308,12 +317,13 @@ class Federation:
                     self.coordinator.grow(progress)
 
     def _ask_to_leave(self, parties: Sequence[str], level: Level) -> None:
-        """The leavers' requests to CS and KGC. What fails here leaves no trace."""
+        """The leavers' requests to KGC and CS. CS can keep nobody from leaving."""
         try:
             for party in parties:
-                request = self.participants[party].leave(level)
-                for server in (CS, KGC):
-                    self.network.channel(party).call(server, request, Done)
+                channel, request = self.network.channel(party), self.participants[party].leave(level)
+                channel.call(KGC, request, Done)
+                with suppress(PartyError):
+                    channel.call(CS, request, Done)
         except BaseException:
             self.kgc.stay(parties)
             raise
@@ -326,28 +336,30 @@ class Federation:
             self._begin_epoch()
         elif self.kgc.changing:
             self.kgc.announce()
-        for party in set(self.kgc.current.revoked) & self.participants.keys():
-            del self.participants[party]
+        for party in self.kgc.current.revoked:
+            self.shelf.discard(PARTICIPANT, party)
+            self.participants.pop(party, None)
             self.network.roles.pop(party, None)
             self.requesters.pop(party, None)
-            self.shelf.discard(PARTICIPANT, party)
-        self.parameters = self.coordinator.identity.weak.parameters
+        parameters = self.coordinator.identity.weak.parameters
+        if parameters != self.parameters:
+            for name in self.requesters.keys() - self.participants.keys():
+                self.requesters[name].forget_keys()
+        self.parameters = parameters
         return self.coordinator.revoke(targets, progress)
 
     def _begin_epoch(self) -> None:
-        """KGC begins the epoch without the leavers. What fails before it has begun leaves no trace."""
-        leaving, before = self.kgc.state.leaving, self.kgc.current
-        level = max(request.level for request in leaving.values())
+        """KGC begins the epoch without those who have asked to leave."""
+        dealt = None
+        if max(request.level for request in self.kgc.state.leaving.values()) == 2:
+            dealt = new_keys_like(self.parameters, self.n_jobs)
+            forget_keys(self.parameters)
         try:
-            dealt = new_keys_like(self.parameters, self.n_jobs) if level == 2 else None
             with measured(self.network.ledger, KGC, "FRF-Revoc"):
                 self.kgc.revoke(dealt)
-        except BaseException:
-            if self.kgc.current == before:
-                self.kgc.stay(leaving)
+        except UsageError:  # nobody would be left
+            self.kgc.stay(self.kgc.state.leaving)
             raise
-        if level == 2:
-            forget_keys(self.coordinator.plan.parameters)
 
     @contextmanager
     def _held(self, codes: Codes) -> Iterator[str]:

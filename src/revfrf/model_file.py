@@ -34,12 +34,13 @@ from revfrf.messages.enrolment import EpochCertificate, Member
 from revfrf.messages.training import Column, OpenForest
 from revfrf.model_check import check_federation
 from revfrf.protocols.epoch import CC, CS, KGC
-from revfrf.protocols.identity import Identity, Keys, Record
+from revfrf.protocols.identity import Identity, Keys
 from revfrf.protocols.key_setup import check_certificate
 from revfrf.protocols.request import PolicyRecord
+from revfrf.record import Record
 from revfrf.roles.coordinator import ForestRecord
 from revfrf.roles.kgc import KeyCentreState
-from revfrf.storage.memory import OwnCut, StoredSplit
+from revfrf.storage.memory import OwnCut, Shelf, StoredSplit
 
 VERSION = 1
 MAX_SIZE = 4 * 2**30  # bytes of a file, checked before it is read
@@ -270,6 +271,10 @@ def _read_bytes(source: Path) -> tuple[bytes, int]:
             return file.read(MAX_SIZE), status.st_mode
     except FileNotFoundError:
         raise ModelFileError(f"{source}: there is no such file", kind="missing") from None
+    except IsADirectoryError:
+        raise ModelFileError(
+            f"{source}: a directory; `open` finds the forest in it", kind="wrong-kind"
+        ) from None
     except OSError as error:
         raise ModelFileError(f"{source}: cannot be read: {error.strerror}", kind="io") from None
 
@@ -292,11 +297,11 @@ def _restored(forest: SavedForest, targets: Targets, allow_insecure: bool, n_job
     kgc = forest.keys and SigningKey.from_fields(forest.keys[KGC].signing, allow_insecure)
     secret_of = {party: forest.keys[party].secret if forest.keys else b"" for party in forest.columns}
     known = Credentials(parameters, kgc or None, identities, secret_of, forest.seed or b"")
-    federation = Federation.restored(forest.columns, known, n_jobs)
+    federation = Federation.restored(forest.columns, known, n_jobs, Shelf())
     cs = federation.coordinator
     cs.store.commit(*_grown(forest, parameters))
     cs.resume(ForestRecord(forest.forest, forest.rules, forest.seed or b"", forest.columns, c.n))
-    cs.targets, cs.ready = targets, True
+    cs.targets = targets
     federation.compute.forest = forest.forest
     federation.kgc.state = KeyCentreState(certificates=(c,))
     for party, role in federation.participants.items():

@@ -1,55 +1,62 @@
 """A federation from its directory: as its parties have left it, and then to the end of what they were at.
 
-What comes from the disk is not trusted blindly: keys must be those of their certificates, every split signed
-by its owner, every leaf the sum of the rows that end in it.
+What comes from the disk is not trusted blindly: keys must be those of their certificates, all parties must be
+in KGC's epoch, every split signed by its owner, every leaf the sum of the rows that end in it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
-import numpy as np
-
-from revfrf.certificate import RevocationCertificate
 from revfrf.crypto.canonical import Field
 from revfrf.crypto.secret import hides_locals
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import InsecureKeyError, RevFRFError, StorageError
 from revfrf.federation import Credentials, Federation
-from revfrf.forest.criterion import Targets, TargetsRecord
-from revfrf.forest.randomness import row_repeats
 from revfrf.forest.unfinished import with_rows
-from revfrf.messages.training import Column, OpenForest
+from revfrf.messages.training import Column
 from revfrf.model_check import check_federation
-from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT, REQUESTER
+from revfrf.model_file import SavedEstimator
+from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT
 from revfrf.protocols.fle_expan import LevelReport
 from revfrf.protocols.identity import Identity, IdentityRecord
 from revfrf.protocols.key_setup import check_certificate
-from revfrf.protocols.request import PolicyRecord
 from revfrf.roles.coordinator import Coordinator, ForestRecord
 from revfrf.roles.kgc import KeyCentreState
-from revfrf.roles.participant import TRAINING, Participant
-from revfrf.roles.party import AnsweringParty
-from revfrf.roles.requester import Requester
 from revfrf.storage.directory import Directory
-from revfrf.storage.sqlite import SqliteStore
+from revfrf.storage.memory import CoordinatorStore, ParticipantStore, Store
+
+
+def read_estimator(directory: Directory) -> SavedEstimator:
+    """What CS keeps of the estimator. Raises StorageError if there is no forest in the directory yet."""
+    if not directory.databases:
+        raise StorageError(f"{directory.path}: there is no forest in this directory", kind="missing")
+    if _certified(directory):
+        cs = directory.store(CoordinatorStore, CS, CS, create=False)
+        saved = cs.read("estimator", SavedEstimator)
+        if saved is not None and cs.read("forest", ForestRecord) is not None:
+            return saved
+    raise StorageError(
+        f"{directory.path}: training had not begun; remove the directory, and fit again", kind="missing"
+    )
+
+
+def _certified(directory: Directory) -> bool:
+    """Whether KGC has begun an epoch: before that, a database may be missing or empty."""
+    try:
+        state = directory.store(Store, KGC, KGC, create=False).read("state", KeyCentreState)
+    except StorageError as error:
+        if error.kind == "missing" and len(directory.databases) <= 1:
+            return False
+        raise
+    return state is not None and bool(state.certificates)
 
 
 @hides_locals
 def reopened(directory: Directory, allow_insecure: bool, n_jobs: int) -> Federation:
     """The federation in a directory, as it was left. Raises StorageError."""
-    try:
-        federation = _federation(directory, allow_insecure, n_jobs)
-        _recall_kgc(federation, directory)
-        _recall_coordinator(federation.coordinator, directory.coordinator(CS))
-        federation.compute.forest = directory.party(CC, CC).read("forest", OpenForest)
-        for name, participant in federation.participants.items():
-            _recall_participant(participant, directory.participant(PARTICIPANT, name))
-        for role, party in federation.with_policies.items():
-            _recall_policy(party, _store_of(directory, role))
-    except (StorageError, InsecureKeyError):
-        raise
-    except (RevFRFError, KeyError, ValueError):
-        raise _does_not_fit(directory) from None
-    directory.new = True
+    with _fitting(directory):
+        federation = _assembled(directory, allow_insecure, n_jobs)
+        federation.recall()
     return federation
 
 
@@ -60,101 +67,71 @@ def resume(
     progress: Callable[[LevelReport], None],
 ) -> None:
     """End what was going on, and check what has come of it. Raises StorageError."""
-    federation.resume(targets, progress)
-    try:
+    with _fitting(directory):
+        federation.resume(targets, progress)
+        for party in federation.with_policies.values():
+            _check_epoch(party.store, party.identity, federation.kgc.state)
+        for name, admission in federation.kgc.state.admitted.items():
+            if federation.requesters[name].identity.admission != admission:
+                raise _old(federation.requesters[name].store)
         check_federation(federation, federation.coordinator.targets.n_classes or 2)
         _check_leaves(federation.coordinator)
-    except RevFRFError:
-        raise _does_not_fit(directory) from None
 
 
-def _does_not_fit(directory: Directory) -> StorageError:
+@contextmanager
+def _fitting(directory: Directory) -> Iterator[None]:
+    try:
+        yield
+    except (StorageError, InsecureKeyError):
+        raise
+    except (RevFRFError, KeyError, ValueError, TypeError):
+        raise StorageError(
+            f"{directory.path}: damaged: its parts do not fit; restore it from a backup", kind="malformed"
+        ) from None
+
+
+def _old(store: Store) -> StorageError:
     return StorageError(
-        f"{directory.path}: damaged: its parts do not fit together; restore it from a backup",
+        f"{store}: not of the same time as the others; restore the whole directory from one backup",
         kind="malformed",
     )
 
 
-def _federation(directory: Directory, allow_insecure: bool, n_jobs: int) -> Federation:
+def _assembled(directory: Directory, allow_insecure: bool, n_jobs: int) -> Federation:
     """All roles, with their identities."""
-    kgc = directory.party(KGC, KGC)
-    state = kgc.expect("state", KeyCentreState)
-    members = state.certificates[-1].members
-    stores = {m.name: directory.participant(PARTICIPANT, m.name) for m in members if m.role == PARTICIPANT}
-    columns = {name: store.expect("columns", tuple[Column, ...]) for name, store in stores.items()}
-    secret_of = {name: store.expect("secret", bytes) for name, store in stores.items()}
-    kept: Mapping[str, SqliteStore] = stores | {CS: directory.coordinator(CS), CC: directory.party(CC, CC)}
-    identities = {name: _identity(store, allow_insecure) for name, store in kept.items()}
-    forest = directory.coordinator(CS).expect("forest", ForestRecord)
+    kgc = directory.store(Store, KGC, KGC, create=False)
+    cs = directory.store(CoordinatorStore, CS, CS, create=False)
+    state, forest = kgc.expect("state", KeyCentreState), cs.expect("forest", ForestRecord)
+    identities = {CS: _identity(cs, state, allow_insecure)}
+    identities[CC] = _identity(directory.store(Store, CC, CC, create=False), state, allow_insecure)
+    columns, secret_of = {}, {}
+    for name in (member.name for member in state.certificates[-1].members if member.role == PARTICIPANT):
+        store = directory.store(ParticipantStore, PARTICIPANT, name, create=False)
+        identities[name] = _identity(store, state, allow_insecure)
+        columns[name] = store.expect("columns", tuple[Column, ...])
+        secret_of[name] = store.expect("secret", bytes)
+    for name in state.certificates[-1].revoked:
+        directory.discard(PARTICIPANT, name)
     order = {name: columns[name] for name in (*forest.columns, *columns) if name in columns}
-    known = Credentials(
-        identities[CS].weak.parameters,
-        SigningKey.from_fields(kgc.expect("signing", dict[str, str]), allow_insecure),
-        identities,
-        secret_of,
-        forest.seed,
-    )
+    signing = SigningKey.from_fields(kgc.expect("signing", dict[str, str]), allow_insecure)
+    known = Credentials(identities[CS].weak.parameters, signing, identities, secret_of, forest.seed)
     return Federation.restored(order, known, n_jobs, directory)
 
 
-def _identity(store: SqliteStore, allow_insecure: bool) -> Identity:
-    """Its keys must be those that its certificate names."""
+def _identity(store: Store, kgc: KeyCentreState, allow_insecure: bool) -> Identity:
+    """Its keys must be those that its certificate names, and that certificate one of KGC's last two."""
     identity = store.expect("identity", IdentityRecord).identity(allow_insecure)
     if identity.keys is None or identity.certificate is None:
-        raise StorageError(f"{store.database.path}: damaged: a party without keys", kind="malformed")
+        raise StorageError(f"{store}: damaged: a party without keys", kind="malformed")
     check_certificate(identity, identity.keys, identity.certificate)
+    if identity.certificate not in kgc.certificates[-2:]:
+        raise _old(store)
     return identity
 
 
-def _store_of(directory: Directory, name: str) -> SqliteStore:
-    if name == CS:
-        return directory.coordinator(CS)
-    return directory.party(CC, CC) if name == CC else directory.participant(PARTICIPANT, name)
-
-
-def _recall_kgc(federation: Federation, directory: Directory) -> None:
-    """KGC's state, and the requesters whom it knows."""
-    federation.kgc.state = state = directory.party(KGC, KGC).expect("state", KeyCentreState)
-    for name in state.certificates[-1].revoked:
-        directory.discard(PARTICIPANT, name)
-    for name in state.requesters:
-        channel, participant = federation.network.channel(name), federation.participants.get(name)
-        if participant is not None:
-            requester = Requester(participant.identity, channel, federation.n_jobs, participant.store)
-        elif name in state.certificates[-1].revoked:
-            continue
-        else:
-            store = directory.party(REQUESTER, name)
-            record = store.expect("identity", IdentityRecord)
-            identity = record.identity(federation.coordinator.identity.allow_insecure)
-            requester = Requester(identity, channel, federation.n_jobs, store)
-            federation.network.roles[name] = requester
-        federation.requesters[name] = requester
-
-
-def _recall_coordinator(cs: Coordinator, store: SqliteStore) -> None:
-    forest = store.expect("forest", ForestRecord)
-    rules = forest.rules
-    cs.targets = Targets.of(
-        store.expect("targets", TargetsRecord),
-        lambda weights: row_repeats(forest.seed, rules.n_trees, rules.bootstrap, weights),
-    )
-    cs.certificates = store.read("certificates", tuple[RevocationCertificate, ...]) or ()
-    cs.resume(forest)
-
-
-def _recall_participant(participant: Participant, store: SqliteStore) -> None:
-    rows = np.frombuffer(store.expect("rows", bytes), dtype="<i8").astype(np.int64)
-    participant.tables[TRAINING] = rows.reshape(len(participant.columns), -1)
-    opening = store.read("forest", OpenForest)
-    if opening is not None:
-        participant.resume(opening)
-
-
-def _recall_policy(party: AnsweringParty, store: SqliteStore) -> None:
-    record = store.read("policy", PolicyRecord)
-    if record is not None:
-        party.policy = record.policy()
+def _check_epoch(store: Store, identity: Identity, kgc: KeyCentreState) -> None:
+    if identity.certificate != kgc.certificates[-1]:
+        raise _old(store)
 
 
 def _check_leaves(cs: Coordinator) -> None:
@@ -162,4 +139,6 @@ def _check_leaves(cs: Coordinator) -> None:
     ends = with_rows(cs.targets.used, cs.store.splits, cs.store.leaves)
     sums = zip(ends.names(), map(tuple, cs.targets.sums(ends).tolist()), strict=True)
     if dict(sums) != cs.store.leaves:
-        raise StorageError("leaves that are not the sums of their rows", kind="malformed")
+        raise StorageError(
+            f"{cs.store}: damaged: leaves that are not the sums of their rows", kind="malformed"
+        )

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from revfrf.crypto.encoding import MISSING, FixedPoint
 from revfrf.errors import UsageError
-from revfrf.federation import check_name
 from revfrf.messages.training import Column
+from revfrf.names import check_name
 
 
 def is_frame(X: Any) -> bool:

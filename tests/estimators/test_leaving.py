@@ -437,7 +437,7 @@ def test_last_participant_stays(model: Any) -> None:
 def test_who_has_left_cannot_leave_again(model: Any) -> None:
     model.revoke("bank", 1)
     for call in (model.revoke, model.revocation_preview):
-        with pytest.raises(UsageError, match="'bank' is no participant; there are telco, shop"):
+        with pytest.raises(UsageError, match="'bank' has left already; there are telco, shop"):
             call("bank")
 
 
@@ -515,7 +515,7 @@ def test_forest_that_was_left_comes_back_from_a_file(
     for call in (loaded.revoke, loaded.revocation_preview):
         with pytest.raises(UsageError, match="loaded from a file"):
             call("telco")
-        with pytest.raises(UsageError, match="'bank' is no participant"):
+        with pytest.raises(UsageError, match="'bank' has left already"):
             call("bank")
 
 

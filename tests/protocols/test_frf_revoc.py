@@ -752,7 +752,7 @@ def test_nodes_that_are_not_the_owners_change_nothing(later: Federation, naming:
         "twice": [own[0], own[0]],
     }
     for what, nodes in wrong.items():
-        if naming is destroying and what not in ("none", "twice"):
+        if naming is destroying and what in ("another's", "a leaf"):
             send(federation, "telco", naming(federation, [n for n in nodes if n not in own]), CS)
         else:
             assert refused(federation, "telco", naming(federation, nodes), CS) == "node"
@@ -856,9 +856,8 @@ def test_no_request_is_answered_until_the_forest_is_whole(federation: Federation
         attempts += 1
         with pytest.raises(RevFRFError):
             answers(federation, rows)
-        with pytest.raises(RefusedError) as caught:
+        with pytest.raises(RevFRFError):
             admitted.ask(rows, "hard")
-        assert caught.value.party == CS
         assert not federation.coordinator.ready
 
     def at_rekeying(message: Message) -> None:
@@ -921,14 +920,13 @@ def test_interrupted_revocation_goes_on_where_it_stopped(
     with pytest.raises(RefusedError):
         leave(federation, ["bank"], level)
     begun = federation.kgc.current.epoch == 2
-    assert federation.leaving == begun == (lost is not Dealt)
-    assert not (begun and federation.coordinator.ready) or lost is EpochCertificate
+    assert begun == (lost is not Dealt)
+    assert federation.leaving
+    assert federation.coordinator.ready != begun
     federation.network.roles[name] = there
     if not begun:
         check_same(federation, CASE, ask=True)
-        leave(federation, ["bank"], level)
-    else:
-        federation.resume((), ignore)
+    federation.resume((), ignore)
     assert not federation.leaving
     [certificate] = federation.coordinator.certificates
     certificate.verify(federation.coordinator.identity.kgc)

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from revfrf.errors import FormatError
 from revfrf.forest.kernel import kernel
 from revfrf.forest.nodes import Nodes, Rows, starts_of
+from revfrf.record import Record
 
 NO_CUT = -1
 """No cut of this feature leaves enough rows on both sides."""
@@ -28,7 +28,7 @@ _SUM_BITS = 62
 _WEIGHT_STEPS = 2**20
 
 
-class TargetsRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TargetsRecord(Record, frozen=True):
     """`Targets` without repeats, which are drawn by seed, as they are written down."""
 
     values: bytes

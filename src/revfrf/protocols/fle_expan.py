@@ -6,7 +6,7 @@ level. A participant gets the rows of exactly those nodes at which one of its fe
 docs/forest.md says which forest comes out.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count, repeat
 
@@ -120,17 +120,14 @@ def fle_expan(
     store: CoordinatorStore,
     n_jobs: int,
     progress: Callable[[LevelReport], None],
-    missing: Collection[Node] | None = None,
 ) -> None:
     """Grow whatever is missing in `store`: the whole forest, or what a crash or a revocation has left open.
 
-    Which nodes that are is found out if it is not given. A level is committed when its splits have come,
-    encrypted, with the leaves beside them.
+    A level is committed when its splits have come, encrypted, with the leaves beside them.
     """
     store.commit({}, {})  # so that no level is asked with a number that was used before an interruption
     columns, features = plan.columns, plan.features
-    if missing is None:
-        missing = unfinished(plan.rules.n_trees, store.splits, store.leaves)
+    missing = unfinished(plan.rules.n_trees, store.splits, store.leaves)
     frontier = with_rows(targets.used, store.splits, missing)
     n_used = len(frontier.rows)
     again = np.zeros(len(frontier), dtype=np.bool_)

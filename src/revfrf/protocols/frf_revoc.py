@@ -227,6 +227,9 @@ def _read_nodes(growth: Growth, message: Destroy | Rekey) -> list[Node]:
         raise ProtocolError("nobody has left", kind="order")
     trees = array(message.trees, TREES).tolist()
     nodes: list[Node] = list(zip(trees, array(message.paths, PATHS, len(trees)).tolist(), strict=True))
+    n_trees, n_paths = growth.rules.n_trees, 1 << growth.rules.max_depth
     if not nodes or len(set(nodes)) != len(nodes):
         raise ProtocolError("no nodes, or one of them twice", kind="node")
+    if not all(tree < n_trees and 0 < path < n_paths for tree, path in nodes):
+        raise ProtocolError("nodes that no tree has", kind="node")
     return nodes

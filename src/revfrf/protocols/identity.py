@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import msgspec
-
 from revfrf.crypto.keys import WeakKey
 from revfrf.crypto.secret import Secret
 from revfrf.crypto.signing import SigningKey, VerifyKey
@@ -11,6 +9,7 @@ from revfrf.crypto.strong import StrongShare
 from revfrf.errors import ProtocolError
 from revfrf.messages.base import number
 from revfrf.messages.enrolment import Admission, EpochCertificate, Member, Receipt
+from revfrf.record import Record
 
 
 @dataclass
@@ -90,13 +89,6 @@ class Identity(Secret):
             receipt=self.receipt,
             admission=self.admission,
         )
-
-
-class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Something to be written down. It may hold secrets, and prints as its name."""
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
 
 
 class KeysRecord(Record, frozen=True):

@@ -105,18 +105,26 @@ def announce(
             raise ProtocolError(f"{member.name!r} accepts epoch {reply.epoch}", kind="epoch")
         return reply.receipt
 
-    receipts = [receipt for receipt in in_threads(tell, certificate.members, n_jobs) if receipt is not None]
+    members = sorted(certificate.members, key=lambda member: member.role != CS)  # CS answers nothing more
+    told = [tell(members[0]), *in_threads(tell, members[1:], n_jobs)]
+    receipts = [receipt for receipt in told if receipt is not None]
     if before is not None:
         check_receipts(before, certificate, receipts)
     return tuple(receipts)
 
 
 def admit(
-    channel: Channel, kgc: SigningKey, certificate: EpochCertificate, parameters: Parameters, party: str
+    channel: Channel,
+    kgc: SigningKey,
+    certificate: EpochCertificate,
+    parameters: Parameters,
+    party: str,
+    known: bytes | None,
 ) -> Admission:
     """Let a party ask for predictions in this epoch: a participant with its keys, anybody else with new ones.
 
-    Raises UsageError for a name that is taken or revoked.
+    Raises UsageError for a name that is taken or revoked, ProtocolError if the verify key is not the one by
+    which the name is `known`.
     """
     members = {member.name: member for member in certificate.members}
     if party in certificate.revoked or party in (KGC, CS, CC):
@@ -125,6 +133,8 @@ def admit(
     if member is None:
         federation, epoch = certificate.federation, certificate.epoch
         member = _enrol(channel, federation, epoch, parameters, party, REQUESTER, None)
+    if known not in (None, member.verify_key):
+        raise ProtocolError(f"{party!r} is the name of another requester", kind="member")
     fields = (certificate.federation, certificate.epoch, member_fields(member))
     admission = Admission(
         federation=certificate.federation,
@@ -211,13 +221,12 @@ def answer_certificate(identity: Identity, certificate: EpochCertificate) -> Epo
     fitting = [k for k in (identity.dealt, identity.keys) if k is not None and k.weak.parameters.n == n]
     if not fitting or certificate.epoch != identity.epoch + 1:
         raise ProtocolError("an epoch certificate out of turn", kind="order")
-    keys, old = fitting[0], identity.keys
+    keys, before, receipt = fitting[0], identity.certificate, None
     check_certificate(identity, keys, certificate)
-    check_succession(identity.certificate, certificate)
-    receipt = None
-    if identity.certificate is not None and old is not None and keys is not old:
-        receipt = sign_receipt(identity.signing_key, identity.name, identity.certificate, certificate)
-    identity.keys, identity.dealt, identity.certificate, identity.receipt = keys, None, certificate, receipt
+    check_succession(before, certificate)
+    if before is not None and before.n != certificate.n:
+        receipt = sign_receipt(identity.signing_key, identity.name, before, certificate)
+    identity.receipt, identity.keys, identity.certificate, identity.dealt = receipt, keys, certificate, None
     return EpochAccepted(epoch=certificate.epoch, receipt=receipt)
 
 

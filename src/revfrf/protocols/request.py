@@ -22,13 +22,14 @@ from revfrf.messages.prediction import Request
 from revfrf.messages.training import OpenForest
 from revfrf.protocols.identity import Identity
 from revfrf.protocols.key_setup import verify_admission
+from revfrf.record import Record
 from revfrf.storage.memory import KnownRequest, RequestBook
 
 _REQUEST = "revfrf request v1"
 _ROWS = "revfrf encrypted rows v1"
 
 
-class PolicyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PolicyRecord(Record, frozen=True):
     """`RequestPolicy`, as it is written down."""
 
     accepts: tuple[str, ...] | None

@@ -31,6 +31,11 @@ class ComputePartner(AnsweringParty):
         self.forest: OpenForest | None = None
         self._joint_keys: tuple[int, dict[str, PublicKey]] = (0, {})
 
+    def recall(self) -> None:
+        """See `Party.recall`: the forest that it serves."""
+        super().recall()
+        self.forest = self.store.read("forest", OpenForest)
+
     def handle(self, sender: str, message: Message) -> Message:
         """Answer KGC and CS."""
         match message:

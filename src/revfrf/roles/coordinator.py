@@ -14,8 +14,9 @@ from revfrf.crypto.canonical import Field
 from revfrf.crypto.keys import Parameters
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import AbsentError, ProtocolError, RefusedError
-from revfrf.forest.criterion import Targets
-from revfrf.forest.nodes import Node, Nodes
+from revfrf.forest.criterion import Targets, TargetsRecord
+from revfrf.forest.nodes import Nodes
+from revfrf.forest.randomness import row_repeats
 from revfrf.forest.tree import Rules, feature_id, forest_digest
 from revfrf.forest.voting import Voting, add_votes, leaf_votes
 from revfrf.messages.base import Done, Message, of_number
@@ -28,8 +29,9 @@ from revfrf.protocols.frf_predict import Answer, frf_predict, read_rows, write_a
 from revfrf.protocols.frf_revoc import check_revocation, destroy, rekey, sign_report
 from revfrf.protocols.frf_test import frf_test
 from revfrf.protocols.ho_lt import ComparingServer
-from revfrf.protocols.identity import Identity, Record
+from revfrf.protocols.identity import Identity
 from revfrf.protocols.request import check_admission, check_request, enter_request
+from revfrf.record import Record
 from revfrf.roles.party import AnsweringParty
 from revfrf.storage.memory import CoordinatorStore, Rebuilding
 from revfrf.transport.base import Channel
@@ -55,7 +57,7 @@ class ForestRecord(Record, frozen=True):
 class Coordinator(AnsweringParty):
     """CS, with one forest: first `create`, then `grow`, then any number of `votes` and of requests.
 
-    A forest that is `ready` is whole. `watch` is told how many rows of a request are walked, those on their
+    `watch` is told how many rows of a request are walked, those on their
     way in part.
     """
 
@@ -70,9 +72,18 @@ class Coordinator(AnsweringParty):
         super().__init__(identity, store or CoordinatorStore())
         self.channel = channel
         self.n_jobs = n_jobs
-        self.ready = False
         self.watch: Callable[[float], None] = lambda _: None
         self.certificates: tuple[RevocationCertificate, ...] = ()
+
+    def recall(self) -> None:
+        """See `Party.recall`: the forest, its targets, and the certificates of all who have left."""
+        super().recall()
+        record = self.store.expect("forest", ForestRecord)
+        rules, targets = record.rules, self.store.expect("targets", TargetsRecord)
+        draw = partial(row_repeats, record.seed, rules.n_trees, rules.bootstrap)
+        self.targets = Targets.of(targets, draw)
+        self.certificates = self.store.read("certificates", tuple[RevocationCertificate, ...]) or ()
+        self.resume(record)
 
     def handle(self, sender: str, message: Message) -> Message:
         """Answer KGC and requesters."""
@@ -94,10 +105,12 @@ class Coordinator(AnsweringParty):
                 return self._predict(message)
         return super().handle(sender, message)
 
-    def epoch_began(self) -> None:
-        """Nothing is answered until the forest is whole without those who have left."""
-        super().epoch_began()
-        self.ready = False
+    @property
+    def ready(self) -> bool:
+        """Whether the forest is whole, without those who have left."""
+        if not hasattr(self, "plan") or self.plan.epoch != self.certificate.epoch or self.rebuilding:
+            return False
+        return self.store.whole(self.plan.rules.n_trees)
 
     @property
     def opening(self) -> OpenForest:
@@ -148,18 +161,18 @@ class Coordinator(AnsweringParty):
 
     def resume(self, record: ForestRecord) -> None:
         """Go on with a forest that was created before."""
+        self.plan = self._plan(record)
         self.record = record
-        self.plan = self._plan(record.rules, record.seed)
 
-    def _plan(self, rules: Rules, seed: bytes) -> Plan:
+    def _plan(self, record: ForestRecord) -> Plan:
         """For the current epoch."""
-        epoch, opening, columns = self.certificate, self.opening, self.columns
+        epoch, opening, columns = self.certificate, record.opening, record.columns
         return Plan(
             federation=opening.federation,
             epoch=epoch.epoch,
             forest=opening.forest,
-            seed=seed,
-            rules=rules,
+            seed=record.seed,
+            rules=record.rules,
             parameters=Parameters(
                 of_number(epoch.n), of_number(epoch.g0), epoch.exponent_bits, self.identity.allow_insecure
             ),
@@ -170,7 +183,6 @@ class Coordinator(AnsweringParty):
     def grow(self, progress: Callable[[LevelReport], None]) -> None:
         """FLE-Expan until nothing is left to grow."""
         fle_expan(self.channel, self.plan, self.targets, self.store, self._calls, progress)
-        self.ready = True
 
     @property
     def _calls(self) -> int:
@@ -195,45 +207,42 @@ class Coordinator(AnsweringParty):
 
         Until it is done, nothing is answered. Each step is written down: what was interrupted goes on here.
         """
-        if self.ready or not len(self.targets.values) or not self.rebuilding:
+        if not len(self.targets.values) or not self.rebuilding:
             raise ProtocolError("nobody has left, or there are no rows to grow a forest from", kind="order")
-        leavers = self._leavers
-        missing = self._destroy(leavers, targets) if leavers else None
-        fle_expan(self.channel, self.plan, self.targets, self.store, self._calls, progress, missing)
+        if self._leavers:
+            self._destroy(self._leavers, targets)
+        fle_expan(self.channel, self.plan, self.targets, self.store, self._calls, progress)
         if self.record.n != self.certificate.n:
             rekey(self.channel, self.plan, self.store, self._calls)
         self.store.scrub()
         reply = self.channel.call(KGC, RevocationReport(report=self._report(targets)), Certified)
         certificate = RevocationCertificate.from_json(reply.certificate)
         certificate.verify(self.identity.kgc)
-        certificates = (*self.certificates, certificate)
         with self.store.transaction():
-            self.store.write(certificates=certificates)
-            self.store.finish()
+            if certificate not in self.certificates:
+                self.certificates = (*self.certificates, certificate)
+            self.store.write(certificates=self.certificates)
             self._write(msgspec.structs.replace(self.record, n=self.certificate.n))
-        self.certificates, self.ready = certificates, True
+            self.store.finish()
         return certificate
 
-    def _destroy(self, leavers: Collection[str], targets: Sequence[Field]) -> Sequence[Node]:
-        """The first step: the leavers' nodes are gone, and the leavers no owners any more.
-
-        Returns the nodes that are missing now.
-        """
+    def _destroy(self, leavers: Collection[str], targets: Sequence[Field]) -> None:
+        """The first step: the leavers' nodes are gone, and the leavers no owners any more."""
         staying = {party: owned for party, owned in self.columns.items() if party not in leavers}
-        before = self.digest(targets)
+        rebuilding = self.store.rebuilding  # if it was interrupted here
+        before = self.digest(targets) if rebuilding is None else ""
         self.resume(self.record)  # for the epoch that has begun
-        going, store = destroy(self.channel, self.plan, self.store, leavers), self.store
+        going, store = destroy(self.channel, self.plan, self.store, leavers).nodes, self.store
         with store.transaction():
-            lost = len(going.nodes)
-            store.destroy(going.nodes, Rebuilding(before, lost, store.n_nodes - lost))
+            kept = store.n_nodes - len(going)
+            store.destroy(going, rebuilding or Rebuilding(before, len(going), kept))
             self._write(msgspec.structs.replace(self.record, columns=staying))
-        return going.tops
 
     def _report(self, targets: Sequence[Field]) -> Report:
         """What has become of the forest."""
         rebuilding, store = self.store.rebuilding, self.store
-        if rebuilding is None:
-            raise ProtocolError("no revocation is under way", kind="order")
+        if rebuilding is None or not store.whole(self.plan.rules.n_trees):
+            raise ProtocolError("no revocation is under way, or the forest is not whole", kind="order")
         unsigned = Report(
             epoch=certificate_digest(self.certificate),
             forest=self.plan.forest,

@@ -15,8 +15,8 @@ from revfrf.messages.enrolment import Admission, EpochCertificate, Receipt
 from revfrf.messages.revocation import Certified, RevocationReport, RevocationRequest
 from revfrf.protocols.epoch import CS
 from revfrf.protocols.frf_revoc import check_revocation, next_epoch
-from revfrf.protocols.identity import Record
 from revfrf.protocols.key_setup import admit, announce, key_setup
+from revfrf.record import Record
 from revfrf.roles.party import Party
 from revfrf.storage.memory import Store
 from revfrf.transport.base import Channel
@@ -46,17 +46,20 @@ class KeyCentre:
         signing: SigningKey | None,
         n_jobs: int = 1,
         store: Store | None = None,
-        state: KeyCentreState | None = None,
     ) -> None:
         self.channel = channel
         self.signing = signing
         self.n_jobs = n_jobs
         self.store = store or Store()
-        self.state = state or KeyCentreState()
+        self.state = KeyCentreState()
 
     def remember(self) -> None:
         """Write down who this is; the rest is written down when it happens."""
         self.store.write(signing=self._signing.to_fields(), state=self.state)
+
+    def recall(self) -> None:
+        """Read what was written down, but for the key, with which KGC begins."""
+        self.state = self.store.expect("state", KeyCentreState)
 
     def _become(self, **changes: Any) -> None:
         """Change what is remembered, all at once, and write it down."""
@@ -92,12 +95,11 @@ class KeyCentre:
         if party in self.state.admitted:
             raise UsageError(f"{party!r} is a requester already")
         self._expect_no_change()
-        admission = admit(self.channel, self._signing, self.current, parameters, party)
-        key = admission.member.verify_key
         requesters, admitted = self.state.requesters, self.state.admitted
-        if requesters.get(party, key) != key:
-            raise ProtocolError(f"{party!r} is the name of another requester", kind="member")
-        self._become(requesters=requesters | {party: key}, admitted=admitted | {party: admission})
+        known = requesters.get(party)
+        admission = admit(self.channel, self._signing, self.current, parameters, party, known)
+        requesters = requesters | {party: admission.member.verify_key}
+        self._become(requesters=requesters, admitted=admitted | {party: admission})
 
     # -- leaving ------------------------------------------------------------------------------------
 

@@ -56,10 +56,20 @@ class Participant(AnsweringParty):
             super().remember()
             self.store.write(columns=self.columns, secret=self.secret)
 
+    def recall(self) -> None:
+        """See `Party.recall`: the training rows, and the forest that they are for."""
+        super().recall()
+        columns = (self.store.expect(f"column {i}", bytes) for i in range(len(self.columns)))
+        self.tables[TRAINING] = np.stack([np.frombuffer(c, dtype="<i8").astype(np.int64) for c in columns])
+        opening = self.store.read("forest", OpenForest)
+        if opening is not None:
+            self.resume(opening)
+
     def hold(self, table: str, codes: NDArray[np.int64]) -> None:
         """Keep a table of rows, to train or to test on. The training rows are kept for the forest's life."""
         if table == TRAINING:
-            self.store.write(rows=codes.astype("<i8").tobytes())
+            columns = {f"column {i}": column.astype("<i8").tobytes() for i, column in enumerate(codes)}
+            self.store.write(**columns)
         self.tables[table] = codes
 
     def drop(self, table: str) -> None:

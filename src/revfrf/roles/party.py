@@ -10,7 +10,7 @@ from revfrf.protocols.epoch import KGC
 from revfrf.protocols.fle_expan import forest_id
 from revfrf.protocols.identity import Identity
 from revfrf.protocols.key_setup import answer_admission, answer_certificate, answer_deal
-from revfrf.protocols.request import RequestPolicy
+from revfrf.protocols.request import PolicyRecord, RequestPolicy
 from revfrf.storage.memory import RequestBook, Store
 
 
@@ -20,10 +20,14 @@ class Party:
     def __init__(self, identity: Identity, store: Store | None = None) -> None:
         self.identity = identity
         self.store = store or Store()
+        self._began = identity.epoch
 
     def remember(self) -> None:
         """Write down who this is; the rest is written down when it happens."""
         self.store.write(identity=self.identity)
+
+    def recall(self) -> None:
+        """Read what was written down, but for the identity, with which a party begins."""
 
     def handle(self, sender: str, message: Message) -> Message:
         """Answer a message of the key set-up; subclasses answer more."""
@@ -35,18 +39,19 @@ class Party:
                 return enrolment
             case EpochCertificate():
                 self.expect(sender, KGC)
-                before = self.identity.certificate
                 accepted = answer_certificate(self.identity, message)
-                if self.identity.certificate is not before:  # else it was told again
-                    with self.store.transaction():
-                        self.store.write(identity=self.identity)
+                with self.store.transaction():
+                    self.store.write(identity=self.identity)
+                    if self._began != message.epoch:  # else it was told again
                         self.epoch_began()
+                self._began = message.epoch
                 self.store.scrub()  # of the old keys, before the receipt is given
                 return accepted
             case Admission():
                 self.expect(sender, KGC)
                 done = answer_admission(self.identity, message)
                 self.store.write(identity=self.identity)
+                self.store.scrub()
                 return done
         raise ProtocolError(f"{self.identity.role} has no answer to a {type(message).__name__}")
 
@@ -93,6 +98,12 @@ class AnsweringParty(Party):
     def __init__(self, identity: Identity, store: Store | None = None) -> None:
         super().__init__(identity, store)
         self._policy = RequestPolicy()
+
+    def recall(self) -> None:
+        """See `Party.recall`: the policy."""
+        record = self.store.read("policy", PolicyRecord)
+        if record is not None:
+            self._policy = record.policy()
 
     @property
     def policy(self) -> RequestPolicy:

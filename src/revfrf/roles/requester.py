@@ -24,6 +24,12 @@ class Requester(Party):
         self.channel = channel
         self.n_jobs = n_jobs
 
+    def forget_keys(self) -> None:
+        """The modulus is another one: forget what was made under the old one, without a trace."""
+        self.identity.keys = self.identity.dealt = self.identity.admission = None
+        self.store.write(identity=self.identity)
+        self.store.scrub()
+
     def ask(
         self,
         codes: Mapping[str, NDArray[np.int64]],

@@ -9,6 +9,7 @@ After a step that failed half-way nothing is written or read any more: whoever o
 as it was before that step.
 """
 
+import hashlib
 import os
 import shlex
 import sqlite3
@@ -24,7 +25,6 @@ from revfrf.errors import StorageError
 VERSION = 1
 _APPLICATION = 0x52465246
 _MODE = 0o600
-_FULL, _LOCKED = "database or disk is full", "database is locked"
 
 _PRAGMAS = (
     "locking_mode = EXCLUSIVE",
@@ -36,27 +36,31 @@ _PRAGMAS = (
     "trusted_schema = OFF",
 )
 
-_SCHEMA = f"""
-BEGIN IMMEDIATE;
-CREATE TABLE facts (name TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE splits (
-    tree INTEGER, path INTEGER, feature TEXT NOT NULL, cut INTEGER NOT NULL, owner TEXT NOT NULL,
-    turns BLOB NOT NULL, ciphertext BLOB NOT NULL, epoch INTEGER NOT NULL, batch INTEGER NOT NULL,
-    position INTEGER NOT NULL, PRIMARY KEY (tree, path)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE batches (number INTEGER PRIMARY KEY, root BLOB NOT NULL, leaves BLOB NOT NULL) STRICT;
-CREATE TABLE leaves (
-    tree INTEGER, path INTEGER, sums BLOB NOT NULL, PRIMARY KEY (tree, path)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE cuts (
-    tree INTEGER, path INTEGER, feature INTEGER NOT NULL, cut INTEGER NOT NULL, PRIMARY KEY (tree, path)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE requests (id BLOB PRIMARY KEY, digest BLOB NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE quotas (requester TEXT PRIMARY KEY, n_rows INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {VERSION};
-COMMIT;
-"""
+_TABLES = {
+    "facts": "name TEXT PRIMARY KEY, value BLOB",
+    "splits": "tree INTEGER, path INTEGER, feature TEXT, cut INTEGER, owner TEXT, turns BLOB, "
+    "ciphertext BLOB, epoch INTEGER, batch INTEGER, position INTEGER",
+    "batches": "number INTEGER PRIMARY KEY, root BLOB, leaves BLOB",
+    "leaves": "tree INTEGER, path INTEGER, sums BLOB",
+    "cuts": "tree INTEGER, path INTEGER, feature INTEGER, cut INTEGER",
+    "requests": "id BLOB PRIMARY KEY, digest BLOB",
+    "quotas": "requester TEXT PRIMARY KEY, n_rows INTEGER",
+}
+"""Every row ends with a seal, a hash of the others, which shows damage that SQLite does not look for."""
+
+
+def _create(table: str, columns: str) -> str:
+    key = "" if "PRIMARY KEY" in columns else ", PRIMARY KEY (tree, path)"
+    return f"CREATE TABLE {table} ({columns}, seal BLOB{key}) STRICT, WITHOUT ROWID"
+
+
+def _seal(table: str, row: Sequence[Any]) -> bytes:
+    sealed = hashlib.sha256(table.encode())
+    for value in row:
+        data = value if isinstance(value, bytes) else str(value).encode()
+        sealed.update(b"%s %d " % (type(value).__name__.encode(), len(data)))
+        sealed.update(data)
+    return sealed.digest()[:16]
 
 
 class Database:
@@ -64,7 +68,8 @@ class Database:
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
         self.path = Path(path)
-        self._lock, self._depth, self._failed = RLock(), 0, False
+        self._lock, self._depth = RLock(), 0
+        self._ended: str | None = None
         with self._reported():
             if create:
                 os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE))
@@ -94,7 +99,9 @@ class Database:
         for pragma in _PRAGMAS:
             self._connection.execute(f"PRAGMA {pragma}")
         if create:
-            self._connection.executescript(_SCHEMA)
+            tables = [_create(table, columns) for table, columns in _TABLES.items()]
+            marks = [f"PRAGMA application_id = {_APPLICATION}", f"PRAGMA user_version = {VERSION}"]
+            self._connection.executescript(";".join(["BEGIN IMMEDIATE", *tables, *marks, "COMMIT"]))
             return
         if not self._value("PRAGMA schema_version"):
             raise StorageError(f"{self.path}: empty", kind="missing")
@@ -124,28 +131,39 @@ class Database:
             raise StorageError(f"{self.path}: there is no such file", kind="missing") from None
         except OSError as error:
             raise StorageError(f"{self.path}: {error.strerror}", kind="io") from None
+        except OverflowError:
+            raise StorageError(f"{self.path}: a number or a column too large for it", kind="io") from None
         except sqlite3.Error as error:
             raise self._explained(error) from None
 
     def _explained(self, error: sqlite3.Error) -> StorageError:
-        reason = str(error)
-        if reason == _LOCKED:
-            return StorageError(f"{self.path}: in use by another process, or another model", kind="in-use")
-        if reason == _FULL:
-            return StorageError(
-                f"{self.path}: the disk is full; make room, and open it again: what was committed is there",
-                kind="full",
-            )
-        if isinstance(error, sqlite3.OperationalError | sqlite3.ProgrammingError):
-            return StorageError(f"{self.path}: {reason}", kind="io")
-        return self._damaged()
+        if self._ended is not None:
+            return StorageError(self._ended, kind="closed")
+        match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF:
+            case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+                reason, kind = "in use by another process, or by another model; `close` that one", "in-use"
+            case sqlite3.SQLITE_FULL:
+                reason, kind = "the disk is full; make room, and open it again: no commit is lost", "full"
+            case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
+                reason, kind = "cannot be written; look at its permissions, and its directory's", "io"
+            case sqlite3.SQLITE_TOOBIG:
+                reason, kind = "a column with more than a gigabyte", "io"
+            case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+                return self._damaged()
+            case _:
+                reason, kind = str(error), "io"
+        return StorageError(f"{self.path}: {reason}", kind=kind)
+
+    def check(self) -> None:
+        """Raise StorageError if it was closed, or a step has failed."""
+        if self._ended is not None:
+            raise StorageError(self._ended, kind="closed")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """What happens inside is one step; within another, a part of it."""
         with self._lock:
-            if self._failed:
-                raise StorageError(f"{self.path}: a step has failed; open it again", kind="io")
+            self.check()
             if self._depth:
                 yield
                 return
@@ -156,8 +174,7 @@ class Database:
                     yield
                     self._connection.execute("COMMIT")
             except BaseException:
-                self._failed = True
-                self.close()
+                self._end("a step has failed; `close` this forest, and `open` it again")
                 raise
             finally:
                 self._depth = 0
@@ -167,15 +184,21 @@ class Database:
         with self.transaction():
             self._connection.executemany(statement, rows)
 
-    def insert(self, statement: str, row: Sequence[Any]) -> int:
-        """Insert a row, in a transaction, and return its number."""
-        with self.transaction():
-            return int(self._connection.execute(statement, row).lastrowid or 0)
+    def put(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Write rows, in place of those with the same keys, in a transaction."""
+        marks = ", ".join("?" * (_TABLES[table].count(",") + 2))
+        statement = f"REPLACE INTO {table} VALUES ({marks})"  # noqa: S608
+        self.change(statement, ((*row, _seal(table, row)) for row in rows))
 
-    def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The answer to a query."""
+    def rows(self, table: str, where: str = "TRUE", values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Rows of a table. Raises StorageError if one of them is not as it was written."""
+        query = f"SELECT * FROM {table} WHERE {where}"  # noqa: S608
         with self._lock, self._reported():
-            return self._connection.execute(query, values).fetchall()
+            self.check()
+            found = self._connection.execute(query, values).fetchall()
+        if any(_seal(table, row) != seal for *row, seal in found):
+            raise self._damaged()
+        return [tuple(row) for *row, _ in found]
 
     def scrub(self) -> None:
         """Leave no trace of what was deleted: all pages written anew, and the log emptied."""
@@ -185,6 +208,9 @@ class Database:
 
     def close(self) -> None:
         """What was not committed has not happened."""
+        self._end("this forest is closed; `open` it again")
+
+    def _end(self, reason: str) -> None:
         with self._lock:
-            self._failed = True
+            self._ended = f"{self.path}: {reason}"
             self._connection.close()

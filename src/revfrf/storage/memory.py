@@ -8,13 +8,15 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import Any, NamedTuple, TypeVar
 
 from revfrf.crypto.batch import SignedBatch
+from revfrf.errors import StorageError
 from revfrf.forest.nodes import Node, Turns
 from revfrf.forest.tree import Leaf
+from revfrf.record import Record
+
+Fact = TypeVar("Fact")
 
 
 class StoredSplit(NamedTuple):
@@ -36,7 +38,7 @@ OwnCut = tuple[int, int]
 """What an owner keeps of a split: the number of its column, and the cut ŝ in the clear."""
 
 
-class Rebuilding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Rebuilding(Record, frozen=True):
     """A revocation under way: the forest's digest before, how many nodes are destroyed, how many kept."""
 
     digest_before: str
@@ -83,6 +85,17 @@ class Store:
     def write(self, **facts: Any) -> None:
         """Write facts down, in place of older ones of the same names."""
 
+    def read(self, name: str, kind: type[Fact]) -> Fact | None:  # noqa: ARG002
+        """A fact of this type, None if it was never written. Raises StorageError if it is another."""
+        return None
+
+    def expect(self, name: str, kind: type[Fact]) -> Fact:
+        """A fact that must be there. Raises StorageError."""
+        found = self.read(name, kind)
+        if found is None:
+            raise StorageError(f"{self}: damaged: it has no {name!r}", kind="malformed")
+        return found
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """What happens inside is one step."""
@@ -113,6 +126,10 @@ class CoordinatorStore(Store):
         """Splits and leaves."""
         return len(self.splits) + len(self.leaves)
 
+    def whole(self, n_trees: int) -> bool:
+        """Whether nothing is missing: a tree with n splits has n + 1 leaves."""
+        return len(self.leaves) == len(self.splits) + n_trees
+
     def commit(self, splits: Mapping[Node, StoredSplit], leaves: Mapping[Node, Leaf]) -> None:
         """Keep what a level has brought."""
         self.splits.update(splits)
@@ -120,11 +137,13 @@ class CoordinatorStore(Store):
         self.level += 1
 
     def destroy(self, nodes: Collection[Node], rebuilding: Rebuilding) -> None:
-        """Begin a revocation: forget these splits and leaves."""
-        for node in nodes:
-            self.splits.pop(node, None)
-            self.leaves.pop(node, None)
+        """Begin a revocation: forget these splits and leaves.
+
+        In this order, so that whoever is interrupted half-way can do it again.
+        """
         self.rebuilding = rebuilding
+        self.leaves = {node: leaf for node, leaf in self.leaves.items() if node not in nodes}
+        self.splits = {node: split for node, split in self.splits.items() if node not in nodes}
 
     def finish(self) -> None:
         """The revocation is over."""
@@ -158,23 +177,21 @@ class ParticipantStore(Store):
         return self._counted[1][level]
 
 
+Kept = TypeVar("Kept", bound=Store)
+
+
 class Shelf:
     """Where the parties of one process keep their stores: in memory, each for itself."""
 
-    def coordinator(self, role: str) -> CoordinatorStore:  # noqa: ARG002
-        """The store of CS."""
-        return CoordinatorStore()
-
-    def participant(self, role: str, name: str) -> ParticipantStore:  # noqa: ARG002
-        """The store of a participant."""
-        return ParticipantStore()
-
-    def party(self, role: str, name: str) -> Store:  # noqa: ARG002
-        """The store of anybody else."""
-        return Store()
+    def store(self, kind: type[Kept], role: str, name: str, *, create: bool = True) -> Kept:  # noqa: ARG002
+        """The store of a party: a new one, or the one that it had."""
+        return kind()
 
     def discard(self, role: str, name: str) -> None:
         """The store of somebody who has left is gone."""
+
+    def check(self) -> None:
+        """Raise StorageError if stores have been closed, or a step has failed."""
 
     def close(self) -> None:
         """No store is written or read any more."""

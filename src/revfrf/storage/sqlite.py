@@ -7,7 +7,7 @@ before it counts.
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ from revfrf.forest.tree import Leaf
 from revfrf.storage.database import Database
 from revfrf.storage.memory import (
     CoordinatorStore,
+    Fact,
     KnownRequest,
     OwnCut,
     ParticipantStore,
@@ -27,8 +28,6 @@ from revfrf.storage.memory import (
     Store,
     StoredSplit,
 )
-
-Fact = TypeVar("Fact")
 
 _HASH_BYTES = 32
 _ANSWERED = 2**32
@@ -39,16 +38,16 @@ class SqliteBook(RequestBook):
     """A book of which every request and every quota is on disk; of how far a request has come, nothing."""
 
     def __init__(self, database: Database) -> None:
-        known = {name: KnownRequest(d, _ANSWERED) for name, d in database.rows("SELECT * FROM requests")}
-        super().__init__(known, Counter(dict(database.rows("SELECT * FROM quotas"))))
+        known = {name: KnownRequest(digest, _ANSWERED) for name, digest in database.rows("requests")}
+        super().__init__(known, Counter(dict(database.rows("quotas"))))
         self._database = database
 
     def enter(self, request: bytes, known: KnownRequest, requester: str, rows: int) -> None:
         """See `RequestBook.enter`."""
         if request not in self.known:
             with self._database.transaction():
-                self._database.change("INSERT INTO requests VALUES (?, ?)", [(request, known.digest)])
-                self._database.change("REPLACE INTO quotas VALUES (?, ?)", [(requester, rows)])
+                self._database.put("requests", [(request, known.digest)])
+                self._database.put("quotas", [(requester, rows)])
         super().enter(request, known, requester, rows)
 
     def clear(self) -> None:
@@ -68,24 +67,25 @@ class SqliteStore(Store):
 
     def write(self, **facts: Any) -> None:
         """Write facts down: whatever MessagePack can, or what has a `record` that it can."""
-        rows = [(name, _encoded(value)) for name, value in facts.items()]
-        self.database.change("REPLACE INTO facts VALUES (?, ?)", rows)
+        self.database.put("facts", [(name, _encoded(value)) for name, value in facts.items()])
 
     def read(self, name: str, kind: type[Fact]) -> Fact | None:
         """A fact of this type, None if it was never written. Raises StorageError if it is another."""
-        found = self.database.rows("SELECT value FROM facts WHERE name = ?", (name,))
+        found = self.database.rows("facts", "name = ?", (name,))
         try:
-            return msgspec.msgpack.decode(found[0][0], type=kind) if found else None
+            return msgspec.msgpack.decode(found[0][1], type=kind) if found else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            path = self.database.path
-            raise StorageError(f"{path}: damaged: its {name!r} cannot be read", kind="malformed") from None
+            raise StorageError(f"{self}: damaged: its {name!r} cannot be read", kind="malformed") from None
 
-    def expect(self, name: str, kind: type[Fact]) -> Fact:
-        """A fact that must be there."""
-        found = self.read(name, kind)
-        if found is None:
-            raise StorageError(f"{self.database.path}: damaged: it has no {name!r}", kind="malformed")
-        return found
+    def __repr__(self) -> str:
+        return str(self.database.path)
+
+    def holds(self, name: str) -> bool:
+        """Whether a fact was written. Nothing is known of a database that has ended."""
+        try:
+            return bool(self.database.rows("facts", "name = ?", (name,)))
+        except StorageError:
+            return True
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -113,23 +113,26 @@ class SqliteCoordinatorStore(SqliteStore, CoordinatorStore):
         super().__init__(database)
         self.level = self.read("level", int) or 0
         self.rebuilding = self.read("rebuilding", Rebuilding)
-        self.splits, self.leaves = _read_splits(database), _read_leaves(database)
+        batches = {number: _batch(*row) for number, *row in database.rows("batches")}
+        self.splits, self.leaves = _read_splits(database, batches), _read_leaves(database)
+        self._next_batch = max(batches, default=0) + 1
 
     def commit(self, splits: Mapping[Node, StoredSplit], leaves: Mapping[Node, Leaf]) -> None:
         """See `CoordinatorStore.commit`."""
         batches = {id(split.batch): split.batch for split in splits.values()}
+        number = {key: self._next_batch + i for i, key in enumerate(batches)}
         sums = ((*node, np.array(leaf, dtype="<i8").tobytes()) for node, leaf in leaves.items())
         with self.transaction():
-            number = {key: self._insert(batch) for key, batch in batches.items()}
-            rows = ((*node, *s[:6], number[id(s.batch)], s.position) for node, s in splits.items())
-            self.database.change("REPLACE INTO splits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-            self.database.change("REPLACE INTO leaves VALUES (?, ?, ?)", sums)
+            self.database.put(
+                "batches", ((number[key], b.root, b"".join(b.levels[0])) for key, b in batches.items())
+            )
+            self.database.put(
+                "splits", ((*node, *s[:6], number[id(s.batch)], s.position) for node, s in splits.items())
+            )
+            self.database.put("leaves", sums)
             self.write(level=self.level + 1)
+        self._next_batch += len(batches)
         super().commit(splits, leaves)
-
-    def _insert(self, batch: SignedBatch) -> int:
-        row = (batch.root, b"".join(batch.levels[0]))
-        return self.database.insert("INSERT INTO batches (root, leaves) VALUES (?, ?)", row)
 
     def destroy(self, nodes: Collection[Node], rebuilding: Rebuilding) -> None:
         """See `CoordinatorStore.destroy`."""
@@ -150,10 +153,9 @@ class SqliteCoordinatorStore(SqliteStore, CoordinatorStore):
         super().scrub()
 
 
-def _read_splits(database: Database) -> dict[Node, StoredSplit]:
-    batches = {number: _batch(*row) for number, *row in database.rows("SELECT * FROM batches")}
+def _read_splits(database: Database, batches: Mapping[int, SignedBatch]) -> dict[Node, StoredSplit]:
     splits = {}
-    for tree, path, *fields, number, position in database.rows("SELECT * FROM splits"):
+    for tree, path, *fields, number, position in database.rows("splits"):
         if number not in batches:
             raise StorageError(f"{database.path}: damaged: a split without its signature", kind="malformed")
         splits[tree, path] = StoredSplit._make((*fields, batches[number], position))
@@ -165,7 +167,7 @@ def _batch(root: bytes, leaves: bytes) -> SignedBatch:
 
 
 def _read_leaves(database: Database) -> dict[Node, Leaf]:
-    rows = database.rows("SELECT * FROM leaves")
+    rows = database.rows("leaves")
     return {(tree, path): tuple(np.frombuffer(sums, dtype="<i8").tolist()) for tree, path, sums in rows}
 
 
@@ -176,14 +178,13 @@ class SqliteParticipantStore(SqliteStore, ParticipantStore):
         super().__init__(database)
         level = self.read("level", int)
         self.level = -1 if level is None else level
-        rows = database.rows("SELECT * FROM cuts")
+        rows = database.rows("cuts")
         self.cuts = {(tree, path): (feature, cut) for tree, path, feature, cut in rows}
 
     def commit(self, cuts: Mapping[Node, OwnCut], level: int) -> None:
         """See `ParticipantStore.commit`."""
         with self.transaction():
-            rows = ((*node, *cut) for node, cut in cuts.items())
-            self.database.change("REPLACE INTO cuts VALUES (?, ?, ?, ?)", rows)
+            self.database.put("cuts", ((*node, *cut) for node, cut in cuts.items()))
             self.write(level=level)
         super().commit(cuts, level)
 

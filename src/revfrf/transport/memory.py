@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 from threading import Lock
 
-from revfrf.errors import AbsentError, RefusedError, RejectedError, RevFRFError
+from revfrf.errors import AbsentError, RefusedError, RejectedError, RevFRFError, StorageError
 from revfrf.messages.base import Message
 from revfrf.messages.registry import MESSAGES
 from revfrf.metering import Ledger, measured
@@ -68,6 +68,8 @@ class MemoryChannel:
         try:
             message = self.network.deliver(self.sender, recipient, data, *MESSAGES)
             return encode(self.network.roles[recipient].handle(self.sender, message))
+        except StorageError:  # of a party in this very process
+            raise
         except RevFRFError as error:
             log.warning("%s refused a message of %s: %s", recipient, self.sender, error)
             told = error.peer_message if isinstance(error, RejectedError) else RejectedError.peer_message

@@ -1,0 +1,19 @@
+"""Names of participants and requesters, as users give them."""
+
+from revfrf.errors import UsageError
+from revfrf.protocols.epoch import CC, CS, KGC
+
+DEFAULT_REQUESTER = "requester"
+RESERVED = (KGC, CS, CC, DEFAULT_REQUESTER)
+"""Names that no participant may have."""
+
+
+def check_name(what: str, name: object) -> None:
+    """Raise UsageError for what is no name of a participant or requester."""
+    printable = isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable()
+    if not printable or "/" in str(name) or "->" in str(name):
+        raise UsageError(
+            f"{what} {name!r}: a name is a string of 1 to 100 characters without '/', '->' and line breaks"
+        )
+    if name in RESERVED:
+        raise UsageError(f"{what} {name!r}: {', '.join(RESERVED)} are names that RevFRF itself uses")
