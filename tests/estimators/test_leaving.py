@@ -16,9 +16,18 @@ from revfrf import RevocableForestClassifier, RevocableForestRegressor
 from revfrf import federation as federation_module
 from revfrf.certificate import RevocationCertificate
 from revfrf.crypto.signing import SigningKey
-from revfrf.errors import AbsentError, CertificateError, RevFRFError, UsageError
+from revfrf.errors import (
+    AbsentError,
+    CertificateError,
+    ProtocolError,
+    RefusedError,
+    RevFRFError,
+    UsageError,
+)
 from revfrf.estimator_leaving import RevocationPreview
+from revfrf.messages.base import Message
 from revfrf.messages.revocation import Level
+from revfrf.messages.training import LevelRequest
 from revfrf.protocols.epoch import CS
 from revfrf.protocols.request import RequestPolicy
 from tests.estimators.toys import classifier, frame, regressor, signs, table
@@ -486,6 +495,51 @@ def test_revocation_that_was_begun_is_ended_before_another(model: Any) -> None:
     undisturbed.revoke(["bank", "shop"], 1)
     assert model.digest_ == undisturbed.digest_
     assert (model.predict(X) == undisturbed.predict(X)).all()
+
+
+def half_left(model: Any, level: Level = 1) -> Any:
+    """Somebody refuses when the forest is rebuilt. Returns who it was."""
+    telco = model.federation_.network.roles["telco"]
+
+    class Gone:
+        def handle(self, sender: str, message: Message) -> Message:
+            if isinstance(message, LevelRequest):
+                raise ProtocolError("not now")
+            reply: Message = telco.handle(sender, message)
+            return reply
+
+    model.federation_.network.roles["telco"] = Gone()
+    with pytest.raises(RefusedError):
+        model.revoke("bank", level)
+    return telco
+
+
+def test_half_a_forest_answers_nothing_and_says_what_to_do(model: Any, tmp_path: Path) -> None:
+    telco = half_left(model)
+    calls: list[Callable[[], object]] = [
+        lambda: model.predict(X),
+        lambda: model.predict_encrypted(X[:1]),
+        lambda: model.digest_,
+        lambda: model.n_nodes_,
+        lambda: model.save(tmp_path / "forest"),
+        lambda: model.revocation_preview("shop"),
+        lambda: model.enrol_requester("clinic"),
+    ]
+    for call in calls:
+        with pytest.raises(UsageError, match="bank has left, and the forest is not whole yet"):
+            call()
+    assert not list(tmp_path.iterdir())
+    model.federation_.network.roles["telco"] = telco
+    assert model.revoke("bank", 1).leavers == ("bank",)
+    model.predict(X)
+
+
+def test_who_has_left_at_level_1_is_not_said_to_have_left_at_level_2(model: Any) -> None:
+    telco = half_left(model)
+    model.federation_.network.roles["telco"] = telco
+    with pytest.raises(UsageError, match="have left at level 1"):
+        model.revoke("bank", 2)
+    assert [certificate.level for certificate in model.certificates_] == [1]
 
 
 # -- files ------------------------------------------------------------------------------------------

@@ -24,7 +24,14 @@ from revfrf.crypto.secret import SecretInt
 from revfrf.crypto.signing import SigningKey
 from revfrf.crypto.strong import StrongShare, strong_half, strong_open
 from revfrf.crypto.strong import set_up as new_set_up
-from revfrf.errors import AbsentError, RefusedError, RejectedError, RevFRFError, UsageError
+from revfrf.errors import (
+    AbsentError,
+    ProtocolError,
+    RefusedError,
+    RejectedError,
+    RevFRFError,
+    UsageError,
+)
 from revfrf.federation import Federation
 from revfrf.forest.nodes import Node
 from revfrf.forest.randomness import candidate_limit
@@ -45,10 +52,12 @@ from revfrf.messages.revocation import (
 from revfrf.messages.training import LevelRequest, OpenForest
 from revfrf.model_check import check_federation
 from revfrf.moduli import new_keys_like
-from revfrf.protocols.epoch import CC, CS, KGC, certificate_digest, erased_keys
+from revfrf.protocols.epoch import CC, CS, KGC, REQUESTER, certificate_digest, erased_keys
 from revfrf.protocols.frf_revoc import Doomed, doomed, sign_report, sign_revocation
+from revfrf.protocols.identity import Identity
 from revfrf.protocols.request import sign_request
 from revfrf.roles import coordinator as coordinator_module
+from revfrf.roles.requester import Requester
 from revfrf.storage.memory import StoredSplit
 from revfrf.transport.base import Answering
 from revfrf.transport.memory import MemoryChannel
@@ -932,6 +941,62 @@ def test_interrupted_revocation_goes_on_where_it_stopped(
     certificate.verify(federation.coordinator.identity.kgc)
     assert certificate.report.digest_after == digest_of(federation)
     check_same(federation, CASE.without("bank"), ask=True)
+
+
+def test_coordinator_is_the_first_to_hear_of_an_epoch(federation: Federation) -> None:
+    """Whoever is absent then: nothing is answered any more with what the leaver left behind."""
+    del federation.network.roles[CC]
+    with pytest.raises(AbsentError):
+        leave(federation, ["bank"])
+    assert federation.kgc.current.epoch == 2
+    assert not federation.coordinator.ready
+    with pytest.raises(RevFRFError):
+        federation.votes(CASE.codes, CASE.n_rows, "hard")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_coordinator_that_is_absent_keeps_nobody_from_asking_to_leave(
+    federation: Federation, level: Level
+) -> None:
+    cs = federation.network.roles.pop(CS)
+    with pytest.raises(AbsentError):
+        leave(federation, ["bank"], level)
+    assert "bank" in {*federation.kgc.state.leaving, *federation.kgc.current.revoked}
+    federation.network.roles[CS] = cs
+    federation.resume((), ignore)
+    check_same(federation, CASE.without("bank"), ask=True)
+
+
+def test_last_participant_stays_and_the_forest_goes_on(federation: Federation) -> None:
+    for party in ("bank", "shop"):
+        leave(federation, [party])
+    with pytest.raises(UsageError, match="the last participant cannot leave"):
+        leave(federation, ["telco"])
+    assert not federation.leaving
+    check_same(federation, without(CASE, ["bank", "shop"]), ask=True)
+
+
+def test_impostor_gets_no_admission_in_a_later_epoch(federation: Federation) -> None:
+    """A name stays with who had it first: another key under it is not signed, let alone sent."""
+    federation.enrol_requester("clinic")
+    leave(federation, ["bank"])
+    kgc = federation.coordinator.identity.kgc
+    impostor = Identity("clinic", REQUESTER, kgc, SigningKey.generate(), True)
+    federation.network.roles["clinic"] = Requester(impostor, federation.network.channel("clinic"))
+    with pytest.raises(ProtocolError, match="the name of another"):
+        federation.kgc.admit(federation.parameters, "clinic")
+    assert impostor.admission is None
+
+
+def test_requesters_forget_their_keys_at_level_2(federation: Federation) -> None:
+    clinic = federation.enrol_requester("clinic")
+    before = clinic.identity.weak
+    leave(federation, ["bank"], 1)
+    assert clinic.identity.weak is before
+    leave(federation, ["shop"], 2)
+    assert (clinic.identity.keys, clinic.identity.dealt, clinic.identity.admission) == (None, None, None)
+    federation.enrol_requester("clinic")
+    assert clinic.identity.weak.parameters == federation.parameters != before.parameters
 
 
 # -- reports ----------------------------------------------------------------------------------------
