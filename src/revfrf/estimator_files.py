@@ -95,7 +95,7 @@ class KeptForest(RevocableForest):
         self._restore_labels(saved)
         with level_progress(self.verbose) as progress:
             resume(federation, shelf, self._digest_fields(), progress)
-        owned = {party: saved.owned[party] for party in cs.columns}
+        owned = {party: columns for party, columns in saved.owned.items() if party in cs.columns}
         staying = msgspec.structs.replace(saved, owned=owned)
         self._restore(staying, cs.columns, bool(cs.certificate.revoked))
         self.federation_ = federation

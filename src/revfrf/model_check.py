@@ -45,7 +45,7 @@ def _check_trees(rules: Rules, store: CoordinatorStore, leaf_width: int) -> None
     _require(splits.isdisjoint(leaves), "node")
     roots = 0
     for tree, path in (*splits, *leaves):
-        _require(tree < rules.n_trees and path > 0, "node")
+        _require(0 <= tree < rules.n_trees and path > 0, "node")
         roots += path == 1
         _require(path == 1 or (tree, path // 2) in splits, "node")
     _require(roots == rules.n_trees, "number of roots")
@@ -74,7 +74,7 @@ def _check_splits(federation: Federation) -> None:
             checked[id(split.batch)] = split.owner
         _require(checked[id(split.batch)] == split.owner, "batch")
         split.batch.holds(split.position, split_statement(node, split.ciphertext))
-        _require(split.cut < plan.rules.n_candidates, "cut")
+        _require(0 <= split.cut < plan.rules.n_candidates, "cut")
 
 
 def _check_cuts(federation: Federation) -> None:
@@ -84,7 +84,7 @@ def _check_cuts(federation: Federation) -> None:
     for party, role in federation.participants.items():
         ids = [feature_id(party, column.name) for column in role.columns]
         for node, (column, _) in role.store.cuts.items():
-            if column >= len(ids) or splits.get(node) != ids[column]:
+            if not 0 <= column < len(ids) or splits.get(node) != ids[column]:
                 raise FormatError("a cut in another column than its split", kind="out-of-range")
         found += len(role.store.cuts)
     _require(found == len(splits), "number of cuts")

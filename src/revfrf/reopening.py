@@ -10,18 +10,19 @@ from contextlib import contextmanager
 from revfrf.crypto.canonical import Field
 from revfrf.crypto.secret import hides_locals
 from revfrf.crypto.signing import SigningKey
-from revfrf.errors import InsecureKeyError, RevFRFError, StorageError
+from revfrf.errors import InsecureKeyError, ProtocolError, RevFRFError, StorageError
 from revfrf.federation import Credentials, Federation
 from revfrf.forest.unfinished import with_rows
 from revfrf.messages.training import Column
 from revfrf.model_check import check_federation
 from revfrf.model_file import SavedEstimator
-from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT
+from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT, SERVERS
 from revfrf.protocols.fle_expan import LevelReport
 from revfrf.protocols.identity import Identity, IdentityRecord
 from revfrf.protocols.key_setup import check_certificate
 from revfrf.roles.coordinator import Coordinator, ForestRecord
 from revfrf.roles.kgc import KeyCentreState
+from revfrf.roles.participant import TRAINING
 from revfrf.storage.directory import Directory
 from revfrf.storage.memory import CoordinatorStore, ParticipantStore, Store
 
@@ -74,6 +75,7 @@ def resume(
         for name, admission in federation.kgc.state.admitted.items():
             if federation.requesters[name].identity.admission != admission:
                 raise _old(federation.requesters[name].store)
+        _check_roles(federation)
         check_federation(federation, federation.coordinator.targets.n_classes or 2)
         _check_leaves(federation.coordinator)
 
@@ -132,6 +134,19 @@ def _identity(store: Store, kgc: KeyCentreState, allow_insecure: bool) -> Identi
 def _check_epoch(store: Store, identity: Identity, kgc: KeyCentreState) -> None:
     if identity.certificate != kgc.certificates[-1]:
         raise _old(store)
+
+
+def _check_roles(federation: Federation) -> None:
+    """All know the same forest, of the same columns and rows, and the servers have their own shares."""
+    cs, cc = federation.coordinator, federation.compute
+    shares = (cs.identity.share.server, cc.identity.share.server)
+    fits = cc.forest == cs.opening and shares == (SERVERS[CS], SERVERS[CC])
+    for name, participant in federation.participants.items():
+        fits &= participant.growth is not None and participant.growth.rules == cs.opening
+        fits &= participant.columns == cs.columns[name]
+        fits &= participant.tables[TRAINING].shape[1] == len(cs.targets.values)
+    if not fits:
+        raise ProtocolError("roles that are not of one forest", kind="forest")
 
 
 def _check_leaves(cs: Coordinator) -> None:

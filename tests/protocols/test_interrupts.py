@@ -3,7 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -72,7 +72,7 @@ def interrupted(level: Level, line: Line, time: int) -> Federation:
         if here == line and count == time:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), tracing(seen):
+    with suppress(KeyboardInterrupt), tracing(seen):  # a line may run less often with other keys
         federation.revoke(["bank"], level, (), ignore)
     return federation
 

@@ -96,6 +96,9 @@ class Targets:
         """What was written down, with the repeats that rows of these weights have."""
         r = record
         values, weights = (np.frombuffer(b, "<i8").astype(np.int64) for b in (r.values, r.weights))
+        known = not r.n_classes or ((values >= 0) & (values < r.n_classes)).all()
+        if len(values) != len(weights) or (weights < 0).any() or not known:
+            raise FormatError("targets that no rows have", kind="out-of-range")
         return cls(values, weights, repeats(weights), r.n_classes, r.centre, r.places)
 
     def used(self, tree: int) -> Rows:

@@ -27,7 +27,6 @@ _APPLICATION = 0x52465246
 _MODE = 0o600
 
 _PRAGMAS = (
-    "locking_mode = EXCLUSIVE",
     "journal_mode = WAL",
     "synchronous = FULL",
     "secure_delete = ON",
@@ -96,13 +95,20 @@ class Database:
             )
 
     def _set_up(self, create: bool) -> None:
+        self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        if not create:
+            self._check_kind()
         for pragma in _PRAGMAS:
             self._connection.execute(f"PRAGMA {pragma}")
         if create:
             tables = [_create(table, columns) for table, columns in _TABLES.items()]
             marks = [f"PRAGMA application_id = {_APPLICATION}", f"PRAGMA user_version = {VERSION}"]
             self._connection.executescript(";".join(["BEGIN IMMEDIATE", *tables, *marks, "COMMIT"]))
-            return
+        elif self._value("PRAGMA quick_check(1)") != "ok":
+            raise self._damaged()
+
+    def _check_kind(self) -> None:
+        """Refuse what is another program's, before anything in it changes."""
         if not self._value("PRAGMA schema_version"):
             raise StorageError(f"{self.path}: empty", kind="missing")
         if self._value("PRAGMA application_id") != _APPLICATION:
@@ -111,8 +117,6 @@ class Database:
             raise StorageError(
                 f"{self.path}: of another version; this RevFRF reads version {VERSION}", kind="version"
             )
-        if self._value("PRAGMA quick_check(1)") != "ok":
-            raise self._damaged()
 
     def _value(self, query: str) -> Any:
         return self._connection.execute(query).fetchone()[0]
@@ -131,6 +135,8 @@ class Database:
             raise StorageError(f"{self.path}: there is no such file", kind="missing") from None
         except OSError as error:
             raise StorageError(f"{self.path}: {error.strerror}", kind="io") from None
+        except UnicodeDecodeError:
+            raise self._damaged() from None
         except OverflowError:
             raise StorageError(f"{self.path}: a number or a column too large for it", kind="io") from None
         except sqlite3.Error as error:
@@ -148,10 +154,10 @@ class Database:
                 reason, kind = "cannot be written; look at its permissions, and its directory's", "io"
             case sqlite3.SQLITE_TOOBIG:
                 reason, kind = "a column with more than a gigabyte", "io"
-            case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-                return self._damaged()
+            case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_NOMEM:
+                reason, kind = "cannot be read or written; look at its disk", "io"
             case _:
-                reason, kind = str(error), "io"
+                return self._damaged()
         return StorageError(f"{self.path}: {reason}", kind=kind)
 
     def check(self) -> None:

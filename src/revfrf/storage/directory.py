@@ -24,7 +24,7 @@ class Directory(Shelf):
     def __init__(self, path: str | os.PathLike[str], *, new: bool) -> None:
         if not str(path):
             raise UsageError("directory='': give the path of a directory")
-        self.path = Path(path).expanduser()
+        self.path = Path(path).expanduser().absolute()
         self._made = new and not self.path.exists()
         self._open: dict[Path, SqliteStore] = {}
         try:
@@ -55,7 +55,12 @@ class Directory(Shelf):
         file = self._file(role, name)
         store = self._open.get(file)
         if store is None:
-            store = self._open[file] = _ON_DISK[kind](Database(file, create=create))
+            database = Database(file, create=create)
+            try:
+                store = self._open[file] = _ON_DISK[kind](database)
+            except BaseException:
+                database.close()
+                raise
         if not isinstance(store, kind):
             raise StorageError(f"{file}: open as another kind of store", kind="in-use")
         return store

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from revfrf.crypto.batch import SignedBatch
+from revfrf.crypto.secret import hides_locals
 from revfrf.errors import StorageError
 from revfrf.forest.nodes import Node
 from revfrf.forest.tree import Leaf
@@ -65,10 +66,12 @@ class SqliteStore(Store):
         super().__init__(SqliteBook(database))
         self.database = database
 
+    @hides_locals
     def write(self, **facts: Any) -> None:
         """Write facts down: whatever MessagePack can, or what has a `record` that it can."""
         self.database.put("facts", [(name, _encoded(value)) for name, value in facts.items()])
 
+    @hides_locals
     def read(self, name: str, kind: type[Fact]) -> Fact | None:
         """A fact of this type, None if it was never written. Raises StorageError if it is another."""
         found = self.database.rows("facts", "name = ?", (name,))
@@ -168,6 +171,8 @@ def _batch(root: bytes, leaves: bytes) -> SignedBatch:
 
 def _read_leaves(database: Database) -> dict[Node, Leaf]:
     rows = database.rows("leaves")
+    if any(len(sums) % 8 for _, _, sums in rows):
+        raise StorageError(f"{database.path}: damaged: a leaf of half a sum", kind="malformed")
     return {(tree, path): tuple(np.frombuffer(sums, dtype="<i8").tolist()) for tree, path, sums in rows}
 
 
