@@ -86,7 +86,7 @@ def _fitting(directory: Directory) -> Iterator[None]:
         yield
     except (StorageError, InsecureKeyError):
         raise
-    except (RevFRFError, KeyError, ValueError, TypeError):
+    except (RevFRFError, LookupError, ValueError, TypeError, OverflowError):
         raise StorageError(
             f"{directory.path}: damaged: its parts do not fit; restore it from a backup", kind="malformed"
         ) from None
@@ -141,6 +141,7 @@ def _check_roles(federation: Federation) -> None:
     cs, cc = federation.coordinator, federation.compute
     shares = (cs.identity.share.server, cc.identity.share.server)
     fits = cc.forest == cs.opening and shares == (SERVERS[CS], SERVERS[CC])
+    fits &= cs.columns.keys() == federation.participants.keys()
     for name, participant in federation.participants.items():
         fits &= participant.growth is not None and participant.growth.rules == cs.opening
         fits &= participant.columns == cs.columns[name]

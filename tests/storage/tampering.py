@@ -1,0 +1,43 @@
+"""Databases that somebody has changed by hand."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from revfrf.storage.database import _TABLES, _seal
+
+
+def by_hand(file: Path, statement: str, values: tuple[Any, ...] = ()) -> None:
+    """Change rows of a closed database; there must be some to change."""
+    connection = sqlite3.connect(file)
+    with connection:
+        changed = connection.execute(statement, values).rowcount
+    connection.close()
+    assert changed
+
+
+def edit(file: Path, name: str, change: Callable[[Any], Any]) -> None:
+    """Change a fact of a closed database."""
+    connection = sqlite3.connect(file)
+    [value] = connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    connection.close()
+    changed = msgspec.msgpack.encode(change(msgspec.msgpack.decode(value)))
+    assert changed != value
+    by_hand(file, "UPDATE facts SET value = ? WHERE name = ?", (changed, name))
+
+
+def seal_again(file: Path) -> None:
+    """Make every row of a closed database look as if it had been written so."""
+    connection = sqlite3.connect(file)
+    with connection:
+        for table in _TABLES:
+            rows = connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
+            connection.execute(f"DELETE FROM {table}")  # noqa: S608
+            for *row, _ in rows:
+                marks = ", ".join("?" * (len(row) + 1))
+                statement = f"INSERT INTO {table} VALUES ({marks})"  # noqa: S608
+                connection.execute(statement, (*row, _seal(table, row)))
+    connection.close()

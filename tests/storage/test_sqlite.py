@@ -1,0 +1,622 @@
+"""Stores on disk: the same as in memory after whatever steps, and still the same when opened again."""
+
+import copy
+import random
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from revfrf.crypto.batch import SignedBatch
+from revfrf.crypto.signing import SigningKey
+from revfrf.errors import StorageError
+from revfrf.forest.criterion import Targets, TargetsRecord
+from revfrf.forest.nodes import Node
+from revfrf.protocols.identity import Identity, IdentityRecord
+from revfrf.protocols.request import PolicyRecord, RequestPolicy
+from revfrf.storage.database import Database
+from revfrf.storage.directory import Directory
+from revfrf.storage.memory import (
+    CoordinatorStore,
+    KnownRequest,
+    OwnCut,
+    ParticipantStore,
+    Rebuilding,
+    RequestBook,
+    Store,
+    StoredSplit,
+)
+from revfrf.storage.sqlite import SqliteCoordinatorStore, SqliteParticipantStore, SqliteStore
+from tests.conftest import all_that_an_error_shows
+from tests.storage.tampering import by_hand, seal_again
+
+Kind = TypeVar("Kind", bound=SqliteStore)
+Memory = CoordinatorStore | ParticipantStore
+
+ANSWERED = 2**32
+"""The level of a request from before the store was opened: above all levels there are."""
+
+SEQUENCES = settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+SEEDS = st.integers(0, 2**32)
+
+
+@contextmanager
+def somewhere() -> Iterator[Path]:
+    """A place for a database, a new one for every example."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name) / "party.db"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "party.db"
+
+
+def created(kind: type[Kind], path: Path) -> Kind:
+    return kind(Database(path, create=True))
+
+
+def again(store: Kind) -> Kind:
+    """The store, closed and opened again."""
+    store.close()
+    return type(store)(Database(store.database.path))
+
+
+class OurOwnError(Exception):
+    pass
+
+
+def unchanged_by_a_failing_step(store: Kind, step: Callable[[], object]) -> Kind:
+    """A step that fails at its end; the store refuses everything then, and is opened again."""
+    with pytest.raises(OurOwnError), store.transaction():  # noqa: PT012
+        step()
+        raise OurOwnError
+    with pytest.raises(StorageError):
+        store.write(anything=1)
+    return again(store)
+
+
+# -- what there is to be remembered -----------------------------------------------------------------
+
+TEXTS = ["bank/x0", "Ämter/größe", "a b/c d", "", "nul\0nul", "\U0001f33b/q", "x" * 5000, "'; --"]
+NODES: list[Node] = [
+    (tree, path) for tree in (0, 1, 2**31 - 1) for path in (1, 2, 3, 6, 7, 2**31, 2**53 + 1, 2**63 - 1)
+]
+INTEGERS = [0, 1, -1, 7, 2**31, -(2**40), 2**62, -(2**62), 2**63 - 1, -(2**63)]
+
+
+def random_batch(rng: random.Random) -> SignedBatch:
+    return SignedBatch.of(rng.randbytes(64), [rng.randbytes(32) for _ in range(rng.randint(1, 7))])
+
+
+def random_splits(rng: random.Random) -> dict[Node, StoredSplit]:
+    """Splits of some batches, each in one of them."""
+    batches = [random_batch(rng) for _ in range(3)]
+    nodes, epoch = rng.sample(NODES, rng.randint(0, 6)), rng.randint(1, 2**31)
+    return {
+        node: StoredSplit(
+            feature=rng.choice(TEXTS),
+            cut=rng.randint(0, 254),
+            owner=rng.choice(TEXTS),
+            turns=rng.randbytes(rng.choice([0, 1, 13, 5000])),
+            ciphertext=rng.randbytes(rng.choice([0, 96, 1152])),
+            epoch=epoch,
+            batch=rng.choice(batches),
+            position=rng.randint(0, 6),
+        )
+        for node in nodes
+    }
+
+
+def random_leaves(rng: random.Random) -> dict[Node, tuple[int, ...]]:
+    width = rng.choice([1, 2, 3, 700])
+    nodes = rng.sample(NODES, rng.randint(0, 6))
+    return {node: tuple(rng.choice(INTEGERS) for _ in range(width)) for node in nodes}
+
+
+def random_cuts(rng: random.Random) -> dict[Node, OwnCut]:
+    nodes = rng.sample(NODES, rng.randint(0, 8))
+    return {node: (rng.randint(0, 2**16), rng.choice(INTEGERS)) for node in nodes}
+
+
+def random_nodes(rng: random.Random) -> frozenset[Node]:
+    return frozenset(rng.sample(NODES, rng.randint(0, 12)))
+
+
+def random_rebuilding(rng: random.Random) -> Rebuilding:
+    return Rebuilding(rng.randbytes(32).hex(), rng.randint(0, 10**9), rng.randint(0, 10**9))
+
+
+# -- CS ---------------------------------------------------------------------------------------------
+
+STEPS = ["commit", "commit", "commit", "destroy", "destroy", "finish", "scrub", "together", "fail", "open"]
+
+
+def step_of_coordinator(name: str, rng: random.Random) -> Callable[[CoordinatorStore], None]:
+    """One step, to be done to both stores."""
+    splits, leaves, nodes = random_splits(rng), random_leaves(rng), random_nodes(rng)
+    rebuilding = random_rebuilding(rng)
+    match name:
+        case "commit":
+            return lambda store: store.commit(splits, leaves)
+        case "destroy":
+            return lambda store: store.destroy(nodes, rebuilding)
+        case "finish":
+            return lambda store: store.finish()
+        case "scrub":
+            return lambda store: store.scrub()
+    parts = [step_of_coordinator(rng.choice(["commit", "destroy", "finish"]), rng) for _ in range(3)]
+
+    def together(store: CoordinatorStore) -> None:
+        with store.transaction():
+            for part in parts:
+                part(store)
+
+    return together
+
+
+def check_coordinators(store: SqliteCoordinatorStore, memory: CoordinatorStore) -> None:
+    assert store.splits == memory.splits
+    assert store.leaves == memory.leaves
+    assert (store.level, store.rebuilding, store.n_nodes) == (memory.level, memory.rebuilding, memory.n_nodes)
+
+
+@SEQUENCES
+@given(st.lists(st.sampled_from(STEPS), max_size=16), SEEDS)
+def test_coordinator_remembers_on_disk_what_it_remembers_in_memory(names: list[str], seed: int) -> None:
+    rng = random.Random(seed)
+    with somewhere() as path:
+        memory, store = CoordinatorStore(), created(SqliteCoordinatorStore, path)
+        for name in [*names, "open"]:
+            step = step_of_coordinator("together" if name in ("fail", "open") else name, rng)
+            if name == "fail":
+                store = unchanged_by_a_failing_step(store, partial(step, store))
+            elif name == "open":
+                store = again(store)
+            else:
+                step(store)
+                step(memory)
+            check_coordinators(store, memory)
+        store.close()
+
+
+def test_signatures_stay_as_long_as_a_split_of_theirs(path: Path) -> None:
+    rng = random.Random(1)
+    store, batches = created(SqliteCoordinatorStore, path), [random_batch(rng) for _ in range(3)]
+    split = StoredSplit("bank/x0", 0, "bank", b"", b"", 1, batches[0], 0)
+    nodes: list[Node] = [(0, 1), (0, 2), (0, 3)]
+    splits = {
+        node: split._replace(batch=batch)
+        for node, batch in zip(nodes, [*batches[:2], batches[1]], strict=True)
+    }
+    store.commit(splits, {})
+    unused = random_rebuilding(rng)
+
+    def roots() -> set[bytes]:
+        return {root for _, root, _ in store.database.rows("batches")}
+
+    store.scrub()
+    assert roots() == {batches[0].root, batches[1].root}
+    store.destroy([(0, 1), (0, 3)], unused)
+    store.scrub()
+    assert roots() == {batches[1].root}
+    store.commit({(0, 2): split._replace(batch=batches[2])}, {})
+    store.scrub()
+    assert roots() == {batches[2].root}
+    store = again(store)
+    assert store.splits[0, 2].batch == batches[2]
+    store.destroy([(0, 2)], unused)
+    store.scrub()
+    assert roots() == set()
+    store.close()
+
+
+def test_split_of_a_batch_shares_it_with_the_others_when_opened_again(path: Path) -> None:
+    """Its signature is checked once a batch."""
+    rng = random.Random(2)
+    store, batch = created(SqliteCoordinatorStore, path), random_batch(rng)
+    split = StoredSplit("bank/x0", 0, "bank", b"", b"", 1, batch, 0)
+    store.commit({(0, 1): split, (0, 2): split._replace(position=1)}, {})
+    store = again(store)
+    assert store.splits[0, 1].batch is store.splits[0, 2].batch
+    assert store.splits[0, 1].batch.signature(0) == batch.signature(0)
+    store.close()
+
+
+DAMAGE = {
+    "a split without its signature": "DELETE FROM batches",
+    "sums that are no numbers": "UPDATE leaves SET sums = x'0102030405'",
+    "a level that is none": "UPDATE facts SET value = x'a1' WHERE name = 'level'",
+    "a level of another kind": "UPDATE facts SET value = x'c0' WHERE name = 'level'",
+    "a revocation that is none": "INSERT INTO facts (name, value) VALUES ('rebuilding', x'80')",
+}
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["", "sealed again"])
+@pytest.mark.parametrize("what", DAMAGE)
+def test_coordinators_store_that_cannot_be_is_refused(path: Path, what: str, sealed: bool) -> None:
+    rng = random.Random(3)
+    store, batch = created(SqliteCoordinatorStore, path), random_batch(rng)
+    split = StoredSplit("bank/x0", 0, "bank", b"", b"", 1, batch, 0)
+    store.commit({(0, 1): split}, {(0, 2): (1, 2), (0, 3): (3, 4)})
+    store.close()
+    by_hand(path, DAMAGE[what])
+    if sealed:
+        seal_again(path)
+    database = Database(path)
+    with pytest.raises(StorageError) as caught:
+        SqliteCoordinatorStore(database)
+    assert caught.value.kind == "malformed"
+    database.close()
+
+
+# -- a participant ----------------------------------------------------------------------------------
+
+OWN_STEPS = ["commit", "commit", "commit", "forget", "scrub", "together", "fail", "open"]
+
+
+def step_of_participant(name: str, rng: random.Random) -> Callable[[ParticipantStore], None]:
+    cuts, level, nodes = random_cuts(rng), rng.randint(0, 2**32), random_nodes(rng)
+    match name:
+        case "commit":
+            return lambda store: store.commit(cuts, level)
+        case "forget":
+            return lambda store: store.forget(nodes)
+        case "scrub":
+            return lambda store: store.scrub()
+    parts = [step_of_participant("commit", rng) for _ in range(2)]
+
+    def together(store: ParticipantStore) -> None:
+        with store.transaction():
+            for part in parts:
+                part(store)
+
+    return together
+
+
+def check_participants(store: SqliteParticipantStore, memory: ParticipantStore) -> None:
+    assert (store.level, store.cuts) == (memory.level, memory.cuts)
+    for depth in (0, 1, 2, 31, 53, 62):
+        trees = {tree for tree, node in memory.cuts if node.bit_length() == depth + 1}
+        assert store.trees_at(depth) == memory.trees_at(depth) == len(trees)
+
+
+@SEQUENCES
+@given(st.lists(st.sampled_from(OWN_STEPS), max_size=16), SEEDS)
+def test_participant_remembers_on_disk_what_it_remembers_in_memory(names: list[str], seed: int) -> None:
+    rng = random.Random(seed)
+    with somewhere() as path:
+        memory, store = ParticipantStore(), created(SqliteParticipantStore, path)
+        check_participants(store, memory)
+        for name in [*names, "open"]:
+            step = step_of_participant("together" if name in ("fail", "open") else name, rng)
+            if name == "fail":
+                store = unchanged_by_a_failing_step(store, partial(step, store))
+            elif name == "open":
+                store = again(store)
+            else:
+                step(store)
+                step(memory)
+            check_participants(store, memory)
+        store.close()
+
+
+# -- the book of requests ---------------------------------------------------------------------------
+
+REQUESTERS = ["clinic", "Ärztin", "requester", "'; --"]
+BOOK_STEPS = ["new", "new", "new", "next level", "next level", "clear", "fail", "open"]
+
+
+def check_books(book: RequestBook, memory: RequestBook) -> None:
+    assert book.known == memory.known
+    assert dict(book.rows) == dict(memory.rows)
+    assert book.rows["nobody"] == 0
+    del book.rows["nobody"]
+
+
+@SEQUENCES
+@given(st.lists(st.sampled_from(BOOK_STEPS), max_size=24), SEEDS)
+def test_book_is_on_disk_what_it_is_in_memory(names: list[str], seed: int) -> None:
+    """But of a request from before an opening nobody knows how far it had come: it counts as answered."""
+    rng = random.Random(seed)
+    with somewhere() as path:
+        memory, store = RequestBook(), created(SqliteStore, path)
+        for name in [*names, "open"]:
+            if name == "open":
+                store = again(store)
+                memory.known = {r: KnownRequest(known.digest, ANSWERED) for r, known in memory.known.items()}
+            elif name == "fail":
+                store = failed(store, rng)
+                memory.known = {r: KnownRequest(known.digest, ANSWERED) for r, known in memory.known.items()}
+            elif name == "clear":
+                store.book.clear()
+                memory.clear()
+            elif name == "new":
+                entry = (rng.randbytes(16), KnownRequest(rng.randbytes(32), rng.randint(0, 62)))
+                requester = rng.choice(REQUESTERS)
+                n_rows = memory.rows[requester] + rng.choice([1, 7, 2**32])
+                store.book.enter(*entry, requester, n_rows)
+                memory.enter(*entry, requester, n_rows)
+            elif memory.known:
+                request, known = rng.choice(list(memory.known.items()))
+                requester = rng.choice(list(memory.rows))
+                deeper = KnownRequest(known.digest, known.level + 1)
+                store.book.enter(request, deeper, requester, memory.rows[requester])
+                memory.enter(request, deeper, requester, memory.rows[requester])
+            check_books(store.book, memory)
+        store.close()
+
+
+def failed(store: SqliteStore, rng: random.Random) -> SqliteStore:
+    """After a step that has failed, in which a request came, or all were forgotten."""
+    if rng.random() < 0.5:
+        return unchanged_by_a_failing_step(store, store.book.clear)
+    known = KnownRequest(rng.randbytes(32), 0)
+    return unchanged_by_a_failing_step(store, lambda: store.book.enter(rng.randbytes(16), known, "clinic", 5))
+
+
+def test_no_request_from_before_an_opening_has_a_level_left(path: Path) -> None:
+    store = created(SqliteStore, path)
+    store.book.enter(b"request", KnownRequest(b"digest", 0), "clinic", 4)
+    store = again(store)
+    assert store.book.known[b"request"].level >= 2**31
+    assert store.book.known[b"request"].digest == b"digest"
+    store.close()
+
+
+def test_request_counts_only_when_it_is_written_down(path: Path) -> None:
+    store = created(SqliteStore, path)
+    store.close()
+    with pytest.raises(StorageError):
+        store.book.enter(b"request", KnownRequest(b"digest", 0), "clinic", 4)
+    assert not store.book.known
+    assert not store.book.rows
+
+
+@pytest.mark.parametrize("kind", [SqliteCoordinatorStore, SqliteParticipantStore])
+def test_nothing_counts_that_is_not_written_down(path: Path, kind: Any) -> None:
+    store = created(kind, path)
+    rng, before = random.Random(4), None
+    steps: list[Callable[[], object]] = []
+    if isinstance(store, SqliteCoordinatorStore):
+        store.commit(random_splits(rng), random_leaves(rng))
+        before = copy.copy((store.level, dict(store.splits), dict(store.leaves), store.rebuilding))
+        steps = [
+            lambda: store.commit(random_splits(rng), {(5, 1): (1,)}),
+            lambda: store.destroy(list(store.splits), random_rebuilding(rng)),
+            store.finish,
+        ]
+    elif isinstance(store, SqliteParticipantStore):
+        store.commit({(0, 1): (1, 2)}, 3)
+        steps = [lambda: store.commit({(0, 2): (1, 2)}, 4), lambda: store.forget([(0, 1)])]
+    store.close()
+    for step in steps:
+        with pytest.raises(StorageError):
+            step()
+    if isinstance(store, SqliteCoordinatorStore):
+        assert before == (store.level, store.splits, store.leaves, store.rebuilding)
+    elif isinstance(store, SqliteParticipantStore):
+        assert (store.level, store.cuts) == (3, {(0, 1): (1, 2)})
+
+
+# -- facts ------------------------------------------------------------------------------------------
+
+
+class Thing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    numbers: tuple[int, ...]
+
+
+FACTS: list[tuple[Any, Any]] = [
+    (5, int),
+    (-(2**63), int),
+    (0.1, float),
+    ("Größe \U0001f33b", str),
+    (b"", bytes),
+    (bytes(100_000), bytes),
+    ((1, 2, 3), tuple[int, ...]),
+    ({"a": "b"}, dict[str, str]),
+    (frozenset([b"x"]), frozenset[bytes]),
+    (Thing("it", (1, 2)), Thing),
+    (False, bool),
+]
+
+
+@pytest.mark.parametrize(("value", "kind"), FACTS, ids=str)
+def test_fact_is_read_as_it_was_written(path: Path, value: Any, kind: Any) -> None:
+    store = created(SqliteStore, path)
+    store.write(fact=value)
+    for _ in range(2):
+        found = store.read("fact", kind)
+        assert found == value
+        assert type(found) is type(value)
+        assert store.expect("fact", kind) == value
+        store = again(store)
+    store.close()
+
+
+def test_newer_fact_takes_the_place_of_the_older(path: Path) -> None:
+    store = created(SqliteStore, path)
+    store.write(one=1, two=2)
+    store.write(two="two", three=3)
+    for _ in range(2):
+        assert (store.read("one", int), store.read("two", str), store.read("three", int)) == (1, "two", 3)
+        assert len(store.database.rows("facts")) == 3
+        store = again(store)
+    store.close()
+
+
+def test_fact_that_was_never_written_is_none_and_missing_where_it_must_be(path: Path) -> None:
+    store = created(SqliteStore, path)
+    assert store.read("identity", Thing) is None
+    with pytest.raises(StorageError, match="has no 'identity'") as caught:
+        store.expect("identity", Thing)
+    assert caught.value.kind == "malformed"
+    assert str(path) in str(caught.value)
+    store.close()
+
+
+HIDDEN = "0123456789abcdef-private"
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (HIDDEN, int),
+        (HIDDEN, bytes),
+        ([HIDDEN], tuple[int, ...]),
+        ({"sk": HIDDEN}, dict[str, int]),
+        ({"name": HIDDEN}, Thing),
+        ({"name": "it", "numbers": [1], "more": HIDDEN}, Thing),
+        ({"name": "it", "numbers": [HIDDEN]}, Thing),
+    ],
+    ids=str,
+)
+def test_fact_of_another_type_is_damage_that_is_not_printed(path: Path, value: Any, kind: Any) -> None:
+    store = created(SqliteStore, path)
+    store.write(fact=value)
+    for read in (store.read, store.expect):
+        with pytest.raises(StorageError, match="its 'fact' cannot be read") as caught:
+            read("fact", kind)
+        assert caught.value.kind == "malformed"
+        assert caught.value.__suppress_context__
+        assert HIDDEN not in f"{caught.value!r} {caught.value.__context__!r}"
+    assert store.read("fact", object) is not None  # and it is only that fact
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"\xc1", b"\x91", b"\x81\xa1", b"\xa2\xff\xff", b"\x91" * 100_000, b"\x01\x01"], ids=len
+)
+def test_bytes_that_are_no_fact_are_damage(path: Path, value: bytes) -> None:
+    store = created(SqliteStore, path)
+    store.database.put("facts", [("fact", value)])
+    for kind in (int, str, Thing, list[Any], object):
+        with pytest.raises(StorageError) as caught:
+            store.read("fact", kind)
+        assert caught.value.kind == "malformed"
+    store.close()
+
+
+def test_facts_that_cannot_be_written_change_nothing(path: Path) -> None:
+    store = created(SqliteStore, path)
+    store.write(one=1)
+    with pytest.raises(TypeError):
+        store.write(one=2, two=object())
+    assert store.read("one", int) == 1
+    store.write(two=2)
+    store = again(store)
+    assert (store.read("one", int), store.read("two", int)) == (1, 2)
+    store.close()
+
+
+def test_records_of_what_parties_are_come_back(path: Path) -> None:
+    store = created(SqliteStore, path)
+    kgc, signing = SigningKey.generate(), SigningKey.generate()
+    identity = Identity("bank", "participant", kgc.verify_key, signing, allow_insecure=True)
+    repeated = np.ones((2, 3), dtype=np.uint8)
+    targets = Targets(np.array([0, 2, 1]), np.array([1, 0, 2**40]), repeated, 3, centre=0.1, places=-3)
+    policy = RequestPolicy(accepts=["b", "a"], refuses=["c"], max_rows=5)
+    store.write(identity=identity, targets=targets, policy=policy, open=RequestPolicy())
+    store = again(store)
+    found = store.expect("identity", IdentityRecord).identity(True)
+    assert found.record() == identity.record()
+    assert found.signing_key.export() == signing.export()
+    weights: list[list[int]] = []
+
+    def repeats(of: Any) -> Any:
+        weights.append(of.tolist())
+        return repeated
+
+    same = Targets.of(store.expect("targets", TargetsRecord), repeats)
+    assert same.record() == targets.record()
+    assert weights == [[1, 0, 2**40]]
+    assert store.expect("policy", PolicyRecord).policy() == policy
+    assert store.expect("open", PolicyRecord).policy() == RequestPolicy()
+    store.close()
+
+
+def test_crash_reporter_that_prints_local_variables_sees_no_key(path: Path) -> None:
+    """Neither when keys cannot be written, nor when they cannot be read."""
+    store, signing = created(SqliteStore, path), SigningKey.generate()
+    identity = Identity("bank", "participant", SigningKey.generate().verify_key, signing, allow_insecure=True)
+    store.write(identity=identity)
+    seed = signing.export().hex()
+    shown = all_that_an_error_shows(lambda: store.expect("identity", PolicyRecord))
+    store.close()
+    shown += all_that_an_error_shows(lambda: store.write(identity=identity))
+    assert "identity" in shown
+    assert seed not in shown
+
+
+# -- a directory ------------------------------------------------------------------------------------
+
+
+def test_parties_of_any_name_have_databases_of_their_own(tmp_path: Path) -> None:
+    names = ["bank", "Bank", "bänk", "b nk", "b-nk", "b.nk", "..", ".", "x" * 100, "x" * 99, "nul", "*", "cs"]
+    shelf = Directory(tmp_path / "d", new=True)
+    for number, name in enumerate(names):
+        shelf.store(ParticipantStore, "participant", name).write(number=number)
+        shelf.store(Store, "requester", name).write(number=-number)
+    shelf.store(CoordinatorStore, "CS", "CS").write(number=1000)
+    files = [file.name for file in (tmp_path / "d").iterdir() if file.suffix == ".db"]
+    assert len({name.lower() for name in files}) == 2 * len(names) + 1
+    assert all(name.isascii() and len(name) < 120 for name in files)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["d"]
+    shelf.close()
+    opened = Directory(tmp_path / "d", new=False)
+    for number, name in enumerate(names):
+        assert opened.store(ParticipantStore, "participant", name, create=False).read("number", int) == number
+        assert opened.store(Store, "requester", name, create=False).read("number", int) == -number
+    assert opened.store(CoordinatorStore, "CS", "CS", create=False).read("number", int) == 1000
+    opened.close()
+
+
+def test_store_of_a_directory_is_opened_once(tmp_path: Path) -> None:
+    shelf = Directory(tmp_path / "d", new=True)
+    assert shelf.store(Store, "CC", "CC") is shelf.store(Store, "CC", "CC")
+    assert shelf.store(ParticipantStore, "participant", "bank") is shelf.store(
+        ParticipantStore, "participant", "bank"
+    )
+    assert shelf.store(CoordinatorStore, "CS", "CS") is shelf.store(CoordinatorStore, "CS", "CS")
+    shelf.close()
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_discarded_store_is_gone_with_its_log(tmp_path: Path, opened: bool) -> None:
+    shelf = Directory(tmp_path, new=True)
+    for name in ("bank", "telco"):
+        shelf.store(ParticipantStore, "participant", name).write(secret=HIDDEN)
+    if not opened:
+        shelf.close()
+        shelf = Directory(tmp_path, new=False)
+    shelf.discard("participant", "bank")
+    shelf.discard("participant", "bank")  # there is none
+    assert {file.name.split("-")[1] for file in tmp_path.iterdir()} == {"telco"}
+    assert shelf.store(ParticipantStore, "participant", "telco", create=False).read("secret", str) == HIDDEN
+    shelf.close()
+    with pytest.raises(StorageError):
+        Directory(tmp_path, new=False).store(ParticipantStore, "participant", "bank", create=False)
+
+
+def test_closed_directory_can_be_opened_by_another(tmp_path: Path) -> None:
+    first = Directory(tmp_path, new=True)
+    store = first.store(Store, "CC", "CC")
+    second = Directory(tmp_path, new=False)
+    with pytest.raises(StorageError) as caught:
+        second.store(Store, "CC", "CC", create=False)
+    assert caught.value.kind == "in-use"
+    first.close()
+    first.close()
+    second.store(Store, "CC", "CC", create=False).write(one=1)
+    with pytest.raises(StorageError):
+        store.write(one=2)
+    second.close()
