@@ -341,11 +341,9 @@ class Federation:
             self.participants.pop(party, None)
             self.network.roles.pop(party, None)
             self.requesters.pop(party, None)
-        parameters = self.coordinator.identity.weak.parameters
-        if parameters != self.parameters:
-            for name in self.requesters.keys() - self.participants.keys():
-                self.requesters[name].forget_keys()
-        self.parameters = parameters
+        self.parameters = self.coordinator.identity.weak.parameters
+        for name in self.requesters.keys() - self.participants.keys():
+            self.requesters[name].forget_keys_but(self.parameters)
         return self.coordinator.revoke(targets, progress)
 
     def _begin_epoch(self) -> None:

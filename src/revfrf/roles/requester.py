@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from revfrf.crypto.keys import Parameters
 from revfrf.errors import UsageError
 from revfrf.forest.voting import Voting
 from revfrf.protocols.frf_predict import Answer, ask, ask_facts, rows_at_once
@@ -24,11 +25,13 @@ class Requester(Party):
         self.channel = channel
         self.n_jobs = n_jobs
 
-    def forget_keys(self) -> None:
-        """The modulus is another one: forget what was made under the old one, without a trace."""
-        self.identity.keys = self.identity.dealt = self.identity.admission = None
-        self.store.write(identity=self.identity)
-        self.store.scrub()
+    def forget_keys_but(self, parameters: Parameters) -> None:
+        """Forget, without a trace, what was made under any other modulus."""
+        keys = self.identity.keys
+        if keys is None or keys.weak.parameters != parameters:
+            self.identity.keys = self.identity.dealt = self.identity.admission = None
+            self.store.write(identity=self.identity)
+            self.store.scrub()
 
     def ask(
         self,
