@@ -73,22 +73,47 @@ def test_python_examples_run_as_printed(code: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_snippets_of_the_page_on_requests_run_one_after_the_other(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "requests.md").read_text()
-    fit = (
-        "from sklearn.datasets import load_iris\n"
-        "from revfrf import RevocableForestClassifier\n"
-        "X, y = load_iris(return_X_y=True)\n"
-        "parties = {'clinic': [0, 1], 'archive': [2, 3]}\n"
-        "toy = {'key_bits': 256, 'allow_insecure_keys': True}\n"
-        "model = RevocableForestClassifier(3, parties=parties, **toy).fit(X, y)\n"
-        "X = X[:3]\n"
-    )
-    snippets = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(snippets) == 4
-    checks = "assert (coverage == 1).all() and absent == () and (labels == answers).all()\n"
-    done = run(sys.executable, "-W", "error", "-c", fit + "\n".join(snippets) + checks, cwd=tmp_path)
+ROWS = (
+    "from sklearn.datasets import load_iris\n"
+    "from revfrf import RevocableForestClassifier\n"
+    "X, y = train, labels = load_iris(return_X_y=True)\n"
+    "parties = {'clinic': [0, 1], 'archive': [2, 3]}\n"
+)
+FITTED = (
+    "toy = {'key_bits': 256, 'allow_insecure_keys': True}\n"
+    "model = RevocableForestClassifier(3, parties=parties, **toy).fit(X, y)\n"
+)
+
+
+def check_snippets(page: str, count: int, before: str, after: str, place: Path) -> None:
+    """The Python of a page runs, one snippet after the other."""
+    snippets = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
+    assert len(snippets) == count
+    done = run(sys.executable, "-W", "error", "-c", before + "\n".join(snippets) + after, cwd=place)
     assert done.returncode == 0, done.stderr
+
+
+def test_snippets_of_the_page_on_requests_run_one_after_the_other(tmp_path: Path) -> None:
+    checks = "assert (coverage == 1).all() and absent == () and (labels == answers).all()\n"
+    check_snippets("requests.md", 4, ROWS + FITTED + "X = X[:3]\n", checks, tmp_path)
+
+
+def test_snippets_of_the_page_on_leaving_run_one_after_the_other(tmp_path: Path) -> None:
+    check_snippets("leaving.md", 2, ROWS + FITTED, "", tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {"archive-has-left.json", "kgc.pub"}
+
+
+def test_snippet_of_the_page_on_keeping_runs(tmp_path: Path) -> None:
+    """With toy keys, which take no time."""
+    checks = "assert [c.leavers for c in model.certificates_] == [('archive',)]\n"
+    checks += "assert (model.predict(X) == y).mean() > 0.5\n"
+    page = (ROOT / "docs" / "keeping.md").read_text()
+    [snippet] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    toy = snippet.replace("parties=parties,", "parties=parties, key_bits=256, allow_insecure_keys=True,")
+    assert toy != snippet
+    done = run(sys.executable, "-W", "error", "-c", ROWS + toy + checks, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {file.suffix for file in (tmp_path / "forest").iterdir()} == {".db"}
 
 
 def test_no_page_has_a_gap_to_be_filled() -> None:
