@@ -565,6 +565,7 @@ def test_leaving_that_lets_nobody_forget_a_cut_leaves_no_trace_either(
     assert told(steps, "Rekey") == {"bank", "shop"}
 
 
+@pytest.mark.slow
 def test_leaver_without_any_nodes_leaves_like_others(
     place: Path, prepared: Callable[[Small], Before]
 ) -> None:
@@ -572,6 +573,7 @@ def test_leaver_without_any_nodes_leaves_like_others(
     assert told(steps, "Destroy") == told(steps, "LevelRequest") == set()
 
 
+@pytest.mark.slow
 def test_two_who_leave_together_have_left_if_they_had_asked(
     place: Path, prepared: Callable[[Small], Before]
 ) -> None:
@@ -651,7 +653,7 @@ def number_of(steps: Sequence[str], start: str, nth: int = 1) -> int:
 
 
 FIRST_KILLS = [
-    pytest.param(("commit of kgc.db: after", 1), id="asked"),
+    pytest.param(("commit of kgc.db: after", 1), id="asked", marks=pytest.mark.slow),
     pytest.param(("EpochCertificate from KGC to CS: handled", 1), id="some in the new epoch"),
     pytest.param(("LevelRequest from CS to telco: handled", 2), id="half grown", marks=pytest.mark.slow),
     pytest.param(("Rekey from CS to telco: not delivered", 1), id="half encrypted anew"),

@@ -109,7 +109,7 @@ def check_some(level: Level, every: int) -> None:
 
 @pytest.mark.parametrize("level", [1, 2])
 def test_revocation_that_is_interrupted_at_some_lines_ends_well(level: Level) -> None:
-    check_some(level, 7)
+    check_some(level, 13)
 
 
 @pytest.mark.slow
