@@ -56,6 +56,7 @@ class KeptForest(RevocableForest):
         with _readable(ModelFileError, path):
             model, saved = cls._like(forest.estimator, ModelFileError, path), forest.estimator
             model._restore(saved, forest.columns, bool(forest.certificate.revoked))
+            model._restore_labels(saved)
             model.targets_ = Targets.unknown(saved.n_classes, saved.centre, saved.places)
             model.federation_ = model_file.restored(
                 forest, model.targets_, model.allow_insecure_keys, workers(model.n_jobs)
@@ -148,7 +149,6 @@ class KeptForest(RevocableForest):
             raise ModelFileError("damaged: columns that do not fit", kind="malformed")
         gone = Column("gone", 0, None)  # with who has left
         self.layout_ = Layout(saved.owned, tuple(placed.get(i, gone) for i in range(saved.n_features)))
-        self._restore_labels(saved)
 
     def _restore_labels(self, saved: SavedEstimator) -> None:
         """What is known of the targets; numbers have no labels."""

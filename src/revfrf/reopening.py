@@ -71,7 +71,8 @@ def resume(
     with _fitting(directory):
         federation.resume(targets, progress)
         for party in federation.with_policies.values():
-            _check_epoch(party.store, party.identity, federation.kgc.state)
+            if party.identity.certificate != federation.kgc.current:
+                raise _old(party.store)
         for name, admission in federation.kgc.state.admitted.items():
             if federation.requesters[name].identity.admission != admission:
                 raise _old(federation.requesters[name].store)
@@ -129,11 +130,6 @@ def _identity(store: Store, kgc: KeyCentreState, allow_insecure: bool) -> Identi
     if identity.certificate not in kgc.certificates[-2:]:
         raise _old(store)
     return identity
-
-
-def _check_epoch(store: Store, identity: Identity, kgc: KeyCentreState) -> None:
-    if identity.certificate != kgc.certificates[-1]:
-        raise _old(store)
 
 
 def _check_roles(federation: Federation) -> None:

@@ -57,8 +57,7 @@ class ForestRecord(Record, frozen=True):
 class Coordinator(AnsweringParty):
     """CS, with one forest: first `create`, then `grow`, then any number of `votes` and of requests.
 
-    `watch` is told how many rows of a request are walked, those on their
-    way in part.
+    `watch` is told how many rows of a request are walked, those on their way in part.
     """
 
     plan: Plan
