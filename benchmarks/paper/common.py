@@ -13,7 +13,6 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 import numpy as np
-from joblib.externals.loky import get_reusable_executor
 from rich.console import Console
 from rich.table import Table
 
@@ -109,15 +108,7 @@ def seconds(run: Callable[[], object]) -> float:
 def in_fresh_process(function: Callable[..., Result], *arguments: object) -> Result:
     """`function(*arguments)` in a new interpreter, so that its memory is its own."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(_alone, function, *arguments).result()
-
-
-def _alone(function: Callable[..., Result], *arguments: object) -> Result:
-    """Without the worker processes that joblib keeps for later: a process waits for its children to end."""
-    try:
-        return function(*arguments)
-    finally:
-        get_reusable_executor().shutdown(kill_workers=True)
+        return pool.submit(function, *arguments).result()
 
 
 def peak_memory() -> int:

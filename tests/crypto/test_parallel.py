@@ -1,11 +1,16 @@
 import os
+import signal
 from functools import partial
+from multiprocessing import get_context
+from multiprocessing.context import ForkContext, SpawnContext
 from pickle import PicklingError
 from time import sleep
 
 import pytest
+from joblib import parallel_config
+from loky import BrokenProcessPool
 
-from revfrf.crypto.parallel import in_processes, in_threads
+from revfrf.crypto.parallel import _pool, in_processes, in_threads
 from revfrf.crypto.secret import SecretInt
 from revfrf.errors import RevFRFError
 
@@ -22,6 +27,10 @@ def slow_process_ids(count: int) -> list[int]:
 
 def with_a_secret(_: SecretInt, count: int) -> list[int]:
     return slow_process_ids(count)
+
+
+def die(_: int) -> list[int]:
+    os._exit(1)
 
 
 def explode(x: int) -> int:
@@ -48,10 +57,52 @@ def test_processes_give_as_many_results_as_asked(count: int, n_jobs: int) -> Non
     assert len(in_processes(slow_process_ids, count, n_jobs, 0.05)) == count
 
 
-def test_large_work_goes_to_other_processes_and_small_work_stays() -> None:
+def test_large_work_goes_to_other_processes_and_small_work_starts_none() -> None:
+    _pool.cache_clear()
     assert set(in_processes(slow_process_ids, 2, 2, 0.001)) == {os.getpid()}
     assert len(set(in_processes(slow_process_ids, 12, 2, 0.05))) > 1
     assert set(in_processes(slow_process_ids, 12, 1, 0.05)) == {os.getpid()}
+
+
+def test_small_work_goes_to_processes_that_run_and_have_their_tables() -> None:
+    workers = set(in_processes(slow_process_ids, 12, 2, 0.05))
+    assert set(in_processes(slow_process_ids, 1, 2, 0.001)) <= workers
+    assert os.getpid() not in workers
+
+
+def test_a_worker_that_was_killed_is_replaced() -> None:
+    before = set(in_processes(slow_process_ids, 12, 2, 0.05))
+    os.kill(min(before), signal.SIGKILL)
+    after = set(in_processes(slow_process_ids, 12, 2, 0.05))
+    assert os.getpid() not in after
+    assert not before & after
+
+
+def test_workers_outlive_ctrl_c() -> None:
+    before = set(in_processes(slow_process_ids, 12, 2, 0.05))
+    for worker in before:
+        os.kill(worker, signal.SIGINT)
+    assert set(in_processes(slow_process_ids, 12, 2, 0.05)) == before
+
+
+def test_work_that_kills_every_worker_is_given_up() -> None:
+    with pytest.raises(BrokenProcessPool):
+        in_processes(die, 12, 2, 0.05)
+    assert len(in_processes(slow_process_ids, 12, 2, 0.05)) == 12
+
+
+def test_the_user_chooses_where_the_processes_are() -> None:
+    with parallel_config(backend="threading"):
+        assert set(in_processes(slow_process_ids, 12, 2, 0.05)) == {os.getpid()}
+
+
+@pytest.mark.parametrize("how", [get_context("spawn"), get_context("fork")])
+def test_a_child_process_with_workers_of_its_own_ends_at_once(how: SpawnContext | ForkContext) -> None:
+    in_processes(slow_process_ids, 12, 2, 0.05)
+    child = how.Process(target=in_processes, args=(slow_process_ids, 12, 2, 0.05))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
 
 
 def test_a_secret_never_reaches_a_worker_process() -> None:

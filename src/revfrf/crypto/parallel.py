@@ -1,15 +1,22 @@
 """All cores for a list of independent jobs, in the two ways that big-integer work needs.
 
 Powers release the GIL and may need a secret: threads. Table look-ups are Python loops over public values:
-processes, through joblib, so that `joblib.parallel_config` can send them to another backend. What runs in
-threads never leaves this process.
+processes, those of loky, or of the backend that `joblib.parallel_config` names. What runs in threads never
+leaves this process.
 """
 
+import os
+import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from multiprocessing.util import Finalize
+from threading import Lock
 from typing import TypeVar
 
 from joblib import Parallel, delayed, effective_n_jobs
+from joblib.parallel import BACKENDS, get_active_backend
+from loky import BrokenProcessPool, ProcessPoolExecutor
 
 from revfrf import metering
 from revfrf.errors import UsageError
@@ -17,8 +24,14 @@ from revfrf.errors import UsageError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_WORTH_PROCESSES = 0.01
-"""Seconds of work above which it pays to send it to other processes."""
+_WORTH_STARTING = 0.01
+"""Seconds of work for which it pays to start processes."""
+
+_WORTH_SENDING = 0.002
+"""Seconds of work in one message to a process that runs already."""
+
+_IDLE = 300
+"""Seconds after which worker processes that have nothing to do end."""
 
 
 def workers(n_jobs: int | None) -> int:
@@ -53,16 +66,44 @@ def in_processes(
     carries are pickled: secrets refuse that. Several threads may call this at once.
     """
     jobs = workers(n_jobs)
-    if jobs == 1 or count * seconds < _WORTH_PROCESSES:
+    if jobs == 1 or (count * seconds < _WORTH_STARTING and not _pool.cache_info().currsize):
         return function(count)
-    chunks = min(count, jobs)
+    chunks = max(1, min(count, jobs, int(count * seconds / _WORTH_SENDING)))
     counts = [count * (i + 1) // chunks - count * i // chunks for i in range(chunks)]
-    answers = Parallel(n_jobs=jobs, pre_dispatch="all")(delayed(_measured)(function, c) for c in counts)
     done: list[Result] = []
-    for results, work in answers:
+    for results, work in _calls(partial(_measured, function), counts, jobs):
         done += results
         metering.add_work(work)
     return done
+
+
+def _calls(function: Callable[[Item], Result], items: Sequence[Item], jobs: int) -> list[Result]:
+    """joblib's default backend would do the same, but looks for results only every 10 ms."""
+    if not isinstance(get_active_backend()[0], BACKENDS["loky"]):
+        return list(Parallel(n_jobs=jobs, pre_dispatch="all")(delayed(function)(item) for item in items))
+    try:
+        return list(_running(jobs).map(function, items))
+    except BrokenProcessPool:  # a worker was killed, perhaps long ago
+        _pool.cache_clear()
+        return list(_running(jobs).map(function, items))
+
+
+def _running(jobs: int) -> ProcessPoolExecutor:
+    with _starting:
+        return _pool(jobs)
+
+
+@cache
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    """Worker processes, which keep their tables from one call to the next."""
+    deaf = {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_IGN)}  # Ctrl-C is for us
+    pool = ProcessPoolExecutor(max_workers=jobs, timeout=_IDLE, **deaf)
+    Finalize(pool, pool.shutdown, kwargs={"kill_workers": True}, exitpriority=0)  # or the end waits for them
+    return pool
+
+
+_starting = Lock()
+os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def _measured(function: Callable[[int], list[Result]], count: int) -> tuple[list[Result], metering.Work]:
