@@ -6,7 +6,7 @@ READY  := .venv/.ready
 .PHONY: demo test test-all lint bench clean
 
 demo: $(READY)
-	@$(BIN)/python examples/five_hospitals.py
+	@$(BIN)/revfrf demo
 
 test: lint
 	$(BIN)/pytest -n auto -m "not slow"

@@ -53,7 +53,10 @@ def test_importing_the_cryptosystem_loads_no_forest() -> None:
     assert done.stdout.strip() == "set()"
 
 
-@pytest.mark.parametrize(("library", "module"), [("gmpy2", "crypto.arithmetic"), ("numba", "forest.kernel")])
+@pytest.mark.parametrize(
+    ("library", "module"),
+    [("gmpy2", "crypto.arithmetic"), ("numba", "forest.kernel"), ("grpc", "transport.tls")],
+)
 def test_one_module_alone_imports_the_library(library: str, module: str) -> None:
     assert [name for name, path in FILES.items() if library in imports(path)] == [module]
 

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import revfrf
-from revfrf import RevocableForestClassifier, RevocableForestRegressor, cli
+from revfrf import RevocableForestClassifier, RevocableForestRegressor, cli, cli_printing
 from revfrf.certificate import RevocationCertificate
 from revfrf.cli import app
 from revfrf.crypto.signing import SigningKey
@@ -413,7 +413,7 @@ def test_time_that_no_calendar_has_is_shown_all_the_same() -> None:
 
 
 def test_what_is_printed_does_nothing_to_a_terminal() -> None:
-    assert cli._shown(["a\x1b[2J\n", "[red]é"]) == "a\\x1b[2J, [red]é"
+    assert cli_printing._shown(["a\x1b[2J\n", "[red]é"]) == "a\\x1b[2J, [red]é"
 
 
 # -- audit ------------------------------------------------------------------------------------------

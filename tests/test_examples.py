@@ -11,12 +11,19 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 EXAMPLE = EXAMPLES / "compare_two_numbers.py"
-HOSPITALS = EXAMPLES / "five_hospitals.py"
 TOY = ("--key-bits", "256", "--allow-insecure")
 
 
-def run(*options: str, example: Path = EXAMPLE) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "error", str(example), *options]
+def run(*options: str) -> subprocess.CompletedProcess[str]:
+    return python(str(EXAMPLE), *options)
+
+
+def demo(*options: str) -> subprocess.CompletedProcess[str]:
+    return python("-m", "revfrf", "demo", *options)
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -55,7 +62,7 @@ def test_wrong_input_is_answered_with_one_clear_line(options: tuple[str, ...], m
 
 def test_hospitals_with_toy_keys_are_labelled_in_the_terminal_and_on_the_page(tmp_path: Path) -> None:
     page = tmp_path / "a page.html"
-    done = run(*TOY, "--trees", "3", "--page", str(page), example=HOSPITALS)
+    done = demo(*TOY, "--trees", "3", "--page", str(page))
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert done.stdout.endswith(f"{page}\n")
@@ -67,7 +74,7 @@ def test_hospitals_with_toy_keys_are_labelled_in_the_terminal_and_on_the_page(tm
 
 
 def test_lines_of_the_hospitals_fit_80_columns(tmp_path: Path) -> None:
-    done = run(*TOY, "--trees", "3", "--page", str(tmp_path / "page.html"), example=HOSPITALS)
+    done = demo(*TOY, "--trees", "3", "--page", str(tmp_path / "page.html"))
     *lines, _ = done.stdout.splitlines()  # the last one has the page's path
     assert max(len(line) for line in lines) <= 80
 
@@ -81,7 +88,7 @@ def test_lines_of_the_hospitals_fit_80_columns(tmp_path: Path) -> None:
     ],
 )
 def test_hospitals_say_what_is_wrong_in_one_line(options: tuple[str, ...], message: str) -> None:
-    done = run(*options, example=HOSPITALS)
+    done = demo(*options)
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revfrf.errors import FormatError, UsageError
-from revfrf.messages import base, enrolment, prediction, revocation, testing, training
+from revfrf.messages import (
+    base,
+    enrolment,
+    matching,
+    network,
+    prediction,
+    revocation,
+    testing,
+    training,
+)
 from revfrf.messages.base import Done, Message, array, number, of_number
 from revfrf.messages.enrolment import (
     Admission,
@@ -20,6 +29,8 @@ from revfrf.messages.enrolment import (
     Member,
     Receipt,
 )
+from revfrf.messages.matching import Align, Drop, MatchReply, MatchRequest, SchemaRequest
+from revfrf.messages.network import AdmissionRequest, Chain, SetUpRequest, WhoIs
 from revfrf.messages.prediction import (
     CiphertextReply,
     Failure,
@@ -109,7 +120,19 @@ SAMPLES: tuple[Message, ...] = (
         opening=OPENING,
         n_votes=2,
         columns={"bank": (Column("age", 2, None),), "shop": (Column("sex", 0, ("f", "m")),)},
+        labels=("ill", "well"),
+        centre=0.5,
+        places=3,
     ),
+    WhoIs(name="bank"),
+    Chain(pem=b"-----BEGIN"),
+    SetUpRequest(),
+    AdmissionRequest(),
+    SchemaRequest(epoch=1),
+    MatchRequest(epoch=1, table="training", blinded=bytes(49)),
+    MatchReply(own=bytes(49), twice=bytes(49)),
+    Align(epoch=1, table="training", ids=("a", "b")),
+    Drop(epoch=1, table="test"),
     PredictRequest(request=REQUEST, rows=bytes(96)),
     PredictReply(votes=b"", n_voted=b"", absent=(), failure=Failure("bank", "refused")),
     PredictReply(votes=bytes(16), n_voted=bytes(8), absent=("shop", "telco"), failure=None),
@@ -147,6 +170,8 @@ PROTOCOLS = {
     "HoAdd",
     "HoLT as printed",
     "FRF-Revoc",
+    "network",
+    "matching",
 }
 FULL = {type(sample): sample for sample in SAMPLES}
 
@@ -173,7 +198,7 @@ def refused(data: bytes, *expected: type[Message]) -> str:
 def test_every_message_of_the_module_is_listed_and_nothing_else() -> None:
     defined = {
         thing
-        for module in (base, enrolment, training, testing, prediction, revocation)
+        for module in (base, enrolment, training, testing, prediction, revocation, network, matching)
         for thing in vars(module).values()
         if isinstance(thing, type) and issubclass(thing, Message) and thing is not Message
     }
@@ -267,7 +292,8 @@ def test_message_with_a_field_of_another_type_is_refused(message: Message) -> No
     plain = fields_of(message)
     for name in plain:
         for wrong in wrongs:
-            if (type(message), name, wrong) != (ForestFacts, "columns", {}):  # no columns at all
+            right = (name, wrong) in (("columns", {}), ("centre", 1.5), ("centre", -1), ("places", -1))
+            if type(message) is not ForestFacts or not right:
                 assert refused(packed(plain | {name: wrong})) == "malformed"
 
 

@@ -8,12 +8,10 @@ What the file does not hold is the sample weights that `fit` was given: an audit
 its class weight, which is a parameter and in the file.
 """
 
-import csv
 import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,15 +28,16 @@ from revfrf.forest.randomness import row_repeats
 from revfrf.messages.training import Column
 from revfrf.protocols.epoch import PARTICIPANT
 from revfrf.roles.participant import TRAINING
+from revfrf.tablefile import Table, category, number, some
 from revfrf.tables import Layout
+
+__all__ = ["Audit", "Table", "audit"]
 
 Model = RevocableForestClassifier | RevocableForestRegressor
 
 _KINDS: dict[str, type[Model]] = {
     cls.__name__: cls for cls in (RevocableForestClassifier, RevocableForestRegressor)
 }
-_ABSENT = {"", "nan", "na", "n/a", "null", "none", "<na>"}
-_TRUTH = {"True": 1, "False": 0}
 
 
 @dataclass(frozen=True)
@@ -64,44 +63,6 @@ class Audit:
         return self.digest_certified == self.digest_trained
 
 
-@dataclass(frozen=True)
-class Table:
-    """A CSV file: the names of its columns, and their values as text."""
-
-    names: tuple[str, ...]
-    columns: tuple[tuple[str, ...], ...]
-
-    @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> "Table":
-        """A table whose first line names the columns. Raises UsageError, which names file and line."""
-        try:
-            with Path(path).open(encoding="utf-8-sig", newline="") as file:
-                lines = csv.reader(file, strict=True)
-                names = next(lines, [])
-                rows = []
-                for row in lines:
-                    if row and len(row) != len(names):
-                        raise UsageError(
-                            f"{path}, line {lines.line_num}: {len(row)} values in {len(names)} columns"
-                        )
-                    if row or len(names) == 1:
-                        rows.append(row or [""])
-        except FileNotFoundError:
-            raise UsageError(f"{path}: there is no such file") from None
-        except OSError as error:
-            raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-        except (csv.Error, ValueError) as error:
-            if isinstance(error, UsageError):
-                raise
-            raise UsageError(f"{path}: not a CSV file in UTF-8: {error}") from None
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise UsageError(f"{path}: two columns are called {twice[0]!r}")
-        if not rows:
-            raise UsageError(f"{path}: there are no rows")
-        return cls(tuple(names), tuple(zip(*rows, strict=True)))
-
-
 def audit(
     certificate: RevocationCertificate,
     kgc_key: VerifyKey,
@@ -120,7 +81,7 @@ def audit(
     stayed = _stayed(certificate, kgc_key, forest, model)
     federation = forest.federation_
     if target not in table.names:
-        raise UsageError(f"the table has no column {target!r}; its columns are {_some(table.names)}")
+        raise UsageError(f"the table has no column {target!r}; its columns are {some(table.names)}")
     layout = Layout({party: forest.layout_.owned[party] for party in stayed}, forest.layout_.columns)
     positions, ignored = _positions(forest, layout, table, target)
     codes = _encoded(layout, table, positions)
@@ -170,7 +131,7 @@ def _stayed(
     here = forest.federation_.participants.keys()
     if stayed - here:
         raise UsageError(
-            f"{path}: saved after {_some(sorted(stayed - here))} had left, too; "
+            f"{path}: saved after {some(sorted(stayed - here))} had left, too; "
             "give the forest as it was before that"
         )
     if here - stayed - set(after.revoked):
@@ -191,7 +152,7 @@ def _positions(
     if names is not None:
         absent = [names[position] for position in needed if names[position] not in table.names]
         if absent:
-            raise UsageError(f"the table has no column {_some(absent)}")
+            raise UsageError(f"the table has no column {some(absent)}")
         if any(names[position] == target for position in needed):
             raise UsageError(f"the target {target!r} is one of the columns that the forest was trained on")
         found = {position: table.names.index(names[position]) for position in needed}
@@ -236,35 +197,14 @@ def _values(column: Column, texts: Sequence[str], name: str) -> Any:
     if column.categories is None:
         return [_number(text, name, row) for row, text in enumerate(texts)]
     known = set(column.categories)
-    return np.array([_category(text, known) for text in texts], dtype=object)
+    return np.array([category(text, known) for text in texts], dtype=object)
 
 
 def _number(text: str, name: str, row: int) -> int | float | None:
-    """As Python reads it; empty fields and the usual words for nothing are missing values."""
-    text = text.strip()
-    if text.lower() in _ABSENT:
-        return None
-    if text in _TRUTH:
-        return _TRUTH[text]
-    for read in (int, float):
-        try:
-            if "_" not in text:
-                return read(text)
-        except ValueError:
-            continue
-    raise UsageError(f"the table, column {name!r}, row {row + 1}: {text!r} is no number")
-
-
-def _category(text: str, known: set[str]) -> str | None:
-    """A category as the forest knows it: 1.0 is 1, and what stands for nothing is missing."""
-    if text in known:
-        return text
-    if text.strip().lower() in _ABSENT:
-        return None
     try:
-        return str(int(float(text))) if float(text).is_integer() else text
-    except (ValueError, OverflowError):
-        return text
+        return number(text)
+    except UsageError as error:
+        raise UsageError(f"the table, column {name!r}, row {row + 1}: {error}") from None
 
 
 def _targets(forest: Model, texts: Sequence[str], name: str) -> Targets:
@@ -301,7 +241,7 @@ def _labels(forest: RevocableForestClassifier, texts: Sequence[str], name: str) 
         if place is None:
             raise UsageError(
                 f"the table, column {name!r}, row {row + 1}: {text!r} is no label of this forest; "
-                f"there are {_some(list(known))}"
+                f"there are {some(list(known))}"
             )
         found.append(place)
     labels_of: NDArray[Any] = forest.classes_[found]
@@ -326,9 +266,3 @@ def _same_targets(forest: Model, targets: Targets) -> bool:
     for (tree, _), leaf in store.leaves.items():
         sums[tree] -= leaf
     return not sums.any()
-
-
-def _some(names: Sequence[str]) -> str:
-    """The first few names."""
-    shown = ", ".join(repr(name) for name in names[:10])
-    return shown + (f" and {len(names) - 10} more" if len(names) > 10 else "")

@@ -4,29 +4,19 @@ Exit codes: 0 it holds, 1 it does not, 2 wrong usage or files that cannot be rea
 standard error.
 """
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 import revfrf
+from revfrf import cli_federation, cli_local
 from revfrf.certificate import RevocationCertificate
+from revfrf.cli_printing import DOES_NOT_HOLD, Json, errors, fail, print_facts, print_json
 from revfrf.crypto.signing import VerifyKey
-from revfrf.errors import CertificateError, RevFRFError
 from revfrf.publickey import load_verify_key
-
-DOES_NOT_HOLD = 1
-WRONG_USAGE = 2
-
-_UNREADABLE = ("missing", "io", "malformed", "version")
-"""Kinds of CertificateError that say nothing of what a certificate proves."""
 
 app = typer.Typer(
     add_completion=False,
@@ -43,7 +33,6 @@ KeyFile = Annotated[
     Path,
     typer.Option("--kgc-key", metavar="FILE", help="The key centre's public key.", show_default=False),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 def _version(wanted: bool) -> None:
@@ -84,15 +73,15 @@ def verify(certificate: CertificateFile, kgc_key: KeyFile, as_json: Json = False
       revfrf verify bank-has-left.json --kgc-key kgc.pub
       revfrf verify bank-has-left.json --kgc-key kgc.pub --json
     """
-    with _errors(as_json):
+    with errors(as_json):
         key = load_verify_key(kgc_key)
         found = RevocationCertificate.load(certificate)
         found.verify(key)
     facts = _facts(found, key)
     if as_json:
-        _print_json({"holds": True, **facts})
+        print_json({"holds": True, **facts})
     else:
-        _print("The certificate holds.", facts)
+        print_facts("The certificate holds.", facts)
 
 
 @app.command()
@@ -130,22 +119,22 @@ def audit(
     """
     from revfrf import audit as audits  # scikit-learn takes seconds to load, and `verify` does without
 
-    with _errors(as_json):
+    with errors(as_json):
         key = load_verify_key(kgc_key)
         found = RevocationCertificate.load(certificate)
         result = audits.audit(found, key, model, audits.Table.read(data), target)
     facts = asdict(result)
     if as_json:
-        _print_json({"holds": result.equal, **facts})
+        print_json({"holds": result.equal, **facts})
     else:
         title = "The digests are equal." if result.equal else "The digests are different."
-        _print(title, facts)
+        print_facts(title, facts)
     if not result.equal:
         why = "the certificate's digest is not that of a forest trained on this table without those who left"
         if not result.same_targets:
             why += "; its labels and weights do not add up to those in the saved forest's leaves, either: "
             why += "is it the table that the forest was trained on, and without sample weights?"
-        _fail(why, DOES_NOT_HOLD)
+        fail(why, DOES_NOT_HOLD)
 
 
 # -- what is said of a certificate ------------------------------------------------------------------
@@ -180,52 +169,5 @@ def _time(seconds: int) -> str:
         return f"{seconds} seconds after 1970"
 
 
-# -- printing ---------------------------------------------------------------------------------------
-
-
-def _print(title: str, facts: dict[str, Any]) -> None:
-    """Facts in two columns; a long one runs on, so that a digest stays in one piece."""
-    console, width = Console(), max(map(len, facts))
-    console.print(Text(title, style="bold"))
-    for name, value in facts.items():
-        label = Text(name.replace("_", " ").ljust(width + 2), style="dim")
-        console.print(label + Text(_shown(value)), soft_wrap=True)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, dict):
-        return ", ".join(f"{_shown(name)}: {_shown(x)}" for name, x in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_shown, value)) or "none"
-    return _one_line(str(value))
-
-
-def _one_line(text: str) -> str:
-    """Text that can do nothing to a terminal: what does not print is escaped."""
-    joined = " ".join(text.split())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in joined)
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    typer.echo(json.dumps(value, indent=2))
-
-
-def _fail(reason: str, code: int) -> None:
-    typer.echo(f"revfrf: {_one_line(reason)}", err=True)
-    raise typer.Exit(code)
-
-
-@contextmanager
-def _errors(as_json: bool) -> Iterator[None]:
-    """Errors as one line and an exit code; in JSON, `holds` is null if nothing could be checked."""
-    try:
-        yield
-    except (RevFRFError, MemoryError) as error:
-        kind = error.kind if isinstance(error, RevFRFError) else "memory"
-        checked = isinstance(error, CertificateError) and kind not in _UNREADABLE
-        reason = str(error) or "there is not enough memory"
-        if as_json:
-            _print_json({"holds": False if checked else None, "kind": kind, "reason": reason})
-        _fail(reason, DOES_NOT_HOLD if checked else WRONG_USAGE)
+app.registered_commands += cli_federation.app.registered_commands + cli_local.app.registered_commands
+app.add_typer(cli_federation.kgc, name="kgc")

@@ -4,6 +4,7 @@
 
     RevFRFError
     ├── UsageError           the caller's mistake; the message says what to do instead
+    │   ├── ConfigError          a party's configuration that cannot be used
     │   ├── InsecureKeyError     a key below the floor without the explicit switch
     │   ├── RangeError           a number that does not fit where it should go
     │   └── SecretError          an attempt to pickle or copy a secret
@@ -13,6 +14,7 @@
     ├── KeyFileError         a key file that cannot be written, or should not be trusted
     ├── ModelFileError       a saved forest that cannot be written or read
     ├── StorageError         a party's database that cannot be written or read
+    ├── AuditLogError        a party's audit log that does not hold
     ├── CertificateError     a revocation certificate that does not hold, or cannot be written or read
     └── RejectedError        something from outside is refused
         ├── ElementError         a number that is no valid group element
@@ -21,6 +23,7 @@
         ├── SignatureError       a signature that does not hold
         ├── SlotError            a packed comparison whose slots hold what no honest server puts there
         ├── FormatError          bytes that do not parse, or are of another version
+        ├── PassportError        certificates that do not prove who somebody is
         ├── PolicyError          a request that this party's policy does not accept
         └── ProtocolError        a well-formed message that has no place here and now
 
@@ -46,6 +49,12 @@ class UsageError(RevFRFError, ValueError):
     """The caller asked for something that cannot be done."""
 
     kind = "usage"
+
+
+class ConfigError(UsageError):
+    """Kinds of the file: `missing`, `exists`, `io`, `syntax`. Of its content: `section`, `key`, `value`."""
+
+    kind = "config"
 
 
 class InsecureKeyError(UsageError):
@@ -113,6 +122,14 @@ class StorageError(RevFRFError):
     kind = "storage"
 
 
+class AuditLogError(RevFRFError):
+    """Kinds of the file: `missing`, `io`. Kinds of what does not hold: `malformed`, `chain`, `order`, `torn`,
+    `head`.
+    """
+
+    kind = "audit-log"
+
+
 class CertificateError(RevFRFError):
     """Kinds of the file: `missing`, `io`, `malformed`, `version`. Kinds of what does not hold: `epoch`,
     `succession`, `request`, `leaver`, `keys`, `receipt`, `report`, `signature`.
@@ -164,6 +181,12 @@ class SlotError(RejectedError):
 
 class FormatError(RejectedError):
     """Kinds: `malformed`, `length`, `version`, `too-large`, `out-of-range`."""
+
+    kind = "malformed"
+
+
+class PassportError(RejectedError):
+    """Kinds: `malformed`, `authority`, `expired`, `name`."""
 
     kind = "malformed"
 

@@ -28,7 +28,7 @@ from revfrf.federation import Federation
 from revfrf.forest.candidates import Method
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import MAX_DEPTH
-from revfrf.forest.randomness import candidate_limit, row_repeats
+from revfrf.forest.randomness import candidate_limit, feature_probability, row_repeats
 from revfrf.forest.tree import Rules
 from revfrf.forest.voting import Voting
 from revfrf.model_file import SavedEstimator
@@ -203,7 +203,7 @@ class RevocableForest(BaseEstimator):
         return Rules(
             n_trees=int(self.n_estimators),
             max_depth=MAX_DEPTH if self.max_depth is None else int(self.max_depth),
-            candidate_limit=candidate_limit(_probability(self.max_features, n_features)),
+            candidate_limit=candidate_limit(feature_probability(self.max_features, n_features)),
             min_samples_split=int(self.min_samples_split),
             min_samples_leaf=int(self.min_samples_leaf),
             bootstrap=bool(self.bootstrap),
@@ -310,17 +310,3 @@ class RevocableForest(BaseEstimator):
                 "use `save` and `load`, or `sklearn.base.clone` for an unfitted copy"
             )
         return super().__getstate__()
-
-
-def _probability(max_features: str | int | float | None, n_features: int) -> float:
-    """π, the probability that a feature is a candidate of a node."""
-    if max_features is None:
-        return 1.0
-    if not isinstance(max_features, str | Integral):
-        return float(max_features)
-    if not isinstance(max_features, str):
-        if max_features > n_features:
-            raise UsageError(f"max_features={max_features}: there are {n_features} features")
-        return int(max_features) / n_features
-    mean = n_features**0.5 if max_features == "sqrt" else max(1.0, float(np.log2(n_features)))
-    return mean / n_features

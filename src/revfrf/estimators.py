@@ -19,7 +19,7 @@ from revfrf.estimator_base import Rows
 from revfrf.estimator_leaving import LeavableForest
 from revfrf.estimator_requests import PartialAnswer
 from revfrf.forest.criterion import Targets
-from revfrf.forest.voting import Voting
+from revfrf.forest.voting import Voting, numbers
 from revfrf.model_file import SavedEstimator
 
 _LABEL_TYPES = ("|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "|O")
@@ -104,7 +104,7 @@ class RevocableForestRegressor(RegressorMixin, LeavableForest):
         return self._answers(self._votes(X, self._checked_voting()))
 
     def _answers(self, votes: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.ldexp(votes[:, 0], -self.targets_.places) + self.targets_.centre
+        return numbers(votes, self.targets_.centre, self.targets_.places)
 
     def _checked_voting(self) -> Voting:
         return "soft"

@@ -11,11 +11,13 @@ in full.
 """
 
 from collections.abc import Sequence
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
 
 from revfrf.crypto.canonical import Field, digest
+from revfrf.errors import UsageError
 from revfrf.forest.kernel import kernel
 
 UInt64s = NDArray[np.uint64]
@@ -50,6 +52,20 @@ def candidate_limit(probability: float) -> int:
     """The largest draw that makes a feature a candidate: draw < π·2^64, in integers."""
     numerator, denominator = probability.as_integer_ratio()
     return -(-(numerator << 64) // denominator) - 1
+
+
+def feature_probability(max_features: str | int | float | None, n_features: int) -> float:
+    """π, the probability that a feature is a candidate of a node."""
+    if max_features is None:
+        return 1.0
+    if not isinstance(max_features, str | Integral):
+        return float(max_features)
+    if not isinstance(max_features, str):
+        if max_features > n_features:
+            raise UsageError(f"max_features={max_features}: there are {n_features} features")
+        return int(max_features) / n_features
+    mean = n_features**0.5 if max_features == "sqrt" else max(1.0, float(np.log2(n_features)))
+    return mean / n_features
 
 
 def private_seeds(secret: bytes, feature: str, trees: NDArray[np.uint32], paths: UInt64s) -> UInt64s:

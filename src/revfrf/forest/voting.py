@@ -26,6 +26,12 @@ def leaf_votes(sums: NDArray[np.int64], n_classes: int, voting: Voting) -> NDArr
     return votes
 
 
+def numbers(votes: NDArray[np.float64], centre: float, places: int) -> NDArray[np.float64]:
+    """Votes of a forest of numbers as numbers."""
+    found: NDArray[np.float64] = np.ldexp(votes[:, 0], -places) + centre
+    return found
+
+
 def add_votes(totals: NDArray[np.float64], leaves: Nodes, votes: NDArray[np.float64]) -> None:
     """Add the vote of each leaf to the totals of the rows that ended there."""
     _add_votes(totals, leaves.starts, leaves.rows, votes)

@@ -28,6 +28,7 @@ class ForestFacts(Message, frozen=True):
     """CS to a requester: the forest, and its columns, in the order in which a row gives them.
 
     `epoch` is the current one; `n_votes` is how many numbers an answer has for each row: one, or one a class.
+    `labels` are the names of the classes; a number is `centre` + vote·2^-`places`.
     """
 
     protocol = "FRF-Predict"
@@ -36,9 +37,12 @@ class ForestFacts(Message, frozen=True):
     opening: OpenForest
     n_votes: Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
     columns: Annotated[dict[Name, tuple[Column, ...]], msgspec.Meta(min_length=1)]
+    labels: tuple[str, ...]
+    centre: float
+    places: Annotated[int, msgspec.Meta(ge=-(2**12), le=2**12)]
 
     def discloses(self) -> dict[str, int]:
-        """The rules and the schema."""
+        """The rules and the schema, and what its answers mean."""
         columns = [column for owned in self.columns.values() for column in owned]
         return self.opening.discloses() | published(columns)
 

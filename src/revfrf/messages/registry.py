@@ -1,6 +1,8 @@
 """Every type that may cross a wire, and nothing else."""
 
-from revfrf.messages import base, enrolment, prediction, revocation, testing, training
+from functools import cache
+
+from revfrf.messages import base, enrolment, matching, network, prediction, revocation, testing, training
 from revfrf.messages.base import Message
 
 MESSAGES: tuple[type[Message], ...] = (
@@ -33,4 +35,50 @@ MESSAGES: tuple[type[Message], ...] = (
     revocation.Rekeyed,
     revocation.RevocationReport,
     revocation.Certified,
+    network.WhoIs,
+    network.Chain,
+    network.SetUpRequest,
+    network.AdmissionRequest,
+    matching.SchemaRequest,
+    matching.MatchRequest,
+    matching.MatchReply,
+    matching.Align,
+    matching.Drop,
 )
+
+_ROLES = ("KGC", "CS", "CC", "participant", "requester")
+_CALLS: dict[tuple[str, str], tuple[type[Message], ...]] = {
+    ("CS", "CC"): (training.OpenForest, prediction.MaskedComparisons),
+    ("CS", "KGC"): (network.SetUpRequest, revocation.RevocationReport),
+    ("CS", "participant"): (
+        matching.SchemaRequest,
+        matching.MatchRequest,
+        matching.Align,
+        matching.Drop,
+        training.OpenForest,
+        training.LevelRequest,
+        testing.TestRequest,
+        prediction.ShareRequest,
+        revocation.Destroy,
+        revocation.Rekey,
+    ),
+    ("participant", "CS"): (
+        prediction.ForestQuery,
+        prediction.PredictRequest,
+        revocation.RevocationRequest,
+    ),
+    ("participant", "KGC"): (network.AdmissionRequest, revocation.RevocationRequest),
+    ("requester", "CS"): (prediction.ForestQuery, prediction.PredictRequest),
+    ("requester", "KGC"): (network.AdmissionRequest,),
+}
+
+
+@cache
+def calls_between(sender: str, recipient: str) -> tuple[type[Message], ...]:
+    """What a party with this role may ask of one with that role."""
+    kinds = _CALLS.get((sender, recipient), ())
+    if sender == "KGC":
+        kinds += (enrolment.Dealt, enrolment.EpochCertificate, enrolment.Admission)
+    if recipient == "CS" and sender in _ROLES:
+        kinds += (network.WhoIs,)
+    return kinds

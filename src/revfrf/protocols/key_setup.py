@@ -46,10 +46,13 @@ _ADMISSION = "revfrf admission v1"
 # -- KGC --------------------------------------------------------------------------------------------
 
 
-def key_setup(
+def first_epoch(
     channel: Channel, kgc: SigningKey, federation: str, dealt: SetUp, roles: Mapping[str, str], n_jobs: int
 ) -> EpochCertificate:
-    """Deal to every party of `roles` (name to role), enrol it, and certify the first epoch."""
+    """Deal to every party of `roles` (name to role), enrol it, and certify the first epoch.
+
+    Nobody is in it before it is announced.
+    """
     members = deal(channel, federation, 1, dealt, roles, {}, n_jobs)
     p = dealt.parameters
     unsigned = EpochCertificate(
@@ -63,9 +66,7 @@ def key_setup(
         previous=b"",
         signature=bytes(64),
     )
-    certificate = sign_certificate(kgc, unsigned)
-    announce(channel, None, certificate, n_jobs)
-    return certificate
+    return sign_certificate(kgc, unsigned)
 
 
 def deal(

@@ -57,7 +57,8 @@ class ForestRecord(Record, frozen=True):
 class Coordinator(AnsweringParty):
     """CS, with one forest: first `create`, then `grow`, then any number of `votes` and of requests.
 
-    `watch` is told how many rows of a request are walked, those on their way in part.
+    `watch` is told how many rows of a request are walked, those on their way in part. `labels` are the names
+    of the classes, if requesters are to know them.
     """
 
     plan: Plan
@@ -73,6 +74,7 @@ class Coordinator(AnsweringParty):
         self.n_jobs = n_jobs
         self.watch: Callable[[float], None] = lambda _: None
         self.certificates: tuple[RevocationCertificate, ...] = ()
+        self.labels: tuple[str, ...] = ()
 
     def recall(self) -> None:
         """See `Party.recall`: the forest, its targets, and the certificates of all who have left."""
@@ -281,6 +283,9 @@ class Coordinator(AnsweringParty):
             opening=self.opening,
             n_votes=self.targets.n_classes or 1,
             columns={party: tuple(owned) for party, owned in self.columns.items()},
+            labels=self.labels,
+            centre=self.targets.centre,
+            places=self.targets.places,
         )
 
     def _predict(self, message: PredictRequest) -> PredictReply:

@@ -15,7 +15,7 @@ from revfrf.messages.enrolment import Admission, EpochCertificate, Receipt
 from revfrf.messages.revocation import Certified, RevocationReport, RevocationRequest
 from revfrf.protocols.epoch import CS
 from revfrf.protocols.frf_revoc import check_revocation, next_epoch
-from revfrf.protocols.key_setup import admit, announce, key_setup
+from revfrf.protocols.key_setup import admit, announce, first_epoch
 from revfrf.record import Record
 from revfrf.roles.party import Party
 from revfrf.storage.memory import Store
@@ -85,9 +85,13 @@ class KeyCentre:
         raise ProtocolError(f"KGC has no answer to a {type(message).__name__}")
 
     def enrol(self, federation: str, dealt: SetUp, roles: Mapping[str, str]) -> EpochCertificate:
-        """Set up the first epoch of a federation with these parties (name to role)."""
-        certificate = key_setup(self.channel, self._signing, federation, dealt, roles, self.n_jobs)
+        """Set up the first epoch of a federation with these parties (name to role).
+
+        If not everybody could be told, telling them again (`announce`) is all that is left to do.
+        """
+        certificate = first_epoch(self.channel, self._signing, federation, dealt, roles, self.n_jobs)
         self._become(certificates=(certificate,))
+        self.announce()
         return certificate
 
     def admit(self, parameters: Parameters, party: str) -> None:
@@ -106,6 +110,11 @@ class KeyCentre:
     def _expect_no_change(self) -> None:
         if self.changing:
             raise ProtocolError("an epoch has begun, and its revocation has not ended", kind="order")
+
+    @property
+    def told(self) -> bool:
+        """Whether everybody knows of the current epoch."""
+        return self.state.receipts is not None
 
     @property
     def changing(self) -> bool:
@@ -146,7 +155,7 @@ class KeyCentre:
 
     def announce(self) -> None:
         """Tell everybody of the epoch that has begun."""
-        before = self.state.certificates[-2]
+        before = self.state.certificates[-2] if len(self.state.certificates) > 1 else None
         self._become(receipts=announce(self.channel, before, self.current, self.n_jobs))
 
     def _certify(self, message: RevocationReport) -> RevocationCertificate:
@@ -166,7 +175,7 @@ class KeyCentre:
             certificate.verify(self._signing.verify_key)
         except CertificateError as error:
             raise ProtocolError(f"a report that does not hold: {error}", kind="order") from None
-        self._become(left=(), receipts=None, certified=certificate)
+        self._become(left=(), certified=certificate)
         return certificate
 
     @property

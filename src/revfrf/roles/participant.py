@@ -7,11 +7,13 @@ from numpy.typing import NDArray
 
 from revfrf.errors import ProtocolError
 from revfrf.forest.tree import feature_id
-from revfrf.messages.base import Message
+from revfrf.messages.base import Done, Message
+from revfrf.messages.matching import Align, Drop, MatchRequest, SchemaRequest
 from revfrf.messages.prediction import ShareReply, ShareRequest
 from revfrf.messages.revocation import Destroy, Level, Rekey, RevocationRequest
 from revfrf.messages.testing import TestRequest
 from revfrf.messages.training import Column, LevelRequest, OpenForest, Schema
+from revfrf.protocols.alignment import RowSource, aligned_codes, answer_match, rows_name
 from revfrf.protocols.epoch import CC, CS
 from revfrf.protocols.fle_expan import Growth, answer_level
 from revfrf.protocols.frf_revoc import answer_destroy, answer_rekey, sign_revocation
@@ -29,8 +31,9 @@ class Participant(AnsweringParty):
     """One owner of columns, in one forest.
 
     `secret` keys its private draws and is kept for the forest's life. `tables` are the rows it holds, as
-    x̂, an array with a row a column: the training rows, and others that the forest is tested on. `policy`
-    says whose encrypted requests it lets its splits be compared with.
+    x̂, an array with a row a column: the training rows, and others that the forest is tested on. It is handed
+    them, or takes them from its `rows` when CS names their ids. `policy` says whose encrypted requests it
+    lets its splits be compared with.
     """
 
     store: ParticipantStore
@@ -49,6 +52,7 @@ class Participant(AnsweringParty):
         self.n_jobs = n_jobs
         self.tables: dict[str, NDArray[np.int64]] = {}
         self.growth: Growth | None = None
+        self.rows: RowSource | None = None
 
     def remember(self) -> None:
         """See `Party.remember`; also its columns and its secret."""
@@ -57,10 +61,12 @@ class Participant(AnsweringParty):
             self.store.write(columns=self.columns, secret=self.secret)
 
     def recall(self) -> None:
-        """See `Party.recall`: the training rows, and the forest that they are for."""
+        """See `Party.recall`: the training rows, if it has any yet, and the forest that they are for."""
         super().recall()
-        columns = (self.store.expect(f"column {i}", bytes) for i in range(len(self.columns)))
-        self.tables[TRAINING] = np.stack([np.frombuffer(c, dtype="<i8").astype(np.int64) for c in columns])
+        if self.store.read("column 0", bytes) is not None:
+            columns = (self.store.expect(f"column {i}", bytes) for i in range(len(self.columns)))
+            held = [np.frombuffer(c, dtype="<i8").astype(np.int64) for c in columns]
+            self.tables[TRAINING] = np.stack(held)
         opening = self.store.read("forest", OpenForest)
         if opening is not None:
             self.resume(opening)
@@ -103,7 +109,46 @@ class Participant(AnsweringParty):
                 return answer_test(
                     self._table(message.table), self.store, rules.n_trees, rules.max_depth, message
                 )
+            case SchemaRequest():
+                self.expect(sender, CS)
+                self.check_epoch(message.epoch)
+                return Schema(columns=self.columns, n_rows=len(self._rows.ids))
+            case MatchRequest():
+                self.expect(sender, CS)
+                self.check_epoch(message.epoch)
+                return answer_match(self._rows, self.identity.federation, message, self.n_jobs)
+            case Align():
+                self.expect(sender, CS)
+                self.check_epoch(message.epoch)
+                self._align(message)
+                return Done()
+            case Drop():
+                self.expect(sender, CS)
+                if message.table != TRAINING:
+                    self.tables.pop(message.table, None)
+                return Done()
         return super().handle(sender, message)
+
+    @property
+    def _rows(self) -> RowSource:
+        if self.rows is None:
+            raise ProtocolError(f"{self.identity.name!r} has no file of rows", kind="schema")
+        return self.rows
+
+    def _align(self, message: Align) -> None:
+        """Take the rows that CS names. Those to train on are taken once, for the forest's life."""
+        name, table = rows_name(message.ids), message.table
+        if table != TRAINING:
+            self.tables[table] = aligned_codes(self._rows, self.columns, message.ids)
+            return
+        known = self.store.read("aligned", bytes)
+        if known is None:
+            codes = aligned_codes(self._rows, self.columns, message.ids)
+            with self.store.transaction():
+                self.store.write(aligned=name)
+                self.hold(TRAINING, codes)
+        elif known != name:
+            raise ProtocolError("other rows than those that were agreed on before", kind="schema")
 
     def _open(self, message: OpenForest) -> Schema:
         self.check_forest(message)

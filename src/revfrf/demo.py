@@ -1,10 +1,8 @@
 """Five hospitals hold different columns about the same patients. They train one forest, and one leaves.
 
-Run it with `make demo`, or `python examples/five_hospitals.py --key-bits 2048 --trees 10`.
+`make demo` runs it, and `revfrf demo`.
 """
 
-import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,7 +23,7 @@ from revfrf.crypto.dtpkc import ho_enc, par_h_dec2
 from revfrf.crypto.keys import Ciphertext, WeakKey
 from revfrf.crypto.packing import Comparison, mask_comparisons, read_packs, undo_coins
 from revfrf.crypto.strong import root_half, root_open
-from revfrf.errors import CertificateError, RefusedError, RejectedError, RevFRFError
+from revfrf.errors import CertificateError, RefusedError, RejectedError, UsageError
 from revfrf.report.page import Leaving, Outline, Trial, outline, page
 
 console = Console(highlight=False, markup=False)
@@ -39,29 +37,14 @@ TRIED = 6
 """How many stolen splits of each hospital are tried."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--key-bits", type=int, default=3072, help="size of the keys (default: %(default)s)")
-    parser.add_argument("--trees", type=int, default=30, help="size of the forest (default: %(default)s)")
-    parser.add_argument("--allow-insecure", action="store_true", help="permit keys below 2048 bits")
-    parser.add_argument(
-        "--page",
-        type=Path,
-        default=Path("five_hospitals.html"),
-        metavar="FILE",
-        help="where to write the page about it (default: %(default)s)",
-    )
-    options = parser.parse_args()
-    try:
-        Story(options).tell()
-    except (RevFRFError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-    except OSError as error:
-        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
-        raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        raise SystemExit("interrupted") from None
+@dataclass(frozen=True)
+class Options:
+    """How large, and where the page goes."""
+
+    key_bits: int
+    trees: int
+    allow_insecure: bool
+    page: Path
 
 
 def step(number: int, text: str) -> None:
@@ -87,13 +70,14 @@ class Stolen:
 class Story:
     """The story, step by step."""
 
-    options: argparse.Namespace
+    options: Options
     seconds: dict[str, float] = field(default_factory=dict)
     trials: list[Trial] = field(default_factory=list)
 
     def tell(self) -> None:
+        """All of it. Raises UsageError, and OSError if the page cannot be written."""
         if self.options.page.is_dir() or not self.options.page.parent.is_dir():
-            raise ValueError(f"--page {self.options.page}: there can be no such file")
+            raise UsageError(f"--page {self.options.page}: there can be no such file")
         X, y = load_breast_cancer(return_X_y=True, as_frame=True)
         self.train, self.test, self.labels, self.truth = train_test_split(X, y, random_state=0)
         self.columns = {name: list(X.columns[i :: len(HOSPITALS)]) for i, name in enumerate(HOSPITALS)}
@@ -354,7 +338,3 @@ def leakage(model: RevocableForestClassifier) -> Table:
             table.add_row(role, what, f"{count:,}")
         table.add_section()
     return table
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,149 @@
+"""What a party says about its work: one line a step, for people or for programs.
+
+::
+
+    2026-01-02T03:04:05Z INFO  level grown level=3 nodes=812 seconds=0.41
+    {"time":"2026-01-02T03:04:05Z","level":"info","event":"level grown","facts":{"level":3,"nodes":812}}
+
+Nothing breaks a line, and nothing secret is in one: bytes and secrets are written `<secret>`, and facts of
+other kinds by the name of their type.
+"""
+
+import json
+import logging
+import math
+import re
+import sys
+import traceback
+from collections.abc import Mapping, Set
+from datetime import UTC, date, datetime
+from numbers import Integral, Real
+from pathlib import PurePath
+from typing import Any, TextIO
+
+from revfrf.crypto.secret import Secret
+from revfrf.errors import RevFRFError, UsageError
+
+LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("text", "json")
+
+_FACTS = "revfrf_facts"
+_HIDDEN = "<secret>"
+_DEEPEST = 8
+_BARE = re.compile(r"[^\s\"=\\]+")
+
+
+def set_up_logging(level: str = "info", format: str = "text", stream: TextIO | None = None) -> None:  # noqa: A002
+    """Write what the package says to `stream`, standard error by default, and nowhere else.
+
+    A second call takes the place of the first. Raises UsageError.
+    """
+    if level not in LEVELS:
+        raise UsageError(f"level={level!r}: give one of {', '.join(LEVELS)}")
+    if format not in FORMATS:
+        raise UsageError(f"format={format!r}: give one of {', '.join(FORMATS)}")
+    log = logging.getLogger("revfrf")
+    for handler in [handler for handler in log.handlers if isinstance(handler, _Handler)]:
+        log.removeHandler(handler)
+    handler = _Handler(sys.stderr if stream is None else stream)
+    handler.setFormatter(_Formatter(as_json=format == "json", traces=level == "debug"))
+    log.addHandler(handler)
+    log.setLevel(level.upper())
+    log.propagate = False
+
+
+def step(log: logging.Logger, event: str, /, **facts: object) -> None:
+    """Say that something has happened: `step(log, "level grown", level=3, nodes=812)`."""
+    log.info("%s", event, extra={_FACTS: facts}, stacklevel=2)
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Ours, to be told from handlers of others."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        encoding = getattr(self.stream, "encoding", None) or "utf-8"
+        return super().format(record).encode(encoding, "backslashreplace").decode(encoding)
+
+
+class _Formatter(logging.Formatter):
+    def __init__(self, *, as_json: bool, traces: bool) -> None:
+        super().__init__()
+        self._as_json, self._traces = as_json, traces
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        facts = {name: _plain(fact) for name, fact in getattr(record, _FACTS, {}).items()}
+        facts |= self._trouble(record)
+        if self._as_json:
+            line = {
+                "time": time,
+                "level": record.levelname.lower(),
+                "event": _message(record),
+                "facts": facts,
+            }
+            return json.dumps(line, separators=(",", ":"))
+        shown = [f"{_one_line(name)}={_quoted(fact)}" for name, fact in facts.items()]
+        return " ".join([time, f"{record.levelname:<5}", _one_line(_message(record)), *shown])
+
+    def _trouble(self, record: logging.LogRecord) -> dict[str, Any]:
+        """The exception that a record is about: its kind and reason, and when debugging its traceback."""
+        error = record.exc_info[1] if record.exc_info else None
+        if error is None:
+            return {}
+        trace = {"traceback": "".join(traceback.format_exception(error))} if self._traces else {}
+        return {"error": _plain(error), **trace}
+
+
+def _message(record: logging.LogRecord) -> str:
+    """The text of a record, without what must not be in it."""
+    text, arguments = str(_guarded(record.msg)), record.args
+    try:
+        if isinstance(arguments, Mapping):
+            return text % {_guarded(name): _guarded(value) for name, value in arguments.items()}
+        return text % tuple(map(_guarded, arguments)) if arguments else text
+    except Exception:  # of whatever kind: a line of a log must not stop the work that it is about
+        return f"{text} (with values that do not fit)"
+
+
+def _guarded(value: object) -> object:
+    """A value for `%`: itself, unless it is an error, or may be or hold what must not be written."""
+    checked = (int, bytes, bytearray, memoryview, Secret, BaseException, list, tuple, Mapping, Set)
+    return _plain(value) if isinstance(value, checked) else value
+
+
+def _plain(value: object, depth: int = 0) -> Any:
+    """A value as JSON has it."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview | Secret):
+        return _HIDDEN
+    if isinstance(value, BaseException):
+        kind = value.kind if isinstance(value, RevFRFError) else type(value).__name__
+        return f"{kind}: {value}"
+    if isinstance(value, Integral):
+        return (
+            int(value) if -(2**64) < int(value) < 2**64 else f"<a number of {int(value).bit_length()} bits>"
+        )
+    if isinstance(value, Real):
+        return float(value) if math.isfinite(value) else str(float(value))
+    if isinstance(value, PurePath | date):
+        return str(value)
+    if isinstance(value, Mapping) and depth < _DEEPEST:
+        return {str(_plain(name)): _plain(value[name], depth + 1) for name in value}
+    if isinstance(value, list | tuple | Set) and depth < _DEEPEST:
+        return [_plain(part, depth + 1) for part in value]
+    return f"<{type(value).__name__}>"
+
+
+def _quoted(value: object) -> str:
+    """A fact as text: bare, or in quotes if one could not see where it ends."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if text.isprintable() and _BARE.fullmatch(text):
+        return text
+    return _one_line(json.dumps(text, ensure_ascii=False))
+
+
+def _one_line(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

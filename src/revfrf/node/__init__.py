@@ -1,0 +1,1 @@
+"""Parties as programs: a directory each, and a process that answers for it."""

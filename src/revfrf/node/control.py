@@ -1,0 +1,122 @@
+"""How an operator talks to a running party: a socket in the party's directory, which is its owner's alone.
+
+One JSON object a line. A question is {"verb": …, "arguments": {…}}; before the answer there may be any number
+of {"progress": {…}}; the answer is {"result": …} or {"error": {"kind": …, "reason": …}}.
+"""
+
+import json
+import logging
+import os
+import socket
+import socketserver
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from revfrf.errors import RevFRFError, StorageError, UsageError
+
+log = logging.getLogger("revfrf.control")
+
+Command = Callable[[str, dict[str, Any], Callable[[dict[str, Any]], None]], Any]
+_MAX_LINE = 2**26
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    server: "_Server"
+
+    def handle(self) -> None:
+        try:
+            question = json.loads(self.rfile.readline(_MAX_LINE))
+            verb, arguments = str(question["verb"]), dict(question["arguments"])
+            self._tell({"result": self.server.command(verb, arguments, self._progress)})
+        except RevFRFError as error:
+            self._tell({"error": {"kind": error.kind, "reason": str(error)}})
+        except (ValueError, KeyError, TypeError) as error:
+            self._tell({"error": {"kind": "usage", "reason": f"not a command: {error}"}})
+        except OSError:
+            log.info("the operator has gone")
+
+    def _progress(self, facts: dict[str, Any]) -> None:
+        try:
+            self._tell({"progress": facts})
+        except OSError:  # nobody listens any more: the work goes on
+            log.debug("the operator has gone")
+
+    def _tell(self, line: dict[str, Any]) -> None:
+        self.wfile.write(json.dumps(line).encode() + b"\n")
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+    command: Command
+
+
+@contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """The address of a socket, which must be short: by its directory, opened."""
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)
+
+
+class Control:
+    """The listening end."""
+
+    def __init__(self, path: Path, command: Command) -> None:
+        self._path = path
+        path.unlink(missing_ok=True)  # the database is ours: no other process listens there
+        try:
+            with _short(path) as address:
+                self._server = _Server(address, _Handler)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot listen: {error.strerror or error}", kind="io") from None
+        path.chmod(0o600)
+        self._server.command = command
+        Thread(target=self._server.serve_forever, name="control", daemon=True).start()
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._path.unlink(missing_ok=True)
+
+
+def runs(path: Path) -> bool:
+    """Whether a process listens there."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            with _short(path) as address:
+                connection.connect(address)
+        except OSError:
+            return False
+    return True
+
+
+def ask(
+    path: Path,
+    verb: str,
+    arguments: dict[str, Any],
+    progress: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> Any:
+    """Ask the process whose directory this is. Raises UsageError if none runs, and what it answers with."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            with _short(path) as address:
+                connection.connect(address)
+        except OSError:
+            raise UsageError(f"no `revfrf serve` runs in {path.parent}; start it, and ask again") from None
+        connection.sendall(json.dumps({"verb": verb, "arguments": arguments}).encode() + b"\n")
+        with connection.makefile("rb") as lines:
+            for line in lines:
+                answer = json.loads(line)
+                if "progress" in answer:
+                    progress(answer["progress"])
+                elif "error" in answer:
+                    raise RevFRFError(answer["error"]["reason"], kind=answer["error"]["kind"])
+                else:
+                    return answer["result"]
+    raise RevFRFError("the process has ended before it has answered", kind="absent")

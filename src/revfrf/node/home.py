@@ -1,0 +1,277 @@
+"""A party's directory: its configuration, its database with its keys, and its audit log.
+
+KGC founds a federation and invites; whoever has a token joins. Both work offline, and a party's keys are made
+where they stay.
+"""
+
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from revfrf.auditlog import AuditLog
+from revfrf.config import Config, load_config, new_config, write_config
+from revfrf.crypto.secret import hides_locals
+from revfrf.crypto.signing import SigningKey, VerifyKey
+from revfrf.errors import PassportError, StorageError, UsageError
+from revfrf.names import check_name
+from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT, REQUESTER
+from revfrf.protocols.identity import Identity, IdentityRecord
+from revfrf.publickey import save_verify_key
+from revfrf.record import Record
+from revfrf.roles.kgc import KeyCentreState
+from revfrf.storage.database import Database
+from revfrf.storage.sqlite import SqliteCoordinatorStore, SqliteParticipantStore, SqliteStore
+from revfrf.transport.passport import Passport, Who
+from revfrf.transport.sealed import Sealing
+from revfrf.transport.tls import Authority, TlsIdentity, Token, join
+
+CONFIG, DATABASE, AUDIT, CONTROL, PUBLIC_KEY = "revfrf.toml", "party.db", "audit.log", "control", "kgc.pub"
+
+_STORES: dict[str, type[SqliteStore]] = {CS: SqliteCoordinatorStore, PARTICIPANT: SqliteParticipantStore}
+_DAYS = 365
+
+
+class Invited(Record, frozen=True):
+    """Whom KGC has invited, as what, and how often."""
+
+    role: str
+    serial: int
+
+
+class Pin(Record, frozen=True):
+    """By which certificate a party has come: the number of its invitation, and the key made with it."""
+
+    serial: int
+    key: bytes
+
+
+@dataclass
+class Home:
+    """An open directory; one process has it at a time."""
+
+    path: Path
+    config: Config
+    store: SqliteStore
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> "Home":
+        """The directory of a party that was founded or has joined. Raises ConfigError and StorageError."""
+        home = Path(path).expanduser().absolute()
+        if not (home / CONFIG).exists():
+            raise StorageError(
+                f"{home}: no directory of a party; `revfrf join TOKEN` makes one, or `revfrf kgc init`",
+                kind="missing",
+            )
+        config = load_config(home / CONFIG)
+        database = Database(home / DATABASE)
+        try:
+            return cls(home, config, _STORES.get(config.party.role, SqliteStore)(database))
+        except BaseException:
+            database.close()
+            raise
+
+    @property
+    def who(self) -> Who:
+        """The party."""
+        return Who(self.config.party.role, self.config.party.name)
+
+    @property
+    def allow_insecure(self) -> bool:
+        """Whether keys may be too short to protect anything."""
+        return bool(self.store.read("insecure", bool))
+
+    def audit_log(self) -> AuditLog:
+        """What this party has done."""
+        party = self.config.party
+        return AuditLog(self.path / AUDIT, (party.federation, party.role, party.name))
+
+    @hides_locals
+    def identity(self) -> Identity:
+        """What the party knows of itself."""
+        return self.store.expect("identity", IdentityRecord).identity(self.allow_insecure)
+
+    @hides_locals
+    def signing(self) -> SigningKey:
+        """The key by which the party signs."""
+        if self.who.role == KGC:
+            return SigningKey.from_fields(self.store.expect("signing", dict[str, str]), self.allow_insecure)
+        return self.identity().signing_key
+
+    @hides_locals
+    def tls(self) -> TlsIdentity:
+        """By what others know the party."""
+        return TlsIdentity.from_fields(self.store.expect("tls", dict[str, str]), self.allow_insecure)
+
+    @hides_locals
+    def sealing(self) -> Sealing:
+        """What the party seals and opens letters with."""
+        seal_key = X25519PrivateKey.from_private_bytes(self.store.expect("seal", bytes))
+        return Sealing(self.tls(), self.signing(), seal_key)
+
+    def close(self) -> None:
+        """What was not written has not happened."""
+        self.store.close()
+
+
+class Pins:
+    """Who has come by which certificate. A token is good for one: of two who come with it, the first counts,
+    until KGC has invited anew.
+    """
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+        self._known = store.read("pins", dict[str, Pin]) or {}
+
+    def admit(self, passport: Passport) -> None:
+        """Raise PassportError for somebody who has come after another of the same name."""
+        name, found = passport.who.name, Pin(passport.serial, passport.key_digest)
+        known = self._known.get(name)
+        if known == found:
+            return
+        if known is not None and known.serial >= found.serial:
+            raise PassportError(f"{name!r} has come by another certificate before", kind="replaced")
+        self._store.write(pins=self._known | {name: found})
+        self._known = self._known | {name: found}
+
+
+# -- making directories -----------------------------------------------------------------------------
+
+
+def _create(path: Path, config: Config, kgc: VerifyKey, facts: Mapping[str, Any]) -> None:
+    """A new directory with these facts in its database."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise UsageError(f"{path} is not empty; give another directory")
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror}", kind="io") from None
+    store = SqliteStore(Database(path / DATABASE, create=True))
+    try:
+        store.write(**facts)
+    finally:
+        store.close()
+    save_verify_key(path / PUBLIC_KEY, kgc)
+    write_config(path / CONFIG, config)  # last: a directory without it is none
+
+
+@hides_locals
+def found(path: str | os.PathLike[str], federation: str, coordinator: str, **keys: Any) -> None:
+    """KGC: a new federation, whose coordinator will listen at this address."""
+    check_name("federation", federation)
+    home = Path(path).expanduser().absolute()
+    config = new_config(federation=federation, role=KGC, name=KGC, coordinator=coordinator, **keys)
+    signing, seal_key, authority = (
+        SigningKey.generate(),
+        X25519PrivateKey.generate(),
+        Authority.new(federation),
+    )
+    token = authority.invite(Who(KGC, KGC), coordinator, signing.verify_key.raw, 1, 3650)
+    tls = join(token, signing.verify_key.raw, seal_key.public_key().public_bytes_raw())
+    facts = {
+        "signing": signing.to_fields(),
+        "authority": authority.to_fields(),
+        "tls": tls.to_fields(),
+        "seal": seal_key.private_bytes_raw(),
+        "insecure": config.keys is not None and config.keys.allow_insecure,
+        "state": KeyCentreState(),
+        "invited": {},
+    }
+    _create(home, config, signing.verify_key, facts)
+
+
+@hides_locals
+def invite(home: Home, role: str, name: str, days: int = _DAYS) -> Token:
+    """KGC: a token by which a party joins, or, if it has joined before, gets a new certificate."""
+    if home.who.role != KGC:
+        raise UsageError(f"{home.path} is the directory of {home.who.name!r}; KGC alone invites")
+    if role in (CS, CC):
+        name = role
+    elif role in (PARTICIPANT, REQUESTER):
+        check_name(role, name)
+    else:
+        raise UsageError(f"role {role!r}: give {CS}, {CC}, {PARTICIPANT} or {REQUESTER}")
+    invited = home.store.expect("invited", dict[str, Invited])
+    before = invited.get(name)
+    state = home.store.expect("state", KeyCentreState)
+    if before is not None and before.role != role:
+        raise UsageError(f"{name!r} is invited as {before.role} already; give another name")
+    if state.certificates and name in state.certificates[-1].revoked:
+        raise UsageError(f"{name!r} has left, and its name with it; give another name")
+    if state.certificates and before is None and role != REQUESTER:
+        raise UsageError("the federation is set up: nobody can join it any more but requesters")
+    serial = 1 + max((known.serial for known in invited.values()), default=1)
+    authority = Authority.from_fields(home.store.expect("authority", dict[str, str]), home.allow_insecure)
+    address = home.config.network.coordinator or ""
+    token = authority.invite(Who(role, name), address, home.signing().verify_key.raw, serial, days)
+    home.store.write(invited=invited | {name: Invited(role, serial)})
+    return token
+
+
+def uninvite(home: Home, name: str) -> None:
+    """KGC: wait no longer for somebody who was invited, before the federation is set up."""
+    invited = home.store.expect("invited", dict[str, Invited])
+    if home.store.expect("state", KeyCentreState).certificates:
+        raise UsageError("the federation is set up; whoever is in it leaves by itself: `revfrf revoke`")
+    if name not in invited:
+        raise UsageError(f"{name!r} is not invited; invited are {', '.join(sorted(invited)) or 'none'}")
+    home.store.write(invited={known: who for known, who in invited.items() if known != name})
+
+
+@hides_locals
+def join_federation(path: str | os.PathLike[str], text: str, *, allow_insecure: bool = False) -> Who:
+    """Make a party's keys and directory; in the directory that it has, a new certificate for its keys."""
+    token = Token.parse(text)
+    home = Path(path).expanduser().absolute()
+    if (home / CONFIG).exists():
+        _renew(home, token)
+        return token.who
+    role, name = token.who.role, token.who.name
+    own = {"coordinator": token.address}
+    if role == CS:
+        own = {"listen": f"0.0.0.0:{token.address.rpartition(':')[2]}", "target": "label", "task": "classes"}
+    config = new_config(federation=token.federation, role=role, name=name, **own)
+    kgc, signing, seal_key = (
+        VerifyKey(token.kgc_verify_key),
+        SigningKey.generate(),
+        X25519PrivateKey.generate(),
+    )
+    tls = join(token, signing.verify_key.raw, seal_key.public_key().public_bytes_raw())
+    facts: dict[str, Any] = {
+        "identity": Identity(name, role, kgc, signing, allow_insecure),
+        "tls": tls.to_fields(),
+        "seal": seal_key.private_bytes_raw(),
+        "insecure": allow_insecure,
+    }
+    if role == PARTICIPANT:
+        facts["secret"] = secrets.token_bytes(32)
+    _create(home, config, kgc, facts)
+    return token.who
+
+
+@hides_locals
+def _renew(path: Path, token: Token) -> None:
+    home = Home.open(path)
+    try:
+        if home.who != token.who or home.config.party.federation != token.federation:
+            raise UsageError(
+                f"{path} is the directory of {home.who.name!r}; the token is for {token.who.name!r}"
+            )
+        if token.ca_pem != home.tls().ca_pem:
+            raise UsageError("the token is of another federation with the same name")
+        seal_key = X25519PrivateKey.from_private_bytes(home.store.expect("seal", bytes))
+        tls = join(token, home.signing().verify_key.raw, seal_key.public_key().public_bytes_raw())
+        home.store.write(tls=tls.to_fields())
+        home.store.scrub()
+    finally:
+        home.close()
+
+
+def days_left(passport: Passport) -> int:
+    """Until a certificate ends."""
+    return (passport.not_after - datetime.now(UTC)).days

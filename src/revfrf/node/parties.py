@@ -1,0 +1,215 @@
+"""The processes of KGC, CC and the participants. CS's is in `node.coordinator`."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from revfrf.config import Config, Policy
+from revfrf.crypto.keys import Parameters
+from revfrf.crypto.parallel import workers
+from revfrf.datafile import Rows, read_rows
+from revfrf.errors import ProtocolError, UsageError
+from revfrf.logs import step
+from revfrf.messages.base import Done, Message, of_number
+from revfrf.messages.enrolment import EpochCertificate
+from revfrf.messages.network import AdmissionRequest, SetUpRequest
+from revfrf.messages.revocation import Level
+from revfrf.messages.training import Column
+from revfrf.moduli import keys_of_size, new_keys_like
+from revfrf.node.home import Home, Invited, invite, uninvite
+from revfrf.node.requester import ask_about
+from revfrf.node.service import Service
+from revfrf.protocols.epoch import CC, CS, KGC, REQUESTER
+from revfrf.protocols.request import RequestPolicy
+from revfrf.roles.compute import ComputePartner
+from revfrf.roles.kgc import KeyCentre
+from revfrf.roles.participant import TRAINING, Participant
+from revfrf.roles.party import AnsweringParty
+from revfrf.roles.requester import Requester
+from revfrf.storage.sqlite import SqliteParticipantStore
+
+log = logging.getLogger("revfrf.serve")
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+def policy_of(config: Config) -> RequestPolicy:
+    """Whose requests a party answers, by its configuration."""
+    policy = config.policy or Policy()
+    return RequestPolicy(policy.accepts, policy.refuses, policy.max_rows)
+
+
+class KeyCentreService(Service):
+    """KGC: sets the federation up when CS asks for it, admits requesters, and lets go whoever wants to."""
+
+    role: KeyCentre
+
+    def __init__(self, home: Home, config: Config) -> None:
+        super().__init__(home, config)
+        self.role = KeyCentre(self.endpoint, home.signing(), workers(config.work.workers), home.store)
+        self.role.recall()
+
+    @property
+    def certificate(self) -> EpochCertificate | None:
+        """See `Service.certificate`."""
+        return self.role.current if self.role.state.certificates else None
+
+    def answer(self, sender: str, message: Message) -> Message:
+        """See `Service.answer`; besides what the role answers, what needs the network."""
+        match message:
+            case SetUpRequest():
+                self._set_up()
+            case AdmissionRequest():
+                self._admit_requester(sender)
+            case _:
+                return super().answer(sender, message)
+        self.audit.append(type(message).__name__, sender=sender)
+        return Done()
+
+    def _set_up(self) -> None:
+        """The first epoch, with everybody who is invited; if it has begun, once more."""
+        if self.role.state.certificates:
+            if not self.role.told:
+                self.role.announce()
+            return
+        invited = self.home.store.expect("invited", dict[str, Invited])
+        roles = {name: known.role for name, known in invited.items() if known.role != REQUESTER}
+        if roles.get(CC) != CC or roles.get(CS) != CS or len(roles) < 3:
+            raise ProtocolError("KGC has to invite CS, CC and at least one participant first", kind="order")
+        keys = self.config.keys
+        if keys is None:
+            raise ProtocolError("KGC has no [keys] in its configuration", kind="order")
+        step(log, "searching for a modulus", bits=keys.key_bits)
+        dealt = keys_of_size(keys.key_bits, self.home.allow_insecure, self.role.n_jobs)
+        self.role.enrol(self.config.party.federation, dealt, roles)
+        step(log, "epoch began", epoch=1, members=len(roles))
+
+    def _admit_requester(self, sender: str) -> None:
+        known = self.role.state.admitted.get(sender)
+        if known is not None:
+            self.endpoint.call(sender, known, Done)
+        else:
+            self.role.admit(self._parameters(), sender)
+
+    def do_invite(self, tell: Tell, party_role: str, name: str, days: int) -> str:  # noqa: ARG002
+        """See `node.home.invite`."""
+        return invite(self.home, party_role, name, days).text()
+
+    def do_uninvite(self, tell: Tell, name: str) -> None:  # noqa: ARG002
+        """See `node.home.uninvite`."""
+        uninvite(self.home, name)
+
+    def _parameters(self) -> Parameters:
+        if not self.role.state.certificates:
+            raise ProtocolError("the federation is not set up yet", kind="order")
+        c = self.role.current
+        return Parameters(of_number(c.n), of_number(c.g0), c.exponent_bits, self.home.allow_insecure)
+
+    def work(self) -> None:
+        """See `Service.work`: begin the epoch without those who have asked to leave, and tell everybody."""
+        if self.role.state.leaving and not self.role.changing:
+            self._begin_epoch()
+        elif self.role.changing and not self.role.told:
+            self.role.announce()
+
+    def _begin_epoch(self) -> None:
+        leaving = self.role.state.leaving
+        level = max(request.level for request in leaving.values())
+        step(log, "leaving", parties=sorted(leaving), level_of_revocation=level)
+        try:
+            dealt = new_keys_like(self._parameters(), self.role.n_jobs) if level == 2 else None
+            certificate = self.role.revoke(dealt)
+        except UsageError as error:  # nobody would be left
+            self.role.stay(leaving)
+            self.audit.append("stays", parties=sorted(leaving), reason=str(error))
+            raise
+        self.audit.append("epoch began", epoch=certificate.epoch, left=sorted(leaving))
+
+
+class ComputeService(Service):
+    """CC."""
+
+    role: ComputePartner
+
+    def __init__(self, home: Home, config: Config) -> None:
+        super().__init__(home, config)
+        self.role = ComputePartner(home.identity(), workers(config.work.workers), home.store)
+        self.role.recall()
+        take_policy(self.role, config)
+
+    @property
+    def certificate(self) -> EpochCertificate | None:
+        """See `Service.certificate`."""
+        return self.role.identity.certificate
+
+
+def take_policy(role: AnsweringParty, config: Config) -> None:
+    """The policy of the configuration, if it is another one."""
+    policy = policy_of(config)
+    if policy != role.policy:
+        role.policy = policy
+
+
+class ParticipantService(Service):
+    """An owner of columns, with its file."""
+
+    role: Participant
+
+    def __init__(self, home: Home, config: Config) -> None:
+        super().__init__(home, config)
+        store = home.store
+        if not isinstance(store, SqliteParticipantStore):
+            raise UsageError(f"{home.path} is not the directory of a participant")
+        rows = self._read_rows(config)
+        columns = store.read("columns", tuple[Column, ...])
+        if columns is None or store.read("aligned", bytes) is None:
+            columns = rows.columns
+            store.write(columns=columns)
+        else:
+            rows.codes(columns)  # raises if the file has changed its kind
+        self.role = Participant(
+            home.identity(), columns, store.expect("secret", bytes), store, workers(config.work.workers)
+        )
+        self.role.recall()
+        self.role.rows = rows
+        take_policy(self.role, config)
+        step(log, "rows read", file=str(config.data_file), rows=len(rows.ids), columns=len(columns))
+
+    @staticmethod
+    def _read_rows(config: Config) -> Rows:
+        data = config.data
+        if data is None:
+            raise UsageError("a participant needs [data] in its configuration")
+        return read_rows(
+            config.data_file,
+            data.id_column,
+            categories=data.categories,
+            drop=data.drop,
+            decimals=data.decimals,
+        )
+
+    @property
+    def certificate(self) -> EpochCertificate | None:
+        """See `Service.certificate`."""
+        return self.role.identity.certificate
+
+    def do_ask(self, tell: Tell, **arguments: Any) -> dict[str, Any]:
+        """See `node.requester.ask_about`."""
+        requester = Requester(self.role.identity, self.endpoint, self.role.n_jobs)
+        return ask_about(self.endpoint, requester, tell=tell, **arguments)
+
+    def do_revoke(self, tell: Tell, level: Level = 2) -> dict[str, Any]:  # noqa: ARG002
+        """Leave the forest: the request goes to KGC, sealed, and to CS."""
+        request = self.role.leave(level)
+        self.audit.append("asked to leave", level=level)
+        self.endpoint.call(KGC, request, Done)
+        return {"party": self.home.who.name, "level": level, "epoch": request.epoch}
+
+    def do_status(self, tell: Tell) -> dict[str, Any]:
+        """See `Service.do_status`."""
+        held = self.role.tables.get(TRAINING)
+        return super().do_status(tell) | {
+            "columns": [column.name for column in self.role.columns],
+            "rows": 0 if held is None else held.shape[1],
+            "own_nodes": len(self.role.store.cuts),
+        }

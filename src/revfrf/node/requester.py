@@ -1,0 +1,93 @@
+"""Requests from another machine: rows in a file go out encrypted, and answers come back."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revfrf.config import Config
+from revfrf.crypto.parallel import workers
+from revfrf.datafile import Rows, read_rows
+from revfrf.errors import UsageError
+from revfrf.forest.voting import Voting, numbers
+from revfrf.messages.base import Done
+from revfrf.messages.network import AdmissionRequest
+from revfrf.messages.prediction import ForestFacts
+from revfrf.messages.training import Column
+from revfrf.node.home import Home
+from revfrf.node.service import Service
+from revfrf.protocols.epoch import KGC
+from revfrf.protocols.frf_predict import Answer, ask_facts
+from revfrf.roles.requester import Requester
+from revfrf.transport.base import Channel
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+def ask_about(
+    channel: Channel,
+    requester: Requester,
+    *,
+    tell: Tell,
+    file: str,
+    id_column: str = "id",
+    voting: Voting = "hard",
+    partial: bool = False,
+) -> dict[str, Any]:
+    """FRF-Predict on the rows of a file. Raises RefusedError and AbsentError, which name the party."""
+    channel.call(KGC, AdmissionRequest(), Done)
+    facts = ask_facts(channel, requester.identity)
+    rows = read_rows(file, id_column, categories=_categories(facts))
+    answer = requester.ask(
+        _codes(facts, rows), voting, partial, lambda done: tell({"rows": done, "of": len(rows.ids)})
+    )
+    return {"ids": list(rows.ids), "absent": list(answer.absent), **_answers(facts, answer)}
+
+
+def _names(facts: ForestFacts) -> dict[str, list[Column]]:
+    """What the file calls each party's columns: by their names, or party/name if two have the same."""
+    count = Counter(column.name for columns in facts.columns.values() for column in columns)
+
+    def named(party: str, column: Column) -> Column:
+        name = column.name if count[column.name] == 1 else f"{party}/{column.name}"
+        return Column(name, column.decimals, column.categories)
+
+    return {party: [named(party, c) for c in columns] for party, columns in facts.columns.items()}
+
+
+def _categories(facts: ForestFacts) -> set[str]:
+    return {c.name for columns in _names(facts).values() for c in columns if c.categories is not None}
+
+
+def _codes(facts: ForestFacts, rows: Rows) -> dict[str, NDArray[np.int64]]:
+    return {party: rows.codes(columns) for party, columns in _names(facts).items()}
+
+
+def _answers(facts: ForestFacts, answer: Answer) -> dict[str, Any]:
+    """What the votes say, and how many of the trees have voted."""
+    if not answer.n_voted.all():
+        raise UsageError("no tree could vote for some rows: too many parties are away")
+    mean = answer.votes / answer.n_voted[:, None]
+    voted = (answer.n_voted / facts.opening.n_trees).tolist()
+    if facts.n_votes == 1:
+        return {"answers": numbers(mean, facts.centre, facts.places).tolist(), "voted": voted}
+    labels = facts.labels or tuple(map(str, range(facts.n_votes)))
+    best = mean.argmax(axis=1)
+    shares = mean[np.arange(len(mean)), best].tolist()
+    return {"answers": [labels[place] for place in best], "shares": shares, "voted": voted}
+
+
+class RequesterService(Service):
+    """A party that holds whole rows, and asks about them."""
+
+    role: Requester
+
+    def __init__(self, home: Home, config: Config) -> None:
+        super().__init__(home, config)
+        self.role = Requester(home.identity(), self.endpoint, workers(config.work.workers), home.store)
+
+    def do_ask(self, tell: Tell, **arguments: Any) -> dict[str, Any]:
+        """See `ask_about`."""
+        return ask_about(self.endpoint, self.role, tell=tell, **arguments)

@@ -1,0 +1,220 @@
+"""A party's process: its role behind its link, and the work that it goes on with by itself.
+
+What is to be done follows from what is written down, so that a process that was killed goes on where it was:
+`work` is called again and again, looks, and does the next thing. Whoever is away is waited for.
+"""
+
+import logging
+import signal
+import time
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import Any, TypeVar
+
+from revfrf.config import Config
+from revfrf.errors import AbsentError, PassportError, RefusedError, RevFRFError, StorageError
+from revfrf.logs import step
+from revfrf.messages.base import Message
+from revfrf.messages.enrolment import EpochCertificate
+from revfrf.node.control import Control
+from revfrf.node.home import CONTROL, Home, Pins, days_left
+from revfrf.transport.base import Answering
+from revfrf.transport.calls import Endpoint, Limits
+from revfrf.transport.grpc import Dialler, Server
+from revfrf.transport.passport import Passport
+
+log = logging.getLogger("revfrf.serve")
+
+Result = TypeVar("Result")
+_LOOKS = 1.0
+"""Seconds between two looks at whether there is something to do."""
+
+_TRIES = 20
+"""How often in a row a job begins again without having come any further."""
+
+
+class Service:
+    """What every party's process does. Subclasses have a role, and perhaps work."""
+
+    role: Answering
+
+    def __init__(self, home: Home, config: Config) -> None:
+        self.home, self.config = home, config
+        self.audit = home.audit_log()
+        self._pins = Pins(home.store)
+        limits = Limits(config.network.heartbeat, config.network.call)
+        self.endpoint = Endpoint(
+            home.who, self.answer, home.sealing(), limits, admit=self.admit, failed=self.fail
+        )
+        self.problem = ""
+        self.failure: RevFRFError | None = None
+        self._awake, self._stop = Event(), Event()
+
+    # -- a process ----------------------------------------------------------------------------------
+
+    def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Serve until told to stop. Raises what the party's own disk or data could not do."""
+        network, tls = self.config.network, self.home.tls()
+        days = days_left(tls.passport)
+        if days < 30:
+            log.warning(
+                "the certificate ends in %d days; ask KGC for a new token, and `revfrf join` it", days
+            )
+        self.audit.append("started")
+        link: Server | Dialler
+        if network.listen is not None:
+            link = Server(self.endpoint, tls, network.listen)
+            step(log, "listening", port=link.port)
+        else:
+            link = Dialler(self.endpoint, tls, network.coordinator or "")
+        control = Control(self.home.path / CONTROL, self.command)
+        worker = Thread(target=self._go_on, name="work", daemon=True)
+        worker.start()
+        try:
+            ready()
+            while not self._stop.wait(_LOOKS):
+                if isinstance(link, Dialler) and link.problem and link.problem != self.problem:
+                    self.problem = link.problem
+                    log.warning("not connected: %s", link.problem)
+        finally:
+            self._stop.set()
+            self._awake.set()
+            control.close()
+            link.close()
+            worker.join(self.config.network.heartbeat)
+            if self.failure is None:
+                self.audit.append("stopped")
+            self.audit.close()
+        if self.failure is not None:
+            raise self.failure
+
+    def stop_on_signals(self) -> None:
+        """SIGTERM and Ctrl-C end the process in order."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.stop())
+
+    def stop(self) -> None:
+        """End `run`."""
+        self._stop.set()
+        self._awake.set()
+
+    def fail(self, error: RevFRFError) -> None:
+        """This process can do nothing right any more: it ends, and finds what it has written down when it is
+        started again.
+        """
+        log.error("%s", error)
+        self.failure = self.failure or error
+        self.stop()
+
+    # -- messages -----------------------------------------------------------------------------------
+
+    def admit(self, passport: Passport) -> None:
+        """Refuse whoever has left, or has come after another of the same name. See `Endpoint`."""
+        if passport.who.name in self.revoked:
+            raise PassportError(f"{passport.who.name!r} has left", kind="revoked")
+        self._pins.admit(passport)
+
+    @property
+    def revoked(self) -> tuple[str, ...]:
+        """Who has left the federation."""
+        certificate = self.certificate
+        return () if certificate is None else certificate.revoked
+
+    @property
+    def certificate(self) -> EpochCertificate | None:
+        """The epoch that this party is in."""
+        return None
+
+    def answer(self, sender: str, message: Message) -> Message:
+        """Answer a message, and write down that it was."""
+        reply = self.role.handle(sender, message)
+        facts = {name.replace(" ", "_"): count for name, count in message.discloses().items()}
+        self.audit.append(type(message).__name__, sender=sender, **facts)
+        self.wake()
+        return reply
+
+    # -- work ---------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._awake.set()
+
+    def work(self) -> None:
+        """Do what is to be done now, if anything."""
+
+    def _go_on(self) -> None:
+        while not self._stop.is_set():
+            self._awake.wait(_LOOKS)
+            self._awake.clear()
+            try:
+                self.work()
+            except StorageError as error:
+                self.fail(error)
+            except RevFRFError as error:
+                self._trouble(error)
+            except Exception:
+                log.exception("work has failed")
+                self._stop.wait(_LOOKS)
+
+    def _trouble(self, error: RevFRFError) -> None:
+        """Say it once, and look again later."""
+        if str(error) != self.problem:
+            self.problem = str(error)
+            log.warning("waiting: %s", error)
+        self._stop.wait(_LOOKS)
+
+    def patiently(self, work: Callable[[], Result], progress: Callable[[], object]) -> Result:
+        """Do something that goes on from what is written down, again whenever somebody was away.
+
+        Raises AbsentError if a party is away for longer than the configured patience, and whatever else
+        happens twenty times in a row without any progress.
+        """
+        tries, reached = 0, progress()
+        while True:
+            met = self.endpoint.meetings()
+            try:
+                return work()
+            except (AbsentError, RefusedError) as error:
+                party, now = error.party, progress()
+                tries, reached = (tries + 1, reached) if now == reached else (0, now)
+                came_back = self.endpoint.meetings().get(party, 0) != met.get(party, 0)
+                if tries >= _TRIES or (isinstance(error, RefusedError) and not came_back):
+                    raise
+                self._wait_for(party)
+
+    def _wait_for(self, party: str) -> None:
+        patience, until = self.config.network.patience, time.monotonic() + self.config.network.patience
+        step(log, "waiting for a party", party=party, seconds=patience)
+        while not self._stop.is_set() and time.monotonic() < until:
+            if not self.endpoint.wait_for([party], _LOOKS):
+                return
+        raise AbsentError(
+            party,
+            f"was away for {patience} seconds; run `revfrf serve` there, and what was under way goes on by "
+            "itself when it is back",
+        )
+
+    # -- commands -----------------------------------------------------------------------------------
+
+    def command(self, verb: str, arguments: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> Any:
+        """What the operator asks of the running process. Raises RevFRFError."""
+        method = getattr(self, f"do_{verb}", None)
+        if method is None:
+            raise RevFRFError(f"{self.home.who.role} has no `{verb}`", kind="usage")
+        return method(tell=tell, **arguments)
+
+    def do_status(self, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:  # noqa: ARG002
+        """How this party is."""
+        certificate = self.certificate
+        return {
+            "federation": self.config.party.federation,
+            "role": self.home.who.role,
+            "name": self.home.who.name,
+            "connected": sorted(self.endpoint.present()),
+            "epoch": 0 if certificate is None else certificate.epoch,
+            "members": [] if certificate is None else [member.name for member in certificate.members],
+            "left": list(self.revoked),
+            "certificate_days": days_left(self.home.tls().passport),
+            "audit_head": self.audit.head,
+            "problem": self.problem,
+        }

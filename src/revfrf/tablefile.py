@@ -1,0 +1,252 @@
+"""Files of tables, CSV or Parquet: columns by name, and ids that can be compared with another party's.
+
+Text is read alike in both. Whitespace around a number or a category is no part of it, `1.0` as a category or
+a label is `1`, and empty fields and the usual words for nothing are missing values. CSV files are in UTF-8,
+separated by commas, and their first line names the columns.
+
+Ids are compared character by character, so they are taken as they are, and an id that could not match for a
+reason nobody sees is refused: missing, there twice, with whitespace around it, or a float such as 17.0. A
+whole number in Parquet is its decimal text, so that 17 there is "17" in a CSV file.
+
+Errors are UsageErrors that name the file, the line of a CSV file or the row of a Parquet file, counted from
+1, and the column.
+"""
+
+import csv
+import os
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from numpy.typing import NDArray
+
+from revfrf.errors import UsageError
+
+_ABSENT = {"", "nan", "na", "n/a", "null", "none", "<na>"}
+_TRUTH = {"True": 1, "False": 0}
+_WHOLE = re.compile(r"([+-]?\d+)\.0*")
+_NUMERIC_ID = re.compile(r"[+-]?\d+(\.\d*)?")
+
+Values = Sequence[Any] | NDArray[Any]
+PathLike = str | os.PathLike[str]
+
+
+# -- text -------------------------------------------------------------------------------------------
+
+
+def number(text: str) -> int | float | None:
+    """As Python reads it, or None if it is missing. Raises UsageError."""
+    text = text.strip()
+    if text.lower() in _ABSENT:
+        return None
+    if text in _TRUTH:
+        return _TRUTH[text]
+    for read in (int, float) if text.lstrip("+-").isdecimal() else (float,):
+        try:
+            if "_" not in text:
+                return read(text)
+        except ValueError:
+            continue
+    raise UsageError(f"{some([text])} is no number")
+
+
+def category(value: object, known: Collection[str] = ()) -> str | None:
+    """A category or a label as text, or None if it is missing; one of the known is taken as it is."""
+    if value is None or value != value:
+        return None
+    text = str(value)
+    if text in known:
+        return text
+    text = text.strip()
+    if text.lower() in _ABSENT:
+        return None
+    whole = _WHOLE.fullmatch(text)
+    return whole[1] if whole else text
+
+
+def some(names: Sequence[object], most: int = 10) -> str:
+    """The first few names."""
+    shown = ", ".join(text if len(text) <= 60 else text[:57] + "..." for text in map(repr, names[:most]))
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+# -- files ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file: the names of its columns, and their values, all of them text in a CSV file.
+
+    `lines` are those on which the rows of a CSV file begin.
+    """
+
+    path: str
+    names: tuple[str, ...]
+    columns: tuple[Any, ...] = field(repr=False)
+    lines: tuple[int, ...] | None = field(repr=False)
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {name: position for position, name in enumerate(self.names)}
+
+    @classmethod
+    def read(cls, path: PathLike) -> "Table":
+        """A CSV file whose first line names the columns. Raises UsageError, which names file and line."""
+        rows, starts, after = [], [], 0
+        try:
+            with Path(path).open(encoding="utf-8-sig", newline="") as file:
+                lines = csv.reader(file, strict=True)
+                names = next(lines, [])
+                after = lines.line_num
+                for row in lines:
+                    start, after = after + 1, lines.line_num
+                    if row and len(row) != len(names):
+                        raise UsageError(f"{path}, line {start}: {len(row)} values in {len(names)} columns")
+                    if row or len(names) == 1:
+                        rows.append(row or [""])
+                        starts.append(start)
+        except OSError as error:
+            raise _unreadable(path, error) from None
+        except (csv.Error, ValueError) as error:
+            if isinstance(error, UsageError):
+                raise
+            raise UsageError(f"{path}: not a CSV file in UTF-8: after line {after}, {error}") from None
+        return cls._checked(path, names, tuple(zip(*rows, strict=True)), starts)
+
+    @classmethod
+    def read_any(cls, path: PathLike) -> "Table":
+        """A file by its suffix, .csv or .parquet. Raises UsageError."""
+        suffix = Path(path).suffix.lower()
+        if suffix == ".csv":
+            return cls.read(path)
+        if suffix != ".parquet":
+            raise UsageError(f"{path}: give a file whose name ends in .csv or .parquet")
+        import pyarrow  # it takes a while to load, and CSV files do without
+        from pyarrow import parquet
+
+        try:
+            with Path(path).open("rb") as file:
+                content = parquet.ParquetFile(file).read()
+            content.validate(full=True)  # text that is no UTF-8, above all
+        except (pyarrow.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise _unreadable(path, error) from None
+            raise UsageError(f"{path}: not a Parquet file, or damaged: {error}") from None
+        return cls._checked(path, content.column_names, content.columns if content.num_rows else (), None)
+
+    @classmethod
+    def _checked(
+        cls, path: PathLike, names: Sequence[str], columns: Sequence[Any], lines: Sequence[int] | None
+    ) -> "Table":
+        twice = sorted(name for name, count in Counter(names).items() if count > 1)
+        if twice:
+            raise UsageError(f"{path}: two columns are called {twice[0]!r}; give each its own name")
+        if not columns:
+            raise UsageError(f"{path}: there are no rows")
+        return cls(str(path), tuple(names), tuple(columns), None if lines is None else tuple(lines))
+
+    def at(self, row: int, column: str | None = None) -> str:
+        """Where a row is, for errors."""
+        place = f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
+        return f"{self.path}, {place}" + ("" if column is None else f", column {column!r}")
+
+    def places(self, rows: Sequence[int]) -> str:
+        """Where the first five of some rows are."""
+        shown = [str(row + 1 if self.lines is None else self.lines[row]) for row in rows[:5]]
+        more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+        return f"{'row' if self.lines is None else 'line'} {', '.join(shown)}{more}"
+
+    def column(self, name: str) -> Any:
+        """The values of a column. Raises UsageError, which names the columns that there are."""
+        if name not in self._positions:
+            hint = "; are its columns separated by commas?" if len(self.names) == 1 else ""
+            raise UsageError(
+                f"{self.path}: there is no column {name!r}; its columns are {some(self.names)}{hint}"
+            )
+        return self.columns[self._positions[name]]
+
+    def values(self, name: str) -> tuple[Literal["text", "number", "category"], Values]:
+        """The values of a column, and what its type in the file says of them; text may be both."""
+        column = self.column(name)
+        if self.lines is not None:
+            return "text", column
+        from pyarrow import types
+
+        kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+        if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+            return "category", column.to_pylist()
+        if types.is_floating(kind) and kind == column.type:
+            return "number", column.to_numpy()
+        if any(ask(kind) for ask in (types.is_integer, types.is_floating, types.is_decimal, types.is_null)):
+            return "number" if kind == column.type else "category", column.to_pylist()
+        if types.is_boolean(kind):
+            return "number", column.to_pylist()
+        raise UsageError(
+            f"{self.path}, column {name!r}: a {column.type} is neither number nor category; make it one, as "
+            "the days since a date are, or drop it"
+        )
+
+    def ids(self, name: str) -> tuple[str, ...]:
+        """A column of ids, all there and all different."""
+        column = self.column(name)
+        if self.lines is None:
+            column = self._parquet_ids(name, column)
+        absent = [row for row, text in enumerate(column) if text is None or text.strip().lower() in _ABSENT]
+        if absent:
+            raise UsageError(
+                f"{self.path}, column {name!r}: no id in {self.places(absent)}; every row needs one"
+            )
+        odd = [row for row, text in enumerate(column) if text != text.strip() or not text.isprintable()]
+        if odd:
+            raise UsageError(
+                f"{self.path}, column {name!r}, {self.places(odd)}: {some([column[row] for row in odd], 5)}: "
+                "an id with whitespace around it or characters that do not print matches no other; remove it"
+            )
+        if all(map(_NUMERIC_ID.fullmatch, column)) and any("." in text for text in column):
+            floats = [row for row, text in enumerate(column) if "." in text]
+            raise self._float_ids(name, [column[row] for row in floats], self.places(floats))
+        if len(set(column)) != len(column):
+            raise self._twice(name, column)
+        return tuple(column)
+
+    def _parquet_ids(self, name: str, column: Any) -> list[str | None]:
+        from pyarrow import types
+
+        kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+        values = column.to_pylist()
+        if types.is_floating(kind):
+            raise self._float_ids(name, values, "all rows")
+        text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+        whole = types.is_integer(kind) or (types.is_decimal(kind) and kind.scale == 0)
+        if not text and not whole:
+            raise UsageError(
+                f"{self.path}, column {name!r}: ids are text or whole numbers, no {column.type}; convert them"
+            )
+        return [None if value is None else str(int(value) if whole else value) for value in values]
+
+    def _float_ids(self, name: str, values: Sequence[object], where: str) -> UsageError:
+        return UsageError(
+            f"{self.path}, column {name!r}, {where}: {some(values, 5)}: ids that are floats match no others; "
+            "write them as whole numbers or text (pandas makes floats of integers where one is missing)"
+        )
+
+    def _twice(self, name: str, ids: Sequence[str]) -> UsageError:
+        rows: dict[str, list[int]] = {}
+        for row, one in enumerate(ids):
+            rows.setdefault(one, []).append(row)
+        twice = [(one, places) for one, places in rows.items() if len(places) > 1]
+        shown = "; ".join(f"{one!r} in {self.places(places)}" for one, places in twice[:5])
+        more = f"; and {len(twice) - 5} more" if len(twice) > 5 else ""
+        return UsageError(
+            f"{self.path}, column {name!r}: an id must name one row, and these name several: {shown}{more}"
+        )
+
+
+def _unreadable(path: PathLike, error: OSError) -> UsageError:
+    if isinstance(error, FileNotFoundError):
+        return UsageError(f"{path}: there is no such file")
+    return UsageError(f"{path}: cannot be read: {error.strerror}")

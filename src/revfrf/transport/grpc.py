@@ -1,0 +1,182 @@
+"""Links over gRPC: one bidirectional stream with mutual TLS for each party, dialled to CS.
+
+CS alone listens. A stream that breaks is dialled again, after ever longer pauses.
+"""
+
+import logging
+import queue
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Thread
+from typing import Any
+
+from revfrf.errors import AbsentError, RejectedError, UsageError
+from revfrf.transport.calls import HUB, Endpoint
+from revfrf.transport.frames import MAX_FRAME
+from revfrf.transport.passport import Who
+from revfrf.transport.tls import TlsIdentity, channel_credentials, grpc, peer_passport, server_credentials
+
+log = logging.getLogger(__name__)
+
+_SERVICE, _METHOD = "revfrf.Coordinator", "Stream"
+_QUEUE = 64
+"""Frames that wait to be sent over one link: whoever sends more waits, too."""
+
+MAX_LINKS = 512
+
+_OPTIONS = [
+    ("grpc.max_send_message_length", MAX_FRAME),
+    ("grpc.max_receive_message_length", MAX_FRAME),
+]
+
+
+class _StreamLink:
+    """A link whose frames a stream takes from a queue."""
+
+    def __init__(self, who: Who, patience: float) -> None:
+        self.who = who
+        self._patience = patience
+        self._outgoing: queue.Queue[bytes] = queue.Queue(_QUEUE)
+        self._closed = Event()
+
+    def send(self, frame: bytes) -> None:
+        """See `Link.send`."""
+        if not self._closed.is_set():
+            try:
+                self._outgoing.put(frame, timeout=self._patience)
+                return
+            except queue.Full:
+                pass
+        raise AbsentError(self.who.name, "takes nothing any more")
+
+    def close(self) -> None:
+        """See `Link.close`."""
+        self._closed.set()
+
+    def outgoing(self) -> Iterator[bytes]:
+        """What is to be sent, until the link is closed."""
+        while not self._closed.is_set():
+            try:
+                yield self._outgoing.get(timeout=0.2)
+            except queue.Empty:
+                continue
+
+
+def _carry(endpoint: Endpoint, link: _StreamLink, incoming: Any) -> None:
+    """Hand on what comes over a link until it ends."""
+    try:
+        for data in incoming:
+            endpoint.received(link, data)
+    except RejectedError as error:
+        log.warning("the link to %s ends: %s", link.who.name, error)
+    except grpc.RpcError as error:
+        log.info("the link to %s is down: %s", link.who.name, _reason(error))
+    finally:
+        endpoint.disconnected(link)
+        link.close()
+
+
+def _reason(error: Any) -> str:
+    code = getattr(error, "code", lambda: None)()
+    return code.name.lower().replace("_", " ") if code is not None else "closed"
+
+
+# -- CS ---------------------------------------------------------------------------------------------
+
+
+class Server:
+    """CS: everybody's links come in here."""
+
+    def __init__(self, endpoint: Endpoint, tls: TlsIdentity, address: str) -> None:
+        self._endpoint, self._tls = endpoint, tls
+        self._server = grpc.server(
+            ThreadPoolExecutor(MAX_LINKS, thread_name_prefix="link"),
+            options=[*_OPTIONS, ("grpc.so_reuseport", 0)],
+            maximum_concurrent_rpcs=MAX_LINKS,
+        )
+        handler = grpc.stream_stream_rpc_method_handler(self._stream)
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler}),)
+        )
+        try:
+            self.port: int = self._server.add_secure_port(address, server_credentials(tls))
+        except RuntimeError:
+            self.port = 0
+        if not self.port:
+            raise UsageError(f"cannot listen on {address}: the port is in use, or not ours to use")
+        self._server.start()
+
+    def _stream(self, incoming: Any, context: Any) -> Iterator[bytes]:
+        try:
+            passport = peer_passport(self._tls.ca_pem, context.auth_context())
+            link = _StreamLink(passport.who, self._endpoint.limits.silence)
+            self._endpoint.connected(link, passport)
+        except RejectedError as error:
+            log.warning("refused a link: %s", error)
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, error.peer_message)
+        log.info("%s is connected", link.who.name)
+        context.add_callback(link.close)
+        context.send_initial_metadata(())
+        Thread(target=_carry, args=(self._endpoint, link, incoming), daemon=True).start()
+        yield from link.outgoing()
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._endpoint.close()
+        self._server.stop(grace=0.5).wait()
+
+
+# -- everybody else ---------------------------------------------------------------------------------
+
+
+class Dialler:
+    """A party's link to CS, dialled again whenever it breaks, until it is closed."""
+
+    FIRST_PAUSE, LONGEST_PAUSE = 0.1, 15.0
+
+    def __init__(self, endpoint: Endpoint, tls: TlsIdentity, address: str) -> None:
+        self._endpoint, self._tls, self._address = endpoint, tls, address
+        self._closed = Event()
+        self.problem = ""
+        self._thread = Thread(target=self._dial, name="dialler", daemon=True)
+        self._thread.start()
+
+    def _dial(self) -> None:
+        pause = self.FIRST_PAUSE
+        while not self._closed.is_set():
+            if self._one_link():
+                pause = self.FIRST_PAUSE
+            self._closed.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311
+            pause = min(2 * pause, self.LONGEST_PAUSE)
+
+    def _one_link(self) -> bool:
+        """A link until it breaks; whether there was one."""
+        credentials, options = channel_credentials(self._tls)
+        with grpc.secure_channel(self._address, credentials, [*_OPTIONS, *options]) as channel:
+            try:
+                grpc.channel_ready_future(channel).result(timeout=self._endpoint.limits.silence)
+            except grpc.FutureTimeoutError:
+                self.problem = f"{self._address} does not answer, or not as our coordinator"
+                return False
+            stream = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")
+            link = _StreamLink(Who(HUB, HUB), self._endpoint.limits.silence)
+            incoming = stream(link.outgoing())
+            try:
+                incoming.initial_metadata()  # waits until we are let in, or not
+                if incoming.done():
+                    self.problem = f"{self._address} refuses us: {incoming.details()}"
+                    return False
+                self._endpoint.connected(link)
+                self.problem = ""
+                _carry(self._endpoint, link, incoming)
+            finally:
+                link.close()
+                incoming.cancel()
+        return True
+
+    def close(self) -> None:
+        """Hang up."""
+        self._closed.set()
+        self._endpoint.close()
+        self._thread.join(self._endpoint.limits.heartbeat)

@@ -1,0 +1,394 @@
+"""Passports: X.509 certificates that say who a party is, by which key it signs, and to which key to seal.
+
+KGC's certificate is the root. KGC gives each party an invitation, an authority of its own that is good for
+one name in one role; with its key the party certifies itself. Its chain, its own certificate and then its
+invitation, is its passport, and whoever has KGC's certificate can read it.
+
+What a certificate says besides the fields of X.509 is JSON in one extension. Each kind of certificate has one
+form, field by field; any other is refused, so that nothing in it can mean one thing here and another in TLS.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import msgspec
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, SignatureAlgorithmOID
+
+from revfrf.crypto.canonical import fingerprint
+from revfrf.crypto.signing import KEY_BYTES, VerifyKey
+from revfrf.errors import FormatError, PassportError, UsageError
+from revfrf.record import Record
+
+COORDINATOR = "CS"
+"""The role that others dial: nobody else's certificate is good for a server."""
+
+MAX_CHAIN = 8 * 1024  # bytes of PEM, checked before they are parsed
+MAX_SERIAL = 2**63 - 1
+
+# 2.25 and the UUID 882c73ff-18d2-4319-952a-20978535299a as a number: an arc that needs no registration.
+_EXTENSION = x509.ObjectIdentifier("2.25.181005821176491783738380689505089038746")
+_MAX_NAME = 100
+_MAX_ATTRIBUTE = 64  # bytes that X.509 has room for in a name of people or organisations
+_UNREADABLE = (
+    ValueError,
+    TypeError,
+    RecursionError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+    msgspec.MsgspecError,
+    FormatError,
+)
+"""What is raised by certificates that do not parse."""
+
+PrivateKey = ec.EllipticCurvePrivateKey
+PublicKey = ec.EllipticCurvePublicKey
+Dates = tuple[datetime, datetime]
+
+
+@dataclass(frozen=True)
+class Who:
+    """A party of a federation. Raises UsageError for what cannot be one."""
+
+    role: str
+    name: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[A-Za-z]{1,20}", self.role):
+            raise UsageError(f"role {self.role!r}: a role is a word of at most 20 letters")
+        check_name("party", self.name)
+
+    @property
+    def dns(self) -> str:
+        """Its name in certificates: a valid one whatever its characters, and no other party's."""
+        return f"{fingerprint('revfrf party v1', self.role, self.name)}.{self.role.lower()}.revfrf.internal"
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.name!r}"
+
+
+@dataclass(frozen=True)
+class Passport:
+    """What a chain proves. `serial` is its invitation's, `key_digest` SHA-256 of the TLS key it is for."""
+
+    who: Who
+    federation: str
+    verify_key: bytes
+    seal_key: bytes
+    serial: int
+    not_after: datetime
+    key_digest: bytes
+    chain: bytes
+
+
+class _Authority(Record, frozen=True, tag="authority"):
+    federation: str
+
+
+class _Invitation(Record, frozen=True, tag="invitation"):
+    role: str
+    name: str
+    serial: int
+
+
+class _Bearer(Record, frozen=True, tag="bearer"):
+    verify_key: bytes
+    seal_key: bytes
+
+
+_Said = TypeVar("_Said", _Authority, _Invitation, _Bearer)
+_Extensions = list[tuple[x509.ExtensionType, bool]]
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What a certificate must say, but for its key, its issuer, its number and its dates."""
+
+    subject: x509.Name
+    extensions: _Extensions
+
+    def completed(self, key: PublicKey, issuer: PublicKey) -> _Extensions:
+        """All extensions of a certificate for this key."""
+        return [
+            *self.extensions,
+            (x509.SubjectKeyIdentifier.from_public_key(key), False),
+            (x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer), False),
+        ]
+
+
+def read_passport(ca_pem: bytes, chain_pem: bytes, now: datetime | None = None) -> Passport:
+    """What this chain proves to whoever trusts this authority.
+
+    Raises PassportError for everything else; its kinds are `malformed`, `authority`, `expired` and `name`.
+    """
+    [authority], [bearer, invitation] = load_certificates(ca_pem, 1), load_certificates(chain_pem, 2)
+    federation = read_authority(authority)
+    who, serial = read_invitation(authority, invitation)
+    with _reading(f"certificate of {who}"):
+        _check_issuer(bearer, invitation)
+        said = _said(bearer, _Bearer)
+        _check_keys(said.verify_key, said.seal_key)
+        _check_form(bearer, invitation, _bearer_form(federation, who, said))
+        check_dates(now, authority, invitation, bearer)
+        public = bearer.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return Passport(
+        who=who,
+        federation=federation,
+        verify_key=said.verify_key,
+        seal_key=said.seal_key,
+        serial=serial,
+        not_after=min(each.not_valid_after_utc for each in (authority, invitation, bearer)),
+        key_digest=hashlib.sha256(public).digest(),
+        chain=to_pem(bearer, invitation),
+    )
+
+
+def read_authority(authority: x509.Certificate) -> str:
+    """The federation that this certificate is the root of. Raises PassportError; dates are not looked at."""
+    with _reading("certificate of the authority"):
+        _check_issuer(authority, authority)
+        federation = _said(authority, _Authority).federation
+        check_name("federation", federation)
+        _check_form(authority, authority, _authority_form(federation))
+    return federation
+
+
+def read_invitation(authority: x509.Certificate, invitation: x509.Certificate) -> tuple[Who, int]:
+    """Who is invited, and the invitation's number. Raises PassportError; dates are not looked at."""
+    federation = read_authority(authority)
+    with _reading("invitation"):
+        _check_issuer(invitation, authority)
+        said = _said(invitation, _Invitation)
+        who = Who(said.role, said.name)
+        _check_serial(said.serial)
+        _check_form(invitation, authority, _invitation_form(federation, who, said.serial))
+    return who, said.serial
+
+
+def certify_authority(federation: str, key: PrivateKey, dates: Dates) -> x509.Certificate:
+    """The root of a federation."""
+    check_name("federation", federation)
+    form = _authority_form(federation)
+    return _issue(form, key.public_key(), form.subject, key, dates)
+
+
+def certify_invitation(
+    authority: x509.Certificate, issuer: PrivateKey, key: PublicKey, who: Who, serial: int, dates: Dates
+) -> x509.Certificate:
+    """An invitation by this authority, whose key is `issuer`."""
+    _check_serial(serial)
+    form = _invitation_form(read_authority(authority), who, serial)
+    return _issue(form, key, authority.subject, issuer, dates)
+
+
+def certify_bearer(
+    authority: x509.Certificate,
+    invitation: x509.Certificate,
+    issuer: PrivateKey,
+    key: PublicKey,
+    verify_key: bytes,
+    seal_key: bytes,
+) -> x509.Certificate:
+    """The certificate of whoever holds this invitation and its key; good for as long as the invitation."""
+    _check_keys(verify_key, seal_key)
+    who, _ = read_invitation(authority, invitation)
+    form = _bearer_form(read_authority(authority), who, _Bearer(verify_key, seal_key))
+    dates = invitation.not_valid_before_utc, invitation.not_valid_after_utc
+    return _issue(form, key, invitation.subject, issuer, dates)
+
+
+def check_dates(now: datetime | None, *certificates: x509.Certificate) -> None:
+    """Raise PassportError, of kind `expired`, unless all are valid now."""
+    at = moment(now)
+    for each in certificates:
+        if at > each.not_valid_after_utc:
+            raise PassportError(f"expired on {each.not_valid_after_utc:%Y-%m-%d %H:%M} UTC", kind="expired")
+        if at < each.not_valid_before_utc:
+            since = f"{each.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
+            raise PassportError(f"not valid before {since}; is this machine's clock right?", kind="expired")
+
+
+def check_name(what: str, name: str) -> None:
+    """Raise UsageError for what is no name of a party or federation."""
+    if not 0 < len(name) <= _MAX_NAME or not name.isprintable():
+        raise UsageError(f"{what} {name!r}: a name has 1 to {_MAX_NAME} characters and no line breaks")
+
+
+def load_certificates(pem: bytes, count: int) -> list[x509.Certificate]:
+    """So many certificates. Raises PassportError, of kind `malformed`."""
+    if len(pem) > MAX_CHAIN:
+        raise PassportError(f"certificates of more than {MAX_CHAIN} bytes", kind="malformed")
+    with _reading("certificates"):
+        found = x509.load_pem_x509_certificates(pem)
+    if len(found) != count:
+        raise PassportError(f"{len(found)} certificates in place of {count}", kind="malformed")
+    return found
+
+
+def to_pem(*certificates: x509.Certificate) -> bytes:
+    """The text of these certificates."""
+    return b"".join(each.public_bytes(Encoding.PEM) for each in certificates)
+
+
+def moment(now: datetime | None) -> datetime:
+    """This time, or the present, to the second, as certificates have it."""
+    return (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
+
+
+# -- forms --------------------------------------------------------------------------------------------
+
+
+def _authority_form(federation: str) -> _Form:
+    extensions = _extensions(_Authority(federation), path_length=1)
+    return _Form(_name(federation, CN="RevFRF authority"), extensions)
+
+
+def _invitation_form(federation: str, who: Who, serial: int) -> _Form:
+    extensions = _extensions(_Invitation(who.role, who.name, serial), path_length=0)
+    constraints = x509.NameConstraints(permitted_subtrees=[x509.DNSName(who.dns)], excluded_subtrees=None)
+    return _Form(
+        _name(federation, CN=f"RevFRF invitation {serial}"),
+        [*extensions, (constraints, True), (_purposes(who), False)],
+    )
+
+
+def _bearer_form(federation: str, who: Who, said: _Bearer) -> _Form:
+    extensions = _extensions(said, path_length=None)
+    names = x509.SubjectAlternativeName([x509.DNSName(who.dns)])
+    return _Form(
+        _name(federation, OU=who.role, CN=who.name),
+        [*extensions, (names, False), (_purposes(who), False)],
+    )
+
+
+def _extensions(said: Record, path_length: int | None) -> _Extensions:
+    issues = path_length is not None
+    usage = x509.KeyUsage(
+        digital_signature=not issues,
+        key_cert_sign=issues,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    return [
+        (x509.BasicConstraints(ca=issues, path_length=path_length), True),
+        (usage, True),
+        (x509.UnrecognizedExtension(_EXTENSION, msgspec.json.encode(said)), False),
+    ]
+
+
+def _purposes(who: Who) -> x509.ExtendedKeyUsage:
+    servers = [ExtendedKeyUsageOID.SERVER_AUTH] if who.role == COORDINATOR else []
+    return x509.ExtendedKeyUsage([*servers, ExtendedKeyUsageOID.CLIENT_AUTH])
+
+
+def _name(federation: str, **attributes: str) -> x509.Name:
+    """For people: what does not fit is cut off, and stands in full in the extension."""
+    kinds = {
+        "O": NameOID.ORGANIZATION_NAME,
+        "OU": NameOID.ORGANIZATIONAL_UNIT_NAME,
+        "CN": NameOID.COMMON_NAME,
+    }
+    values = {"O": federation, **attributes}
+    cut = {kind: value.encode()[:_MAX_ATTRIBUTE].decode(errors="ignore") for kind, value in values.items()}
+    return x509.Name([x509.NameAttribute(kinds[kind], value) for kind, value in cut.items()])
+
+
+def _issue(
+    form: _Form, key: PublicKey, issuer: x509.Name, issuer_key: PrivateKey, dates: Dates
+) -> x509.Certificate:
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(form.subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(dates[0])
+        .not_valid_after(dates[1])
+    )
+    for value, critical in form.completed(key, issuer_key.public_key()):
+        builder = builder.add_extension(value, critical)
+    return builder.sign(issuer_key, hashes.SHA256())
+
+
+# -- checks -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """Whatever does not parse is no passport."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        raise PassportError(f"the {what} cannot be read: {error}", kind="malformed") from None
+    except PassportError as error:
+        raise PassportError(f"the {what}: {error}", kind=error.kind) from None
+
+
+def _key_of(certificate: x509.Certificate) -> PublicKey:
+    key = certificate.public_key()
+    if not isinstance(key, PublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise PassportError("its key is not of the curve P-256", kind="malformed")
+    return key
+
+
+def _check_issuer(certificate: x509.Certificate, issuer: x509.Certificate) -> None:
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature):
+        raise PassportError("not issued by the one above it", kind="authority") from None
+    if certificate.signature_algorithm_oid != SignatureAlgorithmOID.ECDSA_WITH_SHA256:
+        raise PassportError("signed in another way than ECDSA with SHA-256", kind="malformed")
+
+
+def _said(certificate: x509.Certificate, kind: type[_Said]) -> _Said:
+    for extension in certificate.extensions:
+        if extension.oid == _EXTENSION and isinstance(extension.value, x509.UnrecognizedExtension):
+            return msgspec.json.decode(extension.value.value, type=kind)
+    raise PassportError("not a certificate of RevFRF", kind="malformed")
+
+
+def _check_form(certificate: x509.Certificate, issuer: x509.Certificate, form: _Form) -> None:
+    expected = form.completed(_key_of(certificate), _key_of(issuer))
+    found = [(extension.value, extension.critical) for extension in certificate.extensions]
+    if certificate.subject != form.subject or _names(found) != _names(expected):
+        raise PassportError("it names another than it is for", kind="name")
+    if found != expected or certificate.serial_number <= 0:
+        raise PassportError("not as RevFRF issues them", kind="malformed")
+
+
+def _names(extensions: _Extensions) -> _Extensions:
+    kinds = x509.SubjectAlternativeName, x509.NameConstraints
+    return [(value, critical) for value, critical in extensions if isinstance(value, kinds)]
+
+
+def _check_serial(serial: int) -> None:
+    if not 0 < serial <= MAX_SERIAL:
+        raise UsageError(f"serial {serial}: invitations are counted from 1")
+
+
+def _check_keys(verify_key: bytes, seal_key: bytes) -> None:
+    """Raise FormatError for keys that everybody could sign for, or open."""
+    VerifyKey(verify_key)
+    if type(seal_key) is not bytes or len(seal_key) != KEY_BYTES:
+        raise FormatError(f"a key to seal to is {KEY_BYTES} bytes", kind="length")
+    try:
+        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(seal_key))
+    except ValueError:
+        raise FormatError("a key to seal to must be a point of large order", kind="malformed") from None
