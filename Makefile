@@ -2,6 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3 || command -v python)
 BIN    := .venv/bin
 READY  := .venv/.ready
+INSTALL := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --only-binary :all: --constraint constraints.txt
 
 .PHONY: demo test test-all lint bench clean
 
@@ -12,6 +13,7 @@ test: lint
 	$(BIN)/pytest -n auto -m "not slow"
 
 test-all: lint
+	$(INSTALL) --editable '.[dev,ray,dask]'
 	$(BIN)/pytest -n auto
 
 lint: $(READY)
@@ -26,7 +28,7 @@ bench: $(READY)
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "RevFRF needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv .venv
-	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --only-binary :all: --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) --editable '.[dev]'
 	@touch $@
 
 clean:

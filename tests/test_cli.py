@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import revfrf
 from revfrf import RevocableForestClassifier, RevocableForestRegressor, cli, cli_printing
+from revfrf.auditlog import AuditLog
 from revfrf.certificate import RevocationCertificate
 from revfrf.cli import app
 from revfrf.crypto.signing import SigningKey
@@ -166,7 +167,7 @@ def test_version_and_help(tmp_path: Path) -> None:
 def test_wrong_usage_is_2(arguments: Sequence[str]) -> None:
     ran = run(*arguments)
     assert (ran.code, ran.out) == (2, "")
-    assert "Usage: revfrf" in ran.err or "requires an argument" in ran.err
+    assert any(said in ran.err for said in ("Usage: revfrf", "requires an argument", "give a certificate"))
     assert "Traceback" not in ran.err
 
 
@@ -414,6 +415,33 @@ def test_time_that_no_calendar_has_is_shown_all_the_same() -> None:
 
 def test_what_is_printed_does_nothing_to_a_terminal() -> None:
     assert cli_printing._shown(["a\x1b[2J\n", "[red]é"]) == "a\\x1b[2J, [red]é"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    with AuditLog(tmp_path / "audit.log", ("loans", "participant", "bank")) as log:
+        log.append("started")
+        log.append("asked to leave", level=2)
+    return tmp_path / "audit.log"
+
+
+def test_audit_log_that_holds_is_0_and_says_its_head(log: Path) -> None:
+    ran = run("verify", "--audit", str(log), "--json")
+    found = json.loads(ran.out)
+    assert (ran.code, found["holds"], found["count"]) == (0, True, 2)
+    assert run("verify", "--audit", str(log), "--head", found["head"]).code == 0
+
+
+def test_audit_log_that_was_changed_or_cut_is_1(log: Path) -> None:
+    head = json.loads(run("verify", "--audit", str(log), "--json").out)["head"]
+    first, second = log.read_text().splitlines(keepends=True)
+    log.write_text(first)
+    assert run("verify", "--audit", str(log)).code == 0  # nothing shows it but the head
+    assert run("verify", "--audit", str(log), "--head", head).code == 1
+    log.write_text(first.replace("started", "stopped") + second)
+    ran = run("verify", "--audit", str(log))
+    assert ran.code == 1
+    assert "line" in ran.err
 
 
 # -- audit ------------------------------------------------------------------------------------------

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from revfrf import RevocableForestClassifier
-from revfrf.report.page import COLOURS, STYLE, Leaving, Trial, most_telling_tree, outline, page
+from revfrf.report.drawing import most_telling_tree, outline
+from revfrf.report.html import COLOURS, STYLE
+from revfrf.report.page import Leaving, Trial, page
 
 COLUMNS = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a & b", "it's", "plain", "plainer"]
 PARTIES = {"Ada & <b>": COLUMNS[:2], "Bea": COLUMNS[2:4], 'Cléo "C"': COLUMNS[4:]}

@@ -13,9 +13,11 @@ import typer
 
 import revfrf
 from revfrf import cli_federation, cli_local
+from revfrf.auditlog import verify_log
 from revfrf.certificate import RevocationCertificate
 from revfrf.cli_printing import DOES_NOT_HOLD, Json, errors, fail, print_facts, print_json
 from revfrf.crypto.signing import VerifyKey
+from revfrf.errors import UsageError
 from revfrf.publickey import load_verify_key
 
 app = typer.Typer(
@@ -60,28 +62,51 @@ def main(
 
 
 @app.command()
-def verify(certificate: CertificateFile, kgc_key: KeyFile, as_json: Json = False) -> None:
-    """Check a revocation certificate, offline.
+def verify(
+    certificate: Annotated[
+        Path | None,
+        typer.Argument(metavar="CERTIFICATE", help="The revocation certificate (JSON).", show_default=False),
+    ] = None,
+    kgc_key: Annotated[
+        Path | None,
+        typer.Option("--kgc-key", metavar="FILE", help="The key centre's public key.", show_default=False),
+    ] = None,
+    log: Annotated[
+        Path | None, typer.Option("--audit", metavar="LOG", help="A party's audit log.", show_default=False)
+    ] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(metavar="HASH", help="A hash that the log has had at some time.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check a revocation certificate, or an audit log, offline.
 
-    Needs the certificate and the key centre's public key, and nothing else. Says who left and what became of
-    the forest, or which part does not hold.
+    A certificate needs the key centre's public key, and nothing else. Says who left and what became of the
+    forest, or which part does not hold. Of a log it says whether every line follows from the one before; that
+    its end was not cut off, only a hash noted down elsewhere (`revfrf status`) can show: --head.
 
     Exit codes: 0 it holds, 1 it does not, 2 wrong usage or unreadable files.
 
     \b
     Examples:
       revfrf verify bank-has-left.json --kgc-key kgc.pub
-      revfrf verify bank-has-left.json --kgc-key kgc.pub --json
+      revfrf verify --audit bank/audit.log --head 7b123f02…
     """
     with errors(as_json):
-        key = load_verify_key(kgc_key)
-        found = RevocationCertificate.load(certificate)
-        found.verify(key)
-    facts = _facts(found, key)
+        if log is not None and certificate is None and kgc_key is None:
+            title, facts = "The log holds.", asdict(verify_log(log, head))
+        elif certificate is not None and kgc_key is not None and log is None and head is None:
+            key = load_verify_key(kgc_key)
+            found = RevocationCertificate.load(certificate)
+            found.verify(key)
+            title, facts = "The certificate holds.", _facts(found, key)
+        else:
+            raise UsageError("give a certificate and --kgc-key, or --audit and perhaps --head")
     if as_json:
         print_json({"holds": True, **facts})
     else:
-        print_facts("The certificate holds.", facts)
+        print_facts(title, facts)
 
 
 @app.command()

@@ -1,5 +1,6 @@
 """Commands of a federation of separate processes: found, join, serve, train, test, predict, leave."""
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -146,6 +147,7 @@ def serve(
       revfrf serve -d bank --data customers.csv --id-column customer
     """
     from revfrf.config import with_overrides
+    from revfrf.crypto.parallel import using_backend
     from revfrf.logs import set_up_logging
     from revfrf.node.home import Home
     from revfrf.node.services import service_of
@@ -161,20 +163,21 @@ def serve(
             flags |= {"accepts": policy or None, "listen": listen, "log_format": log_format}
             config = with_overrides(home.config, **flags, **_workers(workers))
             set_up_logging(config.log.level, config.log.format)
-            service = service_of(home, config)
-            service.stop_on_signals()
-            service.run()
+            with using_backend(config.work.backend, config.work.address, config.work.workers):
+                service = service_of(home, config)
+                service.stop_on_signals()
+                service.run()
         finally:
             home.close()
 
 
 def _workers(workers: str | None) -> dict[str, Any]:
-    """`--workers 4`, or `--workers ray://HOST:PORT`."""
+    """`--workers 4`, `--workers ray://HOST:PORT`, or `--workers ray`."""
     if workers is None:
         return {}
     backend, found, _ = workers.partition("://")
-    if found:
-        return {"backend": backend, "address": workers}
+    if found or backend.isalpha():
+        return {"backend": backend, "address": workers if found else ""}
     try:
         return {"workers": int(workers)}
     except ValueError:
@@ -261,16 +264,45 @@ def history(directory: Directory = Path(), as_json: Json = False) -> None:
 
 @app.command()
 def export(
-    out: Annotated[Path, typer.Argument(metavar="FILE", help="Where the certificate goes.")],
+    out: Annotated[Path, typer.Argument(metavar="FILE", help="Where it goes.")],
     directory: Directory = Path(),
-    number: Annotated[int, typer.Option(help="Which one, as `history` numbers them; -1 is the last.")] = -1,
+    number: Annotated[
+        int, typer.Option(help="Which certificate, as `history` numbers them; -1: the last.")
+    ] = -1,
+    forest: Annotated[
+        bool, typer.Option("--forest", help="The forest instead, as CS knows it, as JSON.")
+    ] = False,
 ) -> None:
-    """CS: a revocation certificate as a file, for `revfrf verify`."""
+    """CS: a revocation certificate as a file, for `revfrf verify`; or the forest.
+
+    The forest has owners and columns of all splits and the sums of the leaves. Where the cuts lie CS does not
+    know.
+    """
     from revfrf.certificate import RevocationCertificate
 
     with errors(False):
-        text = _ask(directory, "export", True, number=number)
-        RevocationCertificate.from_json(text.encode()).save(out)
+        if forest:
+            _write(out, json.dumps(_ask(directory, "structure", True)) + "\n")
+        else:
+            text = _ask(directory, "export", True, number=number)
+            RevocationCertificate.from_json(text.encode()).save(out)
+
+
+def _write(out: Path, text: str) -> None:
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{out}: {error.strerror}") from None
+
+
+@app.command()
+def report(
+    out: Annotated[Path, typer.Argument(metavar="FILE", help="Where the page goes.")],
+    directory: Directory = Path(),
+) -> None:
+    """CS: a page about the forest that opens offline: who owns which splits, and who has left."""
+    with errors(False):
+        _write(out, _ask(directory, "report", True))
 
 
 # -- a participant, and everybody --------------------------------------------------------------------

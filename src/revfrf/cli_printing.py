@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from revfrf.errors import CertificateError, PartyError, RevFRFError
+from revfrf.errors import AuditLogError, CertificateError, PartyError, RevFRFError
 
 DOES_NOT_HOLD = 1
 WRONG_USAGE = 2
@@ -64,7 +64,7 @@ def errors(as_json: bool) -> Iterator[None]:
         yield
     except (RevFRFError, MemoryError) as error:
         kind = error.kind if isinstance(error, RevFRFError) else "memory"
-        checked = isinstance(error, CertificateError) and kind not in _UNREADABLE
+        checked = isinstance(error, AuditLogError | CertificateError) and kind not in _UNREADABLE
         reason = str(error) or "there is not enough memory"
         if as_json:
             print_json({"holds": False if checked else None, "kind": kind, "reason": reason})

@@ -24,7 +24,8 @@ from revfrf.crypto.keys import Ciphertext, WeakKey
 from revfrf.crypto.packing import Comparison, mask_comparisons, read_packs, undo_coins
 from revfrf.crypto.strong import root_half, root_open
 from revfrf.errors import CertificateError, RefusedError, RejectedError, UsageError
-from revfrf.report.page import Leaving, Outline, Trial, outline, page
+from revfrf.report.drawing import Outline, outline
+from revfrf.report.page import Leaving, Trial, page
 
 console = Console(highlight=False, markup=False)
 

@@ -10,7 +10,7 @@ import os
 import socket
 import socketserver
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -28,15 +28,21 @@ class _Handler(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         try:
-            question = json.loads(self.rfile.readline(_MAX_LINE))
-            verb, arguments = str(question["verb"]), dict(question["arguments"])
-            self._tell({"result": self.server.command(verb, arguments, self._progress)})
-        except RevFRFError as error:
-            self._tell({"error": {"kind": error.kind, "reason": str(error)}})
-        except (ValueError, KeyError, TypeError) as error:
-            self._tell({"error": {"kind": "usage", "reason": f"not a command: {error}"}})
+            line = self.rfile.readline(_MAX_LINE)
+            if line:  # else somebody wanted to know whether anybody listens
+                self._tell(self._answer(line))
         except OSError:
             log.info("the operator has gone")
+
+    def _answer(self, line: bytes) -> dict[str, Any]:
+        try:
+            verb, arguments = _question(line)
+            return {"result": self.server.command(verb, arguments, self._progress)}
+        except RevFRFError as error:
+            return {"error": {"kind": error.kind, "reason": str(error)}}
+        except Exception:
+            log.exception("a command has failed")
+            return {"error": {"kind": "error", "reason": "the command has failed; the log says why"}}
 
     def _progress(self, facts: dict[str, Any]) -> None:
         try:
@@ -46,6 +52,14 @@ class _Handler(socketserver.StreamRequestHandler):
 
     def _tell(self, line: dict[str, Any]) -> None:
         self.wfile.write(json.dumps(line).encode() + b"\n")
+
+
+def _question(line: bytes) -> tuple[str, dict[str, Any]]:
+    try:
+        question = json.loads(line)
+        return str(question["verb"]), dict(question["arguments"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"not a command: {error}") from None
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):
@@ -109,14 +123,24 @@ def ask(
                 connection.connect(address)
         except OSError:
             raise UsageError(f"no `revfrf serve` runs in {path.parent}; start it, and ask again") from None
-        connection.sendall(json.dumps({"verb": verb, "arguments": arguments}).encode() + b"\n")
-        with connection.makefile("rb") as lines:
-            for line in lines:
-                answer = json.loads(line)
-                if "progress" in answer:
-                    progress(answer["progress"])
-                elif "error" in answer:
-                    raise RevFRFError(answer["error"]["reason"], kind=answer["error"]["kind"])
-                else:
-                    return answer["result"]
-    raise RevFRFError("the process has ended before it has answered", kind="absent")
+        for answer in _answers(connection, {"verb": verb, "arguments": arguments}):
+            if "progress" in answer:
+                progress(answer["progress"])
+            elif "error" in answer:
+                raise RevFRFError(answer["error"]["reason"], kind=answer["error"]["kind"])
+            else:
+                return answer["result"]
+    raise RevFRFError(
+        f"the process in {path.parent} has ended before it has answered; its log says why. Start it again: "
+        "what was under way goes on by itself, and requests can be asked again",
+        kind="absent",
+    )
+
+
+def _answers(connection: socket.socket, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What the process says, line by line, until it has no more to say, or has ended."""
+    with suppress(ConnectionError), connection.makefile("rb") as lines:
+        connection.sendall(json.dumps(question).encode() + b"\n")
+        for line in lines:
+            if line.endswith(b"\n"):
+                yield json.loads(line)

@@ -15,7 +15,7 @@ from revfrf.config import Config, Data, Forest
 from revfrf.crypto.canonical import Field
 from revfrf.crypto.parallel import workers
 from revfrf.datafile import Labels, read_labels
-from revfrf.errors import ProtocolError, RevFRFError, UsageError
+from revfrf.errors import AbsentError, ProtocolError, RevFRFError, UsageError
 from revfrf.forest.criterion import Targets
 from revfrf.forest.randomness import candidate_limit, feature_probability, row_repeats
 from revfrf.forest.tree import Rules
@@ -29,9 +29,11 @@ from revfrf.node.home import Home
 from revfrf.node.parties import take_policy
 from revfrf.node.service import Service
 from revfrf.protocols.alignment import Matched, align, ask_schemas, match
-from revfrf.protocols.epoch import KGC, PARTICIPANT
+from revfrf.protocols.epoch import CS, KGC, PARTICIPANT
 from revfrf.protocols.fle_expan import LevelReport
 from revfrf.record import Record
+from revfrf.report.drawing import outline
+from revfrf.report.forest import Standing, forest_page
 from revfrf.roles.coordinator import Coordinator, ForestRecord
 from revfrf.roles.participant import TRAINING
 from revfrf.storage.sqlite import SqliteCoordinatorStore
@@ -46,7 +48,8 @@ Tell = Callable[[dict[str, Any]], None]
 class Training(Record, frozen=True):
     """A forest that is to be grown, from when the operator has asked for it: by which rules, from which rows.
 
-    `ids` are the rows that all have, once they are found; they stay the same for the federation's life.
+    `ids` are the rows that all have, once they are found, and `not_common` counts those that not all have;
+    they stay the same for the federation's life. `stopped` says why no rows could be found.
     """
 
     forest: Forest
@@ -55,6 +58,8 @@ class Training(Record, frozen=True):
     ids: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     n_features: int = 0
+    not_common: int = 0
+    stopped: str = ""
 
 
 class CoordinatorService(Service):
@@ -97,7 +102,7 @@ class CoordinatorService(Service):
             self._work(lambda _: None)
 
     def _work(self, tell: Tell) -> None:
-        if self.training is None or self.role.ready:
+        if self.training is None or self.training.stopped or self.role.ready:
             return
         self.patiently(lambda: self._go_on_training(tell), lambda: self.store.n_nodes)
 
@@ -107,10 +112,15 @@ class CoordinatorService(Service):
             tell({"step": "setting up the federation"})
             self.endpoint.call(KGC, SetUpRequest(), Done)
         if not self._expect_training().ids:
-            self._match(tell)
+            try:
+                self._match(tell)
+            except UsageError as error:  # nothing has begun yet: the operator may change what is wrong
+                self._become(msgspec.structs.replace(self._expect_training(), stopped=str(error)))
+                raise
         if not hasattr(self.role, "record"):
             self._create()
         if self.role.rebuilding:
+            self._gather()
             certificate = self.role.revoke(self._fields(), self._progress(tell))
             self.audit.append("revoked", leavers=list(certificate.leavers), digest=self.digest)
             step(log, "left", parties=list(certificate.leavers), digest=self.digest)
@@ -121,6 +131,13 @@ class CoordinatorService(Service):
         self.role.grow(self._progress(tell))
         self.audit.append("trained", digest=self.digest, nodes=self.store.n_nodes)
         step(log, "trained", digest=self.digest, nodes=self.store.n_nodes)
+
+    def _gather(self) -> None:
+        """Wait until KGC has told everybody of the epoch. Raises AbsentError."""
+        for member in self.role.certificate.members:
+            if member.name not in (CS, *self.endpoint.present()):
+                raise AbsentError(member.name, "is not connected; start it, and the forest is rebuilt")
+        self.endpoint.call(KGC, SetUpRequest(), Done)
 
     def _progress(self, tell: Tell) -> Callable[[LevelReport], None]:
         def report(level: LevelReport) -> None:
@@ -157,7 +174,15 @@ class CoordinatorService(Service):
         values = _of(labels, ids)
         classes = () if training.task == "numbers" else tuple(sorted(set(map(str, values))))
         n_features = sum(len(schema.columns) for schema in schemas.values())
-        self._become(msgspec.structs.replace(training, ids=tuple(ids), labels=classes, n_features=n_features))
+        found = msgspec.structs.replace(
+            training,
+            ids=tuple(ids),
+            labels=classes,
+            n_features=n_features,
+            not_common=len(labels.ids) - len(ids),
+        )
+        _rules(found)  # says what is wrong with them
+        self._become(found)
 
     def _common(self, table: str, ids: Sequence[str], tell: Tell) -> list[str]:
         def progress(matched: Matched) -> None:
@@ -226,7 +251,7 @@ class CoordinatorService(Service):
     def do_train(self, tell: Tell) -> dict[str, Any]:
         """Train, or go on with the training that is under way."""
         with self._working:
-            if self.training is None:
+            if self.training is None or self.training.stopped:
                 forest, data = self.config.forest or Forest(), self.config.data or Data()
                 self._read_labels(
                     self.config.data_file
@@ -239,7 +264,12 @@ class CoordinatorService(Service):
 
     def _summary(self) -> dict[str, Any]:
         training = self._expect_training()
-        return {"digest": self.digest, "nodes": self.store.n_nodes, "rows": len(training.ids)}
+        return {
+            "digest": self.digest,
+            "nodes": self.store.n_nodes,
+            "rows": len(training.ids),
+            "not_common": training.not_common,
+        }
 
     def do_predict(
         self, tell: Tell, file: str, id_column: str | None = None, voting: Voting = "hard"
@@ -294,6 +324,37 @@ class CoordinatorService(Service):
             for c in self.role.certificates
         ]
 
+    def do_report(self, tell: Tell) -> str:
+        """A page about the forest, as HTML."""
+        self._expect_ready()
+        status = self.do_status(tell)
+        told = {
+            name.replace("_", " "): status[name] for name in ("epoch", "members", "left", "nodes", "rows")
+        }
+        shown = {name: ", ".join(v) or "none" if isinstance(v, list) else str(v) for name, v in told.items()}
+        columns = {party: [c.name for c in owned] for party, owned in self.role.columns.items()}
+        standing = Standing(
+            federation=self.config.party.federation,
+            facts={**shown, "digest": self.digest},
+            columns=columns,
+            forest=outline(self.store),
+            certificates=self.role.certificates,
+        )
+        return forest_page(standing)
+
+    def do_structure(self, tell: Tell) -> dict[str, Any]:  # noqa: ARG002
+        """The forest as CS knows it: rules, owners and columns of splits, numbers of cuts, sums of leaves."""
+        self._expect_ready()
+        splits, leaves = sorted(self.store.splits.items()), sorted(self.store.leaves.items())
+        return {
+            "federation": self.config.party.federation,
+            "digest": self.digest,
+            "rules": msgspec.to_builtins(self.role.plan.rules),
+            "labels": list(self._expect_training().labels),
+            "splits": [[*node, split.feature, split.cut] for node, split in splits],
+            "leaves": [[*node, *sums] for node, sums in leaves],
+        }
+
     def do_export(self, tell: Tell, number: int = -1) -> str:  # noqa: ARG002
         """A revocation certificate as JSON, the last one by default."""
         try:
@@ -303,8 +364,12 @@ class CoordinatorService(Service):
 
     def do_status(self, tell: Tell) -> dict[str, Any]:
         """See `Service.do_status`."""
-        state = "none" if self.training is None else "ready" if self.role.ready else "growing"
+        stopped = "" if self.training is None else self.training.stopped
+        none = self.training is None or stopped
+        state = "none" if none else "ready" if self.role.ready else "growing"
         facts: dict[str, Any] = {"forest": state}
+        if stopped:
+            facts["stopped"] = stopped
         if state == "ready":
             facts |= self._summary()
         return super().do_status(tell) | facts

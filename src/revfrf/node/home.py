@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -125,19 +126,20 @@ class Pins:
     """
 
     def __init__(self, store: SqliteStore) -> None:
-        self._store = store
+        self._store, self._lock = store, Lock()
         self._known = store.read("pins", dict[str, Pin]) or {}
 
     def admit(self, passport: Passport) -> None:
         """Raise PassportError for somebody who has come after another of the same name."""
         name, found = passport.who.name, Pin(passport.serial, passport.key_digest)
-        known = self._known.get(name)
-        if known == found:
-            return
-        if known is not None and known.serial >= found.serial:
-            raise PassportError(f"{name!r} has come by another certificate before", kind="replaced")
-        self._store.write(pins=self._known | {name: found})
-        self._known = self._known | {name: found}
+        with self._lock:
+            known = self._known.get(name)
+            if known == found:
+                return
+            if known is not None and known.serial >= found.serial:
+                raise PassportError(f"{name!r} has come by another certificate before", kind="replaced")
+            self._store.write(pins=self._known | {name: found})
+            self._known = self._known | {name: found}
 
 
 # -- making directories -----------------------------------------------------------------------------

@@ -6,16 +6,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from revfrf.datafile import write_answers
 from revfrf.errors import RevFRFError, UsageError
 from revfrf.node.control import ask, runs
 from revfrf.node.home import CONTROL, Home, found, invite, join_federation
-from revfrf.protocols.epoch import CC, CS, PARTICIPANT, REQUESTER
+from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT, REQUESTER
 
 ROWS, TEST, REQUEST = "rows.csv", "test.csv", "request.csv"
 REQUESTER_NAME = "clinic"
@@ -104,13 +103,14 @@ def start(directory: Path, tell: Callable[[str], None]) -> list[subprocess.Popen
 
 
 def _wait(directory: Path, processes: list[subprocess.Popen[bytes]]) -> None:
-    expected, until = len(homes(directory)) - 1, time.monotonic() + _STARTING
+    expected = {{"kgc": KGC, "cc": CC}.get(name, name) for name in homes(directory)} - {"cs"}
+    until = time.monotonic() + _STARTING
     while time.monotonic() < until:
-        for process in processes:
-            if process.poll() is not None:
-                raise RevFRFError(f"a party has ended at once; look at {directory}/*.log", kind="absent")
+        if any(process.poll() for process in processes):
+            raise RevFRFError(f"a party has ended at once; look at {directory}/*.log", kind="absent")
         with suppress(RevFRFError):
-            if len(ask(directory / "cs" / CONTROL, "status", {})["connected"]) >= expected:
+            status = ask(directory / "cs" / CONTROL, "status", {})
+            if expected <= {*status["connected"], *status["left"]}:
                 return
         time.sleep(0.1)
     raise RevFRFError(f"not all parties have connected; look at {directory}/*.log", kind="absent")
@@ -141,13 +141,3 @@ def _is_ours(pid: int) -> bool:
         return b"revfrf\0serve\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-
-
-@contextmanager
-def running(directory: Path, tell: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """A federation that runs while this block does."""
-    start(directory, tell)
-    try:
-        yield ask(directory / "cs" / CONTROL, "status", {})
-    finally:
-        stop(directory)

@@ -1,7 +1,8 @@
 """The processes of KGC, CC and the participants. CS's is in `node.coordinator`."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from threading import Lock
 from typing import Any
 
 from revfrf.config import Config, Policy
@@ -13,13 +14,13 @@ from revfrf.logs import step
 from revfrf.messages.base import Done, Message, of_number
 from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.network import AdmissionRequest, SetUpRequest
-from revfrf.messages.revocation import Level
+from revfrf.messages.revocation import Level, RevocationRequest
 from revfrf.messages.training import Column
 from revfrf.moduli import keys_of_size, new_keys_like
 from revfrf.node.home import Home, Invited, invite, uninvite
 from revfrf.node.requester import ask_about
 from revfrf.node.service import Service
-from revfrf.protocols.epoch import CC, CS, KGC, REQUESTER
+from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT, REQUESTER
 from revfrf.protocols.request import RequestPolicy
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.kgc import KeyCentre
@@ -48,6 +49,7 @@ class KeyCentreService(Service):
         super().__init__(home, config)
         self.role = KeyCentre(self.endpoint, home.signing(), workers(config.work.workers), home.store)
         self.role.recall()
+        self._beginning = Lock()  # one epoch at a time
 
     @property
     def certificate(self) -> EpochCertificate | None:
@@ -58,16 +60,19 @@ class KeyCentreService(Service):
         """See `Service.answer`; besides what the role answers, what needs the network."""
         match message:
             case SetUpRequest():
-                self._set_up()
+                with self._beginning:
+                    self._set_up()
             case AdmissionRequest():
                 self._admit_requester(sender)
+            case RevocationRequest() if not self._staying({*self.role.state.leaving, sender}):
+                raise ProtocolError(f"{sender!r} cannot leave: no participant would be left", kind="member")
             case _:
                 return super().answer(sender, message)
         self.audit.append(type(message).__name__, sender=sender)
         return Done()
 
     def _set_up(self) -> None:
-        """The first epoch, with everybody who is invited; if it has begun, once more."""
+        """The first epoch, with everybody who is invited; of one that has begun, everybody is told."""
         if self.role.state.certificates:
             if not self.role.told:
                 self.role.announce()
@@ -107,22 +112,27 @@ class KeyCentreService(Service):
 
     def work(self) -> None:
         """See `Service.work`: begin the epoch without those who have asked to leave, and tell everybody."""
-        if self.role.state.leaving and not self.role.changing:
-            self._begin_epoch()
-        elif self.role.changing and not self.role.told:
-            self.role.announce()
+        with self._beginning:
+            if self.role.state.certificates and not self.role.told:
+                self.role.announce()
+            elif self.role.state.leaving and not self.role.changing:
+                self._begin_epoch()
+
+    def _staying(self, leaving: Collection[str]) -> list[str]:
+        """The participants who are left without these."""
+        members = self.role.current.members if self.role.state.certificates else ()
+        return [m.name for m in members if m.role == PARTICIPANT and m.name not in leaving]
 
     def _begin_epoch(self) -> None:
         leaving = self.role.state.leaving
+        if not self._staying(leaving):
+            self.role.stay(leaving)
+            self.audit.append("stays", parties=sorted(leaving))
+            raise UsageError(f"{', '.join(sorted(leaving))} cannot leave: no participant would be left")
         level = max(request.level for request in leaving.values())
         step(log, "leaving", parties=sorted(leaving), level_of_revocation=level)
-        try:
-            dealt = new_keys_like(self._parameters(), self.role.n_jobs) if level == 2 else None
-            certificate = self.role.revoke(dealt)
-        except UsageError as error:  # nobody would be left
-            self.role.stay(leaving)
-            self.audit.append("stays", parties=sorted(leaving), reason=str(error))
-            raise
+        dealt = new_keys_like(self._parameters(), self.role.n_jobs) if level == 2 else None
+        certificate = self.role.revoke(dealt)
         self.audit.append("epoch began", epoch=certificate.epoch, left=sorted(leaving))
 
 
@@ -199,11 +209,21 @@ class ParticipantService(Service):
         return ask_about(self.endpoint, requester, tell=tell, **arguments)
 
     def do_revoke(self, tell: Tell, level: Level = 2) -> dict[str, Any]:  # noqa: ARG002
-        """Leave the forest: the request goes to KGC, sealed, and to CS."""
+        """Leave the forest: the request goes to KGC, sealed."""
         request = self.role.leave(level)
+        if [m.name for m in self.role.certificate.members if m.role == PARTICIPANT] == [self.home.who.name]:
+            raise UsageError("the last participant cannot leave: there would be no forest without it")
+        self.home.store.write(leaving=level)
         self.audit.append("asked to leave", level=level)
         self.endpoint.call(KGC, request, Done)
         return {"party": self.home.who.name, "level": level, "epoch": request.epoch}
+
+    def look_at_link(self, problem: str) -> None:
+        """See `Service.look_at_link`: whoever has asked to leave, and is let in no more, has left."""
+        if "refuses us" in problem and self.home.store.read("leaving", int) is not None:
+            step(log, "this party has asked to leave, and has left: there is nothing more to do")
+            self.audit.append("left")
+            self.stop()
 
     def do_status(self, tell: Tell) -> dict[str, Any]:
         """See `Service.do_status`."""

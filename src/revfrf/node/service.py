@@ -8,7 +8,8 @@ import logging
 import signal
 import time
 from collections.abc import Callable
-from threading import Event, Thread
+from contextlib import ExitStack
+from threading import Event, Lock, Thread
 from typing import Any, TypeVar
 
 from revfrf.config import Config
@@ -16,6 +17,9 @@ from revfrf.errors import AbsentError, PassportError, RefusedError, RevFRFError,
 from revfrf.logs import step
 from revfrf.messages.base import Message
 from revfrf.messages.enrolment import EpochCertificate
+from revfrf.messages.matching import MatchRequest, SchemaRequest
+from revfrf.messages.prediction import ForestQuery, MaskedComparisons, PredictRequest, ShareRequest
+from revfrf.messages.testing import TestRequest
 from revfrf.node.control import Control
 from revfrf.node.home import CONTROL, Home, Pins, days_left
 from revfrf.transport.base import Answering
@@ -26,11 +30,24 @@ from revfrf.transport.passport import Passport
 log = logging.getLogger("revfrf.serve")
 
 Result = TypeVar("Result")
-_LOOKS = 1.0
-"""Seconds between two looks at whether there is something to do."""
+_LOOKS, _LONGEST = 1.0, 30.0
+"""Seconds between two looks at whether there is something to do: at first, and after much trouble."""
 
 _TRIES = 20
 """How often in a row a job begins again without having come any further."""
+
+_BESIDE_OTHERS = (
+    ForestQuery,
+    MaskedComparisons,
+    MatchRequest,
+    PredictRequest,
+    SchemaRequest,
+    ShareRequest,
+    TestRequest,
+)
+"""What is answered at any time. All other messages change something, and are answered one after the other: of
+one whose sender waits no longer for its answer, the work may go on still when the next one comes.
+"""
 
 
 class Service:
@@ -48,6 +65,8 @@ class Service:
         )
         self.problem = ""
         self.failure: RevFRFError | None = None
+        self._link: Server | Dialler | None = None
+        self._answering = Lock()
         self._awake, self._stop = Event(), Event()
 
     # -- a process ----------------------------------------------------------------------------------
@@ -60,33 +79,50 @@ class Service:
             log.warning(
                 "the certificate ends in %d days; ask KGC for a new token, and `revfrf join` it", days
             )
-        self.audit.append("started")
-        link: Server | Dialler
-        if network.listen is not None:
-            link = Server(self.endpoint, tls, network.listen)
-            step(log, "listening", port=link.port)
-        else:
-            link = Dialler(self.endpoint, tls, network.coordinator or "")
-        control = Control(self.home.path / CONTROL, self.command)
-        worker = Thread(target=self._go_on, name="work", daemon=True)
-        worker.start()
-        try:
+        with ExitStack() as closing:
+            closing.callback(self._close_log)
+            self.audit.append("started")
+            if network.listen is not None:
+                self._link = server = Server(self.endpoint, tls, network.listen)
+                step(log, "listening", port=server.port)
+            else:
+                self._link = Dialler(self.endpoint, tls, network.coordinator or "")
+            worker = Thread(target=self._go_on, name="work", daemon=True)
+            worker.start()
+            closing.callback(worker.join, network.heartbeat)
+            closing.callback(self._link.close)
+            closing.callback(self.stop)
+            closing.callback(Control(self.home.path / CONTROL, self.command).close)
             ready()
-            while not self._stop.wait(_LOOKS):
-                if isinstance(link, Dialler) and link.problem and link.problem != self.problem:
-                    self.problem = link.problem
-                    log.warning("not connected: %s", link.problem)
-        finally:
-            self._stop.set()
-            self._awake.set()
-            control.close()
-            link.close()
-            worker.join(self.config.network.heartbeat)
-            if self.failure is None:
-                self.audit.append("stopped")
-            self.audit.close()
+            self._watch()
         if self.failure is not None:
             raise self.failure
+
+    def _watch(self) -> None:
+        """Until told to stop: say once what keeps the link from coming up."""
+        said = ""
+        while not self._stop.wait(_LOOKS):
+            problem = self.link_problem
+            if problem != said:
+                said = problem
+                if problem:
+                    log.warning("not connected: %s", problem)
+                self.look_at_link(problem)
+
+    def _close_log(self) -> None:
+        try:
+            if self.failure is None:
+                self.audit.append("stopped")
+        finally:
+            self.audit.close()
+
+    @property
+    def link_problem(self) -> str:
+        """What keeps the link from coming up, if it is dialled."""
+        return self._link.problem if isinstance(self._link, Dialler) else ""
+
+    def look_at_link(self, problem: str) -> None:
+        """The link has another problem than before, or, if it is empty, none."""
 
     def stop_on_signals(self) -> None:
         """SIGTERM and Ctrl-C end the process in order."""
@@ -112,7 +148,12 @@ class Service:
         """Refuse whoever has left, or has come after another of the same name. See `Endpoint`."""
         if passport.who.name in self.revoked:
             raise PassportError(f"{passport.who.name!r} has left", kind="revoked")
-        self._pins.admit(passport)
+        try:
+            self._pins.admit(passport)
+        except StorageError as error:
+            self.fail(error)
+            raise
+        self.wake()
 
     @property
     def revoked(self) -> tuple[str, ...]:
@@ -127,7 +168,11 @@ class Service:
 
     def answer(self, sender: str, message: Message) -> Message:
         """Answer a message, and write down that it was."""
-        reply = self.role.handle(sender, message)
+        if isinstance(message, _BESIDE_OTHERS):
+            reply = self.role.handle(sender, message)
+        else:
+            with self._answering:
+                reply = self.role.handle(sender, message)
         facts = {name.replace(" ", "_"): count for name, count in message.discloses().items()}
         self.audit.append(type(message).__name__, sender=sender, **facts)
         self.wake()
@@ -143,25 +188,24 @@ class Service:
         """Do what is to be done now, if anything."""
 
     def _go_on(self) -> None:
+        pause = _LOOKS
         while not self._stop.is_set():
-            self._awake.wait(_LOOKS)
+            self._awake.wait(pause)
             self._awake.clear()
             try:
                 self.work()
+                self.problem, pause = "", _LOOKS
             except StorageError as error:
                 self.fail(error)
             except RevFRFError as error:
-                self._trouble(error)
+                if str(error) != self.problem:
+                    log.warning("waiting: %s", error)
+                self.problem, pause = str(error), min(2 * pause, _LONGEST)
             except Exception:
                 log.exception("work has failed")
-                self._stop.wait(_LOOKS)
-
-    def _trouble(self, error: RevFRFError) -> None:
-        """Say it once, and look again later."""
-        if str(error) != self.problem:
-            self.problem = str(error)
-            log.warning("waiting: %s", error)
-        self._stop.wait(_LOOKS)
+                self.problem, pause = "work has failed; the log says why", _LONGEST
+            if self.problem:
+                self._stop.wait(_LOOKS)  # however often it is woken
 
     def patiently(self, work: Callable[[], Result], progress: Callable[[], object]) -> Result:
         """Do something that goes on from what is written down, again whenever somebody was away.
@@ -201,7 +245,13 @@ class Service:
         method = getattr(self, f"do_{verb}", None)
         if method is None:
             raise RevFRFError(f"{self.home.who.role} has no `{verb}`", kind="usage")
-        return method(tell=tell, **arguments)
+        try:
+            return method(tell=tell, **arguments)
+        except StorageError as error:
+            self.fail(error)
+            raise
+        except RefusedError as error:
+            raise RefusedError(error.party, f"{error.reason}; its log says why") from error
 
     def do_status(self, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:  # noqa: ARG002
         """How this party is."""
@@ -216,5 +266,5 @@ class Service:
             "left": list(self.revoked),
             "certificate_days": days_left(self.home.tls().passport),
             "audit_head": self.audit.head,
-            "problem": self.problem,
+            "problem": self.link_problem or self.problem,
         }

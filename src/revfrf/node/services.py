@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Callable
-from threading import Event, Thread
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from revfrf.config import Config
-from revfrf.errors import RevFRFError, UsageError
+from revfrf.errors import AbsentError, UsageError
 from revfrf.node.coordinator import CoordinatorService
 from revfrf.node.home import Home
 from revfrf.node.parties import ComputeService, KeyCentreService, ParticipantService
@@ -39,16 +39,19 @@ def alone(
     try:
         if home.who.role != REQUESTER:
             raise UsageError(f"no `revfrf serve` runs in {home.path}; start it, and ask again")
-        service, ready = service_of(home, home.config), Event()
-        running = Thread(target=service.run, args=(ready.set,), daemon=True)
-        running.start()
-        ready.wait()
-        try:
-            return service.command(verb, arguments, tell)
-        except RevFRFError as error:
-            raise type(error)(*error.args) if not service.problem else UsageError(service.problem) from None
-        finally:
-            service.stop()
-            running.join()
+        service = service_of(home, home.config)
+
+        def ask() -> Any:
+            try:
+                return service.command(verb, arguments, tell)
+            except AbsentError as error:
+                raise AbsentError(error.party, service.link_problem or error.reason) from None
+            finally:
+                service.stop()
+
+        with ThreadPoolExecutor(1) as pool:
+            asked: list[Future[Any]] = []
+            service.run(lambda: asked.append(pool.submit(ask)))
+            return asked[0].result()
     finally:
         home.close()

@@ -141,7 +141,7 @@ def fle_expan(
         progress(_report(plan.rules, store, frontier, won, depth, n_used))
         with within(FOS_FIND):
             draws = draw_candidates(plan.seed, features, plan.rules, frontier, again)
-        exchange = _Exchange(channel, plan, targets, frontier, draws, store.level)
+        exchange = _Exchange(channel, plan, targets, frontier, draws, store.level, n_jobs)
         asked = list(zip(plan.owners, columns, won, strict=True))
         order = sorted(range(len(asked)), key=lambda i: -len(won[i].nodes))  # the longest work first
         answered = in_threads(exchange, [asked[i] for i in order], n_jobs)
@@ -202,6 +202,7 @@ class _Exchange:
     frontier: Nodes
     draws: Draws
     level: int
+    n_jobs: int
 
     def __call__(self, asked: tuple[str, slice, Won]) -> tuple[dict[Node, StoredSplit], Scored]:
         """Ask the owner of these columns; return its encrypted splits, and its scored answers."""
@@ -216,7 +217,8 @@ class _Exchange:
             splits = _receive_splits(self.plan, owner, won, reply)
             n_cuts, bins = array(reply.n_cuts, CUTS, len(questions)), array(reply.bins, CUTS)
         with within(FOS_FIND):
-            return splits, score(self.targets, self.plan.rules, self.frontier, questions, n_cuts, bins)
+            scored = score(self.targets, self.plan.rules, self.frontier, questions, n_cuts, bins, self.n_jobs)
+        return splits, scored
 
     def _request(self, questions: Questions, won: Won) -> LevelRequest:
         asked = np.zeros(len(self.frontier), dtype=np.bool_)

@@ -4,23 +4,31 @@ CS asks the owners of candidate features; each answers with the bins of its cand
 (`forest.candidates`); CS scores them against the labels it alone knows (`forest.criterion`). The answers of
 all participants and nodes of a level are one step. What CS learns: the bin of every row of a node, for
 candidate features. What an owner learns: the rows of the nodes it is asked about.
+
+CS scores in its own threads, or, if it has chosen a backend of joblib, on that backend's workers, who then
+see labels and bins, and nothing that says whose.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from revfrf.crypto.parallel import elsewhere, parts_elsewhere
 from revfrf.errors import FormatError
 from revfrf.forest.candidates import Method, Proposal, Values, propose
 from revfrf.forest.criterion import NO_CUT, Best, Targets, best_cuts
 from revfrf.forest.kernel import kernel
-from revfrf.forest.nodes import Nodes
+from revfrf.forest.nodes import Nodes, starts_of
 from revfrf.forest.randomness import feature_draws, private_seeds
 from revfrf.forest.tree import Rules
 
 Positions = NDArray[np.intp]
+
+_SECONDS_A_BIN = 3e-9
+"""About what it takes to add one row's target to its bin."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,12 +132,82 @@ def score(
     questions: Questions,
     n_cuts: NDArray[np.uint8],
     bins: NDArray[np.uint8],
+    n_jobs: int,
 ) -> Scored:
-    """Score one owner's answers. Raises FormatError for answers that do not fit the questions."""
+    """Score one owner's answers, here or by `n_jobs` workers of the backend that the user has chosen.
+
+    Raises FormatError for answers that do not fit the questions.
+    """
     if (n_cuts > rules.n_candidates).any():
         raise FormatError("more cuts than asked for", kind="out-of-range")
-    best = best_cuts(targets, nodes, questions.nodes, n_cuts, bins, rules.min_samples_leaf)
-    return Scored(questions, bins, best)
+    least, count = rules.min_samples_leaf, parts_elsewhere(len(bins) * _SECONDS_A_BIN, n_jobs)
+    starts = starts_of(np.where(n_cuts > 0, nodes.sizes[questions.nodes], 0)) if count else None
+    if starts is None or len(bins) != starts[-1]:
+        return Scored(questions, bins, best_cuts(targets, nodes, questions.nodes, n_cuts, bins, least))
+    parts = list(_parts(targets, least, nodes, questions, n_cuts, bins, starts, count))
+    cuts, scores = (np.concatenate(found) for found in zip(*elsewhere(best_of_part, parts), strict=True))
+    return Scored(questions, bins, Best(cuts, scores, starts))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Some questions as other machines get them: what to add up, without names and without rows' numbers.
+
+    `values` and `weights` are the targets of each row of each node, node by node.
+    """
+
+    values: NDArray[np.int64]
+    weights: NDArray[np.int64]
+    n_classes: int
+    sizes: NDArray[np.int64]
+    asked: Positions
+    n_cuts: NDArray[np.uint8]
+    bins: bytes
+    min_samples_leaf: int
+
+
+def _parts(
+    targets: Targets,
+    min_samples_leaf: int,
+    nodes: Nodes,
+    questions: Questions,
+    n_cuts: NDArray[np.uint8],
+    bins: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    count: int,
+) -> Iterator[Part]:
+    """All questions, in order, in at most `count` parts with about as many bins each."""
+    inner = np.searchsorted(starts, [len(bins) * i // count for i in range(1, count)])
+    for a, b in pairwise(np.unique([0, *inner, len(questions)]).tolist()):
+        positions, asked = np.unique(questions.nodes[a:b], return_inverse=True)
+        some = nodes.take(positions)
+        repeats = targets.repeats[np.repeat(some.trees, some.sizes), some.rows]
+        yield Part(
+            values=targets.values[some.rows],
+            weights=targets.weights[some.rows] * repeats,
+            n_classes=targets.n_classes,
+            sizes=some.sizes,
+            asked=asked,
+            n_cuts=n_cuts[a:b],
+            bins=bins[starts[a] : starts[b]].tobytes(),
+            min_samples_leaf=min_samples_leaf,
+        )
+
+
+def best_of_part(part: Part) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The best cut of each question, and its score: exactly those of `best_cuts`, whose sums are integers."""
+    n_rows, n_nodes = len(part.values), len(part.sizes)
+    repeats = np.ones((1, n_rows), np.uint8)
+    targets = Targets(part.values.copy(), part.weights.copy(), repeats, part.n_classes)  # Ray's are read-only
+    nodes = Nodes(
+        trees=np.zeros(n_nodes, np.uint32),
+        paths=np.ones(n_nodes, np.uint64),
+        starts=starts_of(part.sizes),
+        rows=np.arange(n_rows, dtype=np.uint32),
+    )
+    asked, n_cuts, bins = part.asked.copy(), part.n_cuts.copy(), np.frombuffer(part.bins, np.uint8)
+    best = best_cuts(targets, nodes, asked, n_cuts, bins, part.min_samples_leaf)
+    return best.cuts, best.scores
 
 
 def choose(draws: Draws, owned: Sequence[slice], scored: Sequence[Scored]) -> list[Winner]:

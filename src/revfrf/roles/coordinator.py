@@ -20,6 +20,7 @@ from revfrf.forest.randomness import row_repeats
 from revfrf.forest.tree import Rules, feature_id, forest_digest
 from revfrf.forest.voting import Voting, add_votes, leaf_votes
 from revfrf.messages.base import Done, Message, of_number
+from revfrf.messages.enrolment import Dealt, EpochCertificate
 from revfrf.messages.prediction import ForestFacts, ForestQuery, PredictReply, PredictRequest
 from revfrf.messages.revocation import Certified, Report, RevocationReport, RevocationRequest
 from revfrf.messages.training import Column, OpenForest, Schema
@@ -89,6 +90,8 @@ class Coordinator(AnsweringParty):
     def handle(self, sender: str, message: Message) -> Message:
         """Answer KGC and requesters."""
         match message:
+            case Dealt() | EpochCertificate() if self._busy and message.epoch > self.certificate.epoch:
+                raise ProtocolError("the forest is not opened yet, or a revocation not over", kind="order")
             case ForestQuery():
                 self.expect(sender, message.admission.member.name)
                 check_admission(self.identity, message.admission)
@@ -112,6 +115,11 @@ class Coordinator(AnsweringParty):
         if not hasattr(self, "plan") or self.plan.epoch != self.certificate.epoch or self.rebuilding:
             return False
         return self.store.whole(self.plan.rules.n_trees)
+
+    @property
+    def _busy(self) -> bool:
+        """Whether something has begun that ends in the epoch in which it began."""
+        return hasattr(self, "record") and (not self.columns or self.store.rebuilding is not None)
 
     @property
     def opening(self) -> OpenForest:

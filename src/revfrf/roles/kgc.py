@@ -1,6 +1,7 @@
 """KGC, the key centre: deals the keys, certifies epochs, and keeps nothing that opens a ciphertext."""
 
 from collections.abc import Collection, Mapping
+from threading import RLock
 from typing import Any
 
 import msgspec
@@ -52,6 +53,7 @@ class KeyCentre:
         self.n_jobs = n_jobs
         self.store = store or Store()
         self.state = KeyCentreState()
+        self._changes = RLock()  # held for each change, and never while somebody is called
 
     def remember(self) -> None:
         """Write down who this is; the rest is written down when it happens."""
@@ -63,9 +65,10 @@ class KeyCentre:
 
     def _become(self, **changes: Any) -> None:
         """Change what is remembered, all at once, and write it down."""
-        state = msgspec.structs.replace(self.state, **changes)
-        self.store.write(state=state)
-        self.state = state
+        with self._changes:
+            state = msgspec.structs.replace(self.state, **changes)
+            self.store.write(state=state)
+            self.state = state
 
     @property
     def current(self) -> EpochCertificate:
@@ -99,11 +102,13 @@ class KeyCentre:
         if party in self.state.admitted:
             raise UsageError(f"{party!r} is a requester already")
         self._expect_no_change()
-        requesters, admitted = self.state.requesters, self.state.admitted
-        known = requesters.get(party)
-        admission = admit(self.channel, self._signing, self.current, parameters, party, known)
-        requesters = requesters | {party: admission.member.verify_key}
-        self._become(requesters=requesters, admitted=admitted | {party: admission})
+        epoch, known = self.current, self.state.requesters.get(party)
+        admission = admit(self.channel, self._signing, epoch, parameters, party, known)
+        with self._changes:
+            if self.current != epoch:
+                raise ProtocolError("an epoch has begun meanwhile", kind="epoch")
+            requesters = self.state.requesters | {party: admission.member.verify_key}
+            self._become(requesters=requesters, admitted=self.state.admitted | {party: admission})
 
     # -- leaving ------------------------------------------------------------------------------------
 
@@ -123,17 +128,19 @@ class KeyCentre:
 
     def _take(self, request: RevocationRequest) -> None:
         """Keep a request to leave, if it is new and the leaver's own. No word of CS is needed for that."""
-        self._expect_no_change()
-        if request.nonce in self.state.nonces:
-            raise ProtocolError("a request to leave that was used before", kind="replay")
-        check_revocation(self.current, request)
-        leaving = self.state.leaving | {request.party: request}
-        self._become(nonces=self.state.nonces | {request.nonce}, leaving=leaving)
+        with self._changes:
+            self._expect_no_change()
+            if request.nonce in self.state.nonces:
+                raise ProtocolError("a request to leave that was used before", kind="replay")
+            check_revocation(self.current, request)
+            leaving = self.state.leaving | {request.party: request}
+            self._become(nonces=self.state.nonces | {request.nonce}, leaving=leaving)
 
     def stay(self, parties: Collection[str]) -> None:
         """Drop requests to leave that were not carried out."""
-        leaving = {party: request for party, request in self.state.leaving.items() if party not in parties}
-        self._become(leaving=leaving)
+        with self._changes:
+            leaving = {name: request for name, request in self.state.leaving.items() if name not in parties}
+            self._become(leaving=leaving)
 
     def revoke(self, dealt: SetUp | None) -> EpochCertificate:
         """Begin the epoch without those who have asked to leave; with new keys, if there is a new set-up.
@@ -149,7 +156,10 @@ class KeyCentre:
         names = [request.party for request in leaving]
         certificate = next_epoch(self.channel, self._signing, self.current, names, dealt, self.n_jobs)
         certificates = (*self.state.certificates, certificate)
-        self._become(certificates=certificates, leaving={}, admitted={}, left=leaving, receipts=None)
+        with self._changes:
+            if set(self.state.leaving.values()) != set(leaving):
+                raise ProtocolError("somebody else has asked to leave meanwhile; begin again", kind="order")
+            self._become(certificates=certificates, leaving={}, admitted={}, left=leaving, receipts=None)
         self.announce()
         return certificate
 

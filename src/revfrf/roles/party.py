@@ -88,8 +88,14 @@ class Party:
 
     def check_epoch(self, epoch: int) -> None:
         """Refuse messages of any epoch but the current one."""
-        if epoch != self.certificate.epoch:
-            raise ProtocolError(f"epoch {epoch} is not the current one", kind="epoch")
+        current = self.certificate.epoch
+        if epoch != current:
+            whose = "this party's" if epoch > current else "the sender's"
+            raise ProtocolError(
+                f"epoch {epoch} is not the current one, which is {current} here; if that lasts, {whose} "
+                "directory is an old copy: bring back the one that it had last",
+                kind="epoch",
+            )
 
 
 class AnsweringParty(Party):

@@ -1,17 +1,22 @@
 """Frames: messages of any length in pieces, over links that carry some of them, in some order.
 
-A piece names the message it belongs to and its place in it. The first one says how long the message is, and
-nothing is kept of a message that is too long for its receiver. Pieces out of order or missing lose the
+A piece names the message it belongs to, how long that is, and its place in it. Nothing is kept of a message
+that is too long for its receiver. Pieces that are out of order, or disagree about the length, lose the
 message; pieces that come twice are ignored. Losing it is all that a bad link can do.
 """
 
+import time
+from bisect import bisect_left
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from dataclasses import dataclass, field
+from threading import Event, Lock
+from typing import Annotated, Literal, Protocol
 
 import msgspec
 
-from revfrf.errors import FormatError
+from revfrf.errors import FormatError, RejectedError
 from revfrf.messages.base import MIB, Name
+from revfrf.transport.passport import Who
 
 Kind = Literal["call", "reply", "refusal", "absence", "ping"]
 
@@ -19,6 +24,12 @@ PIECE = MIB
 MAX_FRAME = PIECE + 4096
 _UNFINISHED = 64
 """Messages of one link that may be on their way at once."""
+
+_LOAD, _LEAST_LOAD = 1024 * MIB, 4 * MIB
+"""Bytes of calls over one link that wait for their answers, and for how many each counts at least."""
+
+_REMEMBERED = 4096
+"""Calls of which it is known that they have come."""
 
 _Size = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 
@@ -33,6 +44,11 @@ class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
     size: _Size = 0
     offset: _Size = 0
     piece: Annotated[bytes, msgspec.Meta(max_length=PIECE)] = b""
+
+    @property
+    def key(self) -> "Key":
+        """The message that it is a piece of."""
+        return self.kind, self.sender, self.recipient, self.call
 
     def encode(self) -> bytes:
         """The bytes of it."""
@@ -52,7 +68,7 @@ class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Frame)
 
-Key = tuple[str, str, str, int]
+Key = tuple[Kind, str, str, int]
 
 
 def frames(kind: Kind, sender: str, recipient: str, call: int, data: bytes = b"") -> Iterator[Frame]:
@@ -63,34 +79,169 @@ def frames(kind: Kind, sender: str, recipient: str, call: int, data: bytes = b""
         yield Frame(kind, sender, recipient, call, len(data), offset, piece)
 
 
+@dataclass
+class _Part:
+    """The beginning of a message."""
+
+    size: int
+    limit: int
+    data: bytearray = field(default_factory=bytearray)
+
+
 class Assembly:
-    """Messages that are on their way over one link: together never longer than one may be."""
+    """Messages that are on their way over one link: each sender's together never longer than one may be."""
 
     def __init__(self) -> None:
-        self._parts: dict[Key, bytearray] = {}
+        self._parts: dict[Key, _Part] = {}
+        self._lost: list[Key] = []
 
     def add(self, frame: Frame, limit: int) -> bytes | None:
         """The message that this piece completes, if it does. Raises FormatError for one above the limit."""
-        key = (frame.kind, frame.sender, frame.recipient, frame.call)
+        key = frame.key
         if frame.size > limit:
             self._parts.pop(key, None)
             raise FormatError(f"a message of {frame.size:,} bytes; {limit:,} are accepted", kind="too-large")
         if frame.offset == 0 and frame.size == len(frame.piece):
+            self._parts.pop(key, None)
             return frame.piece
-        parts = self._parts.setdefault(key, bytearray()) if frame.offset == 0 else self._parts.get(key)
-        if parts is None or frame.offset < len(parts):
+        if frame.offset == 0 and key not in self._parts:
+            self._parts[key] = _Part(frame.size, limit)
+        part = self._parts.get(key)
+        if part is None or (frame.size == part.size and frame.offset < len(part.data)):
             return None
-        if frame.offset > len(parts) or len(parts) + len(frame.piece) > frame.size or not frame.piece:
-            del self._parts[key]
+        end = frame.offset + len(frame.piece)
+        if frame.size != part.size or frame.offset != len(part.data) or not frame.piece or end > part.size:
+            self._lose(key)
             return None
-        parts += frame.piece
-        if len(parts) == frame.size:
-            return bytes(self._parts.pop(key))
-        self._make_room(limit)
+        part.data += frame.piece
+        if end == part.size:
+            return bytes(self._parts.pop(key).data)
+        self._make_room(frame.sender)
         return None
 
-    def _make_room(self, limit: int) -> None:
+    def lost(self) -> list[Key]:
+        """The messages that have begun, and have got lost since this was asked last."""
+        lost, self._lost = self._lost, []
+        return lost
+
+    def _lose(self, key: Key) -> int:
+        self._lost.append(key)
+        return len(self._parts.pop(key).data)
+
+    def _make_room(self, sender: str) -> None:
         """The oldest messages are lost first."""
-        held = sum(map(len, self._parts.values()))
-        while held > limit or len(self._parts) > _UNFINISHED:
-            held -= len(self._parts.pop(next(iter(self._parts))))
+        while len(self._parts) > _UNFINISHED:
+            self._lose(next(iter(self._parts)))
+        own = {key: part for key, part in self._parts.items() if key[1] == sender}
+        allowed = max((part.limit for part in own.values()), default=0)
+        held = sum(len(part.data) for part in own.values())
+        for key in own:
+            if held <= allowed:
+                break
+            held -= self._lose(key)
+
+
+class Seen:
+    """The numbers of one sender's calls, which ascend: of those of long ago it is known that they are old."""
+
+    def __init__(self) -> None:
+        self._recent: list[int] = []
+        self._old = -1
+
+    def is_new(self, number: int) -> bool:
+        """Whether this call has not come before; from now on it has."""
+        place = bisect_left(self._recent, number)
+        if number <= self._old or number in self._recent[place : place + 1]:
+            return False
+        self._recent.insert(place, number)
+        if len(self._recent) > _REMEMBERED:
+            self._old = self._recent.pop(0)
+        return True
+
+
+class Load:
+    """How much of what has come over a link waits for an answer."""
+
+    def __init__(self) -> None:
+        self._bytes, self._lock = 0, Lock()
+
+    def take(self, size: int) -> bool:
+        """Whether a call of this size is not too much; from now on it waits, too."""
+        counted = max(size, _LEAST_LOAD)
+        with self._lock:
+            fits = not self._bytes or self._bytes + counted <= _LOAD
+            self._bytes += counted if fits else 0
+        return fits
+
+    def give_back(self, size: int) -> None:
+        """A call of this size waits no longer."""
+        with self._lock:
+            self._bytes -= max(size, _LEAST_LOAD)
+
+
+class Link(Protocol):
+    """The way to a neighbour, who is known by its certificate."""
+
+    who: Who
+
+    def send(self, frame: bytes, wait: bool = True) -> None:
+        """Send a frame, or raise AbsentError. Without `wait`, one that would have to wait is not sent."""
+
+    def close(self) -> None:
+        """Nothing is sent or received any more."""
+
+
+@dataclass(eq=False)
+class Line:
+    """A link in use: what has come over it, who is owed answers that CS would pass on, and when there was
+    last a sign of life.
+    """
+
+    link: Link
+    assembly: Assembly = field(default_factory=Assembly)
+    seen: Seen = field(default_factory=Seen)
+    load: Load = field(default_factory=Load)
+    owed: dict[tuple[str, int], None] = field(default_factory=dict)
+    heard: float = field(default_factory=time.monotonic)
+
+    def owe(self, caller: str, number: int) -> None:
+        """A call was passed on over this link."""
+        self.owed[caller, number] = None
+        if len(self.owed) > _REMEMBERED:
+            del self.owed[next(iter(self.owed))]
+
+
+@dataclass(eq=False)
+class Waiting:
+    """A call that waits for what comes back."""
+
+    recipient: str
+    line: Line
+    limit: int
+    until: float
+    result: tuple[Kind, bytes] = ("absence", b"")
+    _done: Event = field(default_factory=Event)
+
+    def end(self, kind: Kind, data: bytes = b"") -> None:
+        """This has come back; what comes later does not count."""
+        if not self._done.is_set():
+            self.result = kind, data
+            self._done.set()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether nothing has come back, and there is time."""
+        return not self._done.is_set() and time.monotonic() < self.until
+
+    def ended(self) -> bool:
+        """Wait; whether something has come back in time."""
+        return self._done.wait(max(0.0, self.until - time.monotonic()))
+
+
+def refusal(data: bytes) -> str:
+    """What a peer says of its refusal, in so far as it can be printed."""
+    try:
+        text = data[:200].decode()
+    except UnicodeDecodeError:
+        text = ""
+    return text if text and text.isprintable() else RejectedError.peer_message

@@ -4,14 +4,15 @@ CS alone listens. A stream that breaks is dialled again, after ever longer pause
 """
 
 import logging
-import queue
 import random
-from collections.abc import Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event, Thread
+from threading import Condition, Event, Thread, Timer
 from typing import Any
 
-from revfrf.errors import AbsentError, RejectedError, UsageError
+from revfrf.errors import AbsentError, RejectedError, RevFRFError, UsageError
 from revfrf.transport.calls import HUB, Endpoint
 from revfrf.transport.frames import MAX_FRAME
 from revfrf.transport.passport import Who
@@ -20,6 +21,9 @@ from revfrf.transport.tls import TlsIdentity, channel_credentials, grpc, peer_pa
 log = logging.getLogger(__name__)
 
 _SERVICE, _METHOD = "revfrf.Coordinator", "Stream"
+_WELCOME = ("revfrf-welcome", "1")
+"""What CS says first to whom it lets in."""
+
 _QUEUE = 64
 """Frames that wait to be sent over one link: whoever sends more waits, too."""
 
@@ -32,35 +36,47 @@ _OPTIONS = [
 
 
 class _StreamLink:
-    """A link whose frames a stream takes from a queue."""
+    """A link whose frames a stream takes from a queue. `hang_up` ends the stream."""
 
     def __init__(self, who: Who, patience: float) -> None:
         self.who = who
+        self.hang_up: Callable[[], object] = lambda: None
         self._patience = patience
-        self._outgoing: queue.Queue[bytes] = queue.Queue(_QUEUE)
-        self._closed = Event()
+        self._outgoing: deque[bytes] = deque()
+        self._open = True
+        self._changed = Condition()
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: bytes, wait: bool = True) -> None:
         """See `Link.send`."""
-        if not self._closed.is_set():
-            try:
-                self._outgoing.put(frame, timeout=self._patience)
+        with self._changed:
+            if self._open and not wait and len(self._outgoing) >= _QUEUE:
                 return
-            except queue.Full:
-                pass
-        raise AbsentError(self.who.name, "takes nothing any more")
+            taken = self._changed.wait_for(
+                lambda: not self._open or len(self._outgoing) < _QUEUE, self._patience
+            )
+            if not taken or not self._open:
+                raise AbsentError(self.who.name, "takes nothing any more")
+            self._outgoing.append(frame)
+            self._changed.notify_all()
 
     def close(self) -> None:
         """See `Link.close`."""
-        self._closed.set()
+        with self._changed:
+            self._open = False
+            self._outgoing.clear()
+            self._changed.notify_all()
+        self.hang_up()
 
     def outgoing(self) -> Iterator[bytes]:
         """What is to be sent, until the link is closed."""
-        while not self._closed.is_set():
-            try:
-                yield self._outgoing.get(timeout=0.2)
-            except queue.Empty:
-                continue
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._outgoing or not self._open)
+                if not self._open:
+                    return
+                frame = self._outgoing.popleft()
+                self._changed.notify_all()
+            yield frame
 
 
 def _carry(endpoint: Endpoint, link: _StreamLink, incoming: Any) -> None:
@@ -90,8 +106,9 @@ class Server:
 
     def __init__(self, endpoint: Endpoint, tls: TlsIdentity, address: str) -> None:
         self._endpoint, self._tls = endpoint, tls
+        self._threads = ThreadPoolExecutor(MAX_LINKS, thread_name_prefix="link")
         self._server = grpc.server(
-            ThreadPoolExecutor(MAX_LINKS, thread_name_prefix="link"),
+            self._threads,
             options=[*_OPTIONS, ("grpc.so_reuseport", 0)],
             maximum_concurrent_rpcs=MAX_LINKS,
         )
@@ -112,12 +129,12 @@ class Server:
             passport = peer_passport(self._tls.ca_pem, context.auth_context())
             link = _StreamLink(passport.who, self._endpoint.limits.silence)
             self._endpoint.connected(link, passport)
-        except RejectedError as error:
+        except RevFRFError as error:
             log.warning("refused a link: %s", error)
-            context.abort(grpc.StatusCode.PERMISSION_DENIED, error.peer_message)
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, RejectedError.peer_message)
         log.info("%s is connected", link.who.name)
         context.add_callback(link.close)
-        context.send_initial_metadata(())
+        context.send_initial_metadata((_WELCOME,))
         Thread(target=_carry, args=(self._endpoint, link, incoming), daemon=True).start()
         yield from link.outgoing()
 
@@ -125,6 +142,7 @@ class Server:
         """Listen no more."""
         self._endpoint.close()
         self._server.stop(grace=0.5).wait()
+        self._threads.shutdown(wait=False)
 
 
 # -- everybody else ---------------------------------------------------------------------------------
@@ -138,6 +156,7 @@ class Dialler:
     def __init__(self, endpoint: Endpoint, tls: TlsIdentity, address: str) -> None:
         self._endpoint, self._tls, self._address = endpoint, tls, address
         self._closed = Event()
+        self._link: _StreamLink | None = None
         self.problem = ""
         self._thread = Thread(target=self._dial, name="dialler", daemon=True)
         self._thread.start()
@@ -145,38 +164,47 @@ class Dialler:
     def _dial(self) -> None:
         pause = self.FIRST_PAUSE
         while not self._closed.is_set():
-            if self._one_link():
+            started = time.monotonic()
+            self._one_link()
+            if time.monotonic() - started > self.LONGEST_PAUSE:
                 pause = self.FIRST_PAUSE
             self._closed.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311
             pause = min(2 * pause, self.LONGEST_PAUSE)
 
-    def _one_link(self) -> bool:
-        """A link until it breaks; whether there was one."""
+    def _one_link(self) -> None:
+        """A link until it breaks, if there is one."""
+        patience = self._endpoint.limits.silence
         credentials, options = channel_credentials(self._tls)
         with grpc.secure_channel(self._address, credentials, [*_OPTIONS, *options]) as channel:
-            try:
-                grpc.channel_ready_future(channel).result(timeout=self._endpoint.limits.silence)
-            except grpc.FutureTimeoutError:
-                self.problem = f"{self._address} does not answer, or not as our coordinator"
-                return False
-            stream = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")
-            link = _StreamLink(Who(HUB, HUB), self._endpoint.limits.silence)
-            incoming = stream(link.outgoing())
-            try:
-                incoming.initial_metadata()  # waits until we are let in, or not
-                if incoming.done():
-                    self.problem = f"{self._address} refuses us: {incoming.details()}"
-                    return False
-                self._endpoint.connected(link)
-                self.problem = ""
-                _carry(self._endpoint, link, incoming)
-            finally:
+            self._link = link = _StreamLink(Who(HUB, HUB), patience)
+            incoming = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")(link.outgoing())
+            link.hang_up = incoming.cancel
+            if self._closed.is_set():
                 link.close()
-                incoming.cancel()
-        return True
+            timer = Timer(patience, link.close)
+            timer.daemon = True
+            timer.start()
+            try:
+                welcome = _WELCOME in incoming.initial_metadata()  # waits until we are let in, or not
+                timer.cancel()
+                if welcome:
+                    self._endpoint.connected(link)
+                    self.problem = ""
+                    _carry(self._endpoint, link, incoming)
+                elif incoming.code() == grpc.StatusCode.PERMISSION_DENIED:
+                    self.problem = f"{self._address} refuses us: {incoming.details()}"
+                else:
+                    self.problem = f"{self._address} does not answer, or not as our coordinator"
+            except RejectedError as error:
+                log.warning("no link to %s: %s", self._address, error)
+            finally:
+                timer.cancel()
+                link.close()
 
     def close(self) -> None:
         """Hang up."""
         self._closed.set()
         self._endpoint.close()
+        if (link := self._link) is not None:
+            link.close()
         self._thread.join(self._endpoint.limits.heartbeat)

@@ -1,0 +1,419 @@
+"""A federation of real processes in a directory: founded once, copied for every test, started and killed."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+from typing import Any, Protocol
+
+import numpy as np
+
+from revfrf.datafile import write_answers
+from revfrf.errors import RevFRFError
+from revfrf.node.control import ask, runs
+from revfrf.node.home import CONFIG, CONTROL, Home, found, invite, join_federation, uninvite
+
+ROOT = Path(__file__).parents[2]
+OWNERS = ("h0", "h1", "h2")
+SERVING = ("CS", "KGC", "CC", *OWNERS)
+N_ROWS, N_TRAINED, N_ASKED = 110, 60, 6
+MISSING = {"h0": ("p003", "p104"), "h1": ("p010", "p011")}
+"""Ids that some do not have. h2, who leaves, has all: without it, the common rows are the same."""
+
+
+# -- files ------------------------------------------------------------------------------------------
+
+
+def ids() -> list[str]:
+    return [f"p{number:03}" for number in range(N_ROWS)]
+
+
+def columns() -> dict[str, dict[str, list[float]]]:
+    """Of each owner, its columns of all rows."""
+    values = np.random.default_rng(7).normal(size=(9, N_ROWS)).round(3)
+    return {
+        owner: {f"x{3 * i + j}": values[3 * i + j].tolist() for j in range(3)}
+        for i, owner in enumerate(OWNERS)
+    }
+
+
+def labels() -> list[str]:
+    found = columns()
+    score = np.array(found["h0"]["x0"]) + np.array(found["h1"]["x4"]) + 2 * np.array(found["h2"]["x8"])
+    return ["yes" if value > 0 else "no" for value in score]
+
+
+def write_rows(path: Path, names: Sequence[str], table: dict[str, Any], seed: int = 0) -> None:
+    """A file with the rows of these ids, in an order of its own."""
+    order = list(names)
+    random.Random(seed).shuffle(order)
+    places = {name: place for place, name in enumerate(ids())}
+    shown = {name: [values[places[row]] for row in order] for name, values in table.items()}
+    write_answers(path, order, shown, overwrite=True)
+
+
+def write_files(directory: Path) -> None:
+    names = ids()
+    for seed, owner in enumerate(OWNERS):
+        held = [name for name in names if name not in MISSING.get(owner, ())]
+        write_rows(directory / owner / "rows.csv", held, columns()[owner], seed)
+    write_rows(directory / "CS" / "rows.csv", names[:N_TRAINED], {"label": labels()}, 4)
+    write_rows(directory / "CS" / "test.csv", names[N_TRAINED + N_ASKED :], {"label": labels()}, 5)
+    whole = {name: values for owned in columns().values() for name, values in owned.items()}
+    write_rows(directory / "clinic" / "rows.csv", names[N_TRAINED : N_TRAINED + N_ASKED], whole, 6)
+
+
+def configure(file: Path, **values: object) -> None:
+    """Change keys of a configuration file."""
+    lines = file.read_text().split("\n")
+    for key, value in values.items():
+        [place] = [i for i, line in enumerate(lines) if line.removeprefix("# ").startswith(f"{key} = ")]
+        lines[place] = f"{key} = {json.dumps(value)}"
+    file.write_text("\n".join(lines))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def found_federation(directory: Path, owners: Collection[str] = OWNERS) -> None:
+    """A federation with toy keys: its directories, its files and its configurations."""
+    found(directory / "KGC", "toys", "127.0.0.1:1", key_bits=256, allow_insecure=True)
+    centre = Home.open(directory / "KGC")
+    members = [("CS", "CS"), ("CC", "CC"), ("requester", "clinic")]
+    for role, name in [*members, *(("participant", owner) for owner in owners)]:
+        join_federation(directory / name, invite(centre, role, name).text(), allow_insecure=True)
+    centre.close()
+    write_files(directory)
+    for file in directory.glob(f"*/{CONFIG}"):
+        configure(file, heartbeat=1, patience=30, workers=1)
+    configure(
+        directory / "CS" / CONFIG, n_estimators=4, max_depth=5, max_features=0.5, random_state=11, n_candidates=8
+    )
+
+
+def without(directory: Path, owner: str) -> None:
+    """The same federation as if this one had never been invited."""
+    centre = Home.open(directory / "KGC")
+    uninvite(centre, owner)
+    centre.close()
+
+
+# -- processes --------------------------------------------------------------------------------------
+
+
+class Process(Protocol):
+    """A party's process."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """How it has ended, if it has."""
+
+
+class Spawning(Protocol):
+    """Who starts a party's process."""
+
+    def __call__(
+        self,
+        directory: Path,
+        arguments: Sequence[str],
+        log: Path,
+        *,
+        steps: Path | None = None,
+        dies: tuple[str, int] = ("", 0),
+        limit: int = 0,
+    ) -> Process: ...
+
+
+@dataclass
+class Forked:
+    """A party forked from the zygote."""
+
+    zygote: "Zygote"
+    pid: int
+
+    def poll(self) -> int | None:
+        return self.zygote.asked({"pid": self.pid})
+
+
+class Zygote:
+    """See `tests.node.zygote`."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.node.zygote"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
+
+    def asked(self, command: dict[str, Any]) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        return json.loads(self._process.stdout.readline())
+
+    def __call__(
+        self,
+        directory: Path,
+        arguments: Sequence[str],
+        log: Path,
+        *,
+        steps: Path | None = None,
+        dies: tuple[str, int] = ("", 0),
+        limit: int = 0,
+    ) -> Process:
+        command = {"arguments": list(arguments), "directory": str(directory), "log": str(log)}
+        more = {"steps": None if steps is None else str(steps), "dies": dies, "limit": limit}
+        return Forked(self, self.asked({**command, **more}))
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+def by_itself(
+    directory: Path,
+    arguments: Sequence[str],
+    log: Path,
+    *,
+    steps: Path | None = None,
+    dies: tuple[str, int] = ("", 0),
+    limit: int = 0,
+) -> Process:
+    """A party as an operator starts it."""
+    assert steps is None
+    assert not (dies[1] or limit)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "revfrf", *arguments],
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+
+
+@dataclass
+class Running:
+    """A federation whose processes can be started, asked, stopped, killed and put to sleep."""
+
+    directory: Path
+    spawn: Spawning
+    processes: dict[str, Process] = field(default_factory=dict)
+    kills: int = 0
+
+    # -- one process
+
+    def start(
+        self, *names: str, dies: tuple[str, int] = ("", 0), counted: bool = False, limit: int = 0, wait: bool = True
+    ) -> None:
+        """Start these, or all; with `dies`, to be killed at the n-th step whose name has this text."""
+        for name in names or SERVING:
+            if name not in SERVING + ("clinic",) or not (self.directory / name).exists():
+                continue
+            steps = self.directory / f"{name}.steps" if counted or dies[1] else None
+            self.processes[name] = self.spawn(
+                self.directory,
+                ["serve", "-d", name],
+                self.directory / f"{name}.log",
+                steps=steps,
+                dies=dies,
+                limit=limit,
+            )
+        if wait:
+            self.wait_until_connected()
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> None:
+        os.kill(self.processes[name].pid, number)
+        if number == signal.SIGKILL:
+            assert self.ended(name) == -signal.SIGKILL
+            self.kills += 1
+
+    def ended(self, name: str, seconds: float = 10) -> int:
+        """How this one has ended, within this time."""
+        self.until(lambda: self.processes[name].poll() is not None, f"{name} ends", seconds)
+        code = self.processes.pop(name).poll()
+        assert code is not None
+        return code
+
+    def stop(self, *names: str, seconds: float = 8) -> None:
+        """Stop these, or all, by SIGTERM, and see that they end as they should."""
+        doomed = list(names or self.processes)
+        for name in doomed:
+            self.kill(name, signal.SIGTERM)
+        codes = {name: self.ended(name, seconds) for name in doomed}
+        assert set(codes.values()) <= {0}, (codes, self.logs())
+
+    def end(self) -> None:
+        """Whatever still runs is killed."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                os.kill(process.pid, signal.SIGKILL)
+                while process.poll() is None:
+                    time.sleep(0.01)
+        self.processes.clear()
+
+    # -- asking
+
+    def ask(self, name: str, verb: str, **arguments: Any) -> Any:
+        return ask(self.directory / name / CONTROL, verb, arguments)
+
+    def command(self, *arguments: str, code: int = 0) -> str:
+        """What a command prints; if it is to fail, what it says."""
+        done = subprocess.run(
+            [sys.executable, "-m", "revfrf", *arguments],
+            cwd=self.directory,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == code, (done, self.logs())
+        return done.stderr if code else done.stdout
+
+    def status(self, name: str = "CS") -> dict[str, Any]:
+        answer: dict[str, Any] = self.ask(name, "status")
+        return answer
+
+    def train(self) -> dict[str, Any]:
+        answer: dict[str, Any] = self.ask("CS", "train")
+        return answer
+
+    def answers(self, name: str = "clinic", **arguments: Any) -> dict[str, Any]:
+        """Of an encrypted request."""
+        rows = str(self.directory / "clinic" / "rows.csv")
+        answer: dict[str, Any] = self.ask(name, "ask", file=rows, **arguments)
+        return answer
+
+    # -- waiting
+
+    def until(self, done: Callable[[], bool], what: str, seconds: float = 60) -> None:
+        end = time.monotonic() + seconds
+        while not done():
+            if time.monotonic() > end:
+                self._show_stacks()
+                raise AssertionError(f"within {seconds} seconds: {what}\n{self.logs()}")
+            time.sleep(0.02)
+
+    def _show_stacks(self) -> None:
+        """Have forked ones write to their logs what they are doing."""
+        for process in self.processes.values():
+            if isinstance(process, Forked) and process.poll() is None:
+                os.kill(process.pid, signal.SIGUSR1)
+        time.sleep(0.2)
+
+    def wait_until_connected(self, seconds: float = 30) -> None:
+        """Until everybody who runs has a link to CS."""
+
+        def done() -> bool:
+            for name, process in self.processes.items():
+                assert process.poll() is None, f"{name} has ended\n{self.logs()}"
+            if not all(runs(self.directory / name / CONTROL) for name in self.processes):
+                return False
+            return self.processes.keys() - {"CS"} <= set(self.status()["connected"])
+
+        if "CS" in self.processes:
+            self.until(done, "all are connected", seconds)
+
+    def wait_until_ready(self, epoch: int, seconds: float = 60) -> str:
+        """Until CS has a whole forest in this epoch; its digest."""
+
+        def done() -> bool:
+            found = self.quiet_status()
+            return (found.get("forest"), found.get("epoch")) == ("ready", epoch)
+
+        self.until(done, f"a forest in epoch {epoch}", seconds)
+        return str(self.status()["digest"])
+
+    def quiet_status(self, name: str = "CS") -> dict[str, Any]:
+        """Nothing if it does not run now."""
+        try:
+            return self.status(name)
+        except RevFRFError:
+            return {}
+
+    def wait_for_log(self, name: str, text: str, seconds: float = 30) -> None:
+        self.until(lambda: text in self.log(name), f"{name} logs {text!r}", seconds)
+
+    def log(self, name: str) -> str:
+        file = self.directory / f"{name}.log"
+        return file.read_text() if file.exists() else ""
+
+    def logs(self) -> str:
+        """The last of what everybody has to say."""
+        return "\n".join(
+            f"=== {file.name}\n{file.read_text()[-6000:]}" for file in sorted(self.directory.glob("*.log"))
+        )
+
+
+class Asking:
+    """A command that is under way while the test does other things."""
+
+    def __init__(self, action: Callable[[], Any]) -> None:
+        self.result: Any = None
+        self.error: RevFRFError | None = None
+        self._action = action
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.result = self._action()
+        except RevFRFError as error:
+            self.error = error
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def outcome(self, seconds: float = 60) -> Any:
+        """What it has answered, or raised."""
+        self._thread.join(seconds)
+        assert self.done, "no answer"
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+def copied(source: Path, target: Path) -> Path:
+    """A copy of a federation that does not run, at a port of its own."""
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.log.old", "*.steps", "control"))
+    for log in target.glob("*.log"):
+        log.unlink()
+    move(target, free_port())
+    return target
+
+
+def move(directory: Path, port: int, *names: str) -> None:
+    """Have these, or all, dial this port, or listen there."""
+    for file in directory.glob(f"*/{CONFIG}"):
+        if not names or file.parent.name in names:
+            key = "listen" if file.parent.name == "CS" else "coordinator"
+            configure(file, **{key: f"127.0.0.1:{port}"})
+
+
+@contextmanager
+def running(directory: Path, spawn: Spawning, *names: str) -> Iterator[Running]:
+    """A federation with these processes, or all, until the end of a test."""
+    federation = Running(directory, spawn)
+    try:
+        federation.start(*names)
+        yield federation
+    finally:
+        federation.end()

@@ -1,0 +1,148 @@
+"""Work of a federation during which parties die by SIGKILL, are started again, and die again."""
+
+import random
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from revfrf.certificate import RevocationCertificate
+from revfrf.errors import RevFRFError
+from revfrf.publickey import load_verify_key
+from tests.node.conftest import Known
+from tests.node.federation import SERVING, Asking, Running
+
+Lives = Mapping[str, Sequence[int]]
+"""For some parties, at which step each of their lives ends, counted from 1; the last one does not."""
+
+NAMED = (*SERVING, "process")
+
+
+def later_and_later(seed: int, lives: int, most: int) -> list[int]:
+    """Ends of lives, ever later, so that the work ends, too."""
+    rng = random.Random(seed)
+    return list(accumulate(rng.randint(1, max(1, most // lives)) for _ in range(lives)))
+
+
+class Killing:
+    """A federation some of whose parties have lives that end."""
+
+    def __init__(self, federation: Running, lives: Lives) -> None:
+        self.federation = federation
+        self._left = {name: list(ends) for name, ends in lives.items()}
+        self.gone: set[str] = set()
+
+    def begin(self) -> None:
+        """Start everybody."""
+        for name in SERVING:
+            self._start(name)
+
+    def _start(self, name: str) -> None:
+        ends = self._left.get(name, [])
+        last = ends.pop(0) if ends else 0
+        self.federation.start(name, dies=("", last), counted=True, wait=False)
+
+    def go_on(self) -> None:
+        """Start again whoever has died; nobody may end otherwise, but for one who has left."""
+        for name, process in list(self.federation.processes.items()):
+            code = process.poll()
+            if code == -signal.SIGKILL:
+                self.federation.kills += 1
+                self._start(name)
+            elif code is not None:
+                assert (name, code) == ("h2", 0), (name, code, self.federation.logs())
+                self.federation.processes.pop(name)
+                self.gone.add(name)
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody is about to die any more."""
+        return not any(self._left.values())
+
+    def insist(self, ask: Callable[[], Any], goal: Callable[[], bool], seconds: float = 100) -> None:
+        """Ask, as an operator would who sees that nothing has come of it, until the goal is reached."""
+        asking = Asking(ask)
+        patience = 0
+
+        def reached() -> bool:
+            nonlocal asking, patience
+            self.go_on()
+            if goal():
+                return True
+            patience = patience + 1 if asking.done else 0
+            if patience > 50:
+                asking, patience = Asking(ask), 0
+            return False
+
+        self.federation.until(reached, "the goal is reached", seconds)
+
+
+# -- work -------------------------------------------------------------------------------------------
+
+
+def train(killing: Killing) -> None:
+    """From founded directories to a whole forest."""
+    federation = killing.federation
+    killing.begin()
+    killing.insist(federation.train, lambda: federation.quiet_status().get("forest") == "ready")
+
+
+def leave(killing: Killing, level: int) -> None:
+    """h2 leaves a whole forest."""
+    federation = killing.federation
+    killing.begin()
+
+    def done() -> bool:
+        found = federation.quiet_status()
+        return (found.get("forest"), found.get("epoch")) == ("ready", 2)
+
+    killing.insist(lambda: federation.ask("h2", "revoke", level=level), done)
+
+
+def request(killing: Killing, known: Known) -> None:
+    """Encrypted requests, one after the other, until nobody dies any more and one is answered."""
+    federation = killing.federation
+    killing.begin()
+    federation.start("clinic", wait=False)
+    answered: list[dict[str, Any]] = []
+
+    def ask() -> None:
+        try:
+            answered.append(federation.answers())
+        except RevFRFError as error:
+            assert error.kind in ("absent", "refused", "usage"), error
+            assert any(name in str(error) for name in NAMED), error
+            raise
+
+    killing.insist(ask, lambda: bool(answered) and killing.over)
+    assert all(answer == known.answers for answer in answered)
+
+
+# -- what must be so afterwards ---------------------------------------------------------------------
+
+
+def check_whole(killing: Killing, known: Known, epoch: int) -> None:
+    """All run again, in this epoch, with this forest, and answer as it does; and all end in order."""
+    federation = killing.federation
+
+    def settled() -> bool:
+        killing.go_on()
+        here = set(federation.processes)
+        found = {name: federation.quiet_status(name) for name in here - {"clinic"}}
+        if any((state.get("epoch"), state.get("problem")) != (epoch, "") for state in found.values()):
+            return False
+        return killing.over and here - {"CS"} <= set(found["CS"]["connected"])
+
+    if "clinic" not in federation.processes:
+        federation.start("clinic", wait=False)
+    federation.until(settled, "all are well")
+    status = federation.status()
+    assert (status["forest"], status["digest"]) == ("ready", known.digest)
+    assert federation.answers() == known.answers
+    if epoch > 1:
+        [entry] = federation.ask("CS", "history")
+        assert (entry["leavers"], entry["digest_after"]) == (["h2"], known.digest)
+        certificate = RevocationCertificate.from_json(federation.ask("CS", "export").encode())
+        certificate.verify(load_verify_key(federation.directory / "h0" / "kgc.pub"))
+        federation.until(lambda: (killing.go_on() or "h2") in killing.gone, "h2 has gone", 20)
+    federation.stop()

@@ -1,0 +1,72 @@
+"""Parties die by SIGKILL at every step of their work: it goes on, and ends as if nothing had happened."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.node.conftest import Known
+from tests.node.federation import SERVING, Running
+from tests.node.killing import Killing, check_whole, later_and_later, leave, request, train
+
+Begin = Callable[..., Running]
+
+MORTAL = ("CS", "KGC", "CC", "h0", "h2")
+STEPS = {"CS": 80, "KGC": 40, "CC": 22, "h0": 50, "h1": 56, "h2": 56}
+"""About how many steps a party has when nobody dies."""
+
+
+def killing(begin: Begin, source: Path, **lives: list[int]) -> Killing:
+    return Killing(begin(source, start=False), lives)
+
+
+@pytest.mark.parametrize("party", MORTAL)
+def test_a_party_killed_again_and_again_from_the_set_up_on_delays_a_forest_and_changes_nothing(
+    begin: Begin, founded: Path, trained: Known, party: str
+) -> None:
+    doomed = killing(begin, founded, **{party: later_and_later(1, 7, STEPS[party])})
+    train(doomed)
+    check_whole(doomed, trained, 1)
+    assert doomed.federation.kills >= 4
+
+
+@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize("party", ["CS", "KGC", "CC", "h0"])
+def test_a_party_killed_again_and_again_while_another_leaves_delays_it_and_changes_nothing(
+    begin: Begin, trained: Known, never_with_h2: Known, party: str, level: int
+) -> None:
+    doomed = killing(begin, trained.directory, **{party: later_and_later(level, 5, STEPS[party] // 2)})
+    leave(doomed, level)
+    check_whole(doomed, never_with_h2, 2)
+    assert doomed.federation.kills >= 3
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_leaver_killed_again_and_again_leaves(
+    begin: Begin, trained: Known, never_with_h2: Known, level: int
+) -> None:
+    doomed = killing(begin, trained.directory, h2=[1, 2, 3, 4, 5])
+    leave(doomed, level)
+    check_whole(doomed, never_with_h2, 2)
+    assert doomed.federation.kills >= 3
+
+
+@pytest.mark.parametrize("party", ["CS", "KGC", "CC", "h1"])
+def test_a_request_under_way_when_a_party_is_killed_names_somebody_and_can_be_asked_again(
+    begin: Begin, trained: Known, party: str
+) -> None:
+    doomed = killing(begin, trained.directory, **{party: [3, 6, 9]})
+    request(doomed, trained)
+    check_whole(doomed, trained, 1)
+    assert doomed.federation.kills >= 2
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_all_parties_killed_at_once_go_on_together(
+    begin: Begin, founded: Path, trained: Known, seed: int
+) -> None:
+    lives = {party: later_and_later(seed, 3, STEPS[party]) for party in SERVING}
+    doomed = killing(begin, founded, **lives)
+    train(doomed)
+    check_whole(doomed, trained, 1)
+    assert doomed.federation.kills >= 8

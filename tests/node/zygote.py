@@ -1,0 +1,151 @@
+"""A process that has everything imported and compiled, and forks parties from itself.
+
+A party that is forked begins within a tenth of a second; by itself it would take two. It is a process like any
+other, that runs `revfrf serve`; in tests it may also die by SIGKILL at a chosen step, or find its disk full.
+
+Commands come as JSON, a line each, and so do answers. When there are no more, all parties are killed.
+"""
+
+import faulthandler
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import revfrf.node.local
+import revfrf.node.services  # noqa: F401
+from revfrf import RevocableForestClassifier
+from revfrf.auditlog import AuditLog
+from revfrf.cli import app
+from revfrf.messages.base import Message
+from revfrf.node.service import Service
+from revfrf.transport.base import Reply
+from revfrf.transport.calls import Endpoint
+from tests import crashes
+
+
+class Steps:
+    """The steps of this process, written to a file as they come; it dies at the `last` one that has `name`."""
+
+    def __init__(self, path: Path, name: str, last: int) -> None:
+        self._file = path.open("a", buffering=1)
+        self._name, self._last, self._seen = name, last, 0
+        self._lock = threading.Lock()
+
+    def __call__(self, name: str) -> None:
+        with self._lock:
+            self._file.write(name + "\n")
+            self._seen += self._name in name
+            if self._last and self._seen >= self._last:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def install(self) -> None:
+        """Count commits, erasures, messages and lines of the audit log, each before and after."""
+        crashes._count_commits(self)  # type: ignore[arg-type]
+        answer, append, call = Service.answer, AuditLog.append, Endpoint.call
+
+        def counted_answer(service: Service, sender: str, message: Message) -> Message:
+            name = f"{type(message).__name__} of {sender}"
+            self(f"{name}: not handled")
+            reply = answer(service, sender, message)
+            self(f"{name}: handled, not answered")
+            return reply
+
+        def counted_append(log: AuditLog, event: str, /, **facts: Any) -> None:
+            self(f"log {event}: before")
+            append(log, event, **facts)
+
+        def counted_call(endpoint: Endpoint, recipient: str, request: Message, reply: type[Reply]) -> Reply:
+            name = f"{type(request).__name__} to {recipient}"
+            self(f"{name}: not sent")
+            found = call(endpoint, recipient, request, reply)
+            self(f"{name}: answered")
+            return found
+
+        crashes.for_good.setattr(Service, "answer", counted_answer)
+        crashes.for_good.setattr(Endpoint, "call", counted_call)
+        crashes.for_good.setattr(AuditLog, "append", counted_append)
+
+
+def warm_up() -> None:
+    """Load what is compiled, with a forest that nobody needs."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(40, 4))
+    model = RevocableForestClassifier(
+        n_estimators=2,
+        parties={"a": range(2), "b": range(2, 4)},
+        key_bits=256,
+        allow_insecure_keys=True,
+        n_jobs=1,
+    )
+    model.fit(rows, rows[:, 0] > 0)
+    model.predict(rows)
+    assert threading.active_count() == 1
+
+
+def begin(command: dict[str, Any]) -> Callable[[], None]:
+    """In the child: what it lives for."""
+    log = os.open(command["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    null = os.open(os.devnull, os.O_RDONLY)
+    for descriptor, number in ((null, 0), (log, 1), (log, 2)):
+        os.dup2(descriptor, number)
+    os.chdir(command["directory"])
+    faulthandler.register(signal.SIGUSR1)
+    if command["limit"]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (command["limit"], resource.RLIM_INFINITY))
+    if command["steps"]:
+        Steps(Path(command["steps"]), *command["dies"]).install()
+    return lambda: live(command["arguments"])
+
+
+def live(arguments: list[str]) -> None:
+    """Run a command, and end as it ends; gRPC, which was loaded before the fork, is not asked to."""
+    try:
+        code = app(arguments, standalone_mode=False) or 0
+    except SystemExit as end:
+        code = end.code
+    except BaseException:
+        traceback.print_exc()
+        code = 99
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def main() -> Callable[[], None]:
+    """Fork a child for each command to start one; only children return, with what they live for."""
+    children: dict[int, int | None] = {}
+    warm_up()
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    for line in sys.stdin:
+        command = json.loads(line)
+        if "arguments" in command:
+            pid = os.fork()
+            if not pid:
+                return begin(command)
+            children[pid] = None
+            answer: int | None = pid
+        else:
+            pid = command["pid"]
+            if children[pid] is None:
+                done, status = os.waitpid(pid, os.WNOHANG)
+                children[pid] = os.waitstatus_to_exitcode(status) if done else None
+            answer = children[pid]
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+    for pid, code in children.items():
+        if code is None:
+            os.kill(pid, signal.SIGKILL)
+    return lambda: None
+
+
+if __name__ == "__main__":
+    main()()

@@ -1,0 +1,303 @@
+"""Parties that call each other: over links in memory, good and bad ones, and over gRPC on this machine."""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from queue import SimpleQueue
+from threading import Event, Lock
+from typing import Any, Protocol
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from revfrf.crypto.signing import SigningKey
+from revfrf.errors import AbsentError, RejectedError, StorageError
+from revfrf.messages.base import Message
+from revfrf.transport.calls import Endpoint, Limits
+from revfrf.transport.frames import Frame
+from revfrf.transport.grpc import Dialler, Server
+from revfrf.transport.passport import Passport, Who
+from revfrf.transport.sealed import Sealing
+from revfrf.transport.tls import Authority, TlsIdentity, join
+from tests.transport.parties import ADDRESS, VERIFY_KEY, authority
+
+Answer = Callable[[str, Message], Message]
+LIMITS = Limits(heartbeat=0.5, call=10.0)
+ROLE_OF = {name: name for name in ("KGC", "CS", "CC")} | {"clinic": "requester"}
+
+
+@dataclass(frozen=True)
+class Known:
+    """A party with certificates, and the keys that go with them."""
+
+    tls: TlsIdentity
+    signing: SigningKey
+    sealing: Sealing
+
+    @property
+    def who(self) -> Who:
+        return self.tls.who
+
+    @property
+    def passport(self) -> Passport:
+        return self.tls.passport
+
+
+def invited_by(kgc: Authority, who: Who, serial: int = 1) -> Known:
+    signing, seal_key = SigningKey.generate(), X25519PrivateKey.generate()
+    token = kgc.invite(who, ADDRESS, VERIFY_KEY, serial)
+    tls = join(token, signing.verify_key.raw, seal_key.public_key().public_bytes_raw())
+    return Known(tls, signing, Sealing(tls, signing, seal_key))
+
+
+@lru_cache
+def known(name: str, role: str | None = None) -> Known:
+    """The party of this name: a server, a requester called clinic, or a participant."""
+    return invited_by(authority(), Who(role or ROLE_OF.get(name, "participant"), name))
+
+
+def nothing(sender: str, message: Message) -> Message:
+    raise AssertionError(f"{sender} has sent a {type(message).__name__}")
+
+
+def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+    """Wait for something that has to happen."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.005)
+
+
+@contextmanager
+def no_threads_left(seconds: float = 5.0) -> Iterator[None]:
+    """What begins here has ended, too."""
+    before = set(threading.enumerate())
+    yield
+    until(lambda: set(threading.enumerate()) <= before, seconds)
+
+
+# -- links in memory ----------------------------------------------------------------------------------
+
+
+class Faults(Protocol):
+    """What a link does with what is sent over it."""
+
+    def __call__(self, data: bytes) -> list[bytes]:
+        """The frames that come out when this one goes in."""
+
+
+def faithful(data: bytes) -> list[bytes]:
+    return [data]
+
+
+class Unreliable:
+    """Drops, doubles, delays and reorders, by a seed; about one in `rate` frames each."""
+
+    def __init__(self, seed: int, rate: int) -> None:
+        self._rng, self._rate = random.Random(seed), rate
+        self._delayed: list[bytes] = []
+
+    def __call__(self, data: bytes) -> list[bytes]:
+        fault, out = self._rng.randrange(self._rate), [data]
+        if fault == 0:
+            out = []
+        elif fault == 1:
+            out = [data, data]
+        elif fault == 2:
+            out, self._delayed = [], [*self._delayed, data]
+        if self._delayed and self._rng.random() < 0.5:
+            out.append(self._delayed.pop(self._rng.randrange(len(self._delayed))))
+        return out
+
+
+class MemoryLink:
+    """One end of a link in memory: what is sent comes out at `other`, in a thread of its own."""
+
+    other: "MemoryLink"
+
+    def __init__(self, endpoint: Endpoint, who: Who, faults: Faults) -> None:
+        self.endpoint, self.who, self._faults = endpoint, who, faults
+        self._queue: SimpleQueue[bytes | None] = SimpleQueue()
+        self._closed = Event()
+        self.silent = False
+
+    def start(self) -> None:
+        threading.Thread(target=self._pump, name="memory link", daemon=True).start()
+
+    def send(self, frame: bytes, wait: bool = True) -> None:  # noqa: ARG002
+        if self._closed.is_set():
+            raise AbsentError(self.who.name, "takes nothing any more")
+        self._queue.put(frame)
+
+    def close(self) -> None:
+        for end in (self, self.other):
+            if not end._closed.is_set():
+                end._closed.set()
+                end._queue.put(None)
+
+    def _pump(self) -> None:
+        try:
+            while (data := self._queue.get()) is not None:
+                for each in [] if self.silent else self._faults(data):
+                    self.other.endpoint.received(self.other, each)
+        except RejectedError:
+            self.close()
+        self.other.endpoint.disconnected(self.other)
+
+
+def link_up(
+    hub: Endpoint, leaf: Endpoint, passport: Passport, faults: Callable[[], Faults] = lambda: faithful
+) -> MemoryLink:
+    """A link between CS and somebody. Returns the end of the latter."""
+    there, here = MemoryLink(hub, passport.who, faults()), MemoryLink(leaf, hub.who, faults())
+    there.other, here.other = here, there
+    hub.connected(there, passport)
+    leaf.connected(here)
+    there.start()
+    here.start()
+    return here
+
+
+# -- networks -----------------------------------------------------------------------------------------
+
+
+class Network(Protocol):
+    """CS, and whoever has been added."""
+
+    cs: Endpoint
+
+    def add(self, name: str, answer: Answer = nothing, **more: Any) -> Endpoint:
+        """A party that is connected."""
+
+    def cut(self, name: str) -> None:
+        """Its link breaks."""
+
+    def close(self) -> None:
+        """All is over."""
+
+
+class InMemory:
+    """Links in memory."""
+
+    def __init__(
+        self,
+        answer: Answer = nothing,
+        limits: Limits = LIMITS,
+        faults: Callable[[], Faults] = lambda: faithful,
+        **more: Any,
+    ) -> None:
+        self.limits, self._faults = limits, faults
+        self.cs = Endpoint(Who("CS", "CS"), answer, known("CS").sealing, limits, **more)
+        self.endpoints = [self.cs]
+        self.links: dict[str, MemoryLink] = {}
+
+    def add(self, name: str, answer: Answer = nothing, **more: Any) -> Endpoint:
+        party = known(name)
+        endpoint = Endpoint(party.who, answer, party.sealing, self.limits, **more)
+        self.endpoints.append(endpoint)
+        self.join(endpoint)
+        return endpoint
+
+    def join(self, endpoint: Endpoint, party: Known | None = None) -> MemoryLink:
+        passport = (party or known(endpoint.who.name)).passport
+        link = link_up(self.cs, endpoint, passport, self._faults)
+        self.links[endpoint.who.name] = link
+        return link
+
+    def cut(self, name: str) -> None:
+        self.links[name].close()
+        until(lambda: name not in self.cs.present())
+
+    def close(self) -> None:
+        for endpoint in self.endpoints:
+            endpoint.close()
+
+
+class OverGrpc:
+    """Links over gRPC, with TLS."""
+
+    def __init__(self, answer: Answer = nothing, limits: Limits = LIMITS, **more: Any) -> None:
+        self.limits = limits
+        self.cs = Endpoint(Who("CS", "CS"), answer, known("CS").sealing, limits, **more)
+        self.server = Server(self.cs, known("CS").tls, "127.0.0.1:0")
+        self.diallers: dict[str, Dialler] = {}
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server.port}"
+
+    def add(self, name: str, answer: Answer = nothing, **more: Any) -> Endpoint:
+        party = known(name)
+        endpoint = Endpoint(party.who, answer, party.sealing, self.limits, **more)
+        self.diallers[name] = Dialler(endpoint, party.tls, self.address)
+        assert self.cs.wait_for([name], 5) == []
+        assert endpoint.wait_for(["CS"], 5) == []
+        return endpoint
+
+    def cut(self, name: str) -> None:
+        """It hangs up for good: a dialler alone would come back."""
+        self.diallers[name].close()
+        until(lambda: name not in self.cs.present())
+
+    def close(self) -> None:
+        for dialler in self.diallers.values():
+            dialler.close()
+        self.server.close()
+
+
+# -- what others see ----------------------------------------------------------------------------------
+
+
+class Recorder:
+    """A role that writes down what it is asked, and answers as it is told."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer, self._lock = answer, Lock()
+        self.calls: list[tuple[str, Message]] = []
+        self.failures: list[StorageError] = []
+
+    def __call__(self, sender: str, message: Message) -> Message:
+        with self._lock:
+            self.calls.append((sender, message))
+        return self._answer(sender, message)
+
+
+class RawLink:
+    """A neighbour of an endpoint who sends what it likes, and sees what comes back."""
+
+    def __init__(self, endpoint: Endpoint, who: Who, passport: Passport | None = None) -> None:
+        self.endpoint, self.who = endpoint, who
+        self.frames: list[Frame] = []
+        self.closed = False
+        endpoint.connected(self, passport)
+
+    def send(self, frame: bytes, wait: bool = True) -> None:  # noqa: ARG002
+        if self.closed:
+            raise AbsentError(self.who.name, "takes nothing any more")
+        self.frames.append(Frame.decode(frame))
+
+    def close(self) -> None:
+        self.closed = True
+
+    def say(self, *frames: Frame) -> None:
+        """Send these; an error ends the link, as whoever carries frames does it."""
+        try:
+            for frame in frames:
+                self.endpoint.received(self, frame.encode())
+        except RejectedError:
+            self.endpoint.disconnected(self)
+
+    def heard(self, count: int = 1, *, kind: str | None = None) -> list[Frame]:
+        """Wait for so many frames, but for pings."""
+        found: list[Frame] = []
+
+        def enough() -> bool:
+            said = [frame for frame in self.frames if frame.kind != "ping"]
+            found[:] = [frame for frame in said if kind in (None, frame.kind)]
+            return len(found) >= count
+
+        until(enough)
+        return found

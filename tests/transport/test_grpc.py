@@ -1,0 +1,325 @@
+"""gRPC: what its links do beyond what every link does, which is in `test_calls`."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from statistics import median
+from threading import Event
+from typing import Any
+
+import pytest
+
+from revfrf.errors import AbsentError, PassportError, UsageError
+from revfrf.messages.matching import MatchReply, MatchRequest, SchemaRequest
+from revfrf.messages.training import Schema
+from revfrf.transport.calls import Endpoint, Limits
+from revfrf.transport.frames import Frame
+from revfrf.transport.grpc import Dialler, Server, _StreamLink
+from revfrf.transport.passport import Passport, Who
+from revfrf.transport.tls import grpc, server_credentials
+from tests.transport.links import OverGrpc, known, no_threads_left, nothing, until
+from tests.transport.test_calls import ask, digests
+
+CS, BANK = Who("CS", "CS"), Who("participant", "bank")
+LIMITS = Limits(heartbeat=0.3, call=10.0)
+
+
+def cs(limits: Limits = LIMITS, **more: Any) -> Endpoint:
+    return Endpoint(CS, digests, known("CS").sealing, limits, **more)
+
+
+def bank(limits: Limits = LIMITS) -> Endpoint:
+    return Endpoint(BANK, digests, known("bank").sealing, limits)
+
+
+@pytest.fixture(autouse=True)
+def _no_threads() -> Iterator[None]:
+    with no_threads_left():
+        yield
+
+
+@contextmanager
+def dialled(endpoint: Endpoint, port: int) -> Iterator[Dialler]:
+    dialler = Dialler(endpoint, known("bank").tls, f"127.0.0.1:{port}")
+    try:
+        yield dialler
+    finally:
+        dialler.close()
+
+
+def test_a_round_trip_takes_milliseconds() -> None:
+    network = OverGrpc(digests)
+    network.add("bank", digests)
+    ask(network.cs, "bank", b"warm")
+    taken = []
+    for _ in range(50):
+        started = time.perf_counter()
+        network.cs.call("bank", SchemaRequest(epoch=1), Schema)
+        taken.append(time.perf_counter() - started)
+    network.close()
+    assert median(taken) < 0.05
+
+
+def test_a_party_comes_back_when_cs_does() -> None:
+    first = cs()
+    server = Server(first, known("CS").tls, "127.0.0.1:0")
+    with dialled(bank(), server.port) as dialler:
+        assert first.wait_for(["bank"], 5) == []
+        ask(first, "bank", b"ids")
+        server.close()
+        until(lambda: dialler._endpoint.present() == set())
+        with pytest.raises(AbsentError):
+            first.call("bank", SchemaRequest(epoch=1), Schema)
+        until(lambda: "does not answer" in dialler.problem)
+        second = cs()
+        again = Server(second, known("CS").tls, f"127.0.0.1:{server.port}")
+        assert second.wait_for(["bank"], 10) == []
+        ask(second, "bank", b"ids")
+        assert dialler._endpoint.meetings() == {"CS": 2}
+        assert dialler.problem == ""
+        again.close()
+
+
+def test_pauses_become_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    dialler = Dialler.__new__(Dialler)
+    dialler._endpoint, dialler._tls, dialler._address = bank(), known("bank").tls, f"127.0.0.1:{port}"
+
+    class Closed(Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout or 0.0)
+            if len(pauses) == 10:
+                self.set()
+            return self.is_set()
+
+    dialler._closed, dialler._link = Closed(), None
+    monkeypatch.setattr("random.uniform", lambda _, b: b)
+    monkeypatch.setattr(Dialler, "_one_link", lambda _: None)
+    dialler._dial()
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 15.0, 15.0]
+    dialler._endpoint.close()
+
+
+def test_who_is_not_let_in_learns_that_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    def admit(passport: Passport) -> None:
+        raise PassportError(f"{passport.who} has left", kind="revoked")
+
+    endpoint = cs(admit=admit)
+    server = Server(endpoint, known("CS").tls, "127.0.0.1:0")
+    with dialled(bank(), server.port) as dialler:
+        until(lambda: dialler.problem)
+        assert dialler.problem == f"127.0.0.1:{server.port} refuses us: rejected"
+        time.sleep(0.5)
+        assert dialler._endpoint.meetings() == endpoint.meetings() == {}
+    assert "has left" in caplog.text
+    server.close()
+
+
+def test_whoever_is_at_the_other_end_twice_is_there_once() -> None:
+    """Two processes with one identity: the later one counts."""
+    endpoint = cs()
+    server = Server(endpoint, known("CS").tls, "127.0.0.1:0")
+    with dialled(bank(), server.port) as first:
+        assert endpoint.wait_for(["bank"], 5) == []
+        first._closed.set()  # it does not dial again
+        with dialled(bank(), server.port) as second:
+            until(lambda: endpoint.meetings() == {"bank": 2})
+            until(lambda: first._endpoint.present() == set())
+            assert second._endpoint.wait_for(["CS"], 5) == []
+            ask(endpoint, "bank", b"ids")
+    server.close()
+
+
+@contextmanager
+def mute_coordinator() -> Iterator[int]:
+    """Somebody with CS's certificates who takes streams and says nothing."""
+    end = Event()
+    threads = ThreadPoolExecutor(4)
+
+    def stream(_: Any, context: Any) -> Iterator[bytes]:
+        context.add_callback(end.set)
+        end.wait(20)
+        yield b""
+
+    served = grpc.server(threads)
+    handlers = {"Stream": grpc.stream_stream_rpc_method_handler(stream)}
+    served.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("revfrf.Coordinator", handlers),))
+    port = served.add_secure_port("127.0.0.1:0", server_credentials(known("CS").tls))
+    served.start()
+    try:
+        yield port
+    finally:
+        end.set()
+        served.stop(None).wait()
+        threads.shutdown()
+
+
+def test_a_coordinator_that_says_nothing_is_given_up() -> None:
+    with mute_coordinator() as port, dialled(bank(Limits(heartbeat=0.1, call=1)), port) as dialler:
+        until(lambda: "does not answer" in dialler.problem)
+        assert dialler._endpoint.meetings() == {}
+
+
+def test_a_port_that_says_nothing_is_given_up() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as deaf,
+        dialled(bank(Limits(heartbeat=0.1, call=1)), deaf.getsockname()[1]) as dialler,
+    ):
+        until(lambda: "does not answer" in dialler.problem)
+
+
+def test_a_coordinator_that_falls_silent_is_dialled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its machine is gone, and nobody has said so."""
+    quick = Limits(heartbeat=0.2, call=5.0)
+    silent = cs(Limits(heartbeat=60, call=5.0))
+    server = Server(silent, known("CS").tls, "127.0.0.1:0")
+    with dialled(bank(quick), server.port) as dialler:
+        assert silent.wait_for(["bank"], 5) == []
+        monkeypatch.setattr(silent, "disconnected", lambda _: None)
+        until(lambda: dialler._endpoint.meetings().get("CS", 0) >= 2)
+    server.close()
+
+
+@pytest.mark.parametrize("heartbeat", [10.0])
+def test_hanging_up_takes_no_time(heartbeat: float) -> None:
+    """Whatever is under way: dialling in vain, being connected, calling, sending."""
+    slow, end = Limits(heartbeat=heartbeat, call=60.0), Event()
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        waiting = Dialler(bank(slow), known("bank").tls, f"127.0.0.1:{deaf.getsockname()[1]}")
+        time.sleep(0.1)
+        started = time.monotonic()
+        waiting.close()
+        assert time.monotonic() - started < 2
+    endpoint = cs(slow)
+    server = Server(endpoint, known("CS").tls, "127.0.0.1:0")
+    connected = Dialler(
+        Endpoint(BANK, lambda *_: (end.wait(10), nothing)[1], known("bank").sealing, slow),  # type: ignore
+        known("bank").tls,
+        f"127.0.0.1:{server.port}",
+    )
+    assert endpoint.wait_for(["bank"], 5) == []
+    with ThreadPoolExecutor(1) as pool:
+        calling = pool.submit(endpoint.call, "bank", SchemaRequest(epoch=1), Schema)
+        time.sleep(0.1)
+        started = time.monotonic()
+        connected.close()
+        assert time.monotonic() - started < 2
+        with pytest.raises(AbsentError):
+            calling.result(timeout=2)
+        end.set()
+        started = time.monotonic()
+        server.close()
+        assert time.monotonic() - started < 2
+
+
+def test_hanging_up_while_dialling_leaves_no_link() -> None:
+    endpoint = cs()
+    server = Server(endpoint, known("CS").tls, "127.0.0.1:0")
+    for pause in (0.0, 0.005, 0.01, 0.02, 0.03, 0.05):
+        dialler = Dialler(bank(), known("bank").tls, f"127.0.0.1:{server.port}")
+        time.sleep(pause)
+        dialler.close()
+        assert not dialler._thread.is_alive()
+        until(lambda: endpoint.present() == set())
+    server.close()
+
+
+def test_a_taken_port_is_said_to_be() -> None:
+    first = cs()
+    server = Server(first, known("CS").tls, "127.0.0.1:0")
+    second = cs()
+    with pytest.raises(UsageError, match="in use"):
+        Server(second, known("CS").tls, f"127.0.0.1:{server.port}")
+    second.close()
+    server.close()
+
+
+# -- the queue of a link ------------------------------------------------------------------------------
+
+
+def test_a_full_queue_is_waited_for_but_not_for_ever() -> None:
+    link = _StreamLink(BANK, patience=0.2)
+    for _ in range(64):
+        link.send(b"x")
+    link.send(b"ping", wait=False)  # is not sent, and raises nothing
+    started = time.monotonic()
+    with pytest.raises(AbsentError):
+        link.send(b"y")
+    assert 0.15 < time.monotonic() - started < 2
+    taking = link.outgoing()
+    assert [next(taking) for _ in range(64)] == [b"x"] * 64
+    link.send(b"z", wait=False)
+    assert next(taking) == b"z"
+
+
+def test_closing_wakes_whoever_waits() -> None:
+    link, hung_up = _StreamLink(BANK, patience=60), Event()
+    link.hang_up = hung_up.set
+    for _ in range(64):
+        link.send(b"x")
+    with ThreadPoolExecutor(3) as pool:
+        senders = [pool.submit(link.send, b"y") for _ in range(2)]
+        time.sleep(0.05)
+        link.close()
+        for sender in senders:
+            with pytest.raises(AbsentError):
+                sender.result(timeout=2)
+    assert hung_up.is_set()
+    assert list(link.outgoing()) == []
+    for wait in (True, False):
+        with pytest.raises(AbsentError):
+            link.send(b"z", wait)
+
+
+def test_who_waits_for_something_to_send_has_it_at_once() -> None:
+    link = _StreamLink(BANK, patience=5)
+    with ThreadPoolExecutor(1) as pool:
+        taken = pool.submit(lambda: next(link.outgoing()))
+        time.sleep(0.05)
+        link.send(b"x")
+        assert taken.result(timeout=1) == b"x"
+        ends = pool.submit(lambda: list(link.outgoing()))
+        time.sleep(0.05)
+        link.close()
+        assert ends.result(timeout=1) == []
+
+
+def test_a_party_that_reads_nothing_stops_nobody_else() -> None:
+    """CS has more for it than its queue and its window take."""
+    limits = Limits(heartbeat=0.3, call=5.0)
+    network = OverGrpc(digests, limits)
+    network.add("telco", digests)
+    stuck, release = network.add("bank", digests), Event()
+    receive = stuck.received
+
+    def slowly(link: Any, data: bytes) -> None:
+        if Frame.decode(data).kind == "call":
+            release.wait(10)
+        receive(link, data)
+
+    stuck.received = slowly  # type: ignore[method-assign]
+    with ThreadPoolExecutor(1) as pool:
+        long = MatchRequest(epoch=1, table="t", blinded=bytes(100 * 2**20))
+        sending = pool.submit(network.cs.call, "bank", long, MatchReply)
+        for _ in range(20):
+            ask(network.cs, "telco", b"ids")
+            time.sleep(0.1)
+        assert "telco" in network.cs.present()
+        assert network.cs.meetings()["telco"] == 1
+        with pytest.raises(AbsentError):
+            sending.result(timeout=8)
+        release.set()
+    network.close()
+
+
+def test_links_have_names_that_a_debugger_shows() -> None:
+    network = OverGrpc(digests)
+    network.add("bank", digests)
+    names = {thread.name for thread in threading.enumerate()}
+    assert {"dialler", "heartbeat"} <= names
+    network.close()
