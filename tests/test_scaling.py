@@ -1,5 +1,6 @@
 """Work on other machines: the same forest and the same answers whatever the backend, and no secret leaves."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from revfrf.protocols.fos_find import Questions, score
 from tests.estimators.toys import classifier, regressor, table
 from tests.federations import no_search_for_primes, with_rules
 
+ROOT = Path(__file__).parents[1]
 PARTIES = {"clinic": [0, 1], "laboratory": [2], "archive": [3]}
 X = table(90, 4)
 Y = (X[:, 0] * X[:, 2] > 0).astype(np.int64) + (X[:, 3] > 0.5)
@@ -253,8 +255,7 @@ if __name__ == "__main__":
     assert sent > 20, sent
 """
 RAY = (
-    "import ray; ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, "
-    "_node_ip_address='127.0.0.1')",
+    "import ray; ray.init('local', num_cpus=2, include_dashboard=False, log_to_driver=False)",
     "assert ray.is_initialized(); ray.shutdown(); assert not ray.is_initialized()",
 )
 DASK = (
@@ -274,18 +275,34 @@ def test_forest_and_answers_of_a_cluster_are_the_same(
 ) -> None:
     """In a process of its own, because Ray changes joblib's pools for good."""
     pytest.importorskip({"dask": "distributed"}.get(name, name))
-    script = tmp_path / "alone.py"
-    script.write_text(ALONE.format(name=name, address=address, start=around[0], stop=around[1]))
-    root = Path(__file__).parents[1]
+    script = ALONE.format(name=name, address=address, start=around[0], stop=around[1])
+    assert alone(script, tmp_path) == [str(part) for part in expected]
+
+
+@pytest.mark.slow
+def test_snippet_of_the_page_on_scaling_runs(tmp_path: Path) -> None:
+    """With toy keys, which take no time."""
+    pytest.importorskip("ray")
+    [snippet] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "scaling.md").read_text(), re.DOTALL)
+    toy = snippet.replace("parties=parties,", "parties=PARTIES, key_bits=256, allow_insecure_keys=True,")
+    assert toy != snippet
+    before = (
+        "from revfrf import RevocableForestClassifier\nfrom tests.test_scaling import PARTIES, X, Y as y\n"
+    )
+    assert alone(before + toy + "print((model.predict(X) == y).mean() > 0.5)\n", tmp_path) == ["True"]
+
+
+def alone(script: str, place: Path) -> list[str]:
+    """What a script prints in a process of its own, whose files are all in this place."""
+    (place / "alone.py").write_text(script)
     environment = {
         "PATH": "/usr/bin:/bin",
-        "HOME": str(tmp_path),
-        "PYTHONPATH": str(root),
+        "HOME": str(place),
+        "PYTHONPATH": str(ROOT),
         "RAY_USAGE_STATS_ENABLED": "0",
-        "DASK_TEMPORARY_DIRECTORY": str(tmp_path),
+        "DASK_TEMPORARY_DIRECTORY": str(place),
     }
-    done = subprocess.run(
-        [sys.executable, script], env=environment, capture_output=True, text=True, timeout=280, check=False
-    )
+    command = [sys.executable, str(place / "alone.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [str(part) for part in expected]
+    return done.stdout.splitlines()

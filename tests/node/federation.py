@@ -100,7 +100,12 @@ def found_federation(directory: Path, owners: Collection[str] = OWNERS) -> None:
     for file in directory.glob(f"*/{CONFIG}"):
         configure(file, heartbeat=1, patience=30, workers=1)
     configure(
-        directory / "CS" / CONFIG, n_estimators=4, max_depth=5, max_features=0.5, random_state=11, n_candidates=8
+        directory / "CS" / CONFIG,
+        n_estimators=4,
+        max_depth=5,
+        max_features=0.5,
+        random_state=11,
+        n_candidates=8,
     )
 
 
@@ -222,7 +227,12 @@ class Running:
     # -- one process
 
     def start(
-        self, *names: str, dies: tuple[str, int] = ("", 0), counted: bool = False, limit: int = 0, wait: bool = True
+        self,
+        *names: str,
+        dies: tuple[str, int] = ("", 0),
+        counted: bool = False,
+        limit: int = 0,
+        wait: bool = True,
     ) -> None:
         """Start these, or all; with `dies`, to be killed at the n-th step whose name has this text."""
         for name in names or SERVING:

@@ -15,7 +15,7 @@ from tests.node.federation import SERVING, Asking, Running
 Lives = Mapping[str, Sequence[int]]
 """For some parties, at which step each of their lives ends, counted from 1; the last one does not."""
 
-NAMED = (*SERVING, "process")
+NAMED = (*SERVING, "clinic")
 
 
 def later_and_later(seed: int, lives: int, most: int) -> list[int]:
@@ -30,6 +30,7 @@ class Killing:
     def __init__(self, federation: Running, lives: Lives) -> None:
         self.federation = federation
         self._left = {name: list(ends) for name, ends in lives.items()}
+        self._mortal: set[str] = set()
         self.gone: set[str] = set()
 
     def begin(self) -> None:
@@ -40,6 +41,7 @@ class Killing:
     def _start(self, name: str) -> None:
         ends = self._left.get(name, [])
         last = ends.pop(0) if ends else 0
+        self._mortal = self._mortal | {name} if last else self._mortal - {name}
         self.federation.start(name, dies=("", last), counted=True, wait=False)
 
     def go_on(self) -> None:
@@ -54,10 +56,18 @@ class Killing:
                 self.federation.processes.pop(name)
                 self.gone.add(name)
 
+    def end(self) -> None:
+        """Whoever would still die dies now, for the last time."""
+        self.go_on()
+        self._left.clear()
+        for name in self._mortal & self.federation.processes.keys():
+            self.federation.kill(name)
+            self._start(name)
+
     @property
     def over(self) -> bool:
         """Whether nobody is about to die any more."""
-        return not any(self._left.values())
+        return not self._mortal
 
     def insist(self, ask: Callable[[], Any], goal: Callable[[], bool], seconds: float = 100) -> None:
         """Ask, as an operator would who sees that nothing has come of it, until the goal is reached."""
@@ -131,8 +141,9 @@ def check_whole(killing: Killing, known: Known, epoch: int) -> None:
         found = {name: federation.quiet_status(name) for name in here - {"clinic"}}
         if any((state.get("epoch"), state.get("problem")) != (epoch, "") for state in found.values()):
             return False
-        return killing.over and here - {"CS"} <= set(found["CS"]["connected"])
+        return here - {"CS"} <= set(found["CS"]["connected"])
 
+    killing.end()
     if "clinic" not in federation.processes:
         federation.start("clinic", wait=False)
     federation.until(settled, "all are well")

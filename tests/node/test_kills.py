@@ -70,3 +70,47 @@ def test_all_parties_killed_at_once_go_on_together(
     train(doomed)
     check_whole(doomed, trained, 1)
     assert doomed.federation.kills >= 8
+
+
+# -- longer -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("party", SERVING)
+def test_a_party_killed_at_any_step_from_the_set_up_on_changes_nothing(
+    begin: Begin, founded: Path, trained: Known, party: str
+) -> None:
+    for step in range(1, STEPS[party] + 1):
+        doomed = killing(begin, founded, **{party: [step]})
+        train(doomed)
+        check_whole(doomed, trained, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize("party", SERVING)
+def test_a_party_killed_at_any_step_while_another_leaves_changes_nothing(
+    begin: Begin, trained: Known, never_with_h2: Known, party: str, level: int
+) -> None:
+    for step in range(1, STEPS[party] + 1):
+        doomed = killing(begin, trained.directory, **{party: [step]})
+        leave(doomed, level)
+        check_whole(doomed, never_with_h2, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_parties_killed_at_random_for_a_long_time_change_nothing(
+    begin: Begin, founded: Path, trained: Known, never_with_h2: Known, level: int
+) -> None:
+    for seed in range(20):
+        lives = {party: later_and_later(seed, 3, STEPS[party]) for party in SERVING}
+        doomed = killing(begin, trained.directory if level else founded, **lives)
+        if level:
+            leave(doomed, level)
+        else:
+            train(doomed)
+        check_whole(doomed, never_with_h2 if level else trained, 2 if level else 1)

@@ -29,6 +29,7 @@ from revfrf.messages.base import Message
 from revfrf.node.service import Service
 from revfrf.transport.base import Reply
 from revfrf.transport.calls import Endpoint
+from revfrf.transport.grpc import Dialler
 from tests import crashes
 
 
@@ -73,6 +74,11 @@ class Steps:
         crashes.for_good.setattr(Service, "answer", counted_answer)
         crashes.for_good.setattr(Endpoint, "call", counted_call)
         crashes.for_good.setattr(AuditLog, "append", counted_append)
+
+
+def dial_often() -> None:
+    """Parties whose link breaks again and again dial again soon."""
+    Dialler.LONGEST_PAUSE = 0.4
 
 
 def warm_up() -> None:
@@ -123,6 +129,7 @@ def main() -> Callable[[], None]:
     """Fork a child for each command to start one; only children return, with what they live for."""
     children: dict[int, int | None] = {}
     warm_up()
+    dial_often()
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     for line in sys.stdin:

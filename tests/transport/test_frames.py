@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revfrf.errors import FormatError
@@ -296,6 +296,7 @@ def test_changed_frames_are_frames_or_refused(piece: bytes, seed: int) -> None:
     frame_or_refusal(bytes(data))
 
 
+@settings(max_examples=40)
 @given(
     st.recursive(
         st.none()

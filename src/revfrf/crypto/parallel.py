@@ -81,8 +81,8 @@ def workers(n_jobs: int | None) -> int:
 def using_backend(name: str, address: str = "", n_jobs: int = -1) -> Iterator[None]:
     """Use `n_jobs` workers of this backend of joblib in all threads that have chosen no other; "" is none.
 
-    For "ray" the address is ray://HOST:PORT, or nothing for the Ray of this machine, which is started if
-    there is none; for "dask" it is dask://HOST:PORT. Raises UsageError.
+    For "ray" the address is ray://HOST:PORT, or nothing for a Ray of this process's own, unless it is
+    connected to one already; for "dask" it is dask://HOST:PORT. Raises UsageError.
     """
     global _everywhere
     if not name:
@@ -117,7 +117,7 @@ def _ray(address: str) -> Iterator[dict[str, Any]]:
     if address:
         ray.init(address, log_to_driver=False)
     else:
-        ray.init(include_dashboard=False, log_to_driver=False)
+        ray.init("local", include_dashboard=False, log_to_driver=False)
     try:
         yield {}
     finally:

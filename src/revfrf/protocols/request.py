@@ -141,7 +141,11 @@ def check_admission(identity: Identity, admission: Admission) -> None:
 def _check_standing(identity: Identity, admission: Admission) -> None:
     certificate = identity.certificate
     if certificate is None or admission.epoch != certificate.epoch:
-        raise ProtocolError(f"an admission of epoch {admission.epoch}, not the current one", kind="epoch")
+        raise ProtocolError(
+            f"an admission of epoch {admission.epoch}, not the current one; if that lasts, KGC's directory or this "
+            "party's is an old copy: bring back the one that it had last",
+            kind="epoch",
+        )
     if admission.federation != certificate.federation:
         raise ProtocolError("an admission to another federation", kind="forest")
     if admission.member.name in certificate.revoked:

@@ -2,7 +2,8 @@
 
 A piece names the message it belongs to, how long that is, and its place in it. Nothing is kept of a message
 that is too long for its receiver. Pieces that are out of order, or disagree about the length, lose the
-message; pieces that come twice are ignored. Losing it is all that a bad link can do.
+message; pieces that come twice are ignored. Losing it is all that a bad link can do. What is kept of a link
+in use, and of a call that waits for its answer, is here, too, and all of it is bounded.
 """
 
 import time

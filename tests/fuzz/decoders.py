@@ -1,0 +1,214 @@
+"""Every decoder of what comes from outside, to be fed with noise: it parses, or raises one typed error.
+
+`python -m tests.fuzz.decoders --seconds 60 codec` does so under atheris, which follows branches, if that is
+installed; without a name, every decoder has its turn. `test_decoders` feeds them for a moment by Hypothesis.
+"""
+
+import argparse
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from revfrf import matching
+from revfrf.auditlog import AuditLog, verify_log
+from revfrf.certificate import FORMAT, RevocationCertificate
+from revfrf.config import load_config, new_config, write_config
+from revfrf.errors import RevFRFError
+from revfrf.messages.enrolment import EpochCertificate
+from revfrf.messages.registry import MESSAGES
+from revfrf.messages.revocation import RevocationRequest
+from revfrf.transport.codec import decode, encode
+from revfrf.transport.frames import Frame
+from revfrf.transport.passport import read_passport
+from revfrf.transport.sealed import Header
+from revfrf.transport.tls import Token
+from tests.test_messages import FULL, RECEIPT, REPORT, SAMPLES
+from tests.transport.links import known
+from tests.transport.parties import BANK, token_for
+from tests.transport.test_sealed import seal_raw
+
+HEADER: Header = ("call", "KGC", "bank", 17)
+FEDERATION, TABLE = "breast cancer", "training"
+IDS = [f"patient {number}" for number in range(5)]
+
+
+@cache
+def _scratch() -> Path:
+    """A file of this process, for decoders that read files."""
+    return Path(tempfile.mkdtemp(prefix="revfrf-fuzz-")) / "file"
+
+
+def _from_file(read: Callable[[Path], object]) -> Callable[[bytes], object]:
+    def target(data: bytes) -> object:
+        _scratch().write_bytes(data)
+        return read(_scratch())
+
+    return target
+
+
+def _sealed(data: bytes) -> object:
+    """As it comes; and what only somebody who has sealed it can have put inside."""
+    with suppress(RevFRFError):
+        known("bank").sealing.open(HEADER, data)
+    return known("bank").sealing.open(HEADER, seal_raw(data, HEADER, known("bank")))
+
+
+def _answer(data: bytes) -> object:
+    return matching.answer(IDS, data, 100, federation=FEDERATION, table=TABLE, n_jobs=1)
+
+
+def _valid_letter() -> list[bytes]:
+    sealed = known("KGC").sealing.seal(HEADER, known("bank").passport, b"a message")
+    return [sealed, b"\x93\xc4\x03abc\xc4\x40" + bytes(64) + b"\xc4\x00"]
+
+
+def _valid_frames() -> list[bytes]:
+    return [Frame("call", "bank", "CS", 7, 30, 10, b"piece").encode(), Frame("ping", "a", "b", 0).encode()]
+
+
+def _valid_request() -> list[bytes]:
+    return [matching.Asking(IDS, federation=FEDERATION, table=TABLE).request()]
+
+
+def _valid_certificate() -> list[bytes]:
+    request, epoch = FULL[RevocationRequest], FULL[EpochCertificate]
+    assert isinstance(request, RevocationRequest)
+    assert isinstance(epoch, EpochCertificate)
+    made = RevocationCertificate(
+        FORMAT, 2, ("bänk",), (request,), epoch, epoch, REPORT, (RECEIPT,), bytes(64)
+    )
+    return [made.to_json()]
+
+
+def _valid_config() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as directory:
+        made = new_config(role="CS", federation="breast cancer", name="CS", target="y", task="classes")
+        return [write_config(Path(directory) / "revfrf.toml", made).read_bytes()]
+
+
+def _valid_log() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "audit.log"
+        with AuditLog(path, ("breast cancer", "participant", "bank")) as log:
+            log.append("started")
+            log.append("LevelRequest", sender="CS", rows=3)
+        return [path.read_bytes()]
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """What is fed, and what it takes."""
+
+    target: Callable[[bytes], object]
+    valid: Callable[[], list[bytes]]
+
+    def feed(self, data: bytes) -> bool:
+        """Whether these bytes parse. Anything but a typed error is an error of the decoder."""
+        try:
+            self.target(data)
+        except RevFRFError:
+            return False
+        return True
+
+
+CA, CHAIN = known("bank").tls.ca_pem, known("bank").tls.chain_pem
+
+DECODERS: dict[str, Decoder] = {
+    "codec": Decoder(lambda data: decode(data, *MESSAGES), lambda: [encode(sample) for sample in SAMPLES]),
+    "frame": Decoder(Frame.decode, _valid_frames),
+    "sealed": Decoder(_sealed, _valid_letter),
+    "passport": Decoder(lambda data: read_passport(CA, data), lambda: [CHAIN]),
+    "token": Decoder(
+        lambda data: Token.parse(data.decode(errors="replace")), lambda: [token_for(BANK).text().encode()]
+    ),
+    "matching": Decoder(_answer, _valid_request),
+    "certificate": Decoder(RevocationCertificate.from_json, _valid_certificate),
+    "config": Decoder(_from_file(load_config), _valid_config),
+    "log": Decoder(_from_file(verify_log), _valid_log),
+}
+
+
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    """These bytes with a few things changed, cut, doubled or inserted."""
+    changed = bytearray(data)
+    for _ in range(rng.choice([1, 1, 2, 4])):
+        at, end = sorted(rng.randrange(len(changed) + 1) for _ in range(2))
+        match rng.randrange(5):
+            case 0 if changed:
+                changed[rng.randrange(len(changed))] = rng.choice(
+                    [rng.randrange(256), *b'0"{[\x00\xff\x93\xc4']
+                )
+            case 1:
+                del changed[at : min(end, at + rng.choice([1, 4, 1000]))]
+            case 2:
+                changed[at:at] = changed[at : min(end, at + 40)]
+            case 3:
+                changed[at:at] = rng.randbytes(rng.choice([1, 4, 40]))
+            case _:
+                changed[at : at + 1] = rng.choice(
+                    [b"[" * 3000, b"\x91" * 3000, b"-1", b"1e999", b"\\ud800", b"9" * 400]
+                )
+    return bytes(changed)
+
+
+# -- atheris ------------------------------------------------------------------------------------------
+
+
+def _under_atheris(name: str, seconds: int) -> None:
+    atheris, decoder = import_module("atheris"), DECODERS[name]
+    with tempfile.TemporaryDirectory() as corpus:
+        for number, data in enumerate(decoder.valid()):
+            (Path(corpus) / str(number)).write_bytes(data)
+        atheris.instrument_all()
+        atheris.Setup([sys.argv[0], f"-max_total_time={seconds}", corpus], decoder.feed)
+        atheris.Fuzz()
+
+
+def _at_random(name: str, seconds: int) -> int:
+    """What is left without atheris."""
+    decoder, end, runs = DECODERS[name], time.monotonic() + seconds, 0
+    valid, rng = decoder.valid(), random.Random()
+    while time.monotonic() < end:
+        data = mutated(rng.choice(valid), rng)
+        try:
+            decoder.feed(data)
+        except BaseException:
+            sys.stderr.write(f"{name}: {data!r}\n")
+            raise
+        runs += 1
+    return runs
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description="Feed decoders with noise.")
+    parser.add_argument("--seconds", type=int, default=60, help="for each decoder")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=" ".join(DECODERS))
+    options = parser.parse_args()
+    for name in options.names or DECODERS:
+        if name not in DECODERS:
+            parser.error(f"there is no decoder {name!r}; choose of: {' '.join(DECODERS)}")
+    if find_spec("atheris") is None:
+        for name in options.names or DECODERS:
+            runs = _at_random(name, options.seconds)
+            sys.stdout.write(f"{name}: {runs:,} runs at random; install atheris to follow branches\n")
+        return
+    if len(options.names) == 1:
+        _under_atheris(options.names[0], options.seconds)
+        return
+    for name in options.names or DECODERS:  # atheris ends the process
+        command = [sys.executable, "-m", "tests.fuzz.decoders", "--seconds", str(options.seconds), name]
+        subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Disks that are full and files that are damaged end a process with a word, and lose nothing."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from revfrf.errors import RevFRFError
+from revfrf.node.home import AUDIT, CONFIG, DATABASE
+from tests.node.conftest import Known
+from tests.node.federation import SERVING, Asking, Running
+
+Begin = Callable[..., Running]
+
+
+@pytest.mark.parametrize("party", ["CS", "h0", "KGC", "CC"])
+def test_a_full_disk_ends_a_party_and_with_more_room_the_work_goes_on(
+    begin: Begin, founded: Path, trained: Known, party: str
+) -> None:
+    federation = begin(founded, start=False)
+    limit = (federation.directory / party / DATABASE).stat().st_size + 12_000
+    others = [name for name in SERVING if name != party]
+    federation.start(*others, wait=False)
+    federation.start(party, limit=limit, wait=False)
+    asking = Asking(lambda: federation.train())
+    for _ in range(3):
+        federation.until(lambda: asking.done or federation.processes[party].poll() is not None, "an end", 30)
+        if party in federation.processes and federation.processes[party].poll() is not None:
+            break
+        asking = Asking(lambda: federation.train())
+    assert federation.ended(party, 30) == 2
+    said = federation.log(party)
+    assert "the disk is full" in said or "look at its disk" in said
+    assert str(federation.directory / party) in said
+    federation.start(party)
+    federation.until(lambda: asking.done, "an answer", 30)
+    if federation.status()["forest"] == "none":
+        federation.train()
+    assert federation.wait_until_ready(1) == trained.digest
+    federation.stop()
+
+
+def _damage(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 64] = bytes(byte ^ 0x55 for byte in data[middle : middle + 64])
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("file", [DATABASE, AUDIT, CONFIG])
+@pytest.mark.parametrize("party", ["CS", "h0"])
+def test_a_damaged_file_is_named_and_a_mended_one_goes_on(
+    begin: Begin, trained: Known, party: str, file: str
+) -> None:
+    federation = begin(trained.directory, start=False)
+    path = federation.directory / party / file
+    whole = path.read_bytes()
+    _damage(path)
+    federation.start(party, wait=False)
+    assert federation.ended(party) != 0
+    assert file in federation.log(party)
+    assert "Traceback" not in federation.log(party)
+    path.write_bytes(whole)
+    federation.start(*SERVING, "clinic")
+    assert federation.answers() == trained.answers
+
+
+def test_a_log_whose_last_line_was_torn_is_repaired_and_says_so(begin: Begin, trained: Known) -> None:
+    federation = begin(trained.directory, start=False)
+    path = federation.directory / "h0" / AUDIT
+    path.write_bytes(path.read_bytes()[:-7])
+    federation.start(*SERVING, "clinic")
+    assert federation.answers() == trained.answers
+    assert '"event":"log repaired"' in path.read_text()
+
+
+def test_a_log_that_is_taken_away_under_a_party_ends_it(begin: Begin, trained: Known) -> None:
+    federation = begin(trained.directory, *SERVING, "clinic")
+    (federation.directory / "h0" / AUDIT).rename(federation.directory / "elsewhere")
+    with pytest.raises(RevFRFError, match="h0"):
+        federation.answers()
+    assert federation.ended("h0") == 2
+    (federation.directory / "elsewhere").rename(federation.directory / "h0" / AUDIT)
+    federation.start("h0")
+    assert federation.answers() == trained.answers
+    federation.kill("h0", signal.SIGTERM)
+    assert federation.ended("h0") == 0

@@ -1,0 +1,285 @@
+"""A federation of separate processes does what one process does, and refuses what it should."""
+
+import json
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from revfrf.errors import RevFRFError
+from revfrf.node.home import CONFIG, CONTROL
+from tests.node.conftest import Known
+from tests.node.federation import (
+    MISSING,
+    N_ASKED,
+    N_TRAINED,
+    SERVING,
+    Asking,
+    Running,
+    by_itself,
+    columns,
+    configure,
+    copied,
+    ids,
+    labels,
+    running,
+    write_rows,
+)
+
+Begin = Callable[..., Running]
+ROWS = N_TRAINED - 3
+
+
+def test_a_federation_by_its_command_line_from_training_to_a_certificate(
+    founded: Path, trained: Known, never_with_h2: Known, tmp_path: Path
+) -> None:
+    with running(copied(founded, tmp_path / "federation"), by_itself) as federation:
+        command = federation.command
+        grown = json.loads(command("train", "-d", "CS", "--json"))
+        assert (grown["digest"], grown["rows"], grown["not_common"]) == (trained.digest, ROWS, 3)
+        tested = json.loads(command("test", "CS/test.csv", "-d", "CS", "--json"))
+        assert (tested["rows"], tested["not_common"]) == (43, 1)
+        assert tested["accuracy"] > 0.5
+        predicted = json.loads(command("predict", "CS/test.csv", "-d", "CS", "--json"))
+        assert len(predicted["answers"]) == 43
+        asked = json.loads(command("predict", "--encrypted", "clinic/rows.csv", "-d", "clinic", "--json"))
+        assert asked == trained.answers
+        asked = json.loads(command("predict", "--encrypted", "clinic/rows.csv", "-d", "h0", "--json"))
+        assert asked == trained.answers
+        command("revoke", "-d", "h2", "--yes", "--level", "2")
+        assert federation.wait_until_ready(2) == never_with_h2.digest
+        assert federation.ended("h2") == 0
+        [entry] = json.loads(command("history", "-d", "CS", "--json"))
+        assert (entry["leavers"], entry["digest_after"]) == (["h2"], never_with_h2.digest)
+        command("export", "certificate.json", "-d", "CS")
+        command("verify", "certificate.json", "--kgc-key", "h0/kgc.pub")
+        assert "h2" in command("status", "-d", "CS")
+        said = command("predict", "--encrypted", "clinic/rows.csv", "-d", "h2", code=2)
+        assert "no `revfrf serve` runs" in said
+        federation.stop()
+
+
+def test_a_requester_without_a_process_is_told_who_refuses(begin: Begin, trained: Known) -> None:
+    federation = begin(trained.directory, start=False)
+    configure(federation.directory / "h0" / CONFIG, accepts=["nobody"])
+    federation.start()
+    said = federation.command("predict", "--encrypted", "clinic/rows.csv", "-d", "clinic", code=3)
+    assert "'h0' has refused" in said
+    federation.stop("CS")
+    said = federation.command("predict", "--encrypted", "clinic/rows.csv", "-d", "clinic", code=3)
+    assert "does not answer" in said
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_forest_that_a_participant_has_left_is_the_one_without_it(
+    begin: Begin, trained: Known, never_with_h2: Known, level: int
+) -> None:
+    federation = begin(trained.directory)
+    federation.ask("h2", "revoke", level=level)
+    assert federation.wait_until_ready(2) == never_with_h2.digest
+    assert federation.ended("h2") == 0
+    assert federation.log("h2").count("this party has asked to leave, and has left") == 1
+    assert "WARNING refused" not in federation.log("h0")
+    federation.start("clinic")
+    assert federation.answers() == never_with_h2.answers
+    federation.stop()
+    federation.start("h2", "CS", wait=False)
+    assert federation.ended("h2", 20) == 0
+
+
+def test_whoever_leaves_while_the_forest_grows_is_not_in_it(
+    begin: Begin, founded: Path, never_with_h2: Known
+) -> None:
+    federation = begin(founded, *(name for name in SERVING if name != "h0"))
+    federation.start("h0", dies=("LevelRequest of CS: handled", 2), counted=True)
+    asking = Asking(federation.train)
+    assert federation.ended("h0") == -signal.SIGKILL
+    federation.ask("h2", "revoke", level=2)
+    federation.start("h0", wait=False)
+    assert federation.wait_until_ready(2) == never_with_h2.digest
+    federation.until(lambda: asking.done, "the operator who has asked for the forest is answered")
+
+
+def test_the_last_participant_cannot_leave(begin: Begin, trained: Known) -> None:
+    federation = begin(trained.directory)
+    federation.ask("h2", "revoke", level=1)
+    federation.wait_until_ready(2)
+    federation.until(lambda: federation.status("h1")["epoch"] == 2, "h1 is in epoch 2")
+    federation.ask("h1", "revoke", level=1)
+    federation.wait_until_ready(3)
+    with pytest.raises(RevFRFError, match="the last participant cannot leave"):
+        federation.ask("h0", "revoke", level=1)
+    assert federation.status()["epoch"] == 3
+
+
+def test_two_who_leave_at_once_have_both_left(begin: Begin, trained: Known) -> None:
+    federation = begin(trained.directory)
+    federation.ask("h1", "revoke", level=1)
+    try:
+        federation.ask("h2", "revoke", level=2)
+    except RevFRFError as error:
+        assert error.kind in ("refused", "absent")
+    federation.until(lambda: federation.quiet_status().get("epoch", 1) > 1, "an epoch begins")
+    federation.until(lambda: federation.quiet_status().get("forest") == "ready", "the forest is whole")
+    left = {name for entry in federation.ask("CS", "history") for name in entry["leavers"]}
+    assert "h1" in left
+    assert set(federation.status()["left"]) == left
+
+
+def test_owners_decide_whose_requests_they_answer_and_how_many(begin: Begin, trained: Known) -> None:
+    federation = begin(trained.directory, start=False)
+    configure(federation.directory / "h1" / CONFIG, max_rows=N_ASKED)
+    federation.start(*SERVING, "clinic")
+    assert federation.answers() == trained.answers
+    with pytest.raises(RevFRFError, match="'h1' has refused") as caught:
+        federation.answers()
+    assert caught.value.kind == "refused"
+    partly = federation.answers(partial=True)
+    assert partly["absent"] == ["h1"]
+    assert federation.answers("h0") == trained.answers
+
+
+def test_everything_is_as_it_was_after_all_processes_are_started_again(begin: Begin, trained: Known) -> None:
+    federation = begin(trained.directory)
+    federation.stop()
+    federation.start(*SERVING, "clinic")
+    assert federation.train()["digest"] == federation.status()["digest"] == trained.digest
+    assert federation.answers() == trained.answers
+    assert [federation.status(name)["problem"] for name in SERVING] == [""] * len(SERVING)
+
+
+# -- rows -------------------------------------------------------------------------------------------
+
+
+def test_a_participant_with_an_id_twice_does_not_start(begin: Begin, founded: Path) -> None:
+    federation = begin(founded, start=False)
+    file = federation.directory / "h0" / "rows.csv"
+    file.write_text(file.read_text() + "p001,1,2,3\n")
+    federation.start("h0", wait=False)
+    assert federation.ended("h0") == 2
+    assert "rows.csv" in federation.log("h0")
+    assert "p001" in federation.log("h0")
+
+
+def test_labels_with_an_id_twice_are_refused_before_anybody_is_asked(begin: Begin, founded: Path) -> None:
+    federation = begin(founded)
+    file = federation.directory / "CS" / "rows.csv"
+    whole = file.read_text()
+    file.write_text(whole + "p001,yes\n")
+    with pytest.raises(RevFRFError, match=r"rows\.csv.*p001"):
+        federation.train()
+    assert (federation.status()["forest"], federation.status()["epoch"]) == ("none", 0)
+    file.write_text(whole)
+    assert federation.train()["rows"] == ROWS
+
+
+def test_ids_that_nobody_shares_are_an_error_that_names_the_party_and_can_be_mended(
+    begin: Begin, founded: Path, trained: Known
+) -> None:
+    federation = begin(founded)
+    federation.stop("h1")
+    strange = federation.directory / "h1" / "rows.csv"
+    shutil.copy(strange, federation.directory / "kept.csv")
+    strange.write_text(strange.read_text().replace("\np", "\nq"))
+    federation.start("h1")
+    with pytest.raises(RevFRFError, match="'h1' has none of the ids"):
+        federation.train()
+    assert federation.status()["forest"] == "none"
+    assert "'h1'" in federation.status()["stopped"]
+    federation.stop("h1")
+    shutil.copy(federation.directory / "kept.csv", strange)
+    federation.start("h1")
+    assert federation.train()["digest"] == trained.digest
+
+
+def test_files_that_change_after_the_training_change_no_forest(
+    begin: Begin, trained: Known, never_with_h2: Known
+) -> None:
+    federation = begin(trained.directory, start=False)
+    other = {name: [value + 1 for value in values] for name, values in columns()["h0"].items()}
+    write_rows(federation.directory / "h0" / "rows.csv", [x for x in ids() if x not in MISSING["h0"]], other)
+    swapped = {"label": ["no" if label == "yes" else "yes" for label in labels()]}
+    write_rows(federation.directory / "CS" / "rows.csv", ids()[:N_TRAINED], swapped)
+    federation.start()
+    assert federation.status()["digest"] == trained.digest
+    federation.ask("h2", "revoke", level=1)
+    assert federation.wait_until_ready(2) == never_with_h2.digest
+
+
+def test_a_file_without_the_columns_that_were_trained_on_is_refused(begin: Begin, trained: Known) -> None:
+    federation = begin(trained.directory, start=False)
+    write_rows(federation.directory / "h0" / "rows.csv", ids(), {"other": [1.0] * len(ids())})
+    federation.start("h0", wait=False)
+    assert federation.ended("h0") == 2
+    assert "rows.csv" in federation.log("h0")
+
+
+# -- old copies -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def left(trained: Known, zygote: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A federation that h2 has left, with new keys."""
+    directory = copied(trained.directory, tmp_path_factory.mktemp("left") / "federation")
+    with running(directory, zygote) as federation:  # type: ignore[arg-type]
+        federation.ask("h2", "revoke", level=2)
+        federation.wait_until_ready(2)
+        federation.ended("h2")
+        federation.stop()
+    return directory
+
+
+@pytest.mark.parametrize("party", ["CS", "CC", "KGC", "h0"])
+def test_a_directory_from_before_the_last_epoch_is_noticed_and_answers_nothing(
+    begin: Begin, trained: Known, left: Path, party: str
+) -> None:
+    federation = begin(left, start=False)
+    port = (federation.directory / "CS" / CONFIG).read_text()
+    shutil.rmtree(federation.directory / party)
+    shutil.copytree(trained.directory / party, federation.directory / party)
+    for name in ("listen", "coordinator"):
+        for line in port.split("\n"):
+            if line.startswith("listen = "):
+                address = json.loads(line.removeprefix("listen = "))
+                if (name == "listen") == (party == "CS"):
+                    configure(federation.directory / party / CONFIG, **{name: address})
+    federation.start("CS", "KGC", "CC", "h0", "h1", "clinic")
+    with pytest.raises(RevFRFError) as caught:
+        federation.answers()
+    assert caught.value.kind == "refused"
+    assert "its log says why" in str(caught.value)
+    if party in ("CS", "h0"):
+        with pytest.raises(RevFRFError, match="'h0' has refused"):
+            federation.ask("CS", "test", file=str(federation.directory / "CS" / "test.csv"))
+    assert "old copy" in federation.logs()
+
+
+# -- processes --------------------------------------------------------------------------------------
+
+
+def test_a_directory_has_one_process_and_an_address_one_coordinator(begin: Begin, founded: Path) -> None:
+    federation = begin(founded, "CS")
+    first = federation.processes.pop("CS")
+    federation.start("CS", wait=False)
+    assert federation.ended("CS") == 2
+    assert "in use by another process" in federation.log("CS")
+    federation.processes["CS"] = first
+    assert federation.status()["role"] == "CS"
+    second = copied(founded, federation.directory.parent / "second")
+    shutil.copy(federation.directory / "CS" / CONFIG, second / "CS" / CONFIG)
+    other = Running(second, federation.spawn)
+    other.start("CS", wait=False)
+    assert other.ended("CS") == 2
+    assert "the port is in use" in other.log("CS")
+
+
+def test_the_socket_of_a_dead_process_is_no_process(begin: Begin, founded: Path) -> None:
+    federation = begin(founded, "CS")
+    federation.kill("CS")
+    assert (federation.directory / "CS" / CONTROL).exists()
+    with pytest.raises(RevFRFError, match="no `revfrf serve` runs"):
+        federation.status()
+    federation.start("CS")
+    assert federation.status()["role"] == "CS"

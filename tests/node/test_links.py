@@ -1,0 +1,160 @@
+"""Links that go silent, stall or break while a forest grows, and processes that are told to end."""
+
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from revfrf.errors import RevFRFError
+from revfrf.node.home import CONFIG
+from tests.node.conftest import Known
+from tests.node.federation import (
+    SERVING,
+    Asking,
+    Running,
+    by_itself,
+    configure,
+    copied,
+    free_port,
+    move,
+    running,
+)
+
+Begin = Callable[..., Running]
+OTHERS = tuple(name for name in SERVING if name != "h0")
+
+
+class Proxy:
+    """A way to a port that can be cut and stalled."""
+
+    def __init__(self, port: int) -> None:
+        self._target, self._pairs, self.stalled = port, list[tuple[socket.socket, socket.socket]](), False
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listening.getsockname()[1])
+        self.passed = 0
+        Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listening.accept()
+                try:
+                    far = socket.create_connection(("127.0.0.1", self._target))
+                except OSError:
+                    near.close()
+                    continue
+                self._pairs.append((near, far))
+                for a, b in ((near, far), (far, near)):
+                    Thread(target=self._pass, args=(a, b), daemon=True).start()
+
+    def _pass(self, a: socket.socket, b: socket.socket) -> None:
+        with suppress(OSError):
+            while data := a.recv(4096):
+                if not self.stalled:
+                    b.sendall(data)
+                    self.passed += len(data)
+        for end in (a, b):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def cut(self) -> None:
+        """Break whatever passes now."""
+        pairs, self._pairs = self._pairs, []
+        for end in (end for pair in pairs for end in pair):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def close(self) -> None:
+        self._listening.close()
+        self.cut()
+
+
+@pytest.fixture
+def detour(begin: Begin, founded: Path) -> Iterator[tuple[Running, Proxy]]:
+    """A federation whose h0 reaches CS by a proxy."""
+    federation = begin(founded, start=False)
+    port = free_port()
+    move(federation.directory, port)
+    proxy = Proxy(port)
+    move(federation.directory, proxy.port, "h0")
+    federation.start()
+    yield federation, proxy
+    federation.end()
+    proxy.close()
+
+
+def test_a_link_that_is_cut_again_and_again_delays_a_forest(
+    detour: tuple[Running, Proxy], trained: Known
+) -> None:
+    federation, proxy = detour
+    asking = Asking(federation.train)
+    for _ in range(6):
+        before = proxy.passed
+        federation.until(lambda: asking.done or proxy.passed > before + 3000, "something passes", 30)  # noqa: B023
+        proxy.cut()
+    federation.wait_until_ready(1)
+    assert federation.status()["digest"] == trained.digest
+    federation.until(lambda: federation.status()["problem"] == "", "no problem is left")
+
+
+def test_a_link_that_stalls_is_given_up_and_dialled_again(
+    detour: tuple[Running, Proxy], trained: Known
+) -> None:
+    federation, proxy = detour
+    proxy.stalled = True
+    asking = Asking(federation.train)
+    federation.wait_for_log("CS", "h0 is silent")
+    proxy.stalled = False
+    proxy.cut()
+    asking.outcome() if not asking.error else None
+    assert federation.wait_until_ready(1) == trained.digest
+
+
+def test_a_party_that_sleeps_is_waited_for_and_named_when_patience_ends(
+    begin: Begin, founded: Path, trained: Known
+) -> None:
+    federation = begin(founded, start=False)
+    configure(federation.directory / "CS" / CONFIG, patience=4)
+    federation.start(*OTHERS)
+    federation.start("h0", dies=("LevelRequest of CS: handled", 1), counted=True)
+    with pytest.raises(RevFRFError, match=r"'h0' was away for 4 seconds.*goes on by itself") as caught:
+        federation.train()
+    assert caught.value.kind == "absent"
+    assert federation.ended("h0") == -signal.SIGKILL
+    federation.until(lambda: "'h0'" in federation.status()["problem"], "the status says who is away", 20)
+    federation.start("h0", wait=False)
+    assert federation.wait_until_ready(1) == trained.digest
+    federation.until(lambda: federation.status()["problem"] == "", "no problem is left")
+
+
+@pytest.mark.parametrize("party", ["h0", "CS", "KGC"])
+def test_a_process_that_is_stopped_for_a_while_delays_a_forest(
+    begin: Begin, founded: Path, trained: Known, party: str
+) -> None:
+    federation = begin(founded)
+    federation.kill(party, signal.SIGSTOP)
+    asking = Asking(federation.train)
+    other = "h1" if party == "CS" else "CS"
+    federation.wait_for_log(other, "CS is silent" if party == "CS" else f"{party} is silent")
+    federation.kill(party, signal.SIGCONT)
+    federation.until(lambda: asking.done, "an answer", 60)
+    if federation.status()["forest"] == "none":
+        federation.train()
+    assert federation.wait_until_ready(1) == trained.digest
+
+
+def test_processes_end_soon_when_told_to_even_while_a_forest_grows(founded: Path, tmp_path: Path) -> None:
+    directory = copied(founded, tmp_path / "federation")
+    configure(directory / "CS" / CONFIG, n_estimators=400, max_depth=12, min_samples_leaf=1)
+    with running(directory, by_itself) as federation:
+        asking = Asking(federation.train)
+        federation.wait_for_log("CS", "growing level=1")
+        federation.stop(seconds=10)
+        federation.until(lambda: asking.done, "the operator is told")
+        assert asking.error is not None
+        assert "Traceback" not in federation.logs()

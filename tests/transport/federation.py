@@ -1,0 +1,176 @@
+"""A federation of one process whose parties talk over gRPC all the same."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+import pytest
+
+from revfrf import federation as federation_module
+from revfrf.errors import AbsentError, PassportError
+from revfrf.messages.base import Message
+from revfrf.metering import Ledger
+from revfrf.transport.base import Answering, Reply
+from revfrf.transport.calls import Endpoint, Limits
+from revfrf.transport.codec import encode
+from revfrf.transport.frames import Frame
+from revfrf.transport.grpc import Dialler, Server
+from revfrf.transport.passport import Passport, Who
+from revfrf.transport.tls import Authority
+from tests.transport.links import invited_by, until
+
+LIMITS = Limits(heartbeat=2.0, call=60.0)
+SERVERS = ("KGC", "CS", "CC")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A message as it was sent, and the frames in which it came."""
+
+    sender: str
+    recipient: str
+    message: Message
+
+
+class _TappedEndpoint(Endpoint):
+    """Writes down every frame that comes to it."""
+
+    tapped: list[Frame]
+
+    def received(self, link: Any, data: bytes) -> None:
+        self.tapped.append(Frame.decode(data))
+        super().received(link, data)
+
+
+@dataclass
+class _Present:
+    endpoint: _TappedEndpoint
+    link: Server | Dialler
+
+
+@dataclass
+class GrpcNetwork:
+    """What a federation uses of `transport.memory.MemoryNetwork`, over gRPC on this machine.
+
+    `roles` may change at any time: whoever is new is given certificates and dials CS, whoever is gone hangs
+    up.
+    """
+
+    roles: dict[str, Answering] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
+    messages: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    bytes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    learnt: Counter[tuple[str, str]] = field(default_factory=Counter)
+    calls: list[Call] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
+    authority: Authority = field(default_factory=lambda: Authority.new("one process"))
+    present: dict[str, _Present] = field(default_factory=dict)
+    _serial: int = 0
+    _lock: Lock = field(default_factory=Lock)
+
+    def channel(self, sender: str) -> "_GrpcChannel":
+        return _GrpcChannel(self, sender)
+
+    def endpoint(self, name: str) -> Endpoint:
+        """The one of this party, who is connected. Everybody else's is up, too."""
+        with self._lock:
+            for gone in self.present.keys() - self.roles.keys():
+                self._hang_up(gone)
+            for new in sorted(self.roles.keys() - self.present.keys(), key=lambda party: party != "CS"):
+                self._connect(new)
+        if name not in self.present:
+            raise AbsentError(name, "is not there")
+        return self.present[name].endpoint
+
+    def _connect(self, name: str) -> None:
+        self._serial += 1
+        who = Who(name if name in SERVERS else self._role(name), name)
+        party = invited_by(self.authority, who, self._serial)
+
+        def answer(sender: str, message: Message) -> Message:
+            self.write_down(sender, name, message, message.protocol)
+            with self._lock:
+                self.calls.append(Call(sender, name, message))
+            return self.roles[name].handle(sender, message)
+
+        endpoint = _TappedEndpoint(who, answer, party.sealing, LIMITS, admit=self._admit)
+        endpoint.tapped, endpoint.ledger = self.frames, self.ledger
+        if name == "CS":
+            self.present[name] = _Present(endpoint, Server(endpoint, party.tls, "127.0.0.1:0"))
+            return
+        server = self.present["CS"]
+        assert isinstance(server.link, Server)
+        self.present[name] = _Present(endpoint, Dialler(endpoint, party.tls, f"127.0.0.1:{server.link.port}"))
+        assert server.endpoint.wait_for([name], 10) == []
+        assert endpoint.wait_for(["CS"], 10) == []
+
+    def _role(self, name: str) -> str:
+        role: str = getattr(self.roles[name], "identity").role  # noqa: B009
+        return role
+
+    def _admit(self, passport: Passport) -> None:
+        kgc: Any = self.roles["KGC"]
+        if kgc.state.certificates and passport.who.name in kgc.current.revoked:
+            raise PassportError(f"{passport.who} has left", kind="revoked")
+
+    def _hang_up(self, name: str) -> None:
+        self.present.pop(name).link.close()
+
+    def write_down(self, sender: str, recipient: str, message: Message, protocol: str) -> None:
+        with self._lock:
+            self.messages[sender, recipient, protocol] += 1
+            self.bytes[sender, recipient, protocol] += len(encode(message))
+            for what, number in message.discloses().items():
+                self.learnt[recipient, what] += number
+
+    def reconnect(self) -> None:
+        """Everybody but CS has a fresh link, as after a short failure of the network."""
+        cs = self.present["CS"].endpoint
+        before = cs.meetings()
+        cs.expel(cs.present())
+        others = self.present.keys() - {"CS"}
+        until(lambda: all(cs.meetings()[name] > before[name] for name in others), 20)
+        assert cs.wait_for(others, 10) == []
+
+    def recorded_calls(self) -> list[Frame]:
+        """Every frame of a call so far, as it came to whom it was for."""
+        return [frame for frame in list(self.frames) if frame.kind == "call"]
+
+    def close(self) -> None:
+        for name in sorted(self.present, key=lambda party: party == "CS"):
+            self._hang_up(name)
+
+
+@dataclass(frozen=True)
+class _GrpcChannel:
+    network: GrpcNetwork
+    sender: str
+
+    def call(self, recipient: str, request: Message, reply_type: type[Reply]) -> Reply:
+        endpoint = self.network.endpoint(self.sender)
+        if recipient not in self.network.roles:
+            raise AbsentError(recipient, "is not there")
+        reply = endpoint.call(recipient, request, reply_type)
+        self.network.write_down(recipient, self.sender, reply, request.protocol)
+        return reply
+
+
+@contextmanager
+def over_grpc() -> Iterator[list[GrpcNetwork]]:
+    """Federations that are made here talk over gRPC; the networks that they have."""
+    made: list[GrpcNetwork] = []
+
+    def make() -> GrpcNetwork:
+        made.append(GrpcNetwork())
+        return made[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(federation_module, "MemoryNetwork", make)
+        try:
+            yield made
+        finally:
+            for network in made:
+                network.close()

@@ -1,0 +1,126 @@
+"""Whole protocols over gRPC: the same forest, answers and books as in one process."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from revfrf.errors import PartyError
+from revfrf.federation import Federation
+from revfrf.messages.base import Done
+from revfrf.messages.revocation import Level
+from revfrf.protocols.epoch import KGC
+from revfrf.transport.calls import Endpoint
+from revfrf.transport.grpc import Dialler, Server
+from tests.federations import (
+    Case,
+    digest_of,
+    ignore,
+    no_search_for_primes,
+    random_case,
+    train,
+    with_rules,
+)
+from tests.transport.federation import LIMITS, GrpcNetwork, over_grpc
+from tests.transport.links import nothing, until
+
+CASE = random_case(61, rules=with_rules(n_trees=2, max_depth=3))
+SOME = {party: table[:, :4] for party, table in CASE.codes.items()}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _prepared_moduli() -> Iterator[None]:
+    with no_search_for_primes():
+        yield
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All that must not depend on how messages travel."""
+
+    digest: str
+    votes: bytes
+    answers: bytes
+    messages: object
+    learnt: object
+
+
+def outcome(federation: Federation) -> Outcome:
+    some = {party: SOME[party] for party in federation.participants}
+    votes = federation.votes(some, 4, "soft")
+    answers = federation.ask(some, None, "soft", False, lambda _: None).votes
+    np.testing.assert_array_equal(votes, answers)
+    books = federation.network
+    learnt = {key: number for key, number in books.learnt.items() if number}
+    return Outcome(digest_of(federation), votes.tobytes(), answers.tobytes(), dict(books.messages), learnt)
+
+
+def run(case: Case, leavers: list[tuple[str, Level]], grpc: bool) -> list[Outcome]:
+    """Training, and then one after the other leaves."""
+    found = []
+    with over_grpc() if grpc else nullcontext():
+        federation = train(case)
+        assert isinstance(federation.network, GrpcNetwork) == grpc
+        found.append(outcome(federation))
+        for party, level in leavers:
+            federation.revoke([party], level, (), ignore).verify(federation.kgc._signing.verify_key)
+            found.append(outcome(federation))
+    return found
+
+
+@pytest.mark.parametrize("number", [61, 62])
+def test_a_forest_grown_over_grpc_is_the_same(number: int) -> None:
+    case = replace(CASE, codes=random_case(number).codes, seed=bytes([number]))
+    assert run(case, [], grpc=True) == run(case, [], grpc=False)
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_who_leaves_over_grpc_leaves_the_same_forest(level: Level) -> None:
+    leavers = [("shop", level)]
+    found = run(CASE, leavers, grpc=True)
+    assert found == run(CASE, leavers, grpc=False)
+    assert found[-1].digest == digest_of(train(CASE.without("shop")))
+
+
+def test_who_has_left_is_not_let_in_again() -> None:
+    with over_grpc() as networks:
+        federation = train(CASE)
+        [network] = networks
+        leaver = network.present["shop"].endpoint
+        federation.revoke(["shop"], 1, (), ignore)
+        digest = digest_of(federation)
+        network.endpoint(KGC)  # by now the leaver has hung up
+        assert "shop" not in network.present
+        again = Endpoint(leaver.who, nothing, leaver._sealing, LIMITS)
+        server = network.present["CS"].link
+        assert isinstance(server, Server)
+        dialler = Dialler(again, leaver._sealing._tls, f"127.0.0.1:{server.port}")
+        until(lambda: "refuses us" in dialler.problem)
+        assert again.meetings() == {}
+        dialler.close()
+    assert digest == digest_of(train(CASE.without("shop")))
+
+
+def test_a_federation_goes_on_after_all_links_have_broken() -> None:
+    with over_grpc() as networks:
+        federation = train(CASE)
+        networks[0].reconnect()
+        votes = federation.votes(SOME, 4, "soft")
+        answers = federation.ask(SOME, None, "soft", False, lambda _: None).votes
+        np.testing.assert_array_equal(votes, answers)
+        federation.revoke(["shop"], 1, (), ignore)
+        networks[0].reconnect()
+        assert digest_of(federation) == digest_of(train(CASE.without("shop")))
+
+
+def test_only_who_leaves_asks_to_leave() -> None:
+    with over_grpc() as networks:
+        federation = train(CASE)
+        request = federation.participants["shop"].leave(1)
+        for other in ("bank", "telco"):
+            for server in (KGC, "CS"):
+                with pytest.raises(PartyError):
+                    networks[0].channel(other).call(server, request, Done)
+        assert not federation.leaving

@@ -1,0 +1,362 @@
+"""Who may say what to whom: every type of message, from everybody, to everybody.
+
+New types of messages, and new rules of `calls_between`, are covered as soon as they are registered.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import pytest
+
+from revfrf.errors import AbsentError, PartyError, PassportError, RefusedError, RejectedError
+from revfrf.messages.base import Done, Message
+from revfrf.messages.network import Chain, WhoIs
+from revfrf.messages.registry import MESSAGES, calls_between
+from revfrf.transport.calls import Endpoint, Limits
+from revfrf.transport.codec import encode
+from revfrf.transport.frames import Frame, frames
+from revfrf.transport.grpc import _METHOD, _SERVICE, Dialler, Server
+from revfrf.transport.passport import Passport, Who
+from revfrf.transport.tls import Authority, channel_credentials, grpc
+from tests.test_messages import FULL
+from tests.transport.links import InMemory, Known, RawLink, Recorder, invited_by, known, nothing, until
+from tests.transport.parties import ADDRESS, BANK, DAY, NOW, VERIFY_KEY, authority, joined, token_for
+
+PARTIES = ("KGC", "CS", "CC", "bank", "telco", "clinic")
+LIMITS = Limits(heartbeat=30.0, call=30.0)
+NUMBERS = count(1)
+
+
+def role(name: str) -> str:
+    return known(name).who.role
+
+
+def sample(kind: type[Message]) -> Message:
+    return FULL[kind]
+
+
+@dataclass
+class Federation:
+    """All roles, each of which writes down what it is asked."""
+
+    network: InMemory
+    roles: dict[str, Recorder]
+    endpoints: dict[str, Endpoint]
+
+    def asked(self) -> list[tuple[str, str, Message]]:
+        """What has come to any role since this was asked last."""
+        found = [(name, *call) for name, role in self.roles.items() for call in role.calls]
+        for recorder in self.roles.values():
+            recorder.calls.clear()
+        return found
+
+    def call(self, sender: str, recipient: str, message: Message, reply: type[Message]) -> Message:
+        """CS cuts off who goes too far; the next one begins with a new link."""
+        endpoint = self.endpoints[sender]
+        if sender != "CS" and not endpoint.present():
+            self.network.join(endpoint)
+        return endpoint.call(recipient, message, reply)
+
+
+@pytest.fixture(scope="module")
+def federation() -> Iterator[Federation]:
+    roles = {name: Recorder(lambda *_: Done()) for name in PARTIES}
+    network = InMemory(roles["CS"], LIMITS)
+    endpoints = {"CS": network.cs} | {
+        name: network.add(name, roles[name]) for name in PARTIES if name != "CS"
+    }
+    yield Federation(network, roles, endpoints)
+    network.close()
+
+
+def test_there_is_a_sample_of_every_message() -> None:
+    assert FULL.keys() == set(MESSAGES)
+
+
+# -- by their roles -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recipient", PARTIES)
+@pytest.mark.parametrize("sender", PARTIES)
+def test_exactly_what_a_role_may_say_reaches_the_other(
+    federation: Federation, sender: str, recipient: str
+) -> None:
+    if sender == recipient:
+        return
+    allowed = set(calls_between(role(sender), role(recipient)))
+    reached: set[type[Message]] = set()
+    for kind in MESSAGES:
+        if kind is WhoIs and recipient == "CS":
+            assert isinstance(federation.call(sender, "CS", WhoIs(name="bank"), Chain), Chain)
+            assert federation.asked() == []  # CS answers it, and not its role
+            reached.add(kind)
+            continue
+        try:
+            assert federation.call(sender, recipient, sample(kind), Done) == Done()
+        except PartyError:
+            assert federation.asked() == []
+        else:
+            assert federation.asked() == [(recipient, sender, sample(kind))]
+            reached.add(kind)
+    assert reached == allowed
+
+
+def test_who_has_nothing_to_say_to_each_other_is_who_is_not_next_to_cs_or_kgc() -> None:
+    """Otherwise the test above would pass with rules that allow nothing."""
+    pairs = {(a, b) for a in PARTIES for b in PARTIES if a != b and calls_between(role(a), role(b))}
+    assert ("KGC", "bank") in pairs
+    assert ("bank", "KGC") in pairs
+    assert all({"CS", "KGC"} & {a, b} for a, b in pairs)
+    assert {kind for a, b in pairs for kind in calls_between(role(a), role(b))} < set(MESSAGES)
+
+
+@pytest.mark.parametrize("recipient", ["bank", "CC", "clinic", "KGC"])
+@pytest.mark.parametrize("writer", [name for name in PARTIES if name not in ("CS", "KGC")])
+def test_what_a_cheating_cs_passes_on_is_judged_by_its_writer(writer: str, recipient: str) -> None:
+    """CS carries letters that it should not, from and to whomever it likes."""
+    if writer == recipient:
+        return
+    asked = Recorder(lambda *_: Done())
+    endpoint = Endpoint(known(recipient).who, asked, known(recipient).sealing, LIMITS)
+    cs = RawLink(endpoint, Who("CS", "CS"))
+    numbers = {}
+    for kind in MESSAGES:
+        number = numbers[kind] = next(NUMBERS)
+        header = ("call", writer, recipient, number)
+        data = known(writer).sealing.seal(header, known(recipient).passport, encode(sample(kind)))
+        cs.say(*frames("call", writer, recipient, number, data))
+    allowed = set(calls_between(role(writer), role(recipient)))
+    answered = {frame.call: frame.kind for frame in cs.heard(len(MESSAGES))}
+    assert {kind for kind, number in numbers.items() if answered[number] == "reply"} == allowed
+    assert {type(message) for _, message in asked.calls} == allowed
+    assert {sender for sender, _ in asked.calls} <= {writer}
+    endpoint.close()
+
+
+# -- by their names -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("victim", [name for name in PARTIES if name != "bank"])
+def test_nobody_speaks_for_another_on_its_own_link(victim: str) -> None:
+    asked = Recorder(lambda *_: Done())
+    cs = Endpoint(Who("CS", "CS"), asked, known("CS").sealing, LIMITS)
+    kgc = RawLink(cs, known("KGC").who, known("KGC").passport)
+    for kind in MESSAGES:
+        for recipient in ("CS", "KGC"):
+            bank = RawLink(cs, BANK, known("bank").passport)
+            bank.say(*frames("call", victim, recipient, next(NUMBERS), encode(sample(kind))))
+            assert bank.closed
+            assert bank.frames == []
+    assert asked.calls == []
+    assert kgc.frames == []
+    cs.close()
+
+
+@pytest.mark.parametrize("recipient", ["bank", "KGC", "CC", "clinic"])
+def test_nobody_writes_letters_in_the_name_of_another(recipient: str) -> None:
+    """Signed by the one, in a place of the other; or with the certificates of the other."""
+    asked = Recorder(lambda *_: Done())
+    endpoint = Endpoint(known(recipient).who, asked, known(recipient).sealing, LIMITS)
+    cs, sent = RawLink(endpoint, Who("CS", "CS")), 0
+    for victim in PARTIES:
+        if victim in (recipient, "CS"):
+            continue
+        writer = known("telco" if victim != "telco" else "bank")
+        if writer.who.name == recipient:
+            continue
+        for kind in MESSAGES:
+            number = next(NUMBERS)
+            header = ("call", victim, recipient, number)
+            data = writer.sealing.seal(header, known(recipient).passport, encode(sample(kind)))
+            cs.say(*frames("call", victim, recipient, number, data))
+            sent += 1
+    assert {frame.kind for frame in cs.heard(sent)} == {"refusal"}
+    assert asked.calls == []
+    endpoint.close()
+
+
+# -- by their standing --------------------------------------------------------------------------------
+
+
+def revoked(passport: Passport) -> None:
+    if passport.who.name in ("bank", "KGC", "CC", "clinic"):
+        raise PassportError(f"{passport.who} has left", kind="revoked")
+
+
+@pytest.mark.parametrize("name", ["bank", "KGC", "CC", "clinic"])
+def test_who_has_left_gets_no_link(name: str) -> None:
+    cs = Endpoint(Who("CS", "CS"), nothing, known("CS").sealing, LIMITS, admit=revoked)
+    with pytest.raises(RejectedError):
+        RawLink(cs, known(name).who, known(name).passport)
+    assert cs.present() == set()
+    late = LateLink(known(name).who)
+    for kind in MESSAGES:
+        for recipient in ("CS", "KGC", "bank"):
+            frame = Frame("call", name, recipient, next(NUMBERS), 1, 0, encode(sample(kind))[:1])
+            with pytest.raises(RejectedError):
+                cs.received(late, frame.encode())
+    cs.close()
+
+
+class LateLink:
+    """A link that CS has not taken."""
+
+    def __init__(self, who: Who) -> None:
+        self.who = who
+
+    def send(self, frame: bytes, wait: bool = True) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("recipient", ["KGC", "telco", "CC", "clinic"])
+def test_letters_of_who_has_left_are_refused(recipient: str) -> None:
+    asked = Recorder(lambda *_: Done())
+    endpoint = Endpoint(known(recipient).who, asked, known(recipient).sealing, LIMITS, admit=revoked)
+    cs, sent = RawLink(endpoint, Who("CS", "CS")), 0
+    for writer in ("bank", "KGC"):
+        for kind in MESSAGES if writer != recipient else ():
+            number = next(NUMBERS)
+            header = ("call", writer, recipient, number)
+            data = known(writer).sealing.seal(header, known(recipient).passport, encode(sample(kind)))
+            cs.say(*frames("call", writer, recipient, number, data))
+            sent += 1
+    assert {frame.kind for frame in cs.heard(sent)} == {"refusal"}
+    assert asked.calls == []
+    endpoint.close()
+
+
+FOREIGN = Authority.new("breast cancer")
+
+
+@pytest.mark.parametrize("recipient", ["KGC", "telco", "CC", "clinic"])
+def test_letters_of_a_foreign_federation_are_refused(recipient: str) -> None:
+    asked = Recorder(lambda *_: Done())
+    endpoint = Endpoint(known(recipient).who, asked, known(recipient).sealing, LIMITS)
+    cs, sent = RawLink(endpoint, Who("CS", "CS")), 0
+    for name in ("bank", "KGC"):
+        writer = invited_by(FOREIGN, known(name).who)
+        for kind in MESSAGES:
+            number = next(NUMBERS)
+            header = ("call", name, recipient, number)
+            data = writer.sealing.seal(header, known(recipient).passport, encode(sample(kind)))
+            cs.say(*frames("call", name, recipient, number, data))
+            sent += 1
+    assert {frame.kind for frame in cs.heard(sent)} == {"refusal"}
+    assert asked.calls == []
+    endpoint.close()
+
+
+# -- over gRPC ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Listening:
+    """CS's port, whose role must not be asked anything."""
+
+    server: Server
+    endpoint: Endpoint
+    asked: Recorder
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server.port}"
+
+
+@pytest.fixture(scope="module")
+def listening() -> Iterator[Listening]:
+    asked = Recorder(lambda *_: Done())
+    endpoint = Endpoint(Who("CS", "CS"), asked, known("CS").sealing, LIMITS, admit=gone)
+    server = Server(endpoint, known("CS").tls, "127.0.0.1:0")
+    yield Listening(server, endpoint, asked)
+    server.close()
+
+
+def gone(passport: Passport) -> None:
+    if passport.who.name == "gone":
+        raise PassportError("has left", kind="revoked")
+
+
+def in_all_frames(name: str) -> Iterator[bytes]:
+    """Every message to everybody, without waiting to be let in."""
+    for kind in MESSAGES:
+        for recipient in PARTIES:
+            for frame in frames("call", name, recipient, next(NUMBERS), encode(sample(kind))):
+                yield frame.encode()
+
+
+def refused_by_tls_or_cs(at: Listening, credentials: Any, name: str) -> Any:
+    """Whoever does not wait to be let in, but says all at once, is heard by nobody."""
+    options = [("grpc.ssl_target_name_override", Who("CS", "CS").dns)]
+    with grpc.secure_channel(at.address, credentials, options) as channel:
+        stream = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")(in_all_frames(name), timeout=10)
+        with pytest.raises(grpc.RpcError) as caught:
+            list(stream)
+    assert at.endpoint.present() == set()
+    assert at.asked.calls == []
+    return caught.value.code()
+
+
+def test_without_certificates_nobody_is_heard(listening: Listening) -> None:
+    credentials = grpc.ssl_channel_credentials(authority().certificate_pem)
+    assert refused_by_tls_or_cs(listening, credentials, "bank") == grpc.StatusCode.UNAVAILABLE
+
+
+def foreigner() -> Any:
+    tls = joined(FOREIGN.invite(BANK, ADDRESS, VERIFY_KEY, 1))
+    return grpc.ssl_channel_credentials(authority().certificate_pem, tls.key_pem, tls.chain_pem)
+
+
+def expired() -> Any:
+    tls = joined(token_for(BANK, days=2, ago=10 * DAY), NOW - 9 * DAY)
+    return channel_credentials(tls)[0]
+
+
+@pytest.mark.parametrize("credentials", [foreigner, expired])
+def test_with_bad_certificates_nobody_is_heard(listening: Listening, credentials: Any) -> None:
+    assert refused_by_tls_or_cs(listening, credentials(), "bank") == grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    "who", [Who("participant", "gone"), Who("CS", "CS"), Who("CS", "x"), Who("participant", "KGC")], ids=str
+)
+def test_whom_cs_does_not_let_in_nobody_hears(listening: Listening, who: Who) -> None:
+    """One who has left; another CS; one with the name of a server."""
+    credentials, _ = channel_credentials(invited_by(authority(), who).tls)
+    assert refused_by_tls_or_cs(listening, credentials, who.name) == grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_over_tls_too_nobody_speaks_for_another(listening: Listening) -> None:
+    for name in ("telco", "KGC", "CS"):
+        credentials, options = channel_credentials(known("bank").tls)
+        with grpc.secure_channel(listening.address, credentials, options) as channel:
+            stream = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")(in_all_frames(name), timeout=10)
+            assert list(stream) == []  # the link ends
+        until(lambda: listening.endpoint.present() == set())
+    assert listening.asked.calls == []
+
+
+@pytest.mark.parametrize("name", ["KGC", "CC", "bank", "clinic"])
+def test_over_tls_exactly_what_a_role_may_say_reaches_cs(listening: Listening, name: str) -> None:
+    party: Known = known(name)
+    endpoint = Endpoint(party.who, nothing, party.sealing, LIMITS)
+    dialler = Dialler(endpoint, party.tls, listening.address)
+    reached = set()
+    for kind in MESSAGES:
+        try:
+            endpoint.call("CS", sample(kind), Done)
+            reached.add(kind)
+        except (RefusedError, AbsentError):
+            continue
+        except RejectedError:
+            assert kind is WhoIs  # its answer is another one
+    dialler.close()
+    until(lambda: listening.endpoint.present() == set())
+    assert reached == set(calls_between(role(name), "CS")) - {WhoIs}
+    assert {type(message) for _, message in listening.asked.calls} == reached
+    assert {sender for sender, _ in listening.asked.calls} <= {name}
+    listening.asked.calls.clear()

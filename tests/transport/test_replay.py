@@ -1,0 +1,196 @@
+"""Replays: whatever was said once, said again over a fresh link of who has said it, changes nothing."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import count
+from typing import Any
+
+import msgspec
+import pytest
+
+from revfrf.errors import FormatError, RefusedError
+from revfrf.federation import Federation
+from revfrf.messages.registry import MESSAGES
+from revfrf.messages.training import LevelReply
+from revfrf.protocols.identity import Identity, Keys
+from revfrf.transport.codec import decode
+from revfrf.transport.frames import Frame
+from tests.federations import digest_of, ignore, no_search_for_primes, random_case, train, with_rules
+from tests.transport.federation import Call, GrpcNetwork, over_grpc
+from tests.transport.links import until
+
+CASE = random_case(61, rules=with_rules(n_trees=2, max_depth=2))
+SEALED = "sealed"
+"""What a frame holds that CS has passed on."""
+
+
+def ask(federation: Federation) -> None:
+    some = {party: CASE.codes[party][:, :2] for party in federation.participants}
+    federation.votes(some, 2, "soft")
+    federation.ask(some, None, "soft", False, lambda _: None)
+
+
+def keys_of(keys: Keys | None) -> object:
+    return None if keys is None else (keys.epoch, keys.weak.public.h, keys.share is None)
+
+
+def identity_of(identity: Identity) -> object:
+    now, next_one = keys_of(identity.keys), keys_of(identity.dealt)
+    return identity.federation, now, next_one, identity.certificate, identity.receipt, identity.admission
+
+
+def state_of(federation: Federation) -> dict[str, Any]:
+    """All that the roles know and have written down."""
+    cs, state = federation.coordinator, dict[str, Any]()
+    splits = {node: (s.feature, s.cut, s.ciphertext, s.epoch) for node, s in cs.store.splits.items()}
+    state["forest"] = digest_of(federation), splits, dict(cs.store.leaves), cs.store.level
+    state["CS"] = cs.record, cs.certificates, cs.store.rebuilding, cs.ready
+    state["KGC"] = federation.kgc.state
+    state["CC"] = federation.compute.forest
+    for name, party in federation.participants.items():
+        growth = party.growth
+        assert growth is not None
+        grown = growth.rules, dict(growth.index), len(growth.proposals)
+        state[f"forest of {name}"] = dict(party.store.cuts), party.store.level, set(party.tables), grown
+    for name, answering in federation.with_policies.items():
+        book = answering.store.book
+        state[f"book of {name}"] = dict(book.known), dict(book.rows)
+        state[f"identity of {name}"] = identity_of(answering.identity)
+    for name, requester in federation.requesters.items():
+        state[f"requester {name}"] = identity_of(requester.identity)
+    return state
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What has come of it, by type of message."""
+
+    refused: set[str]
+    answered: set[str]
+    changed: dict[str, set[str]]
+
+
+NUMBERS = count(2**62)
+
+
+class Replay:
+    """Says again what was said before, one after the other, and looks whether anything has changed."""
+
+    def __init__(self, federation: Federation, network: GrpcNetwork, said: Sequence[Frame | Call]) -> None:
+        self.federation, self.network = federation, network
+        self.outcomes: defaultdict[str, set[str]] = defaultdict(set)
+        self.changed: defaultdict[str, set[str]] = defaultdict(set)
+        network.reconnect()
+        for each in said:
+            if {each.sender, each.recipient} <= network.present.keys():
+                self._frame(each) if isinstance(each, Frame) else self._message(each)
+
+    def result(self) -> Replayed:
+        refused = {what for what, kinds in self.outcomes.items() if "refusal" in kinds}
+        answered = {what for what, kinds in self.outcomes.items() if "reply" in kinds}
+        return Replayed(refused, answered, dict(self.changed))
+
+    def _frame(self, frame: Frame) -> None:
+        """The very bytes, but for the number of the call."""
+        again = msgspec.structs.replace(frame, call=next(NUMBERS))
+        endpoint = self.network.present[frame.sender].endpoint
+        line = endpoint._lines[frame.recipient if frame.sender == "CS" else "CS"]
+        before = state_of(self.federation)
+        line.link.send(again.encode())
+        found: list[Frame] = []
+
+        def answered() -> bool:
+            found[:] = [
+                f for f in self.network.frames if f.call == again.call and f.recipient == frame.sender
+            ]
+            return bool(found)
+
+        until(answered)
+        what = SEALED if is_far(frame) else type(decode(frame.piece, *MESSAGES)).__name__
+        self._note(what, found[0].kind, before)
+
+    def _message(self, call: Call) -> None:
+        """The same message, sealed anew."""
+        before, kind = state_of(self.federation), "reply"
+        try:
+            self.network.present[call.sender].endpoint.call(call.recipient, call.message, LevelReply)
+        except RefusedError:
+            kind = "refusal"
+        except FormatError:
+            pass  # a reply of another type
+        self._note(type(call.message).__name__, kind, before)
+
+    def _note(self, what: str, kind: str, before: dict[str, Any]) -> None:
+        self.outcomes[what].add(kind)
+        after = state_of(self.federation)
+        changes = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+        if changes:
+            self.changed[what] |= changes
+
+
+def is_far(said: Frame | Call) -> bool:
+    """Whether CS has passed it on."""
+    return "CS" not in (said.sender, said.recipient)
+
+
+def said_in(network: GrpcNetwork) -> list[Frame | Call]:
+    """Every frame of a call as it was, and every message that came sealed; they are said only once."""
+    said: list[Frame | Call] = [*network.recorded_calls(), *filter(is_far, network.calls)]
+    network.frames.clear()
+    network.calls.clear()
+    return said
+
+
+@lru_cache
+def replayed() -> tuple[Replayed, Replayed]:
+    """After training and asking; and again after somebody has left."""
+    with no_search_for_primes(), over_grpc() as networks:
+        federation = train(CASE)
+        [network] = networks
+        ask(federation)
+        said = said_in(network)
+        first = Replay(federation, network, said).result()
+        said_in(network)  # what was a replay
+        federation.revoke(["shop"], 2, (), ignore)
+        ask(federation)
+        said += said_in(network)
+        return first, Replay(federation, network, said).result()
+
+
+@pytest.mark.parametrize("after", [0, 1], ids=["training", "leaving"])
+def test_a_replay_changes_nothing_but_keys_that_a_requester_was_not_admitted_with(after: int) -> None:
+    """KGC may deal to a requester as often as it likes: its new keys are for nothing until it is admitted."""
+    changed = replayed()[after].changed
+    assert changed.keys() <= {"Dealt"}
+    assert changed.get("Dealt", set()) <= {"requester requester"}
+
+
+REFUSED = {
+    "LevelRequest",
+    "TestRequest",
+    "PredictRequest",
+    "MaskedComparisons",
+    "ShareRequest",
+    "Admission",  # once there are other keys, from the Dealt before it
+}
+"""What is good for once."""
+
+
+def test_after_training_replays_are_refused_or_answered_as_before() -> None:
+    first, _ = replayed()
+    assert first.refused == REFUSED | {SEALED, "Dealt"}
+    assert first.answered == {"WhoIs", "Dealt", "EpochCertificate", "OpenForest", "ForestQuery"}
+
+
+def test_after_leaving_nothing_is_answered_but_what_the_new_epoch_has_said() -> None:
+    """Of the old one everything is refused; `Dealt` is for the requester."""
+    _, second = replayed()
+    assert second.refused >= REFUSED | {SEALED, "Dealt", "EpochCertificate", "OpenForest", "ForestQuery"}
+    again = {"WhoIs", "Dealt", "EpochCertificate", "ForestQuery", "Rekey", "RevocationReport"}
+    assert second.answered == again
+
+
+def test_sealed_frames_are_good_for_one_call() -> None:
+    assert not any(SEALED in outcome.answered for outcome in replayed())
