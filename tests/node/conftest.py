@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.node.federation import Running, Zygote, copied, found_federation, running, without
+from tests.node.federation import Running, Zygote, copied, running
+from tests.node.founding import found_federation, without
 
 
 @dataclass(frozen=True)

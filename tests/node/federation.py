@@ -2,120 +2,24 @@
 
 import json
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 from typing import Any, Protocol
 
-import numpy as np
-
-from revfrf.datafile import write_answers
 from revfrf.errors import RevFRFError
 from revfrf.node.control import ask, runs
-from revfrf.node.home import CONFIG, CONTROL, Home, found, invite, join_federation, uninvite
+from revfrf.node.home import CONFIG, CONTROL
+from tests.node.founding import SERVING, configure, free_port
 
 ROOT = Path(__file__).parents[2]
-OWNERS = ("h0", "h1", "h2")
-SERVING = ("CS", "KGC", "CC", *OWNERS)
-N_ROWS, N_TRAINED, N_ASKED = 110, 60, 6
-MISSING = {"h0": ("p003", "p104"), "h1": ("p010", "p011")}
-"""Ids that some do not have. h2, who leaves, has all: without it, the common rows are the same."""
-
-
-# -- files ------------------------------------------------------------------------------------------
-
-
-def ids() -> list[str]:
-    return [f"p{number:03}" for number in range(N_ROWS)]
-
-
-def columns() -> dict[str, dict[str, list[float]]]:
-    """Of each owner, its columns of all rows."""
-    values = np.random.default_rng(7).normal(size=(9, N_ROWS)).round(3)
-    return {
-        owner: {f"x{3 * i + j}": values[3 * i + j].tolist() for j in range(3)}
-        for i, owner in enumerate(OWNERS)
-    }
-
-
-def labels() -> list[str]:
-    found = columns()
-    score = np.array(found["h0"]["x0"]) + np.array(found["h1"]["x4"]) + 2 * np.array(found["h2"]["x8"])
-    return ["yes" if value > 0 else "no" for value in score]
-
-
-def write_rows(path: Path, names: Sequence[str], table: dict[str, Any], seed: int = 0) -> None:
-    """A file with the rows of these ids, in an order of its own."""
-    order = list(names)
-    random.Random(seed).shuffle(order)
-    places = {name: place for place, name in enumerate(ids())}
-    shown = {name: [values[places[row]] for row in order] for name, values in table.items()}
-    write_answers(path, order, shown, overwrite=True)
-
-
-def write_files(directory: Path) -> None:
-    names = ids()
-    for seed, owner in enumerate(OWNERS):
-        held = [name for name in names if name not in MISSING.get(owner, ())]
-        write_rows(directory / owner / "rows.csv", held, columns()[owner], seed)
-    write_rows(directory / "CS" / "rows.csv", names[:N_TRAINED], {"label": labels()}, 4)
-    write_rows(directory / "CS" / "test.csv", names[N_TRAINED + N_ASKED :], {"label": labels()}, 5)
-    whole = {name: values for owned in columns().values() for name, values in owned.items()}
-    write_rows(directory / "clinic" / "rows.csv", names[N_TRAINED : N_TRAINED + N_ASKED], whole, 6)
-
-
-def configure(file: Path, **values: object) -> None:
-    """Change keys of a configuration file."""
-    lines = file.read_text().split("\n")
-    for key, value in values.items():
-        [place] = [i for i, line in enumerate(lines) if line.removeprefix("# ").startswith(f"{key} = ")]
-        lines[place] = f"{key} = {json.dumps(value)}"
-    file.write_text("\n".join(lines))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def found_federation(directory: Path, owners: Collection[str] = OWNERS) -> None:
-    """A federation with toy keys: its directories, its files and its configurations."""
-    found(directory / "KGC", "toys", "127.0.0.1:1", key_bits=256, allow_insecure=True)
-    centre = Home.open(directory / "KGC")
-    members = [("CS", "CS"), ("CC", "CC"), ("requester", "clinic")]
-    for role, name in [*members, *(("participant", owner) for owner in owners)]:
-        join_federation(directory / name, invite(centre, role, name).text(), allow_insecure=True)
-    centre.close()
-    write_files(directory)
-    for file in directory.glob(f"*/{CONFIG}"):
-        configure(file, heartbeat=1, patience=30, workers=1)
-    configure(
-        directory / "CS" / CONFIG,
-        n_estimators=4,
-        max_depth=5,
-        max_features=0.5,
-        random_state=11,
-        n_candidates=8,
-    )
-
-
-def without(directory: Path, owner: str) -> None:
-    """The same federation as if this one had never been invited."""
-    centre = Home.open(directory / "KGC")
-    uninvite(centre, owner)
-    centre.close()
-
-
 # -- processes --------------------------------------------------------------------------------------
 
 
@@ -151,7 +55,8 @@ class Forked:
     pid: int
 
     def poll(self) -> int | None:
-        return self.zygote.asked({"pid": self.pid})
+        code: int | None = self.zygote.asked({"pid": self.pid})
+        return code
 
 
 class Zygote:
@@ -204,7 +109,8 @@ def by_itself(
 ) -> Process:
     """A party as an operator starts it."""
     assert steps is None
-    assert not (dies[1] or limit)
+    assert not dies[1]
+    assert not limit
     with log.open("ab") as output:
         return subprocess.Popen(
             [sys.executable, "-m", "revfrf", *arguments],
@@ -236,7 +142,7 @@ class Running:
     ) -> None:
         """Start these, or all; with `dies`, to be killed at the n-th step whose name has this text."""
         for name in names or SERVING:
-            if name not in SERVING + ("clinic",) or not (self.directory / name).exists():
+            if name not in (*SERVING, "clinic") or not (self.directory / name).exists():
                 continue
             steps = self.directory / f"{name}.steps" if counted or dies[1] else None
             self.processes[name] = self.spawn(

@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 
 from revfrf.errors import RevFRFError
-from revfrf.node.home import AUDIT, CONFIG, DATABASE
+from revfrf.node.control import runs
+from revfrf.node.home import AUDIT, CONFIG, CONTROL, DATABASE
 from tests.node.conftest import Known
-from tests.node.federation import SERVING, Asking, Running
+from tests.node.federation import Asking, Running
+from tests.node.founding import SERVING
 
 Begin = Callable[..., Running]
+ROOM = 24_000
+"""Bytes of the longest file on a disk that is full after a few commits."""
 
 
 @pytest.mark.parametrize("party", ["CS", "h0", "KGC", "CC"])
@@ -19,16 +23,15 @@ def test_a_full_disk_ends_a_party_and_with_more_room_the_work_goes_on(
     begin: Begin, founded: Path, trained: Known, party: str
 ) -> None:
     federation = begin(founded, start=False)
-    limit = (federation.directory / party / DATABASE).stat().st_size + 12_000
+
+    def alive(name: str) -> bool:
+        return federation.processes[name].poll() is None
+
     others = [name for name in SERVING if name != party]
     federation.start(*others, wait=False)
-    federation.start(party, limit=limit, wait=False)
-    asking = Asking(lambda: federation.train())
-    for _ in range(3):
-        federation.until(lambda: asking.done or federation.processes[party].poll() is not None, "an end", 30)
-        if party in federation.processes and federation.processes[party].poll() is not None:
-            break
-        asking = Asking(lambda: federation.train())
+    federation.start(party, limit=ROOM, wait=False)
+    federation.until(lambda: runs(federation.directory / "CS" / CONTROL) or not alive("CS"), "CS begins")
+    asking = Asking(federation.train)
     assert federation.ended(party, 30) == 2
     said = federation.log(party)
     assert "the disk is full" in said or "look at its disk" in said

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.node.conftest import Known
-from tests.node.federation import SERVING, Running
+from tests.node.federation import Running
+from tests.node.founding import SERVING
 from tests.node.killing import Killing, check_whole, later_and_later, leave, request, train
 
 Begin = Callable[..., Running]

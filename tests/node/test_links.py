@@ -12,17 +12,8 @@ import pytest
 from revfrf.errors import RevFRFError
 from revfrf.node.home import CONFIG
 from tests.node.conftest import Known
-from tests.node.federation import (
-    SERVING,
-    Asking,
-    Running,
-    by_itself,
-    configure,
-    copied,
-    free_port,
-    move,
-    running,
-)
+from tests.node.federation import Asking, Running, by_itself, copied, move, running
+from tests.node.founding import SERVING, configure, free_port
 
 Begin = Callable[..., Running]
 OTHERS = tuple(name for name in SERVING if name != "h0")
@@ -111,7 +102,7 @@ def test_a_link_that_stalls_is_given_up_and_dialled_again(
     federation.wait_for_log("CS", "h0 is silent")
     proxy.stalled = False
     proxy.cut()
-    asking.outcome() if not asking.error else None
+    federation.until(lambda: asking.done, "the operator is answered")
     assert federation.wait_until_ready(1) == trained.digest
 
 

@@ -113,8 +113,8 @@ class CoordinatorService(Service):
             self.endpoint.call(KGC, SetUpRequest(), Done)
             if self.certificate is None:
                 raise ProtocolError(
-                    "KGC has set the federation up before, and CS knows nothing of it: CS's directory is an old "
-                    "copy; bring back the one that it had last",
+                    "KGC has set the federation up before, and CS knows nothing of it: CS's directory is an "
+                    "old copy; bring back the one that it had last",
                     kind="epoch",
                 )
         if not self._expect_training().ids:
