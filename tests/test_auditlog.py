@@ -151,7 +151,7 @@ def test_many_threads_write_whole_lines(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "fact",
-    [1.5, None, b"x", SecretInt(5), {"a": 1}, [[1]], [None], object(), 2**63, -(2**63) - 1, "\ud800"],
+    [1.5, None, b"x", SecretInt(5), {"a": 1}, [[1]], [None], Path, 2**63, -(2**63) - 1, "\ud800"],
     ids=repr,
 )
 def test_facts_of_other_types_are_refused_and_leave_no_line(path: Path, fact: Any) -> None:

@@ -30,7 +30,7 @@ from revfrf.messages.enrolment import (
     Receipt,
 )
 from revfrf.messages.matching import Align, Drop, MatchReply, MatchRequest, SchemaRequest
-from revfrf.messages.network import AdmissionRequest, Chain, SetUpRequest, WhoIs
+from revfrf.messages.network import AdmissionRequest, Chain, SetUpReply, SetUpRequest, WhoIs
 from revfrf.messages.prediction import (
     CiphertextReply,
     Failure,
@@ -127,6 +127,7 @@ SAMPLES: tuple[Message, ...] = (
     WhoIs(name="bank"),
     Chain(pem=b"-----BEGIN"),
     SetUpRequest(),
+    SetUpReply(missing=("bank",)),
     AdmissionRequest(),
     SchemaRequest(epoch=1),
     MatchRequest(epoch=1, table="training", blinded=bytes(49)),

@@ -1,7 +1,7 @@
 """The command line: it parses and prints; what it does is elsewhere.
 
-Exit codes: 0 it holds, 1 it does not, 2 wrong usage or files that cannot be read. An error is one line on
-standard error.
+Exit codes: 0 done, or it holds; 1 it does not; 2 wrong usage or files that cannot be read; 3 a party is away
+or has refused. An error is one line on standard error.
 """
 
 from dataclasses import asdict
@@ -51,10 +51,12 @@ def main(
 ) -> None:
     """RevFRF: random forests that their participants can leave, provably.
 
-    Exit codes: 0 it holds, 1 it does not, 2 wrong usage or unreadable files.
+    Exit codes: 0 done, or it holds; 1 it does not hold; 2 wrong usage or unreadable files; 3 a party is away
+    or has refused.
 
     \b
     Examples:
+      revfrf up --parties 5
       revfrf verify bank-has-left.json --kgc-key kgc.pub
       revfrf audit bank-has-left.json --kgc-key kgc.pub \\
           --model forest.revfrf --data rows.csv --target label

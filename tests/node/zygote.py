@@ -1,7 +1,7 @@
 """A process that has everything imported and compiled, and forks parties from itself.
 
 A party that is forked begins within a tenth of a second; by itself it would take two. It is a process like
-any other, that runs `revfrf serve`; in tests it may also die by SIGKILL at a chosen step, or find its disk full.
+any other, that runs `revfrf serve`; it may also die by SIGKILL at a chosen step, or find its disk full.
 
 Commands come as JSON, a line each, and so do answers. When there are no more, all parties are killed.
 """

@@ -134,6 +134,8 @@ class GrpcNetwork:
         others = self.present.keys() - {"CS"}
         until(lambda: all(cs.meetings()[name] > before[name] for name in others), 20)
         assert cs.wait_for(others, 10) == []
+        for name in others:
+            assert self.present[name].endpoint.wait_for(["CS"], 10) == []
 
     def recorded_calls(self) -> list[Frame]:
         """Every frame of a call so far, as it came to whom it was for."""

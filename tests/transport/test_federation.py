@@ -93,10 +93,10 @@ def test_who_has_left_is_not_let_in_again() -> None:
         digest = digest_of(federation)
         network.endpoint(KGC)  # by now the leaver has hung up
         assert "shop" not in network.present
-        again = Endpoint(leaver.who, nothing, leaver._sealing, LIMITS)
+        again = Endpoint(leaver.who, nothing, leaver.sealing, LIMITS)
         server = network.present["CS"].link
         assert isinstance(server, Server)
-        dialler = Dialler(again, leaver._sealing._tls, f"127.0.0.1:{server.port}")
+        dialler = Dialler(again, leaver.sealing._tls, f"127.0.0.1:{server.port}")
         until(lambda: "refuses us" in dialler.problem)
         assert again.meetings() == {}
         dialler.close()

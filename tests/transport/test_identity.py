@@ -17,7 +17,7 @@ from revfrf.messages.registry import MESSAGES, calls_between
 from revfrf.transport.calls import Endpoint, Limits
 from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame, frames
-from revfrf.transport.grpc import _METHOD, _SERVICE, Dialler, Server
+from revfrf.transport.grpc import _METHOD, _NONCE, _SERVICE, Dialler, Server
 from revfrf.transport.passport import Passport, Who
 from revfrf.transport.tls import Authority, channel_credentials, grpc
 from tests.test_messages import FULL
@@ -334,7 +334,8 @@ def test_over_tls_too_nobody_speaks_for_another(listening: Listening) -> None:
     for name in ("telco", "KGC", "CS"):
         credentials, options = channel_credentials(known("bank").tls)
         with grpc.secure_channel(listening.address, credentials, options) as channel:
-            stream = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")(in_all_frames(name), timeout=10)
+            dial = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")
+            stream = dial(in_all_frames(name), timeout=10, metadata=((_NONCE, bytes(32)),))
             assert list(stream) == []  # the link ends
         until(lambda: listening.endpoint.present() == set())
     assert listening.asked.calls == []

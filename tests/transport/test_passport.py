@@ -241,6 +241,7 @@ def test_other_signature_algorithms_are_refused() -> None:
         (VERIFY_KEY[:31], SEAL_KEY),
         (VERIFY_KEY, SEAL_KEY + b"x"),
     ],
+    ids=["verify key of small order", "seal key of small order", "verify key too short", "seal key too long"],
 )
 def test_keys_that_protect_nothing_are_refused(verify_key: bytes, seal_key: bytes) -> None:
     with pytest.raises(FormatError):

@@ -134,7 +134,7 @@ def test_an_invitation_of_another_authority_is_refused() -> None:
         {"invitation": b"0"},
         {"more": 1},
     ],
-    ids=str,
+    ids=["another key", "key of zeros", "no key", "key too large", "address", "KGC", "invitation", "more"],
 )
 def test_a_token_that_nobody_issues_is_refused(changes: dict[str, Any]) -> None:
     assert Token.parse(token_of()).who == BANK

@@ -26,6 +26,10 @@ class MatchRequest(Message, frozen=True):
     table: TableName
     blinded: bytes
 
+    def discloses(self) -> dict[str, int]:
+        """How many ids CS asks about."""
+        return {"numbers of ids asked about": 1}
+
 
 class MatchReply(Message, frozen=True):
     """A participant to CS: its own ids blinded, and CS's blinded once more."""

@@ -30,6 +30,14 @@ class SetUpRequest(Message, frozen=True):
     max_bytes = 1024
 
 
+class SetUpReply(Message, frozen=True):
+    """KGC to CS: who has to come before the epoch can begin; nobody if it has begun, and everybody knows."""
+
+    protocol = "key set-up"
+    max_bytes = 64 * 1024
+    missing: tuple[Name, ...]
+
+
 class AdmissionRequest(Message, frozen=True):
     """A requester to KGC: admit me in the current epoch."""
 

@@ -44,7 +44,7 @@ class ForestFacts(Message, frozen=True):
     def discloses(self) -> dict[str, int]:
         """The rules and the schema, and what its answers mean."""
         columns = [column for owned in self.columns.values() for column in owned]
-        return self.opening.discloses() | published(columns)
+        return self.opening.discloses() | published(columns) | {"names of classes": len(self.labels)}
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

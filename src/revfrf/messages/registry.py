@@ -38,6 +38,7 @@ MESSAGES: tuple[type[Message], ...] = (
     network.WhoIs,
     network.Chain,
     network.SetUpRequest,
+    network.SetUpReply,
     network.AdmissionRequest,
     matching.SchemaRequest,
     matching.MatchRequest,

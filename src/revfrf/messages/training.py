@@ -52,8 +52,8 @@ class Schema(Message, frozen=True):
     n_rows: Count
 
     def discloses(self) -> dict[str, int]:
-        """Names; of a category, with the bins to come, which rows have it."""
-        return published(self.columns)
+        """Names; of a category, with the bins to come, which rows have it. And how many rows there are."""
+        return published(self.columns) | {"numbers of rows": 1}
 
 
 # -- FLE-Expan and FOS-Find -------------------------------------------------------------------------

@@ -180,13 +180,8 @@ class CoordinatorService(Service):
         values = _of(labels, ids)
         classes = () if training.task == "numbers" else tuple(sorted(set(map(str, values))))
         n_features = sum(len(schema.columns) for schema in schemas.values())
-        found = msgspec.structs.replace(
-            training,
-            ids=tuple(ids),
-            labels=classes,
-            n_features=n_features,
-            not_common=len(labels.ids) - len(ids),
-        )
+        counts = {"n_features": n_features, "not_common": len(labels.ids) - len(ids)}
+        found = msgspec.structs.replace(training, ids=tuple(ids), labels=classes, **counts)
         _rules(found)  # says what is wrong with them
         self._become(found)
 
@@ -259,9 +254,7 @@ class CoordinatorService(Service):
         with self._working:
             if self.training is None or self.training.stopped:
                 forest, data = self.config.forest or Forest(), self.config.data or Data()
-                self._read_labels(
-                    self.config.data_file
-                )  # says what is wrong with them before anybody is asked
+                self._read_labels(self.config.data_file)  # says what is wrong before anybody is asked
                 seed = secrets.token_bytes(32) if forest.random_state is None else _seed(forest.random_state)
                 self._become(Training(forest, data.task or "classes", seed))
                 self.audit.append("training asked for", trees=forest.n_estimators)
@@ -270,12 +263,8 @@ class CoordinatorService(Service):
 
     def _summary(self) -> dict[str, Any]:
         training = self._expect_training()
-        return {
-            "digest": self.digest,
-            "nodes": self.store.n_nodes,
-            "rows": len(training.ids),
-            "not_common": training.not_common,
-        }
+        rows = {"rows": len(training.ids), "not_common": training.not_common}
+        return {"digest": self.digest, "nodes": self.store.n_nodes, **rows}
 
     def do_predict(
         self, tell: Tell, file: str, id_column: str | None = None, voting: Voting = "hard"
@@ -371,8 +360,7 @@ class CoordinatorService(Service):
     def do_status(self, tell: Tell) -> dict[str, Any]:
         """See `Service.do_status`."""
         stopped = "" if self.training is None else self.training.stopped
-        none = self.training is None or stopped
-        state = "none" if none else "ready" if self.role.ready else "growing"
+        state = "ready" if self.role.ready else "none" if self.training is None or stopped else "growing"
         facts: dict[str, Any] = {"forest": state}
         if stopped:
             facts["stopped"] = stopped

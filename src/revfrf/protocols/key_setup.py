@@ -247,15 +247,16 @@ def answer_admission(identity: Identity, admission: Admission) -> Done:
     """Keep the admission if KGC has signed it, and it names this party with its own keys."""
     verify_admission(identity.kgc, admission)
     outsider = identity.role == REQUESTER
-    keys = (identity.dealt or identity.keys) if outsider else identity.keys
-    if keys is None:
+    known = [k for k in (identity.dealt if outsider else None, identity.keys) if k is not None]
+    if not known:
         raise ProtocolError("an admission before there are keys", kind="order")
-    epoch = keys.epoch if outsider else identity.epoch
-    if (admission.federation, admission.epoch) != (identity.federation, epoch):
+    epochs = {keys.epoch for keys in known} if outsider else {identity.epoch}
+    if admission.federation != identity.federation or admission.epoch not in epochs:
         raise ProtocolError("an admission out of turn, or of another federation", kind="order")
-    if admission.member != identity.member(keys.weak):
+    fitting = [keys for keys in known if admission.member == identity.member(keys.weak)]
+    if not fitting:
         raise ProtocolError(f"the admission does not name {identity.name!r} rightly", kind="member")
-    identity.keys, identity.admission = keys, admission
+    identity.keys, identity.admission = fitting[0], admission
     if outsider:
         identity.dealt = None
     return Done()

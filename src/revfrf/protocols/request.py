@@ -142,8 +142,8 @@ def _check_standing(identity: Identity, admission: Admission) -> None:
     certificate = identity.certificate
     if certificate is None or admission.epoch != certificate.epoch:
         raise ProtocolError(
-            f"an admission of epoch {admission.epoch}, not the current one; if that lasts, KGC's directory or "
-            "this party's is an old copy: bring back the one that it had last",
+            f"an admission of epoch {admission.epoch}, not the current one; if that lasts, KGC's directory "
+            "or this party's is an old copy: bring back the one that it had last",
             kind="epoch",
         )
     if admission.federation != certificate.federation:

@@ -147,7 +147,7 @@ class Database:
             return StorageError(self._ended, kind="closed")
         match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF:
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-                reason, kind = "in use by another process, or by another model; `close` that one", "in-use"
+                reason, kind = "in use by another process or model; stop or `close` that one first", "in-use"
             case sqlite3.SQLITE_FULL:
                 reason, kind = "the disk is full; make room, and open it again: no commit is lost", "full"
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:

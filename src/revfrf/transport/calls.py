@@ -78,7 +78,7 @@ class Endpoint:
         failed: Callable[[StorageError], None] = lambda _: None,
     ) -> None:
         self.who, self.limits, self.ledger = who, limits or Limits(), Ledger()
-        self._answer, self._sealing, self._admit, self._failed = answer, sealing, admit, failed
+        self._answer, self.sealing, self._admit, self._failed = answer, sealing, admit, failed
         self._lines: dict[str, Line] = {}
         self._met: Counter[str] = Counter()
         self._chains: dict[str, bytes] = {}
@@ -101,8 +101,7 @@ class Endpoint:
     def connected(self, link: Link, passport: Passport | None = None) -> None:
         """A link is up; an older one to the same neighbour is not needed any more.
 
-        CS, who is asked for them, wants everybody's passport. Raises RejectedError for a neighbour who is not
-        let in.
+        Raises RejectedError for a neighbour who is not let in.
         """
         who = link.who
         if (who.role == HUB) == self.is_hub:
@@ -217,7 +216,7 @@ class Endpoint:
         line = self._line_to(recipient)
         peer = None if HUB in (self.who.name, recipient) else self._passport_of(recipient)
         if peer is not None:
-            data = self._sealing.seal(("call", self.who.name, recipient, number), peer, data)
+            data = self.sealing.seal(("call", self.who.name, recipient, number), peer, data)
         limit = reply_type.max_bytes + (0 if peer is None else Sealing.OVERHEAD)
         waiting = Waiting(recipient, line, limit, time.monotonic() + self.limits.call)
         with self._lock:
@@ -236,7 +235,7 @@ class Endpoint:
         if kind == "refusal":
             raise RefusedError(recipient, f"has refused: {refusal(answer)}")
         if peer is not None:
-            sender, answer = self._sealing.open(("reply", recipient, self.who.name, number), answer)
+            sender, answer = self.sealing.open(("reply", recipient, self.who.name, number), answer)
             if sender.who != peer.who or sender.verify_key != peer.verify_key:
                 raise ProtocolError("an answer by somebody else", kind="sender")
         return decode(answer, reply_type)
@@ -253,7 +252,7 @@ class Endpoint:
     def _passport_of(self, name: str) -> Passport:
         """Who is at the far end of what CS passes on. CS is asked, and not believed."""
         try:
-            found = self._sealing.read(self.call(HUB, WhoIs(name=name), Chain).pem)
+            found = self.sealing.read(self.call(HUB, WhoIs(name=name), Chain).pem)
         except RefusedError:
             raise AbsentError(name, _AWAY) from None
         if found.who.name != name:
@@ -361,7 +360,7 @@ class Endpoint:
         try:
             who, peer = line.link.who, None
             if frame.sender != who.name:
-                peer, data = self._sealing.open(("call", *header), data)
+                peer, data = self.sealing.open(("call", *header), data)
                 who = peer.who
                 if who.name != frame.sender:
                     raise ProtocolError(f"{who.name!r} speaks for {frame.sender!r}", kind="sender")
@@ -372,7 +371,7 @@ class Endpoint:
                     return
             reply = self._reply(who, data)
             if peer is not None:
-                reply = self._sealing.seal(("reply", self.who.name, frame.sender, frame.call), peer, reply)
+                reply = self.sealing.seal(("reply", self.who.name, frame.sender, frame.call), peer, reply)
         except RevFRFError as error:
             log.warning("refused a message of %s: %s", frame.sender, error)
             told = error.peer_message if isinstance(error, RejectedError) else RejectedError.peer_message

@@ -5,6 +5,7 @@ CS alone listens. A stream that breaks is dialled again, after ever longer pause
 
 import logging
 import random
+import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Condition, Event, Thread, Timer
 from typing import Any
 
-from revfrf.errors import AbsentError, RejectedError, RevFRFError, UsageError
+from revfrf.errors import AbsentError, ProtocolError, RejectedError, RevFRFError, UsageError
 from revfrf.transport.calls import HUB, Endpoint
 from revfrf.transport.frames import MAX_FRAME
 from revfrf.transport.passport import Who
@@ -21,8 +22,10 @@ from revfrf.transport.tls import TlsIdentity, channel_credentials, grpc, peer_pa
 log = logging.getLogger(__name__)
 
 _SERVICE, _METHOD = "revfrf.Coordinator", "Stream"
-_WELCOME = ("revfrf-welcome", "1")
-"""What CS says first to whom it lets in."""
+_NONCE, _CHAIN, _SIGNATURE = "revfrf-nonce-bin", "revfrf-chain-bin", "revfrf-signature-bin"
+"""What a party says when it dials, and what CS says first to whom it lets in: that it is the CS of before."""
+
+_NONCE_BYTES = 32
 
 _QUEUE = 64
 """Frames that wait to be sent over one link: whoever sends more waits, too."""
@@ -127,6 +130,9 @@ class Server:
     def _stream(self, incoming: Any, context: Any) -> Iterator[bytes]:
         try:
             passport = peer_passport(self._tls.ca_pem, context.auth_context())
+            nonce = dict(context.invocation_metadata()).get(_NONCE, b"")
+            if len(nonce) != _NONCE_BYTES:
+                raise ProtocolError(f"{passport.who} dials without a nonce", kind="order")
             link = _StreamLink(passport.who, self._endpoint.limits.silence)
             self._endpoint.connected(link, passport)
         except RevFRFError as error:
@@ -134,7 +140,8 @@ class Server:
             context.abort(grpc.StatusCode.PERMISSION_DENIED, RejectedError.peer_message)
         log.info("%s is connected", link.who.name)
         context.add_callback(link.close)
-        context.send_initial_metadata((_WELCOME,))
+        chain, signature = self._endpoint.sealing.welcome(nonce, link.who.name)
+        context.send_initial_metadata(((_CHAIN, chain), (_SIGNATURE, signature)))
         Thread(target=_carry, args=(self._endpoint, link, incoming), daemon=True).start()
         yield from link.outgoing()
 
@@ -177,7 +184,8 @@ class Dialler:
         credentials, options = channel_credentials(self._tls)
         with grpc.secure_channel(self._address, credentials, [*_OPTIONS, *options]) as channel:
             self._link = link = _StreamLink(Who(HUB, HUB), patience)
-            incoming = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")(link.outgoing())
+            stream, nonce = channel.stream_stream(f"/{_SERVICE}/{_METHOD}"), secrets.token_bytes(_NONCE_BYTES)
+            incoming = stream(link.outgoing(), metadata=((_NONCE, nonce),))
             link.hang_up = incoming.cancel
             if self._closed.is_set():
                 link.close()
@@ -185,10 +193,12 @@ class Dialler:
             timer.daemon = True
             timer.start()
             try:
-                welcome = _WELCOME in incoming.initial_metadata()  # waits until we are let in, or not
+                told = dict(incoming.initial_metadata())  # waits until we are let in, or not
                 timer.cancel()
-                if welcome:
-                    self._endpoint.connected(link)
+                if {_CHAIN, _SIGNATURE} <= told.keys():
+                    sealing, name = self._endpoint.sealing, self._endpoint.who.name
+                    host = sealing.welcomed(nonce, name, told[_CHAIN], told[_SIGNATURE])
+                    self._endpoint.connected(link, host)
                     self.problem = ""
                     _carry(self._endpoint, link, incoming)
                 elif incoming.code() == grpc.StatusCode.PERMISSION_DENIED:
@@ -196,7 +206,7 @@ class Dialler:
                 else:
                     self.problem = f"{self._address} does not answer, or not as our coordinator"
             except RejectedError as error:
-                log.warning("no link to %s: %s", self._address, error)
+                self.problem = f"{self._address} is not the coordinator that we know: {error}"
             finally:
                 timer.cancel()
                 link.close()

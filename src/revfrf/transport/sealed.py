@@ -1,4 +1,6 @@
-"""What CS passes on between KGC and the others: signed by its sender, and sealed for its recipient.
+"""By what parties know each other beyond TLS: letters that CS passes on, and CS itself when it is dialled.
+
+What CS passes on between KGC and the others is signed by its sender, and sealed for its recipient.
 
 Sealed is by HPKE (RFC 9180) for the key in the recipient's certificate, together with who writes to whom, and
 in which call: a message is good for one place, and an answer for one question.
@@ -24,6 +26,7 @@ Header = tuple[str, str, str, int]
 
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 _SEALED = "revfrf sealed message v1"
+_WELCOME = "revfrf welcome v1"
 
 
 class _Letter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -43,6 +46,16 @@ class Sealing(Secret):
     def read(self, chain: bytes) -> Passport:
         """Whose certificates these are. Raises PassportError."""
         return read_passport(self._tls.ca_pem, chain)
+
+    def welcome(self, nonce: bytes, guest: str) -> tuple[bytes, bytes]:
+        """Our certificates, and a signature for whoever has sent this nonce."""
+        return self._tls.chain_pem, self._signing.sign(_WELCOME, nonce, guest)
+
+    def welcomed(self, nonce: bytes, guest: str, chain: bytes, signature: bytes) -> Passport:
+        """Who has welcomed us. Raises RejectedError if it is not whose certificates these are."""
+        host = self.read(chain)
+        VerifyKey(host.verify_key).verify(signature, _WELCOME, nonce, guest)
+        return host
 
     @hides_locals
     def seal(self, header: Header, recipient: Passport, data: bytes) -> bytes:
