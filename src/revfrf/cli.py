@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import revfrf
-from revfrf import cli_federation, cli_local
+from revfrf import cli_centre, cli_federation, cli_local
 from revfrf.auditlog import verify_log
 from revfrf.certificate import RevocationCertificate
 from revfrf.cli_printing import DOES_NOT_HOLD, Json, errors, fail, print_facts, print_json
@@ -197,4 +197,4 @@ def _time(seconds: int) -> str:
 
 
 app.registered_commands += cli_federation.app.registered_commands + cli_local.app.registered_commands
-app.add_typer(cli_federation.kgc, name="kgc")
+app.add_typer(cli_centre.app, name="kgc")

@@ -15,82 +15,10 @@ from revfrf.cli_printing import Json, errors, print_facts, print_json
 from revfrf.errors import UsageError
 
 app = typer.Typer()
-kgc = typer.Typer(no_args_is_help=True, help="Found a federation, and invite its parties.")
 
 Directory = Annotated[Path, typer.Option("--directory", "-d", metavar="DIR", help="The party's directory.")]
 Voting = Annotated[str, typer.Option(help="hard: a majority of the trees; soft: their mean probabilities.")]
 IdColumn = Annotated[str | None, typer.Option("--id-column", metavar="COLUMN", help="The column of ids.")]
-
-
-# -- the key centre ---------------------------------------------------------------------------------
-
-
-@kgc.command("init")
-def kgc_init(
-    federation: Annotated[str, typer.Argument(metavar="FEDERATION", help="The federation's name.")],
-    coordinator: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where CS will listen; the only open port of all.")
-    ],
-    directory: Directory = Path("kgc"),
-    key_bits: Annotated[int | None, typer.Option(help="Size of the keys; 3072 is about 128 bits.")] = None,
-    allow_insecure: Annotated[
-        bool, typer.Option(help="For trying out: accept keys below 2048 bits.")
-    ] = False,
-) -> None:
-    """Found a federation: the key centre's directory, with its certificate authority.
-
-    \b
-    Example:
-      revfrf kgc init loans --coordinator cs.example.org:8470 -d kgc
-    """
-    from revfrf.node.home import found
-
-    with errors(False):
-        keys = {"key_bits": key_bits, "allow_insecure": allow_insecure or None}
-        found(directory, federation, coordinator, **keys)
-    typer.echo(f"{directory} is the key centre of {federation}. Next: revfrf kgc invite CS -d {directory}")
-
-
-@kgc.command("invite")
-def kgc_invite(
-    role: Annotated[str, typer.Argument(metavar="ROLE", help="CS, CC, participant or requester.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The party's name.", show_default=False)] = "",
-    directory: Directory = Path("kgc"),
-    days: Annotated[int, typer.Option(help="For how long its certificate is good.")] = 365,
-) -> None:
-    """Print a token by which one party joins, or gets a new certificate.
-
-    The token is a secret: send it to that party alone. It is good for one certificate.
-
-    \b
-    Example:
-      revfrf kgc invite participant bank -d kgc
-    """
-    with errors(False):
-        typer.echo(_centre(directory, "invite", party_role=role, name=name, days=days))
-
-
-@kgc.command("uninvite")
-def kgc_uninvite(name: str, directory: Directory = Path("kgc")) -> None:
-    """Wait no longer for somebody who was invited, before the federation is set up."""
-    with errors(False):
-        _centre(directory, "uninvite", name=name)
-
-
-def _centre(directory: Path, verb: str, **arguments: Any) -> Any:
-    """Ask KGC's running process, or do it in its stead."""
-    from revfrf.node.control import ask, runs
-    from revfrf.node.home import CONTROL, Home, invite, uninvite
-
-    if runs(directory / CONTROL):
-        return ask(directory / CONTROL, verb, arguments)
-    home = Home.open(directory)
-    try:
-        if verb == "uninvite":
-            return uninvite(home, arguments["name"])
-        return invite(home, arguments["party_role"], arguments["name"], arguments["days"]).text()
-    finally:
-        home.close()
 
 
 @app.command()
@@ -191,8 +119,8 @@ def _workers(workers: str | None) -> dict[str, Any]:
 def train(directory: Directory = Path(), as_json: Json = False) -> None:
     """CS: set the federation up, find the common rows, and grow the forest; or go on with it."""
     with errors(as_json):
-        result = _ask(directory, "train", as_json)
-    _show("The forest is grown.", result, as_json)
+        result = ask_party(directory, "train", as_json)
+    show("The forest is grown.", result, as_json)
 
 
 @app.command("test")
@@ -204,8 +132,8 @@ def score(
 ) -> None:
     """CS: how good the forest is on rows that the participants hold, and whose labels are in a file."""
     with errors(as_json):
-        result = _ask(directory, "test", as_json, file=str(labels.absolute()), voting=voting)
-    _show("Tested.", result, as_json)
+        result = ask_party(directory, "test", as_json, file=str(labels.absolute()), voting=voting)
+    show("Tested.", result, as_json)
 
 
 @app.command()
@@ -239,7 +167,7 @@ def predict(
         if encrypted:
             arguments["partial"] = partial
         given = {name: value for name, value in arguments.items() if value is not None}
-        result = _ask(directory, "ask" if encrypted else "predict", as_json, **given)
+        result = ask_party(directory, "ask" if encrypted else "predict", as_json, **given)
         if as_json:
             print_json(result)
             return
@@ -253,7 +181,7 @@ def predict(
 def history(directory: Directory = Path(), as_json: Json = False) -> None:
     """CS: who has left, and what that did to the forest."""
     with errors(as_json):
-        result = _ask(directory, "history", as_json)
+        result = ask_party(directory, "history", as_json)
     if as_json:
         print_json(result)
     elif not result:
@@ -282,9 +210,9 @@ def export(
 
     with errors(False):
         if forest:
-            _write(out, json.dumps(_ask(directory, "structure", True)) + "\n")
+            _write(out, json.dumps(ask_party(directory, "structure", True)) + "\n")
         else:
-            text = _ask(directory, "export", True, number=number)
+            text = ask_party(directory, "export", True, number=number)
             RevocationCertificate.from_json(text.encode()).save(out)
 
 
@@ -302,7 +230,7 @@ def report(
 ) -> None:
     """CS: a page about the forest that opens offline: who owns which splits, and who has left."""
     with errors(False):
-        _write(out, _ask(directory, "report", True))
+        _write(out, ask_party(directory, "report", True))
 
 
 # -- a participant, and everybody --------------------------------------------------------------------
@@ -313,38 +241,48 @@ def revoke(
     directory: Directory = Path(),
     level: Annotated[int, typer.Option(help="2: old copies of the forest die, too. 1: they do not.")] = 2,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the request there, for `revfrf kgc accept`.", show_default=False
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """A participant: leave the forest. It cannot be undone.
 
-    The request goes to the key centre, sealed, so that the coordinator cannot hold it back. The forest is
-    rebuilt without this party's columns, and the key centre signs a certificate.
+    The request goes to the key centre, sealed: the coordinator, who passes it on, can neither read nor change
+    it. If it holds it back, bring the key centre the request by another way: --out. The forest is rebuilt
+    without this party's columns, and the key centre signs a certificate.
     """
     with errors(as_json):
         if level not in (1, 2):
             raise UsageError(f"--level {level}: give 1 or 2")
         if not yes and not typer.confirm("Leave the forest for good?"):
             raise typer.Exit(1)
-        result = _ask(directory, "revoke", as_json, level=level)
-    _show("KGC has the request.", result, as_json)
+        result = ask_party(directory, "revoke", as_json, level=level, send=out is None)
+        if out is not None:
+            _write(out, result.pop("request") + "\n")
+    show("KGC has the request." if out is None else f"The request is in {out}.", result, as_json)
 
 
 @app.command()
 def status(directory: Directory = Path(), as_json: Json = False) -> None:
     """How the party is: its epoch, who is connected, the forest."""
     with errors(as_json):
-        result = _ask(directory, "status", as_json)
-    _show(f"{result['role']} {result['name']}", result, as_json)
+        result = ask_party(directory, "status", as_json)
+    show(f"{result['role']} {result['name']}", result, as_json)
 
 
-def _show(title: str, result: dict[str, Any], as_json: bool) -> None:
+def show(title: str, result: dict[str, Any], as_json: bool) -> None:
+    """A result, for people or for programs."""
     if as_json:
         print_json(result)
     else:
         print_facts(title, result)
 
 
-def _ask(directory: Path, verb: str, quiet: bool, **arguments: Any) -> Any:
+def ask_party(directory: Path, verb: str, quiet: bool, **arguments: Any) -> Any:
     """Ask the running process; a requester needs none, and asks by itself."""
     from revfrf.node.control import ask, runs
     from revfrf.node.home import CONTROL

@@ -12,7 +12,7 @@ import socketserver
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 from revfrf.errors import RevFRFError, StorageError, UsageError
@@ -21,6 +21,8 @@ log = logging.getLogger("revfrf.control")
 
 Command = Callable[[str, dict[str, Any], Callable[[dict[str, Any]], None]], Any]
 _MAX_LINE = 2**26
+_ALIVE, _DEAD = 5.0, 30.0
+"""Seconds: between two signs of life of a process that works, and until it is given up."""
 
 
 class _Handler(socketserver.StreamRequestHandler):
@@ -30,7 +32,13 @@ class _Handler(socketserver.StreamRequestHandler):
         try:
             line = self.rfile.readline(_MAX_LINE)
             if line:  # else somebody wanted to know whether anybody listens
-                self._tell(self._answer(line))
+                self._writing, self._answered = Lock(), Event()
+                Thread(target=self._keep_alive, name="alive", daemon=True).start()
+                try:
+                    answer = self._answer(line)
+                finally:
+                    self._answered.set()
+                self._tell(answer)
         except OSError:
             log.info("the operator has gone")
 
@@ -51,7 +59,13 @@ class _Handler(socketserver.StreamRequestHandler):
             log.debug("the operator has gone")
 
     def _tell(self, line: dict[str, Any]) -> None:
-        self.wfile.write(json.dumps(line).encode() + b"\n")
+        with self._writing:
+            self.wfile.write(json.dumps(line).encode() + b"\n")
+
+    def _keep_alive(self) -> None:
+        """Say again and again that the process is there, until the answer is."""
+        while not self._answered.wait(_ALIVE):
+            self._progress({})
 
 
 def _question(line: bytes) -> tuple[str, dict[str, Any]]:
@@ -123,9 +137,11 @@ def ask(
                 connection.connect(address)
         except OSError:
             raise UsageError(f"no `revfrf serve` runs in {path.parent}; start it, and ask again") from None
+        connection.settimeout(_DEAD)
         for answer in _answers(connection, {"verb": verb, "arguments": arguments}):
             if "progress" in answer:
-                progress(answer["progress"])
+                if answer["progress"]:
+                    progress(answer["progress"])
             elif "error" in answer:
                 raise RevFRFError(answer["error"]["reason"], kind=answer["error"]["kind"])
             else:
@@ -139,7 +155,7 @@ def ask(
 
 def _answers(connection: socket.socket, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What the process says, line by line, until it has no more to say, or has ended."""
-    with suppress(ConnectionError), connection.makefile("rb") as lines:
+    with suppress(ConnectionError, TimeoutError), connection.makefile("rb") as lines:
         connection.sendall(json.dumps(question).encode() + b"\n")
         for line in lines:
             if line.endswith(b"\n"):

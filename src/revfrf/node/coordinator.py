@@ -1,237 +1,30 @@
-"""CS as a process: it has the labels, finds the common rows, trains, tests, and rebuilds after a leaver."""
+"""CS as a process: what its operator can ask of it."""
 
-import logging
 import secrets
+import time
 from collections.abc import Callable, Sequence
-from hashlib import sha256
-from threading import Lock
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from revfrf.config import Config, Data, Forest
-from revfrf.crypto.canonical import Field
-from revfrf.crypto.parallel import workers
-from revfrf.datafile import Labels, read_labels
-from revfrf.errors import AbsentError, ProtocolError, RevFRFError, UsageError
-from revfrf.forest.criterion import Targets
-from revfrf.forest.randomness import candidate_limit, feature_probability, row_repeats
-from revfrf.forest.tree import Rules
+from revfrf.config import Data
+from revfrf.errors import RevFRFError, UsageError
 from revfrf.forest.voting import Voting, numbers
-from revfrf.logs import step
-from revfrf.messages.base import Done, Message
-from revfrf.messages.enrolment import EpochCertificate
+from revfrf.messages.base import Done
 from revfrf.messages.matching import Drop
-from revfrf.messages.network import SetUpRequest
-from revfrf.node.home import Home
-from revfrf.node.parties import take_policy
-from revfrf.node.service import Service
-from revfrf.protocols.alignment import Matched, align, ask_schemas, match
-from revfrf.protocols.epoch import CS, KGC, PARTICIPANT
-from revfrf.protocols.fle_expan import LevelReport
-from revfrf.record import Record
+from revfrf.node.training import Tell, TrainingService, labels_of
+from revfrf.protocols.alignment import align
 from revfrf.report.drawing import outline
 from revfrf.report.forest import Standing, forest_page
-from revfrf.roles.coordinator import Coordinator, ForestRecord
-from revfrf.roles.participant import TRAINING
-from revfrf.storage.sqlite import SqliteCoordinatorStore
 from revfrf.tablefile import Table
 
-log = logging.getLogger("revfrf.serve")
-
-Task = Literal["classes", "numbers"]
-Tell = Callable[[dict[str, Any]], None]
+Result = TypeVar("Result")
 
 
-class Training(Record, frozen=True):
-    """A forest that is to be grown, from when the operator has asked for it: by which rules, from which rows.
-
-    `ids` are the rows that all have, once they are found, and `not_common` counts those that not all have;
-    they stay the same for the federation's life. `stopped` says why no rows could be found.
-    """
-
-    forest: Forest
-    task: Task
-    seed: bytes
-    ids: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
-    n_features: int = 0
-    not_common: int = 0
-    stopped: str = ""
-
-
-class CoordinatorService(Service):
+class CoordinatorService(TrainingService):
     """CS."""
-
-    role: Coordinator
-
-    def __init__(self, home: Home, config: Config) -> None:
-        super().__init__(home, config)
-        store = home.store
-        if not isinstance(store, SqliteCoordinatorStore):
-            raise UsageError(f"{home.path} is not the directory of CS")
-        self.store = store
-        self.role = Coordinator(home.identity(), self.endpoint, workers(config.work.workers), store)
-        self.training = store.read("training", Training)
-        if store.read("forest", ForestRecord) is not None:
-            self.role.recall()
-        if self.training is not None:
-            self.role.labels = self.training.labels
-        self._working = Lock()
-        take_policy(self.role, config)
-
-    @property
-    def certificate(self) -> EpochCertificate | None:
-        """See `Service.certificate`."""
-        return self.role.identity.certificate
-
-    def answer(self, sender: str, message: Message) -> Message:
-        """See `Service.answer`; whoever has left is shown out."""
-        reply = super().answer(sender, message)
-        if isinstance(message, EpochCertificate):
-            self.endpoint.expel(message.revoked)
-        return reply
-
-    # -- training and leaving -----------------------------------------------------------------------
-
-    def work(self) -> None:
-        """See `Service.work`: end the revocation or the training that is under way."""
-        with self._working:
-            self._work(lambda _: None)
-
-    def _work(self, tell: Tell) -> None:
-        if self.training is None or self.training.stopped or self.role.ready:
-            return
-        self.patiently(lambda: self._go_on_training(tell), lambda: self.store.n_nodes)
-
-    def _go_on_training(self, tell: Tell) -> None:
-        """From wherever it is to its end."""
-        if self.certificate is None:
-            tell({"step": "setting up the federation"})
-            self.endpoint.call(KGC, SetUpRequest(), Done)
-            if self.certificate is None:
-                raise ProtocolError(
-                    "KGC has set the federation up before, and CS knows nothing of it: CS's directory is an "
-                    "old copy; bring back the one that it had last",
-                    kind="epoch",
-                )
-        if not self._expect_training().ids:
-            try:
-                self._match(tell)
-            except UsageError as error:  # nothing has begun yet: the operator may change what is wrong
-                self._become(msgspec.structs.replace(self._expect_training(), stopped=str(error)))
-                raise
-        if not hasattr(self.role, "record"):
-            self._create()
-        if self.role.rebuilding:
-            self._gather()
-            certificate = self.role.revoke(self._fields(), self._progress(tell))
-            self.audit.append("revoked", leavers=list(certificate.leavers), digest=self.digest)
-            step(log, "left", parties=list(certificate.leavers), digest=self.digest)
-            return
-        if not self.role.columns:
-            align(self.endpoint, self._epoch, TRAINING, self._expect_training().ids, self.participants)
-            self.role.open()
-        self.role.grow(self._progress(tell))
-        self.audit.append("trained", digest=self.digest, nodes=self.store.n_nodes)
-        step(log, "trained", digest=self.digest, nodes=self.store.n_nodes)
-
-    def _gather(self) -> None:
-        """Wait until KGC has told everybody of the epoch. Raises AbsentError."""
-        for member in self.role.certificate.members:
-            if member.name not in (CS, *self.endpoint.present()):
-                raise AbsentError(member.name, "is not connected; start it, and the forest is rebuilt")
-        self.endpoint.call(KGC, SetUpRequest(), Done)
-
-    def _progress(self, tell: Tell) -> Callable[[LevelReport], None]:
-        def report(level: LevelReport) -> None:
-            facts = {"level": level.level, "trees": level.trees, "nodes": level.nodes}
-            step(log, "growing", **facts)
-            tell({"step": "growing", "done": level.work, **facts})
-
-        return report
-
-    @property
-    def participants(self) -> list[str]:
-        """The participants of this epoch."""
-        members = self.role.certificate.members
-        return sorted(member.name for member in members if member.role == PARTICIPANT)
-
-    @property
-    def _epoch(self) -> int:
-        return self.role.certificate.epoch
-
-    def _expect_training(self) -> Training:
-        if self.training is None:
-            raise ProtocolError("nothing is to be trained", kind="order")
-        return self.training
-
-    def _match(self, tell: Tell) -> None:
-        """Find the rows that all have, and the labels that go with them."""
-        training, labels = self._expect_training(), self._read_labels(self.config.data_file)
-        schemas = ask_schemas(self.endpoint, self._epoch, self.participants)
-        for party, schema in schemas.items():
-            facts = {"party": party, "columns": len(schema.columns), "rows": schema.n_rows}
-            step(log, "schema", **facts)
-            tell({"step": "schema", **facts})
-        ids = self._common("training", labels.ids, tell)
-        values = _of(labels, ids)
-        classes = () if training.task == "numbers" else tuple(sorted(set(map(str, values))))
-        n_features = sum(len(schema.columns) for schema in schemas.values())
-        counts = {"n_features": n_features, "not_common": len(labels.ids) - len(ids)}
-        found = msgspec.structs.replace(training, ids=tuple(ids), labels=classes, **counts)
-        _rules(found)  # says what is wrong with them
-        self._become(found)
-
-    def _common(self, table: str, ids: Sequence[str], tell: Tell) -> list[str]:
-        def progress(matched: Matched) -> None:
-            facts = {"party": matched.party, "common": matched.common, "of": len(ids)}
-            step(log, "matched", table=table, **facts)
-            tell({"step": "matching ids", **facts})
-
-        federation, n_jobs = self.config.party.federation, self.role.n_jobs
-        return match(self.endpoint, federation, self._epoch, table, ids, self.participants, n_jobs, progress)
-
-    def _become(self, training: Training) -> None:
-        self.store.write(training=training)
-        self.training, self.role.labels = training, training.labels
-
-    def _create(self) -> None:
-        """The forest, with its targets; participants are told of it after."""
-        training = self._expect_training()
-        values = _of(self._read_labels(self.config.data_file), training.ids)
-        weights = np.ones(len(values))
-        rules = _rules(training)
-        repeats = row_repeats(training.seed, rules.n_trees, rules.bootstrap, weights)
-        if training.task == "numbers":
-            targets = Targets.regression(np.asarray(values, dtype=np.float64), weights, repeats)
-        else:
-            places = {label: place for place, label in enumerate(training.labels)}
-            known = np.array([places[str(value)] for value in values], dtype=np.int64)
-            targets = Targets.classes(known, len(places), weights, repeats)
-        align(self.endpoint, self._epoch, TRAINING, training.ids, self.participants)
-        self.role.create(rules, training.seed, targets)
-
-    def _read_labels(self, path: Any) -> Labels:
-        data, training = self.config.data or Data(), self.training
-        if data.target is None:
-            raise UsageError('CS needs a target: target = "…" in [data], or --target')
-        task = training.task if training is not None else data.task or "classes"
-        return read_labels(path, data.id_column, data.target, task)
-
-    def _fields(self) -> tuple[Field, ...]:
-        """What of the targets belongs to the forest's digest."""
-        targets, training = self.role.targets, self._expect_training()
-        if training.task == "numbers":
-            return ("regression", targets.centre.hex(), targets.places)
-        return ("classes", *(repr(label) for label in training.labels))
-
-    @property
-    def digest(self) -> str:
-        """The name of the forest."""
-        return self.role.digest(self._fields())
 
     # -- testing ------------------------------------------------------------------------------------
 
@@ -249,23 +42,6 @@ class CoordinatorService(Service):
 
     # -- commands -----------------------------------------------------------------------------------
 
-    def do_train(self, tell: Tell) -> dict[str, Any]:
-        """Train, or go on with the training that is under way."""
-        with self._working:
-            if self.training is None or self.training.stopped:
-                forest, data = self.config.forest or Forest(), self.config.data or Data()
-                self._read_labels(self.config.data_file)  # says what is wrong before anybody is asked
-                seed = secrets.token_bytes(32) if forest.random_state is None else _seed(forest.random_state)
-                self._become(Training(forest, data.task or "classes", seed))
-                self.audit.append("training asked for", trees=forest.n_estimators)
-            self._work(tell)
-            return self._summary()
-
-    def _summary(self) -> dict[str, Any]:
-        training = self._expect_training()
-        rows = {"rows": len(training.ids), "not_common": training.not_common}
-        return {"digest": self.digest, "nodes": self.store.n_nodes, **rows}
-
     def do_predict(
         self, tell: Tell, file: str, id_column: str | None = None, voting: Voting = "hard"
     ) -> dict[str, Any]:
@@ -274,17 +50,18 @@ class CoordinatorService(Service):
         return self._predict(Table.read_any(file).ids(column), voting, tell)
 
     def _predict(self, ids: Sequence[str], voting: Voting, tell: Tell) -> dict[str, Any]:
-        self._expect_ready()
-        common = self._common(f"rows {secrets.token_hex(4)}", ids, tell)
-        votes = self._votes(common, voting)
+        def find() -> tuple[list[str], NDArray[np.float64]]:
+            common = self._common(f"rows {secrets.token_hex(4)}", ids, tell)
+            return common, self._votes(common, voting)
+
+        common, votes = self._when_ready(find)
         return {"ids": common, "answers": self._answers(votes), "not_common": len(ids) - len(common)}
 
     def do_test(self, tell: Tell, file: str, voting: Voting = "hard") -> dict[str, Any]:
         """How good the answers are for rows whose labels are in a file."""
-        self._expect_ready()
         labels = self._read_labels(file)
         found = self._predict(labels.ids, voting, tell)
-        truth, answers = _of(labels, found["ids"]), found["answers"]
+        truth, answers = labels_of(labels, found["ids"]), found["answers"]
         if self._expect_training().task == "classes":
             score = {
                 "accuracy": float(np.mean([str(a) == str(b) for a, b in zip(truth, answers, strict=True)]))
@@ -302,7 +79,20 @@ class CoordinatorService(Service):
 
     def _expect_ready(self) -> None:
         if not self.role.ready:
-            raise RevFRFError("there is no whole forest now; `revfrf train` first, or wait", kind="usage")
+            raise UsageError("there is no whole forest now; `revfrf train` first, or wait")
+
+    def _when_ready(self, work: Callable[[], Result]) -> Result:
+        """Do something with a whole forest; if somebody is leaving just now, again when it has left."""
+        until, epoch = time.monotonic() + self.config.network.patience, self._epoch
+        while True:
+            try:
+                with self._working:
+                    self._expect_ready()
+                    return work()
+            except RevFRFError:
+                changed = self._epoch != epoch or self.role.rebuilding
+                if not changed or time.monotonic() > until or not self.pause():
+                    raise
 
     def do_history(self, tell: Tell) -> list[dict[str, Any]]:  # noqa: ARG002
         """Who has left, and when."""
@@ -353,7 +143,7 @@ class CoordinatorService(Service):
     def do_export(self, tell: Tell, number: int = -1) -> str:  # noqa: ARG002
         """A revocation certificate as JSON, the last one by default."""
         try:
-            return self.role.certificates[number].to_json().decode()
+            return self._when_ready(lambda: self.role.certificates[number]).to_json().decode()
         except IndexError:
             raise UsageError(f"there are {len(self.role.certificates)} revocation certificates") from None
 
@@ -367,31 +157,3 @@ class CoordinatorService(Service):
         if state == "ready":
             facts |= self._summary()
         return super().do_status(tell) | facts
-
-
-def _of(labels: Labels, ids: Sequence[str]) -> list[Any]:
-    """The labels of these rows. Raises UsageError if the file has them no more."""
-    known = dict(zip(labels.ids, labels.values.tolist(), strict=True))
-    missing = [name for name in ids if name not in known]
-    if missing:
-        raise UsageError(f"the labels of {len(missing)} rows are gone from the file, such as {missing[0]!r}")
-    return [known[name] for name in ids]
-
-
-def _seed(random_state: int | str) -> bytes:
-    return sha256(f"revfrf forest seed v1 {random_state}".encode()).digest()
-
-
-def _rules(training: Training) -> Rules:
-    forest = training.forest
-    return Rules(
-        n_trees=forest.n_estimators,
-        max_depth=forest.max_depth,
-        candidate_limit=candidate_limit(feature_probability(forest.max_features, training.n_features)),
-        min_samples_split=forest.min_samples_split,
-        min_samples_leaf=forest.min_samples_leaf,
-        bootstrap=forest.bootstrap,
-        method=forest.candidates,
-        n_candidates=forest.n_candidates,
-        n_sampled=forest.n_sampled,
-    )

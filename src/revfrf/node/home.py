@@ -236,7 +236,9 @@ def join_federation(path: str | os.PathLike[str], text: str, *, allow_insecure: 
     role, name = token.who.role, token.who.name
     own = {"coordinator": token.address}
     if role == CS:
-        own = {"listen": f"0.0.0.0:{token.address.rpartition(':')[2]}", "target": "label", "task": "classes"}
+        host, _, port = token.address.rpartition(":")
+        open_to = host if host in ("127.0.0.1", "localhost", "[::1]") else "0.0.0.0"  # noqa: S104
+        own = {"listen": f"{open_to}:{port}", "target": "label", "task": "classes"}
     config = new_config(federation=token.federation, role=role, name=name, **own)
     kgc, signing, seal_key = (
         VerifyKey(token.kgc_verify_key),

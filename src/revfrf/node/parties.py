@@ -9,11 +9,11 @@ from revfrf.config import Config, Policy
 from revfrf.crypto.keys import Parameters
 from revfrf.crypto.parallel import workers
 from revfrf.datafile import Rows, read_rows
-from revfrf.errors import ProtocolError, UsageError
+from revfrf.errors import AbsentError, ProtocolError, RefusedError, RejectedError, UsageError
 from revfrf.logs import step
 from revfrf.messages.base import Done, Message, of_number
 from revfrf.messages.enrolment import EpochCertificate
-from revfrf.messages.network import AdmissionRequest, SetUpRequest
+from revfrf.messages.network import AdmissionRequest, SetUpReply, SetUpRequest
 from revfrf.messages.revocation import Level, RevocationRequest
 from revfrf.messages.training import Column
 from revfrf.moduli import keys_of_size, new_keys_like
@@ -28,6 +28,7 @@ from revfrf.roles.participant import TRAINING, Participant
 from revfrf.roles.party import AnsweringParty
 from revfrf.roles.requester import Requester
 from revfrf.storage.sqlite import SqliteParticipantStore
+from revfrf.transport.codec import decode, encode
 
 log = logging.getLogger("revfrf.serve")
 
@@ -60,19 +61,28 @@ class KeyCentreService(Service):
         """See `Service.answer`; besides what the role answers, what needs the network."""
         match message:
             case SetUpRequest():
-                with self._beginning:
-                    self._set_up()
+                reply: Message = SetUpReply(missing=self._set_up())
             case AdmissionRequest():
                 self._admit_requester(sender)
+                reply = Done()
             case RevocationRequest() if not self._staying({*self.role.state.leaving, sender}):
                 raise ProtocolError(f"{sender!r} cannot leave: no participant would be left", kind="member")
             case _:
                 return super().answer(sender, message)
         self.audit.append(type(message).__name__, sender=sender)
-        return Done()
+        return reply
 
-    def _set_up(self) -> None:
-        """The first epoch, with everybody who is invited; of one that has begun, everybody is told."""
+    def _set_up(self) -> tuple[str, ...]:
+        """See to it that there is an epoch, and that everybody knows it; who is missing for that."""
+        try:
+            with self._beginning:
+                self._first_epoch()
+        except AbsentError as error:
+            return (error.party,)
+        return ()
+
+    def _first_epoch(self) -> None:
+        """With everybody who is invited; of an epoch that has begun, everybody is told."""
         if self.role.state.certificates:
             if not self.role.told:
                 self.role.announce()
@@ -92,9 +102,21 @@ class KeyCentreService(Service):
     def _admit_requester(self, sender: str) -> None:
         known = self.role.state.admitted.get(sender)
         if known is not None:
-            self.endpoint.call(sender, known, Done)
-        else:
-            self.role.admit(self._parameters(), sender)
+            try:
+                self.endpoint.call(sender, known, Done)
+                return
+            except RefusedError:  # it has other keys by now
+                self.role.forget_admission(sender)
+        self.role.admit(self._parameters(), sender)
+
+    def do_accept(self, tell: Tell, request: str) -> dict[str, Any]:  # noqa: ARG002
+        """A request to leave that has come by another way than CS."""
+        try:
+            found = decode(bytes.fromhex(request), RevocationRequest)
+            self.answer(found.party, found)
+        except (ValueError, RejectedError) as error:
+            raise UsageError(f"not a request to leave this federation now: {error}") from None
+        return {"party": found.party, "level": found.level, "epoch": found.epoch}
 
     def do_invite(self, tell: Tell, party_role: str, name: str, days: int) -> str:  # noqa: ARG002
         """See `node.home.invite`."""
@@ -208,19 +230,22 @@ class ParticipantService(Service):
         requester = Requester(self.role.identity, self.endpoint, self.role.n_jobs)
         return ask_about(self.endpoint, requester, tell=tell, **arguments)
 
-    def do_revoke(self, tell: Tell, level: Level = 2) -> dict[str, Any]:  # noqa: ARG002
-        """Leave the forest: the request goes to KGC, sealed."""
+    def do_revoke(self, tell: Tell, level: Level = 2, send: bool = True) -> dict[str, Any]:  # noqa: ARG002
+        """Leave the forest: the request goes to KGC, sealed, or into the operator's hands."""
         request = self.role.leave(level)
         if [m.name for m in self.role.certificate.members if m.role == PARTICIPANT] == [self.home.who.name]:
             raise UsageError("the last participant cannot leave: there would be no forest without it")
         self.home.store.write(leaving=level)
         self.audit.append("asked to leave", level=level)
+        facts = {"party": self.home.who.name, "level": level, "epoch": request.epoch}
+        if not send:
+            return facts | {"request": encode(request).hex()}
         self.endpoint.call(KGC, request, Done)
-        return {"party": self.home.who.name, "level": level, "epoch": request.epoch}
+        return facts
 
-    def look_at_link(self, problem: str) -> None:
+    def look_at_link(self, refused: bool) -> None:
         """See `Service.look_at_link`: whoever has asked to leave, and is let in no more, has left."""
-        if "refuses us" in problem and self.home.store.read("leaving", int) is not None:
+        if refused and self.home.store.read("leaving", int) is not None:
             step(log, "this party has asked to leave, and has left: there is nothing more to do")
             self.audit.append("left")
             self.stop()

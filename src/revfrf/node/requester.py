@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from revfrf.config import Config
 from revfrf.crypto.parallel import workers
 from revfrf.datafile import Rows, read_rows
-from revfrf.errors import UsageError
+from revfrf.errors import RefusedError, UsageError
 from revfrf.forest.voting import Voting, numbers
 from revfrf.messages.base import Done
 from revfrf.messages.network import AdmissionRequest
@@ -20,6 +21,7 @@ from revfrf.node.home import Home
 from revfrf.node.service import Service
 from revfrf.protocols.epoch import KGC
 from revfrf.protocols.frf_predict import Answer, ask_facts
+from revfrf.protocols.identity import Identity
 from revfrf.roles.requester import Requester
 from revfrf.transport.base import Channel
 
@@ -37,13 +39,21 @@ def ask_about(
     partial: bool = False,
 ) -> dict[str, Any]:
     """FRF-Predict on the rows of a file. Raises RefusedError and AbsentError, which name the party."""
-    channel.call(KGC, AdmissionRequest(), Done)
-    facts = ask_facts(channel, requester.identity)
+    facts = _facts(channel, requester.identity)
     rows = read_rows(file, id_column, categories=_categories(facts))
     answer = requester.ask(
         _codes(facts, rows), voting, partial, lambda done: tell({"rows": done, "of": len(rows.ids)})
     )
     return {"ids": list(rows.ids), "absent": list(answer.absent), **_answers(facts, answer)}
+
+
+def _facts(channel: Channel, identity: Identity) -> ForestFacts:
+    """What the forest asks for. KGC is asked first if it has not admitted us in this epoch."""
+    if identity.admission is not None:
+        with suppress(RefusedError):
+            return ask_facts(channel, identity)
+    channel.call(KGC, AdmissionRequest(), Done)
+    return ask_facts(channel, identity)
 
 
 def _names(facts: ForestFacts) -> dict[str, list[Column]]:

@@ -107,7 +107,7 @@ class Service:
                 said = problem
                 if problem:
                     log.warning("not connected: %s", problem)
-                self.look_at_link(problem)
+                self.look_at_link(isinstance(self._link, Dialler) and self._link.refused)
 
     def _close_log(self) -> None:
         try:
@@ -121,8 +121,8 @@ class Service:
         """What keeps the link from coming up, if it is dialled."""
         return self._link.problem if isinstance(self._link, Dialler) else ""
 
-    def look_at_link(self, problem: str) -> None:
-        """The link has another problem than before, or, if it is empty, none."""
+    def look_at_link(self, refused: bool) -> None:
+        """The link has another problem than before, or none: CS has refused it, or not."""
 
     def stop_on_signals(self) -> None:
         """SIGTERM and Ctrl-C end the process in order."""
@@ -133,6 +133,10 @@ class Service:
         """End `run`."""
         self._stop.set()
         self._awake.set()
+
+    def pause(self) -> bool:
+        """Wait for a moment; whether the process goes on after it."""
+        return not self._stop.wait(_LOOKS)
 
     def fail(self, error: RevFRFError) -> None:
         """This process can do nothing right any more: it ends, and finds what it has written down when it is

@@ -110,6 +110,10 @@ class KeyCentre:
             requesters = self.state.requesters | {party: admission.member.verify_key}
             self._become(requesters=requesters, admitted=self.state.admitted | {party: admission})
 
+    def forget_admission(self, party: str) -> None:
+        """A requester has other keys than those it was admitted with."""
+        self._become(admitted={name: a for name, a in self.state.admitted.items() if name != party})
+
     # -- leaving ------------------------------------------------------------------------------------
 
     def _expect_no_change(self) -> None:

@@ -158,13 +158,14 @@ class Server:
 class Dialler:
     """A party's link to CS, dialled again whenever it breaks, until it is closed."""
 
-    FIRST_PAUSE, LONGEST_PAUSE = 0.1, 15.0
+    FIRST_PAUSE, LONGEST_PAUSE, STEADY = 0.1, 15.0, 3.0
+    """Seconds: the pauses grow, until a link has held for some time."""
 
     def __init__(self, endpoint: Endpoint, tls: TlsIdentity, address: str) -> None:
         self._endpoint, self._tls, self._address = endpoint, tls, address
         self._closed = Event()
         self._link: _StreamLink | None = None
-        self.problem = ""
+        self.problem, self.refused = "", False
         self._thread = Thread(target=self._dial, name="dialler", daemon=True)
         self._thread.start()
 
@@ -173,7 +174,7 @@ class Dialler:
         while not self._closed.is_set():
             started = time.monotonic()
             self._one_link()
-            if time.monotonic() - started > self.LONGEST_PAUSE:
+            if time.monotonic() - started > self.STEADY:
                 pause = self.FIRST_PAUSE
             self._closed.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311
             pause = min(2 * pause, self.LONGEST_PAUSE)
@@ -199,9 +200,10 @@ class Dialler:
                     sealing, name = self._endpoint.sealing, self._endpoint.who.name
                     host = sealing.welcomed(nonce, name, told[_CHAIN], told[_SIGNATURE])
                     self._endpoint.connected(link, host)
-                    self.problem = ""
+                    self.problem, self.refused = "", False
                     _carry(self._endpoint, link, incoming)
                 elif incoming.code() == grpc.StatusCode.PERMISSION_DENIED:
+                    self.refused = True
                     self.problem = f"{self._address} refuses us: {incoming.details()}"
                 else:
                     self.problem = f"{self._address} does not answer, or not as our coordinator"
