@@ -113,7 +113,9 @@ def configs(draw: st.DrawFn) -> Config:
         drop=tuple(f"{name} " for name in draw(st.lists(NAMES, max_size=3))),
         **(ours if role == "CS" else {}),
     )
-    if {data.id_column, data.target} & {*data.categories, *data.drop}:
+    if role == "CS":
+        data = msgspec.structs.replace(data, decimals=6, categories=(), drop=())
+    if data.id_column in {*data.categories, *data.drop}:
         data = msgspec.structs.replace(data, categories=(), drop=())
     patience = draw(st.integers(1, 10**6))
     return Config(
@@ -558,7 +560,8 @@ def test_a_mistake_is_found_however_the_key_is_written(path: Path, text: str, li
 
 def test_flags_take_the_place_of_what_the_file_says() -> None:
     config = made("CS")
-    changed = with_overrides(config, patience=20, log_level="debug", n_estimators=5, drop=["a"], name=None)
+    flags = {"patience": 20, "log_level": "debug", "n_estimators": 5, "id_column": "a", "name": None}
+    changed = with_overrides(config, **flags)
     assert changed.network == Network(listen="0.0.0.0:8470", patience=20)
     assert (changed.log.level, changed.forest, changed.party) == (
         "debug",
@@ -566,7 +569,7 @@ def test_flags_take_the_place_of_what_the_file_says() -> None:
         config.party,
     )
     assert changed.data is not None
-    assert changed.data.drop == ("a",)
+    assert changed.data.id_column == "a"
     assert config == made("CS")
     assert with_overrides(config) == config
 
@@ -577,7 +580,8 @@ FLAGS: list[tuple[str, dict[str, Any], str, str]] = [
     ("CS", {"patience": 5}, "--patience: ", "heartbeat=10 is more than patience=5"),
     ("CS", {"log_level": "loud"}, "--log-level: ", '"debug" or'),
     ("CS", {"max_features": "all"}, "--max-features: ", "share up to 1.0"),
-    ("CS", {"decimals": {"age": 19}}, "--decimals: ", "from 0 to 18"),
+    ("participant", {"decimals": {"age": 19}}, "--decimals: ", "from 0 to 18"),
+    ("CS", {"decimals": 2}, "--decimals: ", "only participant has decimals"),
     ("CC", {"n_estimators": 5}, "--n-estimators: ", "only CS has [forest]"),
     ("CC", {"listen": "a:1"}, "--listen: ", "only CS has listen"),
     ("CC", {"max_tree": 5}, "--max-tree: ", "no such key"),

@@ -164,11 +164,14 @@ _ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("data",): ("participant", "CS"),
     ("data", "target"): ("CS",),
     ("data", "task"): ("CS",),
+    ("data", "decimals"): ("participant",),
+    ("data", "categories"): ("participant",),
+    ("data", "drop"): ("participant",),
     ("policy",): ("participant", "CS", "CC"),
     ("forest",): ("CS",),
     ("keys",): ("KGC",),
 }
-"""Who has the sections and keys that not all roles have. Such a key has no default."""
+"""Who has the sections and keys that not all roles have. Such a key without a default must be given."""
 
 _OTHER_WORDS = {"trees": "n_estimators", "seed": "random_state", "host": "coordinator"}
 
@@ -282,7 +285,7 @@ def _values(table: Mapping[str, Any], section: str, role: str, source: Source) -
             what = _only(role, section, key) if only else f"there is no such key; {fix}"
             raise source.error(what, (section, key), kind="key")
     for key, info in fields.items():
-        if key not in table and (info.required or (section, key) in _ONLY):
+        if key not in table and (info.required or ((section, key) in _ONLY and info.default is None)):
             raise source.error(f"is missing; give {_told(info)[1]}", (section, key), kind="key")
     return {key: _value(fields[key], table[key], (section, key), source) for key in table}
 
@@ -322,9 +325,9 @@ def _faults(config: Config) -> Iterator[tuple[Any, ...]]:
             f"{keys.key_bits}-bit keys protect nothing; give 2048 or more, or, in tests, allow_insecure",
             ("keys", "key_bits"),
         )
-    for column in () if data is None else {data.id_column, data.target} & {*data.drop, *data.categories}:
+    for column in () if data is None else {data.id_column} & {*data.drop, *data.categories}:
         yield (
-            f"names {column!r}, which is the id or the target; leave it out there",
+            f"names {column!r}, which is the column of ids; leave it out there",
             ("data", "drop"),
             ("data", "categories"),
         )
@@ -384,10 +387,16 @@ def _with_flags(tables: dict[str, dict[str, Any]], flags: Mapping[str, Any], pat
 
 
 def _tables(config: Config) -> dict[str, dict[str, Any]]:
-    """What would stand in the file."""
+    """What would stand in the file; of keys that the role does not have, only what is not their default."""
     found = {section: getattr(config, section) for section in _SECTIONS}
+    role = config.party.role
     return {
-        section: {key: value for key, value in msgspec.structs.asdict(table).items() if value is not None}
+        section: {
+            info.name: value
+            for info in msgspec.structs.fields(table)
+            if (value := getattr(table, info.name)) is not None
+            and (role in _roles(section, info.name) or value != info.default)
+        }
         for section, table in found.items()
         if table is not None
     }
