@@ -8,6 +8,7 @@ import typer
 from revfrf.cli_federation import Directory, ask_party, show
 from revfrf.cli_printing import Json, errors
 from revfrf.errors import UsageError
+from revfrf.keyfile import write_key_file
 
 app = typer.Typer(no_args_is_help=True, help="Found a federation, and invite its parties.")
 
@@ -44,6 +45,9 @@ def kgc_invite(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The party's name.", show_default=False)] = "",
     directory: Directory = Path("kgc"),
     days: Annotated[int, typer.Option(help="For how long its certificate is good.")] = 365,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write it to a new file that nobody else can read.")
+    ] = None,
 ) -> None:
     """Print a token by which one party joins, or gets a new certificate.
 
@@ -54,7 +58,11 @@ def kgc_invite(
       revfrf kgc invite participant bank -d kgc
     """
     with errors(False):
-        typer.echo(_centre(directory, "invite", party_role=role, name=name, days=days))
+        token = _centre(directory, "invite", party_role=role, name=name, days=days)
+        if out is None:
+            typer.echo(token)
+        else:
+            write_key_file(out, f"{token}\n".encode())
 
 
 @app.command("uninvite")

@@ -40,10 +40,10 @@ def join(
       revfrf join revfrf1-… -d bank
     """
     from revfrf.node.home import CONFIG, join_federation
-    from revfrf.transport.tls import Token
+    from revfrf.transport.tls import MAX_TOKEN, Token
 
     with errors(False):
-        text = sys.stdin.readline().strip() if token == "-" else token  # noqa: S105
+        text = sys.stdin.read(MAX_TOKEN).strip() if token == "-" else token  # noqa: S105
         home = directory or Path(Token.parse(text).who.name)
         who = join_federation(home, text, allow_insecure=allow_insecure)
     typer.echo(

@@ -1,5 +1,7 @@
 """Names of participants and requesters, as users give them."""
 
+import unicodedata
+
 from revfrf.errors import UsageError
 from revfrf.protocols.epoch import CC, CS, KGC
 
@@ -15,5 +17,11 @@ def check_name(what: str, name: object) -> None:
         raise UsageError(
             f"{what} {name!r}: a name is a string of 1 to 100 characters without '/', '->' and line breaks"
         )
-    if name in RESERVED:
+    text = str(name)
+    if text != unicodedata.normalize("NFKC", text).strip() or not text.strip("."):
+        raise UsageError(
+            f"{what} {name!r}: a name looks like no other: no spaces around it, no dots alone, and its "
+            "characters in their plain form (Unicode NFKC)"
+        )
+    if text.casefold() in {reserved.casefold() for reserved in RESERVED}:
         raise UsageError(f"{what} {name!r}: {', '.join(RESERVED)} are names that RevFRF itself uses")

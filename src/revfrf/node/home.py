@@ -27,6 +27,7 @@ from revfrf.publickey import save_verify_key
 from revfrf.record import Record
 from revfrf.roles.kgc import KeyCentreState
 from revfrf.storage.database import Database
+from revfrf.storage.directory import check_writable_by_owner_alone
 from revfrf.storage.sqlite import SqliteCoordinatorStore, SqliteParticipantStore, SqliteStore
 from revfrf.transport.passport import Passport, Who
 from revfrf.transport.sealed import Sealing
@@ -36,20 +37,27 @@ CONFIG, DATABASE, AUDIT, CONTROL, PUBLIC_KEY = "revfrf.toml", "party.db", "audit
 
 _STORES: dict[str, type[SqliteStore]] = {CS: SqliteCoordinatorStore, PARTICIPANT: SqliteParticipantStore}
 _DAYS = 365
+_OWN_SERIAL = 1
+"""The number of KGC's invitation to itself; others have higher ones, each once."""
+
+inviting = Lock()
+"""Whoever reads and writes whom KGC has invited holds it."""
 
 
 class Invited(Record, frozen=True):
-    """Whom KGC has invited, as what, and how often."""
+    """Whom KGC has invited, as what, and with which numbers: the first one that counts, and the last."""
 
     role: str
+    first: int
     serial: int
 
 
 class Pin(Record, frozen=True):
-    """By which certificate a party has come: the number of its invitation, and the key made with it."""
+    """By which certificate a party has come: the number of its invitation, and the keys made with it."""
 
     serial: int
     key: bytes
+    verify_key: bytes
 
 
 @dataclass
@@ -64,6 +72,8 @@ class Home:
     def open(cls, path: str | os.PathLike[str]) -> "Home":
         """The directory of a party that was founded or has joined. Raises ConfigError and StorageError."""
         home = Path(path).expanduser().absolute()
+        if home.is_dir():
+            check_writable_by_owner_alone(home)
         if not (home / CONFIG).exists():
             raise StorageError(
                 f"{home}: no directory of a party; `revfrf join TOKEN` makes one, or `revfrf kgc init`",
@@ -129,9 +139,14 @@ class Pins:
         self._store, self._lock = store, Lock()
         self._known = store.read("pins", dict[str, Pin]) or {}
 
+    @property
+    def verify_keys(self) -> dict[str, bytes]:
+        """By which key each of them signs."""
+        return {name: pin.verify_key for name, pin in self._known.items()}
+
     def admit(self, passport: Passport) -> None:
         """Raise PassportError for somebody who has come after another of the same name."""
-        name, found = passport.who.name, Pin(passport.serial, passport.key_digest)
+        name, found = passport.who.name, Pin(passport.serial, passport.key_digest, passport.verify_key)
         with self._lock:
             known = self._known.get(name)
             if known == found:
@@ -153,6 +168,7 @@ def _create(path: Path, config: Config, kgc: VerifyKey, facts: Mapping[str, Any]
             raise UsageError(f"{path} is not empty; give another directory")
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror}", kind="io") from None
+    check_writable_by_owner_alone(path)
     store = SqliteStore(Database(path / DATABASE, create=True))
     try:
         store.write(**facts)
@@ -173,7 +189,7 @@ def found(path: str | os.PathLike[str], federation: str, coordinator: str, **key
         X25519PrivateKey.generate(),
         Authority.new(federation),
     )
-    token = authority.invite(Who(KGC, KGC), coordinator, signing.verify_key.raw, 1, 3650)
+    token = authority.invite(Who(KGC, KGC), coordinator, signing.verify_key.raw, _OWN_SERIAL, 3650)
     tls = join(token, signing.verify_key.raw, seal_key.public_key().public_bytes_raw())
     facts = {
         "signing": signing.to_fields(),
@@ -183,13 +199,19 @@ def found(path: str | os.PathLike[str], federation: str, coordinator: str, **key
         "insecure": config.keys is not None and config.keys.allow_insecure,
         "state": KeyCentreState(),
         "invited": {},
+        "serial": _OWN_SERIAL,
     }
     _create(home, config, signing.verify_key, facts)
 
 
-@hides_locals
 def invite(home: Home, role: str, name: str, days: int = _DAYS) -> Token:
     """KGC: a token by which a party joins, or, if it has joined before, gets a new certificate."""
+    with inviting:
+        return _invite(home, role, name, days)
+
+
+@hides_locals
+def _invite(home: Home, role: str, name: str, days: int) -> Token:
     if home.who.role != KGC:
         raise UsageError(f"{home.path} is the directory of {home.who.name!r}; KGC alone invites")
     if role in (CS, CC):
@@ -207,22 +229,25 @@ def invite(home: Home, role: str, name: str, days: int = _DAYS) -> Token:
         raise UsageError(f"{name!r} has left, and its name with it; give another name")
     if state.certificates and before is None and role != REQUESTER:
         raise UsageError("the federation is set up: nobody can join it any more but requesters")
-    serial = 1 + max((known.serial for known in invited.values()), default=1)
+    serial = home.store.expect("serial", int) + 1
     authority = Authority.from_fields(home.store.expect("authority", dict[str, str]), home.allow_insecure)
     address = home.config.network.coordinator or ""
     token = authority.invite(Who(role, name), address, home.signing().verify_key.raw, serial, days)
-    home.store.write(invited=invited | {name: Invited(role, serial)})
+    first = serial if before is None else before.first
+    home.store.write(invited=invited | {name: Invited(role, first, serial)}, serial=serial)
     return token
 
 
 def uninvite(home: Home, name: str) -> None:
-    """KGC: wait no longer for somebody who was invited, before the federation is set up."""
-    invited = home.store.expect("invited", dict[str, Invited])
-    if home.store.expect("state", KeyCentreState).certificates:
-        raise UsageError("the federation is set up; whoever is in it leaves by itself: `revfrf revoke`")
-    if name not in invited:
-        raise UsageError(f"{name!r} is not invited; invited are {', '.join(sorted(invited)) or 'none'}")
-    home.store.write(invited={known: who for known, who in invited.items() if known != name})
+    """KGC: take an invitation back; of members of a federation that is set up it is too late for that."""
+    with inviting:
+        invited = home.store.expect("invited", dict[str, Invited])
+        if name not in invited:
+            raise UsageError(f"{name!r} is not invited; invited are {', '.join(sorted(invited)) or 'none'}")
+        certified = home.store.expect("state", KeyCentreState).certificates
+        if certified and invited[name].role != REQUESTER:
+            raise UsageError("the federation is set up; whoever is in it leaves by itself: `revfrf revoke`")
+        home.store.write(invited={known: who for known, who in invited.items() if known != name})
 
 
 @hides_locals

@@ -9,7 +9,7 @@ from revfrf.config import Config, Policy
 from revfrf.crypto.keys import Parameters
 from revfrf.crypto.parallel import workers
 from revfrf.datafile import Rows, read_rows
-from revfrf.errors import AbsentError, ProtocolError, RefusedError, RejectedError, UsageError
+from revfrf.errors import AbsentError, PassportError, ProtocolError, RefusedError, RejectedError, UsageError
 from revfrf.logs import step
 from revfrf.messages.base import Done, Message, of_number
 from revfrf.messages.enrolment import EpochCertificate
@@ -17,7 +17,7 @@ from revfrf.messages.network import AdmissionRequest, SetUpReply, SetUpRequest
 from revfrf.messages.revocation import Level, RevocationRequest
 from revfrf.messages.training import Column
 from revfrf.moduli import keys_of_size, new_keys_like
-from revfrf.node.home import Home, Invited, invite, uninvite
+from revfrf.node.home import Home, Invited, invite, inviting, uninvite
 from revfrf.node.requester import ask_about
 from revfrf.node.service import Service
 from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT, REQUESTER
@@ -29,6 +29,7 @@ from revfrf.roles.party import AnsweringParty
 from revfrf.roles.requester import Requester
 from revfrf.storage.sqlite import SqliteParticipantStore
 from revfrf.transport.codec import decode, encode
+from revfrf.transport.passport import Passport
 
 log = logging.getLogger("revfrf.serve")
 
@@ -65,12 +66,26 @@ class KeyCentreService(Service):
             case AdmissionRequest():
                 self._admit_requester(sender)
                 reply = Done()
-            case RevocationRequest() if not self._staying({*self.role.state.leaving, sender}):
-                raise ProtocolError(f"{sender!r} cannot leave: no participant would be left", kind="member")
+            case RevocationRequest():
+                with self.role.changes:
+                    if not self._staying({*self.role.state.leaving, sender}):
+                        reason = f"{sender!r} cannot leave: no participant would be left"
+                        raise ProtocolError(reason, kind="member")
+                    return super().answer(sender, message)
             case _:
                 return super().answer(sender, message)
         self.audit.append(type(message).__name__, sender=sender)
         return reply
+
+    def admit(self, passport: Passport) -> None:
+        """See `Service.admit`; and whoever is not invited, or no more."""
+        who, known = (
+            passport.who,
+            self.home.store.expect("invited", dict[str, Invited]).get(passport.who.name),
+        )
+        if known is None or known.role != who.role or passport.serial < known.first:
+            raise PassportError(f"{who} is not invited", kind="name")
+        super().admit(passport)
 
     def _set_up(self) -> tuple[str, ...]:
         """See to it that there is an epoch, and that everybody knows it; who is missing for that."""
@@ -96,7 +111,10 @@ class KeyCentreService(Service):
             raise ProtocolError("KGC has no [keys] in its configuration", kind="order")
         step(log, "searching for a modulus", bits=keys.key_bits)
         dealt = keys_of_size(keys.key_bits, self.home.allow_insecure, self.role.n_jobs)
-        self.role.enrol(self.config.party.federation, dealt, roles)
+        with inviting:
+            if self.home.store.expect("invited", dict[str, Invited]) != invited:
+                raise ProtocolError("others have been invited meanwhile; begin again", kind="order")
+            self.role.enrol(self.config.party.federation, dealt, roles, lambda: self._pins.verify_keys)
         step(log, "epoch began", epoch=1, members=len(roles))
 
     def _admit_requester(self, sender: str) -> None:
@@ -235,19 +253,26 @@ class ParticipantService(Service):
         request = self.role.leave(level)
         if [m.name for m in self.role.certificate.members if m.role == PARTICIPANT] == [self.home.who.name]:
             raise UsageError("the last participant cannot leave: there would be no forest without it")
-        self.home.store.write(leaving=level)
         self.audit.append("asked to leave", level=level)
         facts = {"party": self.home.who.name, "level": level, "epoch": request.epoch}
         if not send:
             return facts | {"request": encode(request).hex()}
-        self.endpoint.call(KGC, request, Done)
+        self.home.store.write(leaving=True)
+        try:
+            self.endpoint.call(KGC, request, Done)
+        except RefusedError:
+            self.home.store.write(leaving=False)
+            raise
         return facts
 
     def look_at_link(self, refused: bool) -> None:
-        """See `Service.look_at_link`: whoever has asked to leave, and is let in no more, has left."""
-        if refused and self.home.store.read("leaving", int) is not None:
-            step(log, "this party has asked to leave, and has left: there is nothing more to do")
-            self.audit.append("left")
+        """See `Service.look_at_link`: whoever has asked to leave, and is let in no more, need not go on."""
+        if refused and self.home.store.read("leaving", bool):
+            step(
+                log,
+                "this party has asked to leave, and is let in no more; KGC's certificate is the proof",
+            )
+            self.audit.append("let in no more")
             self.stop()
 
     def do_status(self, tell: Tell) -> dict[str, Any]:

@@ -149,9 +149,18 @@ class Service:
     # -- messages -----------------------------------------------------------------------------------
 
     def admit(self, passport: Passport) -> None:
-        """Refuse whoever has left, or has come after another of the same name. See `Endpoint`."""
-        if passport.who.name in self.revoked:
-            raise PassportError(f"{passport.who.name!r} has left", kind="revoked")
+        """Refuse whoever has left, has other keys than the member of its name, or has come after another of
+        the same name. See `Endpoint`.
+        """
+        who = passport.who
+        if who.name in self.revoked:
+            raise PassportError(f"{who.name!r} has left", kind="revoked")
+        for member in () if self.certificate is None else self.certificate.members:
+            if member.name == who.name and (member.role, member.verify_key) != (
+                who.role,
+                passport.verify_key,
+            ):
+                raise PassportError(f"{who} is not the member of that name", kind="name")
         try:
             self._pins.admit(passport)
         except StorageError as error:

@@ -1,6 +1,6 @@
 """KGC, the key centre: deals the keys, certifies epochs, and keeps nothing that opens a ciphertext."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from threading import RLock
 from typing import Any
 
@@ -53,7 +53,7 @@ class KeyCentre:
         self.n_jobs = n_jobs
         self.store = store or Store()
         self.state = KeyCentreState()
-        self._changes = RLock()  # held for each change, and never while somebody is called
+        self.changes = RLock()  # held for each change, and never while somebody is called
 
     def remember(self) -> None:
         """Write down who this is; the rest is written down when it happens."""
@@ -65,7 +65,7 @@ class KeyCentre:
 
     def _become(self, **changes: Any) -> None:
         """Change what is remembered, all at once, and write it down."""
-        with self._changes:
+        with self.changes:
             state = msgspec.structs.replace(self.state, **changes)
             self.store.write(state=state)
             self.state = state
@@ -87,12 +87,22 @@ class KeyCentre:
                 return Certified(certificate=self._certify(message).to_json())
         raise ProtocolError(f"KGC has no answer to a {type(message).__name__}")
 
-    def enrol(self, federation: str, dealt: SetUp, roles: Mapping[str, str]) -> EpochCertificate:
+    def enrol(
+        self,
+        federation: str,
+        dealt: SetUp,
+        roles: Mapping[str, str],
+        known: Callable[[], Mapping[str, bytes]] = dict,
+    ) -> EpochCertificate:
         """Set up the first epoch of a federation with these parties (name to role).
 
+        `known` are verify keys that parties must enrol with, as far as they are known when they have done so.
         If not everybody could be told, telling them again (`announce`) is all that is left to do.
         """
         certificate = first_epoch(self.channel, self._signing, federation, dealt, roles, self.n_jobs)
+        for member in certificate.members:
+            if known().get(member.name, member.verify_key) != member.verify_key:
+                raise ProtocolError(f"{member.name!r} enrols with another verify key", kind="member")
         self._become(certificates=(certificate,))
         self.announce()
         return certificate
@@ -104,7 +114,7 @@ class KeyCentre:
         self._expect_no_change()
         epoch, known = self.current, self.state.requesters.get(party)
         admission = admit(self.channel, self._signing, epoch, parameters, party, known)
-        with self._changes:
+        with self.changes:
             if self.current != epoch:
                 raise ProtocolError("an epoch has begun meanwhile", kind="epoch")
             requesters = self.state.requesters | {party: admission.member.verify_key}
@@ -132,17 +142,19 @@ class KeyCentre:
 
     def _take(self, request: RevocationRequest) -> None:
         """Keep a request to leave, if it is new and the leaver's own. No word of CS is needed for that."""
-        with self._changes:
+        with self.changes:
             self._expect_no_change()
             if request.nonce in self.state.nonces:
                 raise ProtocolError("a request to leave that was used before", kind="replay")
             check_revocation(self.current, request)
-            leaving = self.state.leaving | {request.party: request}
-            self._become(nonces=self.state.nonces | {request.nonce}, leaving=leaving)
+            known = self.state.leaving.get(request.party)
+            if known is None or known.level < request.level:  # else it has asked before
+                leaving = self.state.leaving | {request.party: request}
+                self._become(nonces=self.state.nonces | {request.nonce}, leaving=leaving)
 
     def stay(self, parties: Collection[str]) -> None:
         """Drop requests to leave that were not carried out."""
-        with self._changes:
+        with self.changes:
             leaving = {name: request for name, request in self.state.leaving.items() if name not in parties}
             self._become(leaving=leaving)
 
@@ -160,7 +172,7 @@ class KeyCentre:
         names = [request.party for request in leaving]
         certificate = next_epoch(self.channel, self._signing, self.current, names, dealt, self.n_jobs)
         certificates = (*self.state.certificates, certificate)
-        with self._changes:
+        with self.changes:
             if set(self.state.leaving.values()) != set(leaving):
                 raise ProtocolError("somebody else has asked to leave meanwhile; begin again", kind="order")
             self._become(certificates=certificates, leaving={}, admitted={}, left=leaving, receipts=None)

@@ -18,6 +18,15 @@ _ON_DISK: dict[type[Store], type[SqliteStore]] = {
 }
 
 
+def check_writable_by_owner_alone(path: Path) -> None:
+    """Raise StorageError for a directory in which others could change files."""
+    status = path.stat()
+    if status.st_mode & 0o022 or status.st_uid != os.geteuid():
+        raise StorageError(
+            f"{path}: others can write to it; run: chmod 700 {shlex.quote(str(path))}", kind="mode"
+        )
+
+
 class Directory(Shelf):
     """Databases in a directory, for its owner alone: a new and empty one, or one that was left."""
 
@@ -31,7 +40,6 @@ class Directory(Shelf):
             if new:
                 self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             content = {entry.name for entry in self.path.iterdir()}
-            mode = self.path.stat().st_mode
         except FileNotFoundError:
             raise StorageError(f"{self.path}: there is no such directory", kind="missing") from None
         except (FileExistsError, NotADirectoryError):
@@ -40,11 +48,7 @@ class Directory(Shelf):
             ) from None
         except OSError as error:
             raise StorageError(f"{self.path}: {error.strerror}", kind="io") from None
-        if mode & 0o022:
-            raise StorageError(
-                f"{self.path}: others can write to it; run: chmod 700 {shlex.quote(str(self.path))}",
-                kind="mode",
-            )
+        check_writable_by_owner_alone(self.path)
         if new and content:
             raise UsageError(
                 f"directory={str(path)!r} is not empty; `open` the forest that is in it, or give another one"

@@ -104,7 +104,7 @@ class Endpoint:
         Raises RejectedError for a neighbour who is not let in.
         """
         who = link.who
-        if (who.role == HUB) == self.is_hub:
+        if (who.role == HUB) == self.is_hub or (passport is not None and passport.who != who):
             raise ProtocolError(f"a link to {who}", kind="sender")
         if passport is not None:
             try:
