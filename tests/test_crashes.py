@@ -502,8 +502,13 @@ def check_training_killed_everywhere(place: Path, forest: Small) -> None:
     sweep(place, None, steps, partial(fit, forest), check)
 
 
+@pytest.mark.slow
 def test_training_killed_at_any_step_ends_in_the_same_forest(place: Path) -> None:
     check_training_killed_everywhere(place, THREE)
+
+
+def test_training_killed_at_any_step_of_a_small_forest_ends_in_the_same_one(place: Path) -> None:
+    check_training_killed_everywhere(place, TINY)
 
 
 # -- leaving ----------------------------------------------------------------------------------------

@@ -181,7 +181,9 @@ def test_the_federation_by_hand_runs_as_printed_with_toy_keys(
     assert re.search(r"accuracy\s+(1.0|0\.[6-9])", said["test"])
     answers = [line.split(",")[:2] for line in (place / "answers.csv").read_text().splitlines()]
     assert answers == [["id", "answers"], ["x", "paid"], ["y", "late"]]
-    assert serving[3].wait(60) == 0  # the bank has left, and its process ends by itself
+    while "bank" not in json.loads(revfrf("revfrf status -d cs --json"))["left"]:
+        assert time.monotonic() < until + 60
+        time.sleep(0.1)
 
 
 def test_the_readme_shows_the_first_federation_of_the_page() -> None:

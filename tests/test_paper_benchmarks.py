@@ -263,6 +263,7 @@ def test_speed_is_a_ratio_to_scikit_learn_in_the_same_run(data: Path, tmp_path: 
     assert [len(times) for times in speed["seconds"].values()] == [2, 2, 2]
 
 
+@pytest.mark.slow
 def test_scaling_measures_each_size_and_fits_an_exponent(tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     small = ["--rows", "500", "2000", "--trees", "--depths"]
@@ -278,6 +279,7 @@ def test_scaling_measures_each_size_and_fits_an_exponent(tmp_path: Path) -> None
     assert set(scaling["rows"]["exponents"]) == {"seconds", "peak", "peak less before"}
 
 
+@pytest.mark.slow
 def test_memory_is_measured_for_each_number_of_parties(data: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     small = ["--parties", "6", "--trees", "2", "--depth", "3", "--bits", "256"]
@@ -335,6 +337,7 @@ def test_requests_are_measured_against_depth_trees_and_rows(data: Path, tmp_path
     assert [spent["rows"] for spent in scaling["rows"]] == [1, 2]
 
 
+@pytest.mark.slow
 def test_requests_are_measured_on_one_core_and_on_all(data: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     small = ["--trees", "2", "--depth", "2", "--bits", "256", "--requests", "2", "--rounds", "2"]

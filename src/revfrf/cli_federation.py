@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -17,7 +17,10 @@ from revfrf.errors import UsageError
 app = typer.Typer()
 
 Directory = Annotated[Path, typer.Option("--directory", "-d", metavar="DIR", help="The party's directory.")]
-Voting = Annotated[str, typer.Option(help="hard: a majority of the trees; soft: their mean probabilities.")]
+Voting = Annotated[
+    Literal["hard", "soft"],
+    typer.Option(help="hard: a majority of the trees; soft: their mean probabilities."),
+]
 IdColumn = Annotated[str | None, typer.Option("--id-column", metavar="COLUMN", help="The column of ids.")]
 
 

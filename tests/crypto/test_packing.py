@@ -76,7 +76,7 @@ def test_every_pair_of_small_numbers_compares_right_in_every_slot(coin: bool, sh
 
 
 @pytest.mark.parametrize("coin", [False, True])
-@pytest.mark.parametrize("bits", [1024, 2048, 3072])
+@pytest.mark.parametrize("bits", [1024, 2048, pytest.param(3072, marks=pytest.mark.slow)])
 def test_pairs_around_every_bound_compare_right_in_every_slot(bits: int, coin: bool) -> None:
     world = world_of(bits)
     size = slots(world.parameters)

@@ -521,10 +521,22 @@ def test_epoch_begins_only_if_somebody_asks_and_with_keys_that_fit_the_level(fed
     send(federation, KGC, request_of(federation, level=2), "bank")
     with pytest.raises(UsageError, match="level 2 needs"):
         federation.kgc.revoke(None)
+    federation.kgc.stay(["bank"])
     send(federation, KGC, request_of(federation, level=1), "bank")
     with pytest.raises(UsageError, match="level 1 none"):
         federation.kgc.revoke(moduli()[0])
     assert federation.kgc.current.epoch == 1
+
+
+def test_who_asks_again_is_told_the_same_and_only_a_higher_level_counts(federation: Federation) -> None:
+    first = request_of(federation, level=1)
+    send(federation, KGC, first, "bank")
+    send(federation, KGC, request_of(federation, level=1), "bank")
+    assert federation.kgc.state.leaving == {"bank": first}
+    higher = request_of(federation, level=2)
+    send(federation, KGC, higher, "bank")
+    send(federation, KGC, request_of(federation, level=1), "bank")
+    assert federation.kgc.state.leaving == {"bank": higher}
 
 
 def test_highest_level_that_anybody_asks_for_is_everybodys(federation: Federation) -> None:

@@ -83,14 +83,16 @@ class CoordinatorService(TrainingService):
 
     def _when_ready(self, work: Callable[[], Result]) -> Result:
         """Do something with a whole forest; if somebody is leaving just now, again when it has left."""
-        until, epoch = time.monotonic() + self.config.network.patience, self._epoch
+        until = time.monotonic() + self.config.network.patience
         while True:
+            epoch = 0 if self.certificate is None else self._epoch
             try:
                 with self._working:
                     self._expect_ready()
                     return work()
             except RevFRFError:
-                changed = self._epoch != epoch or self.role.rebuilding
+                left = hasattr(self.role, "record") and self.role.rebuilding
+                changed = bool(epoch) and (self._epoch != epoch or left)
                 if not changed or time.monotonic() > until or not self.pause():
                     raise
 

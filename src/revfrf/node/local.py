@@ -92,8 +92,8 @@ def start(directory: Path, tell: Callable[[str], None]) -> list[subprocess.Popen
                 )
             )
         tell(f"{name} started")
-    pids = directory / _PIDS
-    pids.write_text("".join(f"{process.pid}\n" for process in processes))
+    known = [*_pids(directory), *(process.pid for process in processes)]
+    (directory / _PIDS).write_text("".join(f"{pid}\n" for pid in known))
     try:
         _wait(directory, processes)
     except BaseException:
@@ -118,11 +118,10 @@ def _wait(directory: Path, processes: list[subprocess.Popen[bytes]]) -> None:
 
 def stop(directory: Path) -> int:
     """End the processes that `start` has started; how many there were."""
-    file = directory / _PIDS
-    if not file.exists():
-        return 0
-    pids = [int(line) for line in file.read_text().split()]
-    for pid in filter(_is_ours, pids):
+    if not homes(directory):
+        raise UsageError(f"{directory}: there is no federation; `revfrf up` makes one")
+    pids = _pids(directory)
+    for pid in pids:
         os.kill(pid, signal.SIGTERM)
     until = time.monotonic() + 20
     while any(map(_is_ours, pids)) and time.monotonic() < until:
@@ -131,8 +130,14 @@ def stop(directory: Path) -> int:
         time.sleep(0.05)
     for pid in filter(_is_ours, pids):
         os.kill(pid, signal.SIGKILL)
-    file.unlink()
+    (directory / _PIDS).unlink(missing_ok=True)
     return len(pids)
+
+
+def _pids(directory: Path) -> list[int]:
+    """The processes that were started here, and still run."""
+    file = directory / _PIDS
+    return [pid for pid in map(int, file.read_text().split()) if _is_ours(pid)] if file.exists() else []
 
 
 def _is_ours(pid: int) -> bool:

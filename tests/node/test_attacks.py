@@ -1,0 +1,398 @@
+"""Stolen and withdrawn tokens, requests to leave at the wrong moment, and names and directories that lie."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+from threading import Barrier, BrokenBarrierError
+from typing import Any, cast
+
+import pytest
+
+from revfrf.errors import PassportError, ProtocolError, RefusedError, StorageError, UsageError
+from revfrf.messages.base import Done
+from revfrf.messages.enrolment import EpochCertificate
+from revfrf.messages.network import AdmissionRequest, SetUpReply, SetUpRequest
+from revfrf.messages.revocation import Level
+from revfrf.moduli import keys_of_size, new_keys_like
+from revfrf.node.home import Home, Invited, Pins, found, invite, join_federation, uninvite
+from revfrf.node.parties import KeyCentreService, ParticipantService
+from revfrf.node.service import Service
+from revfrf.node.services import service_of
+from revfrf.protocols.frf_revoc import next_epoch, sign_revocation
+from revfrf.roles.kgc import KeyCentre
+from revfrf.transport.calls import Endpoint
+from revfrf.transport.grpc import Dialler, Server
+from revfrf.transport.passport import Who
+from revfrf.transport.tls import Authority
+from tests.node.founding import SERVING
+from tests.transport.asking import digests
+from tests.transport.links import LIMITS, Known, Recorder, invited_by, known, link_up, nothing, until
+from tests.transport.parties import authority
+
+LOOK_ALIKES = [" eve", "eve ", ".", "..", "...", "ｈ0", "h⁰", "ﬁrm", "e\u0301ve", "ＣＳ"]
+RESERVED = ["cs", "Kgc", "cC", "REQUESTER"]
+MEETING = 0.3
+"""Seconds that one thread waits for another that a lock keeps away."""
+
+
+class Federation:
+    """All parties of a federation in this process, with links in memory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.services: dict[str, Service] = {}
+        self.endpoints: list[Endpoint] = []
+        for name in SERVING:
+            self.open(name)
+
+    def open(self, name: str) -> Service:
+        home = Home.open(self.directory / name)
+        self.services[name] = service = service_of(home, home.config)
+        self.endpoints.append(service.endpoint)
+        if name != "CS":
+            self.link(service.endpoint, home)
+        return service
+
+    def link(self, endpoint: Endpoint, home: Home) -> None:
+        """Raises PassportError if CS does not let it in."""
+        link_up(self.services["CS"].endpoint, endpoint, home.tls().passport)
+
+    def stranger(self, home: Home, role: Recorder) -> Endpoint:
+        """The end of somebody with another program than ours, not linked yet."""
+        self.endpoints.append(Endpoint(home.who, role, home.sealing(), LIMITS))
+        return self.endpoints[-1]
+
+    @property
+    def kgc(self) -> KeyCentreService:
+        return cast(KeyCentreService, self.services["KGC"])
+
+    @property
+    def epoch(self) -> EpochCertificate:
+        return self.kgc.role.current
+
+    def set_up(self) -> None:
+        assert self.kgc.answer("CS", SetUpRequest()) == SetUpReply(missing=())
+
+    def members(self) -> list[str]:
+        return sorted(member.name for member in self.epoch.members)
+
+    def leave(self, name: str, level: Level = 2) -> None:
+        """Ask KGC over the links, as the participant does it. Raises RefusedError."""
+        service = cast(ParticipantService, self.services[name])
+        request = sign_revocation(service.role.identity, bytes(16), level)
+        service.endpoint.call("KGC", request, Done)
+
+    def shut(self, name: str) -> None:
+        service = self.services.pop(name)
+        service.endpoint.close()
+        service.audit.close()
+        service.home.close()
+
+    def close(self) -> None:
+        for endpoint in self.endpoints:
+            endpoint.close()
+        for name in list(self.services):
+            self.shut(name)
+
+
+@pytest.fixture
+def copy(founded: Path, tmp_path: Path) -> Path:
+    """A federation that is not set up."""
+    return Path(shutil.copytree(founded, tmp_path / "federation"))
+
+
+@pytest.fixture
+def centre(copy: Path) -> Iterator[Home]:
+    """KGC's directory."""
+    with closing(Home.open(copy / "KGC")) as home:
+        yield home
+
+
+@pytest.fixture(scope="module")
+def begun(founded: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A federation in its first epoch; mallory had a token that was withdrawn before, and has used it."""
+    directory = Path(shutil.copytree(founded, tmp_path_factory.mktemp("begun") / "federation"))
+    with closing(Home.open(directory / "KGC")) as centre:
+        token = invite(centre, "participant", "mallory")
+        uninvite(centre, "mallory")
+    join_federation(directory / "mallory", token.text(), allow_insecure=True)
+    with closing(Federation(directory)) as federation:
+        federation.set_up()
+    return directory
+
+
+@pytest.fixture
+def federation(begun: Path, tmp_path: Path) -> Iterator[Federation]:
+    """A federation in its first epoch that runs."""
+    with closing(Federation(Path(shutil.copytree(begun, tmp_path / "begun")))) as running:
+        yield running
+
+
+@pytest.fixture
+def new_federation(copy: Path) -> Iterator[Federation]:
+    """A federation that runs, and is not set up."""
+    with closing(Federation(copy)) as running:
+        yield running
+
+
+def then(function: Callable[..., Any], more: Callable[[], object]) -> Callable[..., Any]:
+    """The same function; something else happens before it ends."""
+
+    def longer(*arguments: Any) -> Any:
+        result = function(*arguments)
+        more()
+        return result
+
+    return longer
+
+
+def meeting() -> Callable[[], None]:
+    """A place where a thread waits for another one, if it comes soon."""
+    barrier = Barrier(2)
+
+    def wait() -> None:
+        with suppress(BrokenBarrierError):
+            barrier.wait(MEETING)
+
+    return wait
+
+
+def invited_names(home: Home) -> set[str]:
+    return set(home.store.expect("invited", dict[str, Invited]))
+
+
+# -- tokens -------------------------------------------------------------------------------------------
+
+
+def test_a_stolen_renewal_token_of_cc_gets_no_share_and_cc_itself_renews(federation: Federation) -> None:
+    kgc, cs, thief_dir = federation.kgc, federation.services["CS"], federation.directory / "thief"
+    join_federation(thief_dir, invite(kgc.home, "CC", "CC").text(), allow_insecure=True)
+    home, role = Home.open(thief_dir), Recorder(nothing)
+    thief = federation.stranger(home, role)
+    federation.shut("CC")
+    with pytest.raises(PassportError, match="is not the member of that name"):
+        kgc.admit(home.tls().passport)
+    with pytest.raises(PassportError, match="is not the member of that name"):
+        federation.link(thief, home)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cs.endpoint, "_admit", lambda _: None)  # CS is in league with the thief
+        federation.link(thief, home)
+    federation.leave("h2")
+    with pytest.raises(PassportError, match="is not the member of that name"):
+        kgc.work()
+    assert (role.calls, federation.epoch.epoch) == ([], 1)
+    home.close()
+    join_federation(federation.directory / "CC", invite(kgc.home, "CC", "CC").text())
+    federation.open("CC")
+    kgc.work()
+    assert (federation.epoch.epoch, federation.members()) == (2, ["CC", "CS", "h0", "h1"])
+    assert federation.services["CC"].certificate == federation.epoch
+
+
+def test_a_withdrawn_token_is_refused_by_kgc_and_the_next_one_of_that_name_is_not(
+    copy: Path, new_federation: Federation
+) -> None:
+    kgc = new_federation.kgc
+    withdrawn = invite(kgc.home, "participant", "eve")
+    uninvite(kgc.home, "eve")
+    passports = []
+    for name, token in (("thief", withdrawn), ("eve", invite(kgc.home, "participant", "eve"))):
+        join_federation(copy / name, token.text(), allow_insecure=True)
+        with closing(Home.open(copy / name)) as home:
+            passports.append(home.tls().passport)
+    with pytest.raises(PassportError, match="'eve' is not invited"):
+        kgc.admit(passports[0])
+    kgc.admit(passports[1])
+
+
+@pytest.mark.parametrize("name", ["mallory", "clinic"])
+def test_whose_token_was_withdrawn_does_not_become_a_requester(federation: Federation, name: str) -> None:
+    if name == "clinic":
+        uninvite(federation.kgc.home, name)
+    role = Recorder(nothing)
+    with closing(Home.open(federation.directory / name)) as home:
+        endpoint = federation.stranger(home, role)
+        federation.link(endpoint, home)
+        with pytest.raises(RefusedError):
+            endpoint.call("KGC", AdmissionRequest(), Done)
+    assert (role.calls, federation.kgc.role.state.admitted) == ([], {})
+
+
+def test_a_requester_that_is_invited_is_admitted(federation: Federation) -> None:
+    federation.open("clinic").endpoint.call("KGC", AdmissionRequest(), Done)
+    assert list(federation.kgc.role.state.admitted) == ["clinic"]
+
+
+def test_no_serial_number_is_given_twice(copy: Path, centre: Home) -> None:
+    given = sorted(known.serial for known in centre.store.expect("invited", dict[str, Invited]).values())
+    for name in ("eve", "eve", "mallory", "clinic"):
+        given.append(invite(centre, "requester", name).serial)
+        uninvite(centre, name)
+    centre.close()
+    with closing(Home.open(copy / "KGC")) as again:
+        given.append(invite(again, "participant", "eve").serial)
+    assert given == sorted(set(given))
+
+
+def test_invitations_at_once_have_serial_numbers_of_their_own_and_none_is_lost(
+    centre: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Authority, "invite", then(Authority.invite, meeting()))
+    with ThreadPoolExecutor(2) as pool:
+        tokens = list(pool.map(lambda name: invite(centre, "requester", name), ("r1", "r2")))
+    assert tokens[0].serial != tokens[1].serial
+    assert invited_names(centre) >= {"r1", "r2"}
+
+
+# -- whoever says that it is CS -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("thief", [known("eve"), invited_by(authority(), Who("CS", "CS"))], ids=["eve", "CS"])
+def test_whoever_welcomes_with_another_passport_is_not_taken_for_cs(copy: Path, thief: Known) -> None:
+    home, bank = Home.open(copy / "h0"), known("bank")
+    pins = Pins(home.store)
+    pins.admit(known("CS").passport)
+    bad = invited_by(authority(), Who("CS", "CS"), 1)
+    victim = Endpoint(bank.who, Recorder(nothing), bank.sealing, LIMITS, admit=pins.admit)
+    server = Server(Endpoint(bad.who, digests, thief.sealing, LIMITS), bad.tls, "127.0.0.1:0")
+    dialler = Dialler(victim, bank.tls, f"127.0.0.1:{server.port}")
+    try:
+        until(lambda: dialler.problem or victim.present())
+        assert "is not the coordinator that we know" in dialler.problem
+        assert (victim.present(), victim.meetings()) == (set(), {})
+    finally:
+        dialler.close()
+        server.close()
+        home.close()
+
+
+# -- leaving ------------------------------------------------------------------------------------------
+
+
+def test_who_asks_to_leave_again_and_again_keeps_nobody_from_leaving(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = partial(federation.leave, "h2")
+    monkeypatch.setattr("revfrf.node.parties.new_keys_like", then(new_keys_like, again))
+    monkeypatch.setattr("revfrf.roles.kgc.next_epoch", then(next_epoch, again))
+    federation.leave("h0")
+    federation.leave("h2")
+    federation.kgc.work()
+    assert (federation.epoch.epoch, federation.epoch.revoked) == (2, ("h0", "h2"))
+    assert len(federation.kgc.role.state.nonces) == 2
+
+
+def test_a_higher_level_counts_also_while_the_epoch_of_the_lower_one_begins(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kgc, before = federation.kgc, federation.epoch
+    federation.leave("h2", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr("revfrf.roles.kgc.next_epoch", then(next_epoch, lambda: federation.leave("h2", 2)))
+        with pytest.raises(ProtocolError, match="begin again"):
+            kgc.work()
+    federation.leave("h2", 1)
+    assert kgc.role.state.leaving["h2"].level == 2
+    kgc.work()
+    assert (federation.epoch.epoch, federation.epoch.revoked) == (2, ("h2",))
+    assert federation.epoch.n != before.n
+
+
+def test_of_the_last_two_who_ask_at_once_one_is_refused_and_the_other_leaves(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kgc = federation.kgc
+    federation.leave("h2", 1)
+
+    def leaves(name: str) -> bool:
+        try:
+            federation.leave(name, 1)
+        except RefusedError:
+            return False
+        return True
+
+    with monkeypatch.context() as patch, ThreadPoolExecutor(2) as pool:
+        patch.setattr(kgc, "_staying", then(kgc._staying, meeting()))
+        left = dict(zip(("h0", "h1"), pool.map(leaves, ("h0", "h1")), strict=True))
+    assert sorted(left.values()) == [False, True]
+    kgc.work()
+    assert federation.epoch.epoch == 2
+    assert federation.members() == ["CC", "CS", *(name for name in left if not left[name])]
+
+
+# -- invitations that are withdrawn during the set-up -------------------------------------------------
+
+
+def test_who_is_uninvited_while_a_modulus_is_searched_for_is_out(
+    new_federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = then(keys_of_size, lambda: uninvite(new_federation.kgc.home, "h2"))
+    with monkeypatch.context() as patch:
+        patch.setattr("revfrf.node.parties.keys_of_size", slow)
+        with pytest.raises(ProtocolError, match="begin again"):
+            new_federation.set_up()
+    assert new_federation.kgc.certificate is None
+    new_federation.set_up()
+    assert new_federation.members() == ["CC", "CS", "h0", "h1"]
+
+
+def test_who_is_uninvited_while_keys_are_dealt_is_a_member_and_the_operator_is_told(
+    new_federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enrol, kgc = KeyCentre.enrol, new_federation.kgc
+    with ThreadPoolExecutor(1) as pool:
+
+        def slow(*arguments: Any) -> EpochCertificate:
+            withdrawing.append(pool.submit(uninvite, kgc.home, "h2"))
+            with suppress(TimeoutError, UsageError):
+                withdrawing[0].result(MEETING)
+            return enrol(*arguments)
+
+        withdrawing: list[Any] = []
+        monkeypatch.setattr(KeyCentre, "enrol", slow)
+        new_federation.set_up()
+        with pytest.raises(UsageError, match="the federation is set up"):
+            withdrawing[0].result(5)
+    assert "h2" in invited_names(kgc.home) & set(new_federation.members())
+
+
+# -- directories and names ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702, 0o777])
+def test_a_directory_that_others_can_write_to_is_refused(centre: Home, copy: Path, mode: int) -> None:
+    renewal, token = invite(centre, "participant", "h0"), invite(centre, "participant", "eve")
+    (copy / "eve").mkdir()
+    for name in ("h0", "eve"):
+        (copy / name).chmod(mode)
+    attempts: list[Callable[[], object]] = [
+        lambda: Home.open(copy / "h0"),
+        lambda: join_federation(copy / "h0", renewal.text()),
+        lambda: join_federation(copy / "eve", token.text(), allow_insecure=True),
+        lambda: found(copy / "eve", "f", "127.0.0.1:1", key_bits=256, allow_insecure=True),
+    ]
+    for attempt in attempts:
+        with pytest.raises(StorageError, match="others can write to it; run: chmod 700") as caught:
+            attempt()
+        assert caught.value.kind == "mode"
+    assert list((copy / "eve").iterdir()) == []
+    (copy / "h0").chmod(0o700)
+    assert join_federation(copy / "h0", renewal.text()).name == "h0"
+
+
+def test_a_directory_of_another_user_is_refused(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: -1)
+    with pytest.raises(StorageError, match="others can write to it"):
+        Home.open(copy / "h0")
+
+
+@pytest.mark.parametrize("name", [*LOOK_ALIKES, *RESERVED])
+@pytest.mark.parametrize("role", ["participant", "requester"])
+def test_names_that_look_like_others_are_not_invited(centre: Home, role: str, name: str) -> None:
+    before = invited_names(centre)
+    with pytest.raises(UsageError, match=r"looks like no other|names that RevFRF itself uses"):
+        invite(centre, role, name)
+    assert invited_names(centre) == before
