@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
-from msgspec.structs import FieldInfo
+from msgspec.structs import FieldInfo, fields
 
 from revfrf.config_text import Source, nearest, read_toml, shown, toml_text
 from revfrf.errors import ConfigError, KeyFileError
@@ -277,17 +277,17 @@ def _checked(tables: Mapping[str, Any], source: Source) -> Config:
 
 def _values(table: Mapping[str, Any], section: str, role: str, source: Source) -> dict[str, Any]:
     """The values of a section, checked one by one."""
-    fields = _fields(section, role)
+    known = _fields(section, role)
     for key in table:
-        if key not in fields:
-            fix = _home(key) or nearest(_OTHER_WORDS.get(key, key), list(fields))
+        if key not in known:
+            fix = _home(key) or nearest(_OTHER_WORDS.get(key, key), list(known))
             only = (section, key) in _ONLY
             what = _only(role, section, key) if only else f"there is no such key; {fix}"
             raise source.error(what, (section, key), kind="key")
-    for key, info in fields.items():
+    for key, info in known.items():
         if key not in table and (info.required or ((section, key) in _ONLY and info.default is None)):
             raise source.error(f"is missing; give {_told(info)[1]}", (section, key), kind="key")
-    return {key: _value(fields[key], table[key], (section, key), source) for key in table}
+    return {key: _value(known[key], table[key], (section, key), source) for key in table}
 
 
 def _value(info: FieldInfo, value: Any, key: tuple[str, ...], source: Source) -> Any:
@@ -346,8 +346,7 @@ def _only(role: str, *key: str) -> str:
 
 def _fields(section: str, role: str) -> dict[str, FieldInfo]:
     """The keys that a section has for this role."""
-    fields = msgspec.structs.fields(_SECTIONS[section])
-    return {info.name: info for info in fields if role in _roles(section, info.name)}
+    return {info.name: info for info in fields(_SECTIONS[section]) if role in _roles(section, info.name)}
 
 
 def _told(info: FieldInfo) -> tuple[str, str, Any]:
@@ -388,15 +387,13 @@ def _with_flags(tables: dict[str, dict[str, Any]], flags: Mapping[str, Any], pat
 
 def _tables(config: Config) -> dict[str, dict[str, Any]]:
     """What would stand in the file; of keys that the role does not have, only what is not their default."""
-    found = {section: getattr(config, section) for section in _SECTIONS}
-    role = config.party.role
+    role, found = config.party.role, {section: getattr(config, section) for section in _SECTIONS}
+
+    def stands(section: str, info: FieldInfo, value: Any) -> bool:
+        return value is not None and (role in _roles(section, info.name) or value != info.default)
+
     return {
-        section: {
-            info.name: value
-            for info in msgspec.structs.fields(table)
-            if (value := getattr(table, info.name)) is not None
-            and (role in _roles(section, info.name) or value != info.default)
-        }
+        section: {i.name: v for i in fields(table) if stands(section, i, v := getattr(table, i.name))}
         for section, table in found.items()
         if table is not None
     }

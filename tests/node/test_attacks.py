@@ -7,22 +7,30 @@ from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from threading import Barrier, BrokenBarrierError
+from time import sleep
 from typing import Any, cast
 
 import pytest
 
-from revfrf.errors import PassportError, ProtocolError, RefusedError, StorageError, UsageError
+from revfrf.errors import (
+    PassportError,
+    ProtocolError,
+    RefusedError,
+    RejectedError,
+    StorageError,
+    UsageError,
+)
 from revfrf.messages.base import Done
 from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.network import AdmissionRequest, SetUpReply, SetUpRequest
-from revfrf.messages.revocation import Level
+from revfrf.messages.revocation import Level, Report, RevocationReport
 from revfrf.moduli import keys_of_size, new_keys_like
 from revfrf.node.home import Home, Invited, Pins, found, invite, join_federation, uninvite
 from revfrf.node.parties import KeyCentreService, ParticipantService
 from revfrf.node.service import Service
 from revfrf.node.services import service_of
 from revfrf.protocols.frf_revoc import next_epoch, sign_revocation
-from revfrf.roles.kgc import KeyCentre
+from revfrf.protocols.key_setup import first_epoch
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.grpc import Dialler, Server
 from revfrf.transport.passport import Who
@@ -34,6 +42,7 @@ from tests.transport.parties import authority
 
 LOOK_ALIKES = [" eve", "eve ", ".", "..", "...", "ｈ0", "h⁰", "ﬁrm", "e\u0301ve", "ＣＳ"]
 RESERVED = ["cs", "Kgc", "cC", "REQUESTER"]
+REPORT = RevocationReport(report=Report(bytes(32), bytes(16), "0" * 64, "f" * 64, 1, 1, 1, bytes(64)))
 MEETING = 0.3
 """Seconds that one thread waits for another that a lock keeps away."""
 
@@ -326,37 +335,45 @@ def test_of_the_last_two_who_ask_at_once_one_is_refused_and_the_other_leaves(
 # -- invitations that are withdrawn during the set-up -------------------------------------------------
 
 
-def test_who_is_uninvited_while_a_modulus_is_searched_for_is_out(
-    new_federation: Federation, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("when", ["keys_of_size", "first_epoch"])
+def test_who_is_uninvited_during_the_set_up_is_out(
+    new_federation: Federation, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    slow = then(keys_of_size, lambda: uninvite(new_federation.kgc.home, "h2"))
+    """Before keys are dealt, or after: it begins again, without it."""
+    places: dict[str, tuple[str, Callable[..., Any]]] = {
+        "keys_of_size": ("revfrf.node.parties", keys_of_size),
+        "first_epoch": ("revfrf.roles.kgc", first_epoch),
+    }
+    module, function = places[when]
+    slow = then(function, lambda: uninvite(new_federation.kgc.home, "h2"))
     with monkeypatch.context() as patch:
-        patch.setattr("revfrf.node.parties.keys_of_size", slow)
-        with pytest.raises(ProtocolError, match="begin again"):
+        patch.setattr(f"{module}.{when}", slow)
+        with pytest.raises(RejectedError, match=r"not invited|begin again"):
             new_federation.set_up()
     assert new_federation.kgc.certificate is None
     new_federation.set_up()
     assert new_federation.members() == ["CC", "CS", "h0", "h1"]
 
 
-def test_who_is_uninvited_while_keys_are_dealt_is_a_member_and_the_operator_is_told(
-    new_federation: Federation, monkeypatch: pytest.MonkeyPatch
+def test_a_report_and_a_request_to_leave_do_not_wait_for_each_other(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    enrol, kgc = KeyCentre.enrol, new_federation.kgc
+    """Each takes the locks that the other has, in the same order."""
+    kgc = federation.kgc
     with ThreadPoolExecutor(1) as pool:
+        other: list[Any] = []
 
-        def slow(*arguments: Any) -> EpochCertificate:
-            withdrawing.append(pool.submit(uninvite, kgc.home, "h2"))
-            with suppress(TimeoutError, UsageError):
-                withdrawing[0].result(MEETING)
-            return enrol(*arguments)
+        def certify(*_: Any) -> Any:
+            other.append(pool.submit(federation.leave, "h0"))
+            sleep(MEETING)
+            kgc.role._become()
+            raise ProtocolError("not now")
 
-        withdrawing: list[Any] = []
-        monkeypatch.setattr(KeyCentre, "enrol", slow)
-        new_federation.set_up()
-        with pytest.raises(UsageError, match="the federation is set up"):
-            withdrawing[0].result(5)
-    assert "h2" in invited_names(kgc.home) & set(new_federation.members())
+        monkeypatch.setattr(kgc.role, "_certify", certify)
+        with pytest.raises(ProtocolError, match="not now"):
+            kgc.answer("CS", REPORT)
+        other[0].result(10)
+    assert set(kgc.role.state.leaving) == {"h0"}
 
 
 # -- directories and names ----------------------------------------------------------------------------

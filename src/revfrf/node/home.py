@@ -40,7 +40,7 @@ _DAYS = 365
 _OWN_SERIAL = 1
 """The number of KGC's invitation to itself; others have higher ones, each once."""
 
-inviting = Lock()
+_inviting = Lock()
 """Whoever reads and writes whom KGC has invited holds it."""
 
 
@@ -206,7 +206,7 @@ def found(path: str | os.PathLike[str], federation: str, coordinator: str, **key
 
 def invite(home: Home, role: str, name: str, days: int = _DAYS) -> Token:
     """KGC: a token by which a party joins, or, if it has joined before, gets a new certificate."""
-    with inviting:
+    with _inviting:
         return _invite(home, role, name, days)
 
 
@@ -240,7 +240,7 @@ def _invite(home: Home, role: str, name: str, days: int) -> Token:
 
 def uninvite(home: Home, name: str) -> None:
     """KGC: take an invitation back; of members of a federation that is set up it is too late for that."""
-    with inviting:
+    with _inviting:
         invited = home.store.expect("invited", dict[str, Invited])
         if name not in invited:
             raise UsageError(f"{name!r} is not invited; invited are {', '.join(sorted(invited)) or 'none'}")

@@ -17,7 +17,7 @@ from revfrf.messages.network import AdmissionRequest, SetUpReply, SetUpRequest
 from revfrf.messages.revocation import Level, RevocationRequest
 from revfrf.messages.training import Column
 from revfrf.moduli import keys_of_size, new_keys_like
-from revfrf.node.home import Home, Invited, invite, inviting, uninvite
+from revfrf.node.home import Home, Invited, invite, uninvite
 from revfrf.node.requester import ask_about
 from revfrf.node.service import Service
 from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT, REQUESTER
@@ -51,6 +51,7 @@ class KeyCentreService(Service):
         super().__init__(home, config)
         self.role = KeyCentre(self.endpoint, home.signing(), workers(config.work.workers), home.store)
         self.role.recall()
+        self.role.may_leave = self._keep_one
         self._beginning = Lock()  # one epoch at a time
 
     @property
@@ -66,12 +67,6 @@ class KeyCentreService(Service):
             case AdmissionRequest():
                 self._admit_requester(sender)
                 reply = Done()
-            case RevocationRequest():
-                with self.role.changes:
-                    if not self._staying({*self.role.state.leaving, sender}):
-                        reason = f"{sender!r} cannot leave: no participant would be left"
-                        raise ProtocolError(reason, kind="member")
-                    return super().answer(sender, message)
             case _:
                 return super().answer(sender, message)
         self.audit.append(type(message).__name__, sender=sender)
@@ -111,10 +106,13 @@ class KeyCentreService(Service):
             raise ProtocolError("KGC has no [keys] in its configuration", kind="order")
         step(log, "searching for a modulus", bits=keys.key_bits)
         dealt = keys_of_size(keys.key_bits, self.home.allow_insecure, self.role.n_jobs)
-        with inviting:
+
+        def known() -> dict[str, bytes]:
             if self.home.store.expect("invited", dict[str, Invited]) != invited:
                 raise ProtocolError("others have been invited meanwhile; begin again", kind="order")
-            self.role.enrol(self.config.party.federation, dealt, roles, lambda: self._pins.verify_keys)
+            return self._pins.verify_keys
+
+        self.role.enrol(self.config.party.federation, dealt, roles, known)
         step(log, "epoch began", epoch=1, members=len(roles))
 
     def _admit_requester(self, sender: str) -> None:
@@ -157,6 +155,10 @@ class KeyCentreService(Service):
                 self.role.announce()
             elif self.role.state.leaving and not self.role.changing:
                 self._begin_epoch()
+
+    def _keep_one(self, leaving: Collection[str]) -> None:
+        if not self._staying(leaving):
+            raise ProtocolError("no participant would be left", kind="member")
 
     def _staying(self, leaving: Collection[str]) -> list[str]:
         """The participants who are left without these."""

@@ -39,7 +39,7 @@ class KeyCentreState(Record, frozen=True):
 
 
 class KeyCentre:
-    """KGC. Its verify key is given to every party beforehand."""
+    """KGC. Its verify key is given to every party beforehand. `may_leave` may refuse that these leave."""
 
     def __init__(
         self,
@@ -53,7 +53,8 @@ class KeyCentre:
         self.n_jobs = n_jobs
         self.store = store or Store()
         self.state = KeyCentreState()
-        self.changes = RLock()  # held for each change, and never while somebody is called
+        self.may_leave: Callable[[Collection[str]], None] = lambda _: None
+        self._changes = RLock()  # held for each change, and never while somebody is called
 
     def remember(self) -> None:
         """Write down who this is; the rest is written down when it happens."""
@@ -65,7 +66,7 @@ class KeyCentre:
 
     def _become(self, **changes: Any) -> None:
         """Change what is remembered, all at once, and write it down."""
-        with self.changes:
+        with self._changes:
             state = msgspec.structs.replace(self.state, **changes)
             self.store.write(state=state)
             self.state = state
@@ -100,8 +101,9 @@ class KeyCentre:
         If not everybody could be told, telling them again (`announce`) is all that is left to do.
         """
         certificate = first_epoch(self.channel, self._signing, federation, dealt, roles, self.n_jobs)
+        expected = known()
         for member in certificate.members:
-            if known().get(member.name, member.verify_key) != member.verify_key:
+            if expected.get(member.name, member.verify_key) != member.verify_key:
                 raise ProtocolError(f"{member.name!r} enrols with another verify key", kind="member")
         self._become(certificates=(certificate,))
         self.announce()
@@ -114,7 +116,7 @@ class KeyCentre:
         self._expect_no_change()
         epoch, known = self.current, self.state.requesters.get(party)
         admission = admit(self.channel, self._signing, epoch, parameters, party, known)
-        with self.changes:
+        with self._changes:
             if self.current != epoch:
                 raise ProtocolError("an epoch has begun meanwhile", kind="epoch")
             requesters = self.state.requesters | {party: admission.member.verify_key}
@@ -142,11 +144,12 @@ class KeyCentre:
 
     def _take(self, request: RevocationRequest) -> None:
         """Keep a request to leave, if it is new and the leaver's own. No word of CS is needed for that."""
-        with self.changes:
+        with self._changes:
             self._expect_no_change()
             if request.nonce in self.state.nonces:
                 raise ProtocolError("a request to leave that was used before", kind="replay")
             check_revocation(self.current, request)
+            self.may_leave({*self.state.leaving, request.party})
             known = self.state.leaving.get(request.party)
             if known is None or known.level < request.level:  # else it has asked before
                 leaving = self.state.leaving | {request.party: request}
@@ -154,7 +157,7 @@ class KeyCentre:
 
     def stay(self, parties: Collection[str]) -> None:
         """Drop requests to leave that were not carried out."""
-        with self.changes:
+        with self._changes:
             leaving = {name: request for name, request in self.state.leaving.items() if name not in parties}
             self._become(leaving=leaving)
 
@@ -172,7 +175,7 @@ class KeyCentre:
         names = [request.party for request in leaving]
         certificate = next_epoch(self.channel, self._signing, self.current, names, dealt, self.n_jobs)
         certificates = (*self.state.certificates, certificate)
-        with self.changes:
+        with self._changes:
             if set(self.state.leaving.values()) != set(leaving):
                 raise ProtocolError("somebody else has asked to leave meanwhile; begin again", kind="order")
             self._become(certificates=certificates, leaving={}, admitted={}, left=leaving, receipts=None)
