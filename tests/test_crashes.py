@@ -550,7 +550,7 @@ def told(steps: Sequence[str], message: str) -> set[str]:
     return {name.split()[4][:-1] for name in steps if name.startswith(f"{message} from CS to ")}
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_leaving_killed_at_any_step_has_happened_wholly_or_not_at_all(
     place: Path, prepared: Callable[[Small], Before], level: Level
 ) -> None:

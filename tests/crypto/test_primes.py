@@ -131,6 +131,7 @@ def test_progress_is_told_in_the_calling_thread_and_ends_with_both_found() -> No
     assert all(step.expected > 0 for step in told)
 
 
+@pytest.mark.slow
 def test_expected_tries_are_of_the_right_size() -> None:
     tries = 0
     for _ in range(20):
