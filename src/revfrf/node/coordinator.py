@@ -96,7 +96,7 @@ class CoordinatorService(TrainingService):
                 if not changed or time.monotonic() > until or not self.pause():
                     raise
 
-    def do_history(self, tell: Tell) -> list[dict[str, Any]]:  # noqa: ARG002
+    def do_history(self) -> list[dict[str, Any]]:
         """Who has left, and when."""
         return [
             {
@@ -111,10 +111,10 @@ class CoordinatorService(TrainingService):
             for c in self.role.certificates
         ]
 
-    def do_report(self, tell: Tell) -> str:
+    def do_report(self) -> str:
         """A page about the forest, as HTML."""
         self._expect_ready()
-        status = self.do_status(tell)
+        status = self.do_status()
         told = {
             name.replace("_", " "): status[name] for name in ("epoch", "members", "left", "nodes", "rows")
         }
@@ -129,7 +129,7 @@ class CoordinatorService(TrainingService):
         )
         return forest_page(standing)
 
-    def do_structure(self, tell: Tell) -> dict[str, Any]:  # noqa: ARG002
+    def do_structure(self) -> dict[str, Any]:
         """The forest as CS knows it: rules, owners and columns of splits, numbers of cuts, sums of leaves."""
         self._expect_ready()
         splits, leaves = sorted(self.store.splits.items()), sorted(self.store.leaves.items())
@@ -142,15 +142,20 @@ class CoordinatorService(TrainingService):
             "leaves": [[*node, *sums] for node, sums in leaves],
         }
 
-    def do_export(self, tell: Tell, number: int = -1) -> str:  # noqa: ARG002
+    def do_export(self, number: int = -1) -> str:
         """A revocation certificate as JSON, the last one by default."""
         try:
             return self._when_ready(lambda: self.role.certificates[number]).to_json().decode()
         except IndexError:
-            raise UsageError(f"there are {len(self.role.certificates)} revocation certificates") from None
+            count = len(self.role.certificates)
+            raise UsageError(
+                f"there are {count} revocation certificates; whoever has asked to leave just now has one in "
+                "some seconds: ask again"
+            ) from None
 
-    def do_status(self, tell: Tell) -> dict[str, Any]:
+    def do_status(self) -> dict[str, Any]:
         """See `Service.do_status`."""
+        status = super().do_status()  # first, so that no old forest is called ready in a new epoch
         stopped = "" if self.training is None else self.training.stopped
         state = "ready" if self.role.ready else "none" if self.training is None or stopped else "growing"
         facts: dict[str, Any] = {"forest": state}
@@ -158,4 +163,4 @@ class CoordinatorService(TrainingService):
             facts["stopped"] = stopped
         if state == "ready":
             facts |= self._summary()
-        return super().do_status(tell) | facts
+        return status | facts

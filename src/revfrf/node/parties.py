@@ -125,7 +125,7 @@ class KeyCentreService(Service):
                 self.role.forget_admission(sender)
         self.role.admit(self._parameters(), sender)
 
-    def do_accept(self, tell: Tell, request: str) -> dict[str, Any]:  # noqa: ARG002
+    def do_accept(self, request: str) -> dict[str, Any]:
         """A request to leave that has come by another way than CS."""
         try:
             found = decode(bytes.fromhex(request), RevocationRequest)
@@ -134,11 +134,11 @@ class KeyCentreService(Service):
             raise UsageError(f"not a request to leave this federation now: {error}") from None
         return {"party": found.party, "level": found.level, "epoch": found.epoch}
 
-    def do_invite(self, tell: Tell, party_role: str, name: str, days: int) -> str:  # noqa: ARG002
+    def do_invite(self, party_role: str, name: str, days: int) -> str:
         """See `node.home.invite`."""
         return invite(self.home, party_role, name, days).text()
 
-    def do_uninvite(self, tell: Tell, name: str) -> None:  # noqa: ARG002
+    def do_uninvite(self, name: str) -> None:
         """See `node.home.uninvite`."""
         uninvite(self.home, name)
 
@@ -250,7 +250,7 @@ class ParticipantService(Service):
         requester = Requester(self.role.identity, self.endpoint, self.role.n_jobs)
         return ask_about(self.endpoint, requester, tell=tell, **arguments)
 
-    def do_revoke(self, tell: Tell, level: Level = 2, send: bool = True) -> dict[str, Any]:  # noqa: ARG002
+    def do_revoke(self, level: Level = 2, send: bool = True) -> dict[str, Any]:
         """Leave the forest: the request goes to KGC, sealed, or into the operator's hands."""
         request = self.role.leave(level)
         if [m.name for m in self.role.certificate.members if m.role == PARTICIPANT] == [self.home.who.name]:
@@ -277,10 +277,10 @@ class ParticipantService(Service):
             self.audit.append("let in no more")
             self.stop()
 
-    def do_status(self, tell: Tell) -> dict[str, Any]:
+    def do_status(self) -> dict[str, Any]:
         """See `Service.do_status`."""
         held = self.role.tables.get(TRAINING)
-        return super().do_status(tell) | {
+        return super().do_status() | {
             "columns": [column.name for column in self.role.columns],
             "rows": 0 if held is None else held.shape[1],
             "own_nodes": len(self.role.store.cuts),

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from inspect import signature
 from threading import Event, Lock, Thread
 from typing import Any, TypeVar
 
@@ -259,14 +260,15 @@ class Service:
         if method is None:
             raise RevFRFError(f"{self.home.who.role} has no `{verb}`", kind="usage")
         try:
-            return method(tell=tell, **arguments)
+            watched = {"tell": tell} if "tell" in signature(method).parameters else {}
+            return method(**watched, **arguments)
         except StorageError as error:
             self.fail(error)
             raise
         except RefusedError as error:
             raise RefusedError(error.party, f"{error.reason}; its log says why") from error
 
-    def do_status(self, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:  # noqa: ARG002
+    def do_status(self) -> dict[str, Any]:
         """How this party is."""
         certificate = self.certificate
         return {
