@@ -332,10 +332,10 @@ class Federation:
         self, targets: Sequence[Field], progress: Callable[[LevelReport], None]
     ) -> RevocationCertificate:
         """KGC's answer to those who have asked to leave, and what CS makes of it."""
-        if self.kgc.state.leaving:
-            self._begin_epoch()
-        elif self.kgc.changing:
+        if self.kgc.changing:
             self.kgc.announce()
+        elif self.kgc.state.leaving:
+            self._begin_epoch()
         for party in self.kgc.current.revoked:
             self.shelf.discard(PARTICIPANT, party)
             self.participants.pop(party, None)

@@ -1006,7 +1006,7 @@ def test_requesters_forget_their_keys_at_level_2(federation: Federation) -> None
     leave(federation, ["bank"], 1)
     assert clinic.identity.weak is before
     leave(federation, ["shop"], 2)
-    assert (clinic.identity.keys, clinic.identity.dealt, clinic.identity.admission) == (None, None, None)
+    assert (clinic.identity.keys, clinic.identity.dealt, clinic.identity.admission) == (None, (), None)
     federation.enrol_requester("clinic")
     assert clinic.identity.weak.parameters == federation.parameters != before.parameters
 
@@ -1026,6 +1026,18 @@ def begun(federation: Federation) -> Report:
 def reported(federation: Federation, report: Report, sender: str = CS) -> Certified:
     reply: Certified = send(federation, KGC, RevocationReport(report=report), sender, Certified)
     return reply
+
+
+def test_request_that_comes_while_another_leaves_is_kept_until_that_has_ended(federation: Federation) -> None:
+    """A revocation that takes long, or that CS does not end, keeps nobody from asking."""
+    report = begun(federation)
+    send(federation, KGC, request_of(federation, "shop"), "shop")
+    with pytest.raises(ProtocolError, match="has not ended"):
+        federation.kgc.revoke(None)
+    assert set(federation.kgc.state.leaving) == {"shop"}
+    reported(federation, report)
+    assert set(federation.kgc.state.leaving) == {"shop"}
+    assert federation.kgc.revoke(None).revoked == ("bank", "shop")
 
 
 def test_revocation_is_certified_once(federation: Federation) -> None:
@@ -1280,7 +1292,7 @@ def test_all_keys_are_new_at_level_2_and_none_at_level_1(federation: Federation,
     for name, role in roles.items():
         identity = role.identity
         assert identity.keys is not None
-        assert identity.dealt is None
+        assert identity.dealt == ()
         assert identity.certificate == after
         assert identity.keys.epoch == level
         assert identity.weak.parameters.n == of_number(after.n)
@@ -1333,9 +1345,9 @@ def test_keys_for_the_next_epoch_are_worth_nothing_before_it_begins(federation: 
         assert refused(federation, "telco", message, KGC) == "order"
     send(federation, "telco", dealt, KGC, Enrolment)
     assert telco.identity.weak is old
-    first = telco.identity.dealt
+    [first] = telco.identity.dealt
     send(federation, "telco", dealt, KGC, Enrolment)
-    assert telco.identity.dealt is not first
+    assert telco.identity.dealt[0] is first
     assert telco.identity.weak is old
     assert answers(federation, {party: table[:, :2] for party, table in CASE.codes.items()}).shape == (2, 3)
 

@@ -104,7 +104,7 @@ def test_everybody_ends_with_its_own_key_and_the_same_certificate(parties: Parti
     for member in certificate.members:
         identity = parties.identities[member.name]
         assert identity.certificate == certificate
-        assert identity.dealt is None
+        assert identity.dealt == ()
         assert of_number(member.h) == identity.weak.public.h
         assert member.verify_key == identity.signing_key.verify_key.raw
     assert shares_of(parties) == {CS: keys().cs_share.value.reveal(), CC: keys().cc_share.value.reveal()}
@@ -165,8 +165,7 @@ def test_rogue_key_is_refused(parties: Parties) -> None:
     p = keys().parameters
 
     def rogue(enrolment: Enrolment) -> Enrolment:
-        cs, known = parties.identities[CS].dealt, WeakKey.generate(p)
-        assert cs is not None
+        [cs], known = parties.identities[CS].dealt, WeakKey.generate(p)
         h = multiply(p.n, known.public.h, inverse(cs.weak.public.h, p.n))
         proof = prove_possession(known, "telco")
         return msgspec.structs.replace(
@@ -178,8 +177,7 @@ def test_rogue_key_is_refused(parties: Parties) -> None:
 
 def test_key_of_another_party_is_refused(parties: Parties) -> None:
     def stolen(enrolment: Enrolment) -> Enrolment:
-        dealt = parties.identities["bank"].dealt
-        assert dealt is not None
+        [dealt] = parties.identities["bank"].dealt
         bank = dealt.weak
         proof = prove_possession(bank, "bank")
         h, challenge, response = (number(x) for x in (bank.public.h, proof.challenge, proof.response))
@@ -244,7 +242,7 @@ def dealt_to(role: str, **changes: Any) -> Dealt:
 
 
 def untouched(identity: Identity) -> bool:
-    return (identity.keys, identity.dealt, identity.certificate) == (None, None, None)
+    return (identity.keys, identity.dealt, identity.certificate) == (None, (), None)
 
 
 @pytest.mark.parametrize("party", [CS, CC])
@@ -290,29 +288,51 @@ def test_keys_are_dealt_once(parties: Parties) -> None:
     for party, role in ROLES.items():
         assert refusal(lambda p=party, r=role: parties.send(p, dealt_to(r))).kind == "order"  # type: ignore[misc]
         assert parties.identities[party].weak is before[party]
-        assert parties.identities[party].dealt is None
+        assert parties.identities[party].dealt == ()
         assert parties.identities[party].certificate == certificate
 
 
 @pytest.mark.parametrize("enrolled", [False, True])
-def test_keys_dealt_again_before_their_epoch_begins_replace_the_first(
-    parties: Parties, enrolled: bool
-) -> None:
-    """So that a deal that has failed half-way can be repeated."""
+def test_keys_can_be_dealt_again_before_their_epoch_begins(parties: Parties, enrolled: bool) -> None:
+    """So that a deal that has failed half-way can be repeated. What was dealt long before is forgotten."""
     if enrolled:
         parties.enrol()
     bank, epoch = parties.identities["bank"], 1 + enrolled
     held, made = bank.keys, []
-    for _ in range(2):
+    for _ in range(6):
         enrolment = parties.network.channel(KGC).call("bank", dealt_to("bank", epoch=epoch), Enrolment)
-        assert bank.dealt is not None
-        assert (bank.dealt.epoch, bank.dealt.weak.public.h) == (epoch, of_number(enrolment.h))
-        made.append(enrolment.h)
-    assert len(set(made)) == 2
+        made.append((epoch, of_number(enrolment.h)))
+        assert [(keys.epoch, keys.weak.public.h) for keys in bank.dealt] == made[-4:]
+    assert len(set(made)) == 6
     last = bank.dealt
     assert refusal(lambda: parties.send("bank", dealt_to("bank", epoch=epoch + 1))).kind == "order"
     assert bank.dealt is last
     assert bank.keys is held
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["same modulus", "other modulus"])
+def test_keys_of_an_earlier_deal_that_come_late_do_not_displace_those_that_count(
+    parties: Parties, same: bool
+) -> None:
+    """Whoever passes letters on holds one back until KGC has dealt again, and everybody has enrolled."""
+    first = parties.enrol()
+    dealt, bank = new_keys(), parties.network.roles["bank"]
+    p = dealt.parameters if same else keys().parameters
+    late = dealt_to("bank", epoch=2, n=number(p.n), g0=number(p.g0), exponent_bits=p.exponent_bits)
+
+    class Delaying:
+        def handle(self, sender: str, message: Message) -> Message:
+            reply = bank.handle(sender, message)
+            if isinstance(message, Dealt):
+                bank.handle(sender, late)
+            return reply
+
+    parties.network.roles["bank"] = Delaying()
+    second, _ = parties.leave("telco", dealt=dealt)
+    check_succession(first, second)
+    assert parties.identities["bank"].certificate == second
+    assert parties.identities["bank"].weak.parameters == dealt.parameters
+    assert parties.identities["bank"].dealt == ()
 
 
 def test_leaving_that_failed_at_the_deal_can_be_repeated_at_either_level(parties: Parties) -> None:
@@ -337,14 +357,14 @@ def test_keys_are_dealt_for_the_next_epoch_alone(parties: Parties, epoch: int) -
         assert untouched(parties.identities["bank"])
     parties.enrol()
     assert refusal(lambda: parties.send("bank", dealt_to("bank", epoch=epoch))).kind == "order"
-    assert parties.identities["bank"].dealt is None
+    assert parties.identities["bank"].dealt == ()
 
 
 def test_keys_of_another_federation_are_refused_once_there_is_one(parties: Parties) -> None:
     parties.enrol()
     other = dealt_to("bank", epoch=2, federation="another")
     assert refusal(lambda: parties.send("bank", other)).kind == "order"
-    assert (parties.identities["bank"].federation, parties.identities["bank"].dealt) == ("federation", None)
+    assert (parties.identities["bank"].federation, parties.identities["bank"].dealt) == ("federation", ())
 
 
 @pytest.mark.parametrize("epoch", [1, 2, 9])
@@ -352,8 +372,7 @@ def test_requester_comes_in_any_epoch(parties: Parties, epoch: int) -> None:
     signing = SigningKey.generate()
     clinic = Identity("clinic", REQUESTER, parties.signing.verify_key, signing, allow_insecure=True)
     assert answer_deal(clinic, dealt_to(REQUESTER, epoch=epoch)).name == "clinic"
-    assert clinic.dealt is not None
-    assert clinic.dealt.epoch == epoch
+    assert [keys.epoch for keys in clinic.dealt] == [epoch]
 
 
 @pytest.mark.parametrize("sender", [CS, CC, "bank", "telco", "kgc"])
@@ -534,7 +553,7 @@ def test_epoch_without_the_leaver_follows(parties: Parties, dealt: MakeKeys) -> 
     assert {m.name: m.role for m in second.members} == {n: r for n, r in ROLES.items() if n != "telco"}
     for name, identity in parties.identities.items():
         assert identity.certificate == (first if name == "telco" else second)
-        assert identity.dealt is None
+        assert identity.dealt == ()
 
 
 def test_epochs_of_both_levels_follow_one_another(parties: Parties) -> None:
@@ -764,7 +783,7 @@ def test_keys_that_were_dealt_in_vain_are_forgotten_with_the_next_epoch(parties:
     _, receipts = parties.leave("telco")
     assert receipts == ()
     assert bank.keys is held
-    assert bank.dealt is None
+    assert bank.dealt == ()
 
 
 # -- receipts for erased keys -----------------------------------------------------------------------

@@ -30,7 +30,8 @@ class Keys(Secret):
 class Identity(Secret):
     """What a party knows of itself and of its federation. `kgc` it was given beforehand.
 
-    `dealt` are keys of an epoch that KGC has not yet certified.
+    `dealt` are keys of an epoch that KGC has not yet certified, the newest last: of several times that KGC
+    has dealt, the certificate says which one counts, in whatever order they have come.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Identity(Secret):
     allow_insecure: bool = False
     federation: str = ""
     keys: Keys | None = None
-    dealt: Keys | None = None
+    dealt: tuple[Keys, ...] = ()
     certificate: EpochCertificate | None = None
     receipt: Receipt | None = None
     admission: Admission | None = None
@@ -84,7 +85,7 @@ class Identity(Secret):
             signing=self.signing_key.to_fields(),
             federation=self.federation,
             keys=None if self.keys is None else self.keys.record(),
-            dealt=None if self.dealt is None else self.dealt.record(),
+            dealt=tuple(keys.record() for keys in self.dealt),
             certificate=self.certificate,
             receipt=self.receipt,
             admission=self.admission,
@@ -113,7 +114,7 @@ class IdentityRecord(Record, frozen=True):
     signing: dict[str, str]
     federation: str
     keys: KeysRecord | None
-    dealt: KeysRecord | None
+    dealt: tuple[KeysRecord, ...]
     certificate: EpochCertificate | None
     receipt: Receipt | None
     admission: Admission | None
@@ -128,7 +129,7 @@ class IdentityRecord(Record, frozen=True):
             allow_insecure=allow_insecure,
             federation=self.federation,
             keys=None if self.keys is None else self.keys.keys(allow_insecure),
-            dealt=None if self.dealt is None else self.dealt.keys(allow_insecure),
+            dealt=tuple(keys.keys(allow_insecure) for keys in self.dealt),
             certificate=self.certificate,
             receipt=self.receipt,
             admission=self.admission,

@@ -41,6 +41,8 @@ from revfrf.protocols.identity import Identity, Keys
 from revfrf.transport.base import Channel
 
 _ADMISSION = "revfrf admission v1"
+_DEALT = 4
+"""How many times that KGC has dealt for one epoch are remembered."""
 
 
 # -- KGC --------------------------------------------------------------------------------------------
@@ -200,7 +202,8 @@ def answer_deal(identity: Identity, message: Dealt) -> Enrolment:
             raise ProtocolError("no strong share of these parameters", kind="member") from None
     weak = WeakKey.generate(parameters)
     proof = prove_possession(weak, identity.name)
-    identity.federation, identity.dealt = message.federation, Keys(message.epoch, weak, share)
+    dealt = (*identity.dealt, Keys(message.epoch, weak, share))
+    identity.federation, identity.dealt = message.federation, dealt[-_DEALT:]
     return Enrolment(
         name=identity.name,
         role=identity.role,
@@ -219,16 +222,22 @@ def answer_certificate(identity: Identity, certificate: EpochCertificate) -> Epo
     if certificate == identity.certificate:
         return EpochAccepted(epoch=certificate.epoch, receipt=identity.receipt)
     n = of_number(certificate.n)
-    fitting = [k for k in (identity.dealt, identity.keys) if k is not None and k.weak.parameters.n == n]
+    fitting = [keys for keys in _own_keys(identity) if keys.weak.parameters.n == n]
     if not fitting or certificate.epoch != identity.epoch + 1:
         raise ProtocolError("an epoch certificate out of turn", kind="order")
-    keys, before, receipt = fitting[0], identity.certificate, None
+    named = [keys for keys in fitting if identity.member(keys.weak) in certificate.members]
+    keys, before, receipt = (named or fitting)[0], identity.certificate, None
     check_certificate(identity, keys, certificate)
     check_succession(before, certificate)
     if before is not None and before.n != certificate.n:
         receipt = sign_receipt(identity.signing_key, identity.name, before, certificate)
-    identity.receipt, identity.keys, identity.certificate, identity.dealt = receipt, keys, certificate, None
+    identity.receipt, identity.keys, identity.certificate, identity.dealt = receipt, keys, certificate, ()
     return EpochAccepted(epoch=certificate.epoch, receipt=receipt)
+
+
+def _own_keys(identity: Identity) -> list[Keys]:
+    """All that this party has, the newest first."""
+    return [*reversed(identity.dealt), *([] if identity.keys is None else [identity.keys])]
 
 
 def check_certificate(identity: Identity, keys: Keys, certificate: EpochCertificate) -> None:
@@ -247,7 +256,7 @@ def answer_admission(identity: Identity, admission: Admission) -> Done:
     """Keep the admission if KGC has signed it, and it names this party with its own keys."""
     verify_admission(identity.kgc, admission)
     outsider = identity.role == REQUESTER
-    known = [k for k in (identity.dealt if outsider else None, identity.keys) if k is not None]
+    known = [keys for keys in _own_keys(identity) if outsider or keys is identity.keys]
     if not known:
         raise ProtocolError("an admission before there are keys", kind="order")
     epochs = {keys.epoch for keys in known} if outsider else {identity.epoch}
@@ -258,7 +267,7 @@ def answer_admission(identity: Identity, admission: Admission) -> Done:
         raise ProtocolError(f"the admission does not name {identity.name!r} rightly", kind="member")
     identity.keys, identity.admission = fitting[0], admission
     if outsider:
-        identity.dealt = None
+        identity.dealt = ()
     return Done()
 
 

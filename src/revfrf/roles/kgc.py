@@ -143,9 +143,10 @@ class KeyCentre:
         return bool(self.state.left)
 
     def _take(self, request: RevocationRequest) -> None:
-        """Keep a request to leave, if it is new and the leaver's own. No word of CS is needed for that."""
+        """Keep a request to leave, if it is new and the leaver's own. No word of CS is needed for that, nor
+        the end of the revocation that is under way.
+        """
         with self._changes:
-            self._expect_no_change()
             if request.nonce in self.state.nonces:
                 raise ProtocolError("a request to leave that was used before", kind="replay")
             check_revocation(self.current, request)
