@@ -1,0 +1,83 @@
+"""A directory that is brought back from a copy of the same epoch: noticed and named, or as good as before."""
+
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from revfrf.errors import RevFRFError
+from revfrf.node.home import CONTROL
+from tests.node.conftest import Known
+from tests.node.federation import Asking, Running
+from tests.node.founding import SERVING
+
+Begin = Callable[..., Running]
+
+
+def with_copy(begin: Begin, founded: Path, party: str, step: tuple[str, int]) -> Running:
+    """A federation with a whole forest, which does not run, and a copy of this party from this step on."""
+    federation = begin(founded, start=False)
+    federation.start(*(name for name in SERVING if name != party), wait=False)
+    federation.start(party, dies=step, wait=False)
+    federation.until(lambda: bool(federation.quiet_status()), "CS runs")
+    training = Asking(federation.train)
+    assert federation.ended(party, 60) == -signal.SIGKILL
+    sockets = shutil.ignore_patterns(CONTROL)
+    shutil.copytree(federation.directory / party, copy_of(federation, party), ignore=sockets)
+    federation.start(party)
+    if party == "CS":
+        training = Asking(federation.train)
+    training.outcome()
+    federation.stop()
+    return federation
+
+
+def copy_of(federation: Running, party: str) -> Path:
+    return federation.directory / f"copy of {party}"
+
+
+def swap(federation: Running, party: str) -> None:
+    """The party has its copy, and the copy is what it was."""
+    here, there, aside = (
+        federation.directory / party,
+        copy_of(federation, party),
+        federation.directory / "aside",
+    )
+    for source, target in ((here, aside), (there, here), (aside, there)):
+        source.rename(target)
+
+
+@pytest.mark.parametrize(
+    ("party", "step"),
+    [
+        ("h0", ("LevelRequest of CS: not handled", 3)),
+        pytest.param("CC", ("OpenForest of CS: not handled", 1), marks=pytest.mark.slow),
+    ],
+)
+def test_a_party_that_has_forgotten_the_forest_is_named_and_comes_back_with_the_right_copy(
+    begin: Begin, founded: Path, trained: Known, party: str, step: tuple[str, int]
+) -> None:
+    federation = with_copy(begin, founded, party, step)
+    swap(federation, party)
+    federation.start(*SERVING, "clinic")
+    with pytest.raises(RevFRFError, match=f"'{party}' has refused") as caught:
+        federation.answers()
+    assert caught.value.kind == "refused"
+    federation.stop()
+    swap(federation, party)
+    federation.start(*SERVING, "clinic")
+    assert federation.status()["digest"] == trained.digest
+    assert federation.answers() == trained.answers
+
+
+@pytest.mark.slow
+def test_a_coordinator_from_the_middle_of_the_training_ends_with_the_same_forest(
+    begin: Begin, founded: Path, trained: Known
+) -> None:
+    federation = with_copy(begin, founded, "CS", ("LevelRequest to h1: answered", 2))
+    swap(federation, "CS")
+    federation.start(*SERVING, "clinic")
+    assert federation.wait_until_ready(1) == trained.digest
+    assert federation.answers() == trained.answers
