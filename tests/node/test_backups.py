@@ -79,5 +79,5 @@ def test_a_coordinator_from_the_middle_of_the_training_ends_with_the_same_forest
     federation = with_copy(begin, founded, "CS", ("LevelRequest to h1: answered", 2))
     swap(federation, "CS")
     federation.start(*SERVING, "clinic")
-    assert federation.wait_until_ready(1) == trained.digest
+    assert federation.wait_until_ready(1, 150) == trained.digest
     assert federation.answers() == trained.answers
