@@ -1,0 +1,27 @@
+"""Non.Fed: a random forest without a federation, where one party holds all columns.
+
+Leo Breiman, "Random forests", Machine Learning 45(1), 2001, as scikit-learn has it. The parameters are our
+estimators' defaults, read from them. What stays different is scikit-learn's own: every value is a candidate
+cut, √F features are drawn anew at every node, and classes are voted for by mean probability.
+"""
+
+from typing import Any
+
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+from benchmarks.paper.datasets import Task
+from revfrf import RevocableForestClassifier, RevocableForestRegressor
+
+SAME = ("max_depth", "max_features", "min_samples_split", "min_samples_leaf", "bootstrap")
+
+
+def plain_forest(task: Task, n_trees: int, seed: int, **same: Any) -> Any:
+    """An unfitted scikit-learn forest with our defaults; `same` overrides them, or adds such as n_jobs."""
+    ours, theirs = (
+        (RevocableForestClassifier, RandomForestClassifier)
+        if task == "classes"
+        else (RevocableForestRegressor, RandomForestRegressor)
+    )
+    defaults = ours().get_params()
+    shared = {name: defaults[name] for name in SAME}
+    return theirs(n_trees, random_state=seed, **(shared | same))

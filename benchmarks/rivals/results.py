@@ -1,0 +1,80 @@
+"""What a rival's run has cost, in the same units as ours: processor seconds by role, bytes, operations."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import thread_time
+from typing import Literal
+
+from revfrf.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Processor seconds by role, bytes of all messages both ways, and operations by name.
+
+    `extrapolated_from` is the share of the work that was really done, and None if that was all of it.
+    """
+
+    seconds: dict[str, float]
+    bytes: int
+    operations: dict[str, int]
+    extrapolated_from: float | None = None
+
+    @property
+    def kind(self) -> Literal["measured", "extrapolated"]:
+        return "measured" if self.extrapolated_from is None else "extrapolated"
+
+    @property
+    def all_seconds(self) -> float:
+        return sum(self.seconds.values())
+
+    def times(self, whole: float) -> "Cost":
+        """The cost of `whole` times as much work of the same sort; no longer measured unless that is 1."""
+        if whole < 1:
+            raise UsageError(f"a cost is extrapolated to more than was measured, not to {whole} of it")
+        return Cost(
+            {role: spent * whole for role, spent in self.seconds.items()},
+            round(self.bytes * whole),
+            {name: round(count * whole) for name, count in self.operations.items()},
+            self.extrapolated_from if whole == 1 else (self.extrapolated_from or 1.0) / whole,
+        )
+
+    def __add__(self, other: "Cost") -> "Cost":
+        """Both together; extrapolated if one is, from the smaller share of the two."""
+        shares = [x.extrapolated_from for x in (self, other) if x.extrapolated_from is not None]
+        return Cost(
+            dict(Counter(self.seconds) + Counter(other.seconds)),
+            self.bytes + other.bytes,
+            dict(Counter(self.operations) + Counter(other.operations)),
+            min(shares, default=None),
+        )
+
+
+class Meter:
+    """Counts while a protocol runs in one thread."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+        self._operations: Counter[str] = Counter()
+        self._bytes = 0
+
+    @contextmanager
+    def role(self, name: str) -> Iterator[None]:
+        """The work of this block is this role's."""
+        started = thread_time()
+        try:
+            yield
+        finally:
+            self._seconds[name] = self._seconds.get(name, 0.0) + thread_time() - started
+
+    def count(self, operation: str, times: int = 1) -> None:
+        self._operations[operation] += times
+
+    def send(self, size: int) -> None:
+        """A message of so many bytes, either way."""
+        self._bytes += size
+
+    def cost(self) -> Cost:
+        return Cost(dict(self._seconds), self._bytes, dict(self._operations))
