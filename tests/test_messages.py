@@ -30,7 +30,7 @@ from revfrf.messages.enrolment import (
     Receipt,
 )
 from revfrf.messages.matching import Align, Drop, MatchReply, MatchRequest, SchemaRequest
-from revfrf.messages.network import AdmissionRequest, Chain, SetUpReply, SetUpRequest, WhoIs
+from revfrf.messages.network import AdmissionRequest, SetUpReply, SetUpRequest
 from revfrf.messages.prediction import (
     CiphertextReply,
     Failure,
@@ -124,8 +124,6 @@ SAMPLES: tuple[Message, ...] = (
         centre=0.5,
         places=3,
     ),
-    WhoIs(name="bank"),
-    Chain(pem=b"-----BEGIN"),
     SetUpRequest(),
     SetUpReply(missing=("bank",)),
     AdmissionRequest(),
@@ -171,7 +169,6 @@ PROTOCOLS = {
     "HoAdd",
     "HoLT as printed",
     "FRF-Revoc",
-    "network",
     "matching",
 }
 FULL = {type(sample): sample for sample in SAMPLES}

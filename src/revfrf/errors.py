@@ -24,6 +24,7 @@
         ├── SlotError            a packed comparison whose slots hold what no honest server puts there
         ├── FormatError          bytes that do not parse, or are of another version
         ├── PassportError        certificates that do not prove who somebody is
+        ├── LetterError          a letter to a key that is spent, or was never offered
         ├── PolicyError          a request that this party's policy does not accept
         └── ProtocolError        a well-formed message that has no place here and now
 
@@ -186,9 +187,15 @@ class FormatError(RejectedError):
 
 
 class PassportError(RejectedError):
-    """Kinds: `malformed`, `authority`, `expired`, `name`."""
+    """Kinds: `malformed`, `authority`, `expired`, `name`; of good certificates, `revoked` and `replaced`."""
 
     kind = "malformed"
+
+
+class LetterError(RejectedError):
+    """Kinds: `spent`, of a second letter to a key that is good for one; `unknown`, of one to no key here."""
+
+    kind = "unknown"
 
 
 class PolicyError(RejectedError):

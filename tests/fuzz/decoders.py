@@ -18,6 +18,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
 from revfrf import matching
 from revfrf.auditlog import AuditLog, verify_log
 from revfrf.certificate import FORMAT, RevocationCertificate
@@ -29,14 +32,17 @@ from revfrf.messages.revocation import RevocationRequest
 from revfrf.transport.codec import decode, encode
 from revfrf.transport.frames import Frame
 from revfrf.transport.passport import read_passport
-from revfrf.transport.sealed import Header
+from revfrf.transport.sealed import _CALL, _REPLY, Awaited, Letter, Offer, Place, _Call, _Reply, _sealed
 from revfrf.transport.tls import Token
 from tests.test_messages import FULL, RECEIPT, REPORT, SAMPLES
 from tests.transport.links import known
 from tests.transport.parties import BANK, token_for
-from tests.transport.test_sealed import seal_raw
 
-HEADER: Header = ("call", "KGC", "bank", 17)
+PLACE: Place = ("KGC", "bank", 17)
+KEY = X25519PrivateKey.generate()
+"""For letters and answers; it is good for many here."""
+
+PUBLIC = KEY.public_key().public_bytes_raw()
 FEDERATION, TABLE = "breast cancer", "training"
 IDS = [f"patient {number}" for number in range(5)]
 
@@ -55,11 +61,26 @@ def _from_file(read: Callable[[Path], object]) -> Callable[[bytes], object]:
     return target
 
 
-def _sealed(data: bytes) -> object:
+def _offer(data: bytes) -> object:
+    return known("KGC").sealing.offered(PLACE, data)
+
+
+def _letter(data: bytes) -> object:
     """As it comes; and what only somebody who has sealed it can have put inside."""
+    bank = known("bank").sealing
     with suppress(RevFRFError):
-        known("bank").sealing.open(HEADER, data)
-    return known("bank").sealing.open(HEADER, seal_raw(data, HEADER, known("bank")))
+        bank._keys._offered["KGC"] = {PUBLIC: KEY}
+        return bank.open(PLACE, data)
+    bank._keys._offered["KGC"] = {PUBLIC: KEY}
+    return bank.open(PLACE, PUBLIC + _sealed(data, PUBLIC, _CALL, PLACE))
+
+
+def _reply(data: bytes) -> object:
+    """Likewise."""
+    awaited = Awaited(PLACE, known("bank").passport, KEY)
+    with suppress(RevFRFError):
+        return awaited.open(data)
+    return awaited.open(_sealed(data, PUBLIC, _REPLY, PLACE))
 
 
 def _answer(data: bytes) -> object:
@@ -67,12 +88,21 @@ def _answer(data: bytes) -> object:
 
 
 def _valid_letter() -> list[bytes]:
-    sealed = known("KGC").sealing.seal(HEADER, known("bank").passport, b"a message")
-    return [sealed, b"\x93\xc4\x03abc\xc4\x40" + bytes(64) + b"\xc4\x00"]
+    kgc, data = known("KGC"), b"a message"
+    sealed, _ = kgc.sealing.seal(PLACE, Offer(known("bank").passport, PUBLIC), data)
+    signature = kgc.signing.sign(_CALL, *PLACE, PUBLIC, PUBLIC, data)
+    return [sealed, msgspec.msgpack.encode(_Call(kgc.tls.chain_pem, PUBLIC, signature, data))]
+
+
+def _valid_reply() -> list[bytes]:
+    bank, data = known("bank"), b"a message"
+    sealed = bank.sealing.answer(PLACE, Letter(known("KGC").passport, b"", PUBLIC), data)
+    signature = bank.signing.sign(_REPLY, *PLACE, PUBLIC, data)
+    return [sealed, msgspec.msgpack.encode(_Reply(signature, data))]
 
 
 def _valid_frames() -> list[bytes]:
-    return [Frame("call", "bank", "CS", 7, 30, 10, b"piece").encode(), Frame("ping", "a", "b", 0).encode()]
+    return [Frame("call", "bank", "CS", 7, 30, 10, b"piece").encode(), Frame("hello", "a", "b", 0).encode()]
 
 
 def _valid_request() -> list[bytes]:
@@ -125,7 +155,9 @@ CA, CHAIN = known("bank").tls.ca_pem, known("bank").tls.chain_pem
 DECODERS: dict[str, Decoder] = {
     "codec": Decoder(lambda data: decode(data, *MESSAGES), lambda: [encode(sample) for sample in SAMPLES]),
     "frame": Decoder(Frame.decode, _valid_frames),
-    "sealed": Decoder(_sealed, _valid_letter),
+    "offer": Decoder(_offer, lambda: [known("bank").sealing.offer(PLACE)]),
+    "letter": Decoder(_letter, _valid_letter),
+    "reply": Decoder(_reply, _valid_reply),
     "passport": Decoder(lambda data: read_passport(CA, data), lambda: [CHAIN]),
     "token": Decoder(
         lambda data: Token.parse(data.decode(errors="replace")), lambda: [token_for(BANK).text().encode()]

@@ -8,16 +8,19 @@ from threading import Lock
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from revfrf import federation as federation_module
 from revfrf.errors import AbsentError, PassportError
 from revfrf.messages.base import Message
 from revfrf.metering import Ledger
+from revfrf.transport import sealed as sealed_module
 from revfrf.transport.base import Answering, Reply
-from revfrf.transport.calls import Endpoint, Limits
+from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame
 from revfrf.transport.grpc import Dialler, Server
+from revfrf.transport.lines import Limits
 from revfrf.transport.passport import Passport, Who
 from revfrf.transport.tls import Authority
 from tests.transport.links import invited_by, until
@@ -158,6 +161,22 @@ class _GrpcChannel:
         reply = endpoint.call(recipient, request, reply_type)
         self.network.write_down(recipient, self.sender, reply, request.protocol)
         return reply
+
+
+@contextmanager
+def one_time_keys() -> Iterator[list[X25519PrivateKey]]:
+    """All keys that are made for letters and their answers. Nobody but a test has them later."""
+    made: list[X25519PrivateKey] = []
+
+    class Noting:
+        @staticmethod
+        def generate() -> X25519PrivateKey:
+            made.append(X25519PrivateKey.generate())
+            return made[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sealed_module, "X25519PrivateKey", Noting)
+        yield made
 
 
 @contextmanager

@@ -11,16 +11,16 @@ from queue import SimpleQueue
 from threading import Event, Lock
 from typing import Any, Protocol
 
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import AbsentError, RejectedError, StorageError
 from revfrf.messages.base import Message
-from revfrf.transport.calls import Endpoint, Limits
-from revfrf.transport.frames import Frame
+from revfrf.transport.calls import Endpoint
+from revfrf.transport.codec import encode
+from revfrf.transport.frames import Frame, frames
 from revfrf.transport.grpc import Dialler, Server
+from revfrf.transport.lines import Limits
 from revfrf.transport.passport import Passport, Who
-from revfrf.transport.sealed import Sealing
+from revfrf.transport.sealed import Offer, Place, Sealing
 from revfrf.transport.tls import Authority, TlsIdentity, join
 from tests.transport.parties import ADDRESS, VERIFY_KEY, authority
 
@@ -45,18 +45,41 @@ class Known:
     def passport(self) -> Passport:
         return self.tls.passport
 
+    def restarted(self) -> Sealing:
+        """The same party in another process, which has offered no key yet."""
+        return Sealing(self.tls, self.signing)
+
 
 def invited_by(kgc: Authority, who: Who, serial: int = 1) -> Known:
-    signing, seal_key = SigningKey.generate(), X25519PrivateKey.generate()
+    signing = SigningKey.generate()
     token = kgc.invite(who, ADDRESS, VERIFY_KEY, serial)
-    tls = join(token, signing.verify_key.raw, seal_key.public_key().public_bytes_raw())
-    return Known(tls, signing, Sealing(tls, signing, seal_key))
+    tls = join(token, signing.verify_key.raw)
+    return Known(tls, signing, Sealing(tls, signing))
 
 
 @lru_cache
 def known(name: str, role: str | None = None) -> Known:
     """The party of this name: a server, a requester called clinic, or a participant."""
     return invited_by(authority(), Who(role or ROLE_OF.get(name, "participant"), name))
+
+
+def offer_of(reader: Known, caller: str) -> Offer:
+    """A fresh key of this reader, for a letter of this caller; without its signature."""
+    return Offer(reader.passport, reader.sealing._keys.make(caller))
+
+
+def letter(
+    writer: Known, reader: str, number: int, message: Message, caller: str | None = None
+) -> list[Frame]:
+    """A sealed call as CS passes it on: in the name of the writer, or of another caller."""
+    name = caller or writer.who.name
+    sealed, _ = writer.sealing.seal((name, reader, number), offer_of(known(reader), name), encode(message))
+    return list(frames("call", name, reader, number, sealed))
+
+
+def place(frame: Frame) -> Place:
+    """Whose hello or call this is, to whom, and its number."""
+    return frame.sender, frame.recipient, frame.call
 
 
 def nothing(sender: str, message: Message) -> Message:
@@ -68,7 +91,7 @@ def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it does not happen"
-        time.sleep(0.005)
+        time.sleep(0.001)
 
 
 @contextmanager
@@ -131,6 +154,8 @@ class MemoryLink:
         if self._closed.is_set():
             raise AbsentError(self.who.name, "takes nothing any more")
         self._queue.put(frame)
+
+    pass_on = send
 
     def close(self) -> None:
         for end in (self, self.other):
@@ -196,7 +221,7 @@ class InMemory:
 
     def add(self, name: str, answer: Answer = nothing, **more: Any) -> Endpoint:
         party = known(name)
-        endpoint = Endpoint(party.who, answer, party.sealing, self.limits, **more)
+        endpoint = Endpoint(party.who, answer, party.restarted(), self.limits, **more)
         self.endpoints.append(endpoint)
         self.join(endpoint)
         return endpoint
@@ -231,7 +256,7 @@ class OverGrpc:
 
     def add(self, name: str, answer: Answer = nothing, **more: Any) -> Endpoint:
         party = known(name)
-        endpoint = Endpoint(party.who, answer, party.sealing, self.limits, **more)
+        endpoint = Endpoint(party.who, answer, party.restarted(), self.limits, **more)
         self.diallers[name] = Dialler(endpoint, party.tls, self.address)
         assert self.cs.wait_for([name], 5) == []
         assert endpoint.wait_for(["CS"], 5) == []
@@ -278,6 +303,8 @@ class RawLink:
         if self.closed:
             raise AbsentError(self.who.name, "takes nothing any more")
         self.frames.append(Frame.decode(frame))
+
+    pass_on = send
 
     def close(self) -> None:
         self.closed = True

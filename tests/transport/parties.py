@@ -10,7 +10,6 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from revfrf.crypto.signing import SigningKey
@@ -20,7 +19,6 @@ from revfrf.transport.tls import Authority, TlsIdentity, Token, join
 ADDRESS = "coordinator.example:7700"
 BANK, TELCO, CS = Who("participant", "bank"), Who("participant", "telco"), Who("CS", "CS")
 VERIFY_KEY = SigningKey.generate().verify_key.raw
-SEAL_KEY = X25519PrivateKey.generate().public_key().public_bytes_raw()
 NOW = datetime.now(UTC).replace(microsecond=0)
 DAY = timedelta(days=1)
 
@@ -37,7 +35,7 @@ def token_for(who: Who, serial: int = 1, days: int = 365, ago: timedelta = timed
 
 
 def joined(token: Token, now: datetime | None = None) -> TlsIdentity:
-    return join(token, VERIFY_KEY, SEAL_KEY, now)
+    return join(token, VERIFY_KEY, now)
 
 
 def new_key() -> PrivateKey:
@@ -54,7 +52,7 @@ def dates_of(certificate: x509.Certificate) -> Dates:
 
 def form_of(who: Who) -> _Form:
     """What an honest certificate of this party says."""
-    return _bearer_form("breast cancer", who, _Bearer(VERIFY_KEY, SEAL_KEY))
+    return _bearer_form("breast cancer", who, _Bearer(VERIFY_KEY))
 
 
 def without(form: _Form, kind: type[x509.ExtensionType]) -> _Form:

@@ -23,13 +23,14 @@ from revfrf.errors import (
 )
 from revfrf.messages.base import MIB, Done, Message
 from revfrf.messages.enrolment import EpochAccepted, EpochCertificate
-from revfrf.messages.matching import MatchReply, MatchRequest, SchemaRequest
-from revfrf.messages.network import AdmissionRequest, Chain, SetUpRequest, WhoIs
+from revfrf.messages.matching import Drop, MatchReply, MatchRequest, SchemaRequest
+from revfrf.messages.network import AdmissionRequest, SetUpRequest
 from revfrf.messages.training import Schema
 from revfrf.transport import frames as frames_module
-from revfrf.transport.calls import Endpoint, Limits
+from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame
+from revfrf.transport.lines import Limits
 from revfrf.transport.passport import Passport, Who
 from tests.transport.asking import CERTIFICATE, ask, ask_rows, digests
 from tests.transport.links import (
@@ -180,11 +181,12 @@ def test_an_answer_of_another_type_is_refused_by_who_has_asked(network: Network)
 
 
 def test_an_answer_that_is_too_long_to_send_is_a_refusal(network: Network) -> None:
-    network.add("bank", lambda *_: Chain(pem=bytes(65 * 1024)))
+    long = "x" * 2 * Drop.max_bytes
+    network.add("bank", lambda *_: Drop(epoch=1, table=long))
     with pytest.raises(RefusedError):
         network.cs.call("bank", SchemaRequest(epoch=1), Schema)
     with pytest.raises(UsageError, match="above the limit"):
-        network.cs.call("bank", WhoIs(name="x" * 2000), Chain)
+        network.cs.call("bank", Drop(epoch=1, table=long), Done)
 
 
 def test_who_may_not_ask_is_refused_before_anything_is_decoded(network: Network) -> None:

@@ -16,29 +16,12 @@ from revfrf.transport.frames import (
     Assembly,
     Frame,
     Kind,
-    Line,
-    Load,
-    Seen,
-    Waiting,
     frames,
     refusal,
 )
-from revfrf.transport.passport import Who
 
 LIMIT = 1000
 changed = msgspec.structs.replace
-
-
-class Nowhere:
-    """A link that nobody uses."""
-
-    who = Who("KGC", "KGC")
-
-    def send(self, frame: bytes, wait: bool = True) -> None:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        raise NotImplementedError
 
 
 @pytest.fixture(autouse=True)
@@ -211,55 +194,6 @@ def test_no_more_than_so_many_messages_are_begun() -> None:
         assembly.add(Frame("call", f"party {call}", "CS", call, 100, 0, b"x"), LIMIT)
     assert len(assembly._parts) == 64
     assert len(assembly.lost()) == 1000 - 64
-
-
-def test_calls_that_wait_are_bounded_but_the_longest_is_taken() -> None:
-    load = Load()
-    taken = sum(load.take(10) for _ in range(1000))
-    assert taken == 256
-    load.give_back(10)
-    assert load.take(10)
-    assert not load.take(10)
-    alone = Load()
-    assert alone.take(2**40)
-    assert not alone.take(1)
-
-
-def test_a_link_owes_no_more_than_so_many_answers() -> None:
-    line = Line(Nowhere())
-    for number in range(5000):
-        line.owe("bank", number)
-    assert len(line.owed) == 4096
-    assert ("bank", 4999) in line.owed
-
-
-# -- numbers ------------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.integers(0, 50), max_size=100))
-def test_a_call_is_new_once(numbers: list[int]) -> None:
-    seen = Seen()
-    new = [number for number in numbers if seen.is_new(number)]
-    assert sorted(new) == sorted(set(numbers))
-
-
-def test_old_numbers_are_forgotten_but_never_new_again() -> None:
-    seen = Seen()
-    assert all(seen.is_new(number) for number in range(0, 20_000, 2))
-    assert len(seen._recent) == 4096
-    assert not any(seen.is_new(number) for number in range(20_000 - 2 * 4096 - 1))
-    assert seen.is_new(19_999)
-    assert not seen.is_new(19_999)
-
-
-def test_what_comes_back_first_counts() -> None:
-    waiting = Waiting("CS", Line(Nowhere()), 10, 0.0)
-    assert not waiting.ended()
-    waiting.end("reply", b"first")
-    waiting.end("absence")
-    waiting.end("reply", b"second")
-    assert waiting.ended()
-    assert waiting.result == ("reply", b"first")
 
 
 # -- noise --------------------------------------------------------------------------------------------

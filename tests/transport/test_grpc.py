@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import count
 from statistics import median
 from threading import Event
 from typing import Any
@@ -12,14 +13,16 @@ from typing import Any
 import pytest
 
 from revfrf.errors import AbsentError, PassportError, UsageError
-from revfrf.messages.base import Message
+from revfrf.messages.base import MIB, Done, Message
 from revfrf.messages.matching import MatchReply, MatchRequest, SchemaRequest
+from revfrf.messages.network import AdmissionRequest
 from revfrf.messages.training import Schema
-from revfrf.transport.calls import Endpoint, Limits
+from revfrf.transport.calls import Endpoint
 from revfrf.transport.frames import Frame
-from revfrf.transport.grpc import Dialler, Server, _StreamLink
+from revfrf.transport.grpc import _BYTES, _METHOD, _NONCE, _PASSED_ON, _SERVICE, Dialler, Server, _StreamLink
+from revfrf.transport.lines import Limits
 from revfrf.transport.passport import Passport, Who
-from revfrf.transport.tls import grpc, server_credentials
+from revfrf.transport.tls import channel_credentials, grpc, server_credentials
 from tests.transport.asking import ask, digests
 from tests.transport.links import OverGrpc, known, no_threads_left, until
 
@@ -315,3 +318,40 @@ def test_a_party_that_reads_nothing_stops_nobody_else() -> None:
             sending.result(timeout=8)
         release.set()
     network.close()
+
+
+def test_a_party_that_floods_kgc_and_hardly_reads_the_answers_cuts_nobody_off() -> None:
+    """Every answer goes through CS, which does not wait for the slow one, and shows it out."""
+    network, stop = OverGrpc(digests, Limits(heartbeat=1.0, call=30.0)), Event()
+    network.add("KGC", lambda *_: Done())
+    clinic = network.add("clinic")
+
+    def hellos() -> Iterator[bytes]:
+        for number in count():
+            if stop.is_set():
+                return
+            yield Frame("hello", "bank", "KGC", number).encode()
+
+    credentials, options = channel_credentials(known("bank").tls)
+    with grpc.secure_channel(network.address, credentials, options) as channel:
+        flood = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")(hellos(), metadata=((_NONCE, bytes(32)),))
+        assert network.cs.wait_for(["bank"], 5) == []
+        for _ in range(3):
+            assert clinic.call("KGC", AdmissionRequest(), Done) == Done()
+        until(lambda: "bank" not in network.cs.present(), 60)
+        stop.set()
+        flood.cancel()
+    network.close()
+
+
+def test_more_than_ever_should_wait_to_be_passed_on_ends_the_link() -> None:
+    link = _StreamLink(BANK, 1.0)
+    for _ in range(_PASSED_ON):
+        link.pass_on(b"frame")
+    with pytest.raises(AbsentError):
+        link.pass_on(b"frame")
+    heavy, frame = _StreamLink(BANK, 1.0), bytes(MIB)
+    for _ in range(_BYTES // MIB + 1):
+        heavy.pass_on(frame)
+    with pytest.raises(AbsentError):
+        heavy.pass_on(frame)

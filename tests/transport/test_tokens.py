@@ -32,7 +32,6 @@ from tests.transport.parties import (
     BANK,
     DAY,
     NOW,
-    SEAL_KEY,
     VERIFY_KEY,
     authority,
     joined,
@@ -193,7 +192,7 @@ def test_nothing_that_is_printed_or_raised_shows_a_key() -> None:
         partial(Token.parse, TEXT, now=NOW + 1000 * DAY),
         partial(TlsIdentity.from_fields, broken, False),
         partial(Authority.from_fields, {**authority().to_fields(), "certificate": "x"}, False),
-        partial(join, TOKEN, bytes(32), SEAL_KEY),
+        partial(join, TOKEN, bytes(32)),
         partial(server_credentials, identity),
     ):
         shown += all_that_an_error_shows(call)

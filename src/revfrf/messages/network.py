@@ -1,26 +1,6 @@
 """Messages by which parties on different machines find each other."""
 
-from typing import Annotated
-
-import msgspec
-
 from revfrf.messages.base import Message, Name
-
-
-class WhoIs(Message, frozen=True):
-    """Anybody to CS: by which certificates is this party known?"""
-
-    protocol = "network"
-    max_bytes = 1024
-    name: Name
-
-
-class Chain(Message, frozen=True):
-    """CS to anybody: a party's certificates (PEM). Whoever asks checks them itself."""
-
-    protocol = "network"
-    max_bytes = 64 * 1024
-    pem: Annotated[bytes, msgspec.Meta(max_length=32 * 1024)]
 
 
 class SetUpRequest(Message, frozen=True):

@@ -35,8 +35,6 @@ MESSAGES: tuple[type[Message], ...] = (
     revocation.Rekeyed,
     revocation.RevocationReport,
     revocation.Certified,
-    network.WhoIs,
-    network.Chain,
     network.SetUpRequest,
     network.SetUpReply,
     network.AdmissionRequest,
@@ -47,7 +45,6 @@ MESSAGES: tuple[type[Message], ...] = (
     matching.Drop,
 )
 
-_ROLES = ("KGC", "CS", "CC", "participant", "requester")
 _CALLS: dict[tuple[str, str], tuple[type[Message], ...]] = {
     ("CS", "CC"): (training.OpenForest, prediction.MaskedComparisons),
     ("CS", "KGC"): (network.SetUpRequest, revocation.RevocationReport),
@@ -78,8 +75,6 @@ _CALLS: dict[tuple[str, str], tuple[type[Message], ...]] = {
 def calls_between(sender: str, recipient: str) -> tuple[type[Message], ...]:
     """What a party with this role may ask of one with that role."""
     kinds = _CALLS.get((sender, recipient), ())
-    if sender == "KGC":
+    if sender == "KGC" != recipient:
         kinds += (enrolment.Dealt, enrolment.EpochCertificate, enrolment.Admission)
-    if recipient == "CS" and sender in _ROLES:
-        kinds += (network.WhoIs,)
     return kinds

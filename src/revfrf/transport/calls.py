@@ -13,13 +13,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import count, takewhile
 from threading import Condition, Event, Lock, Thread
 
 from revfrf.errors import (
     AbsentError,
     FormatError,
+    LetterError,
     ProtocolError,
     RefusedError,
     RejectedError,
@@ -27,14 +27,14 @@ from revfrf.errors import (
     StorageError,
 )
 from revfrf.messages.base import MIB, Message
-from revfrf.messages.network import Chain, WhoIs
 from revfrf.messages.registry import calls_between
 from revfrf.metering import Ledger, measured
 from revfrf.transport.base import Reply
 from revfrf.transport.codec import decode, encode
-from revfrf.transport.frames import Frame, Key, Kind, Line, Link, Seen, Waiting, frames, refusal
+from revfrf.transport.frames import Frame, Key, Kind, frames, refusal
+from revfrf.transport.lines import Limits, Line, Link, Load, Waiting
 from revfrf.transport.passport import Passport, Who
-from revfrf.transport.sealed import Sealing
+from revfrf.transport.sealed import Place, Sealing
 
 log = logging.getLogger(__name__)
 
@@ -43,22 +43,12 @@ _SERVERS = {HUB, CENTRE, "CC"}
 _STRANGERS = ("participant", "requester")
 _RELAYED = 65 * MIB
 _ANSWERING = 64
-"""Calls that a party answers at once."""
+"""Calls that a party answers at once: of the servers, and as many of all others."""
+
+_CALLS, _CALLS_OF_SERVERS = 16, 256
+"""Calls of one sender that may wait for their answers."""
 
 _AWAY = "is not connected; start it, and go on"
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Seconds: between signs of life, and for the longest call. A link is dead after three such silences."""
-
-    heartbeat: float = 10.0
-    call: float = 3600.0
-
-    @property
-    def silence(self) -> float:
-        """After how long without a sign of life a link is dead."""
-        return 3 * self.heartbeat
 
 
 class Endpoint:
@@ -81,14 +71,14 @@ class Endpoint:
         self._answer, self.sealing, self._admit, self._failed = answer, sealing, admit, failed
         self._lines: dict[str, Line] = {}
         self._met: Counter[str] = Counter()
-        self._chains: dict[str, bytes] = {}
         self._waiting: dict[int, Waiting] = {}
-        self._seen: dict[str, Seen] = {}
+        self._load = Load()
         self._numbers = count(time.time_ns())  # higher than those of any process before
         self._lock = Lock()
         self._changed = Condition(self._lock)
         self._closed = Event()
-        self._pool = ThreadPoolExecutor(_ANSWERING, thread_name_prefix="answer")
+        self._servers = ThreadPoolExecutor(_ANSWERING, thread_name_prefix="answer")
+        self._others = ThreadPoolExecutor(_ANSWERING, thread_name_prefix="answer")
         Thread(target=self._keep_alive, name="heartbeat", daemon=True).start()
 
     @property
@@ -116,10 +106,8 @@ class Endpoint:
             if self._closed.is_set():
                 raise ProtocolError("a link to a party that has hung up", kind="order")
             before = self._lines.get(who.name)
-            self._lines[who.name] = Line(link)
+            self._lines[who.name] = Line(link, None if passport is None else passport.not_after)
             self._met[who.name] += 1
-            if passport is not None:
-                self._chains[who.name] = passport.chain
             self._changed.notify_all()
         if before is not None:
             self._drop(before)
@@ -186,16 +174,16 @@ class Endpoint:
             self._changed.notify_all()
         for line in lines:
             self._drop(line)
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._servers, self._others):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _keep_alive(self) -> None:
         while not self._closed.wait(self.limits.heartbeat):
-            now = time.monotonic()
             with self._lock:
                 lines = list(self._lines.items())
             for name, line in lines:
-                if now - line.heard > self.limits.silence:
-                    log.warning("%s is silent", name)
+                if fault := line.fault(self.limits.silence):
+                    log.warning("%s %s", name, fault)
                     self._drop(line)
                 else:
                     self._send(line, [Frame("ping", self.who.name, name, 0)], wait=False)
@@ -212,16 +200,33 @@ class Endpoint:
 
     def call(self, recipient: str, request: Message, reply_type: type[Reply]) -> Reply:
         """See `transport.base.Channel`."""
-        data, number = encode(request), next(self._numbers)
+        send = self._ask if HUB in (self.who.name, recipient) else self._write_to
+        return decode(send(recipient, encode(request), reply_type.max_bytes), reply_type)
+
+    def _write_to(self, recipient: str, data: bytes, limit: int) -> bytes:
+        """The answer to a call that CS passes on, for which a key of whoever is at the far end is needed."""
+        number = next(self._numbers)
+        offer = self.sealing.offered(
+            (self.who.name, recipient, number),
+            self._ask(recipient, b"", Sealing.OVERHEAD, kind="hello", number=number),
+        )
+        if offer.passport.who.name != recipient:
+            raise ProtocolError(f"the certificates of {offer.passport.who.name!r}", kind="sender")
+        self._let_in(offer.passport)
+        number = next(self._numbers)
+        letter, awaited = self.sealing.seal((self.who.name, recipient, number), offer, data)
+        return awaited.open(self._ask(recipient, letter, limit + Sealing.OVERHEAD, number=number))
+
+    def _ask(
+        self, recipient: str, data: bytes, limit: int, *, kind: Kind = "call", number: int | None = None
+    ) -> bytes:
+        """What comes back. Raises AbsentError or RefusedError."""
+        number = next(self._numbers) if number is None else number
         line = self._line_to(recipient)
-        peer = None if HUB in (self.who.name, recipient) else self._passport_of(recipient)
-        if peer is not None:
-            data = self.sealing.seal(("call", self.who.name, recipient, number), peer, data)
-        limit = reply_type.max_bytes + (0 if peer is None else Sealing.OVERHEAD)
         waiting = Waiting(recipient, line, limit, time.monotonic() + self.limits.call)
         with self._lock:
             self._waiting[number] = waiting
-        pieces = frames("call", self.who.name, recipient, number, data)
+        pieces = frames(kind, self.who.name, recipient, number, data)
         try:
             self._send(line, takewhile(lambda _: waiting.goes_on, pieces))
             if not waiting.ended():
@@ -229,16 +234,12 @@ class Endpoint:
         finally:
             with self._lock:
                 del self._waiting[number]
-        kind, answer = waiting.result
-        if kind == "absence":
+        came, answer = waiting.result
+        if came == "absence":
             raise AbsentError(recipient, _AWAY)
-        if kind == "refusal":
+        if came == "refusal":
             raise RefusedError(recipient, f"has refused: {refusal(answer)}")
-        if peer is not None:
-            sender, answer = self.sealing.open(("reply", recipient, self.who.name, number), answer)
-            if sender.who != peer.who or sender.verify_key != peer.verify_key:
-                raise ProtocolError("an answer by somebody else", kind="sender")
-        return decode(answer, reply_type)
+        return answer
 
     def _line_to(self, recipient: str) -> Line:
         if not self.is_hub:
@@ -248,17 +249,6 @@ class Endpoint:
         if line is None:
             raise AbsentError(recipient, _AWAY)
         return line
-
-    def _passport_of(self, name: str) -> Passport:
-        """Who is at the far end of what CS passes on. CS is asked, and not believed."""
-        try:
-            found = self.sealing.read(self.call(HUB, WhoIs(name=name), Chain).pem)
-        except RefusedError:
-            raise AbsentError(name, _AWAY) from None
-        if found.who.name != name:
-            raise ProtocolError(f"the certificates of {found.who.name!r}", kind="sender")
-        self._let_in(found)
-        return found
 
     # -- receiving ----------------------------------------------------------------------------------
 
@@ -283,12 +273,12 @@ class Endpoint:
         if frame.recipient != self.who.name:
             self._relay(line, frame, data)
             return
-        if frame.kind != "call":
+        if not frame.asks:
             waiting = self._waiting_for(line, frame.key)
             if waiting is None:
                 return  # too late, or never asked for
         try:
-            limit = self._call_limit(frame.sender) if waiting is None else waiting.limit
+            limit = self._limit(frame) if waiting is None else waiting.limit
             message = line.assembly.add(frame, limit)
         except FormatError:
             if frame.sender == neighbour:
@@ -299,13 +289,15 @@ class Endpoint:
             self._give_up(line, key, "absence")
         if message is not None and waiting is not None:
             waiting.end(frame.kind, message)
+        elif message is not None and frame.kind == "hello":
+            self._greet(line, frame)
         elif message is not None:
             self._take(line, frame, message)
 
     def _give_up(self, line: Line, key: Key, kind: Kind) -> None:
         """Nobody waits for what does not come."""
         what, sender, _, number = key
-        if what == "call":
+        if what in ("hello", "call"):
             self._send(line, frames(kind, self.who.name, sender, number))
         elif (waiting := self._waiting_for(line, key)) is not None:
             waiting.end(kind)
@@ -323,65 +315,79 @@ class Endpoint:
         begins, ends = frame.offset == 0, frame.offset + len(frame.piece) >= frame.size
         with self._lock:
             onward = self._lines.get(frame.recipient)
-            if frame.kind != "call" and ends:
+            if not frame.asks and ends:
                 line.owed.pop((frame.recipient, frame.call), None)
-            elif frame.kind == "call" and begins and onward is not None:
+            elif frame.asks and begins and onward is not None:
                 onward.owe(frame.sender, frame.call)
         if onward is not None:
             try:
-                onward.link.send(data)
+                onward.link.pass_on(data)
             except AbsentError:
+                log.warning("%s does not take what is passed on to it", frame.recipient)
                 self._drop(onward)
-        elif frame.kind == "call" and begins:
+        elif frame.asks and begins:
             self._send(line, [Frame("absence", frame.recipient, frame.sender, frame.call)])
 
-    def _call_limit(self, sender: str) -> int:
-        """How long a call of this sender may be; of somebody at the far end only the name is known yet."""
+    def _limit(self, frame: Frame) -> int:
+        """How long what is asked may be; of a sender at the far end only the name is known yet."""
+        if frame.kind == "hello":
+            return 0
         with self._lock:
-            line = self._lines.get(sender)
-        roles = (line.link.who.role,) if line else (CENTRE,) if sender == CENTRE else _STRANGERS
+            line = self._lines.get(frame.sender)
+        roles = (line.link.who.role,) if line else (CENTRE,) if frame.sender == CENTRE else _STRANGERS
         kinds = [kind for role in roles for kind in calls_between(role, self.who.role)]
         return max((kind.max_bytes for kind in kinds), default=0) + (0 if line else Sealing.OVERHEAD)
 
+    def _greet(self, line: Line, frame: Frame) -> None:
+        """Offer a key to whoever wants to write to us."""
+        if frame.sender == line.link.who.name:
+            raise ProtocolError(f"{frame.sender!r} is a neighbour, and need not seal", kind="order")
+        offer = self.sealing.offer((frame.sender, self.who.name, frame.call))
+        self._send(line, frames("reply", self.who.name, frame.sender, frame.call, offer))
+
     def _take(self, line: Line, frame: Frame, data: bytes) -> None:
-        """Have a call answered in another thread, unless too many of this link wait already."""
+        """Have a call answered in another thread, unless too many of its sender wait already."""
+        server = frame.sender in _SERVERS
+        pool, calls = (self._servers, _CALLS_OF_SERVERS) if server else (self._others, _CALLS)
         with self._lock:
-            taken = not self._closed.is_set() and line.load.take(len(data))
-            if taken:
-                future = self._pool.submit(self._answer_call, line, frame, data)
-                future.add_done_callback(lambda _: line.load.give_back(len(data)))
-        if not taken:
+            end = None if self._closed.is_set() else self._load.take(frame.sender, len(data), calls)
+            if end is not None:
+                pool.submit(self._answer_call, line, frame, data).add_done_callback(lambda _: end())
+        if end is None:
             self._send(line, frames("refusal", self.who.name, frame.sender, frame.call, b"too much at once"))
 
     def _answer_call(self, line: Line, frame: Frame, data: bytes) -> None:
         """Answer or refuse, in a thread of its own; nothing, if the call has come before."""
-        header = (frame.sender, self.who.name, frame.call)
         kind: Kind = "reply"
         try:
-            who, peer = line.link.who, None
-            if frame.sender != who.name:
-                peer, data = self.sealing.open(("call", *header), data)
-                who = peer.who
-                if who.name != frame.sender:
-                    raise ProtocolError(f"{who.name!r} speaks for {frame.sender!r}", kind="sender")
-                self._let_in(peer)
-            with self._lock:
-                seen = line.seen if peer is None else self._seen.setdefault(who.name, Seen())
-                if not seen.is_new(frame.call):
-                    return
-            reply = self._reply(who, data)
-            if peer is not None:
-                reply = self.sealing.seal(("reply", self.who.name, frame.sender, frame.call), peer, reply)
+            if frame.sender != line.link.who.name:
+                answer = self._answer_letter((frame.sender, self.who.name, frame.call), data)
+            elif line.seen.is_new(frame.call):
+                answer = self._reply(line.link.who, data)
+            else:
+                return
+        except LetterError as error:
+            if error.kind == "spent":
+                return
+            kind, answer = "absence", b""  # whoever has offered that key is no more
         except RevFRFError as error:
             log.warning("refused a message of %s: %s", frame.sender, error)
             told = error.peer_message if isinstance(error, RejectedError) else RejectedError.peer_message
-            kind, reply = "refusal", told.encode()
+            kind, answer = "refusal", told.encode()
             if isinstance(error, StorageError):
                 self._failed(error)
         except Exception:
             log.exception("a message of %s could not be answered", frame.sender)
-            kind, reply = "refusal", b""
-        self._send(line, frames(kind, self.who.name, frame.sender, frame.call, reply))
+            kind, answer = "refusal", b""
+        self._send(line, frames(kind, self.who.name, frame.sender, frame.call, answer))
+
+    def _answer_letter(self, place: Place, data: bytes) -> bytes:
+        letter = self.sealing.open(place, data)
+        who = letter.sender.who
+        if who.name != place[0]:
+            raise ProtocolError(f"{who.name!r} speaks for {place[0]!r}", kind="sender")
+        self._let_in(letter.sender)
+        return self.sealing.answer(place, letter, self._reply(who, letter.data))
 
     def _reply(self, sender: Who, data: bytes) -> bytes:
         kinds = calls_between(sender.role, self.who.role)
@@ -389,8 +395,4 @@ class Endpoint:
             raise ProtocolError(f"{sender.role} has nothing to say to {self.who.role}", kind="sender")
         message = decode(data, *kinds)
         with measured(self.ledger, self.who.name, message.protocol):
-            if not isinstance(message, WhoIs):
-                return encode(self._answer(sender.name, message))
-            if message.name not in self._chains:
-                raise ProtocolError(f"nobody here is called {message.name!r}", kind="member")
-            return encode(Chain(pem=self._chains[message.name]))
+            return encode(self._answer(sender.name, message))

@@ -2,35 +2,25 @@
 
 A piece names the message it belongs to, how long that is, and its place in it. Nothing is kept of a message
 that is too long for its receiver. Pieces that are out of order, or disagree about the length, lose the
-message; pieces that come twice are ignored. Losing it is all that a bad link can do. What is kept of a link
-in use, and of a call that waits for its answer, is here, too, and all of it is bounded.
+message; pieces that come twice are ignored. Losing it is all that a bad link can do.
 """
 
-import time
-from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from threading import Event, Lock
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 import msgspec
 
 from revfrf.errors import FormatError, RejectedError
 from revfrf.messages.base import MIB, Name
-from revfrf.transport.passport import Who
 
-Kind = Literal["call", "reply", "refusal", "absence", "ping"]
+Kind = Literal["hello", "call", "reply", "refusal", "absence", "ping"]
+"""`hello` asks whoever is at the far end for a key to seal a call to."""
 
 PIECE = MIB
 MAX_FRAME = PIECE + 4096
 _UNFINISHED = 64
 """Messages of one link that may be on their way at once."""
-
-_LOAD, _LEAST_LOAD = 1024 * MIB, 4 * MIB
-"""Bytes of calls over one link that wait for their answers, and for how many each counts at least."""
-
-_REMEMBERED = 4096
-"""Calls of which it is known that they have come."""
 
 _Size = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 
@@ -50,6 +40,11 @@ class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
     def key(self) -> "Key":
         """The message that it is a piece of."""
         return self.kind, self.sender, self.recipient, self.call
+
+    @property
+    def asks(self) -> bool:
+        """Whether something has to come back."""
+        return self.kind in ("hello", "call")
 
     def encode(self) -> bytes:
         """The bytes of it."""
@@ -140,103 +135,6 @@ class Assembly:
             if held <= allowed:
                 break
             held -= self._lose(key)
-
-
-class Seen:
-    """The numbers of one sender's calls, which ascend: of those of long ago it is known that they are old."""
-
-    def __init__(self) -> None:
-        self._recent: list[int] = []
-        self._old = -1
-
-    def is_new(self, number: int) -> bool:
-        """Whether this call has not come before; from now on it has."""
-        place = bisect_left(self._recent, number)
-        if number <= self._old or number in self._recent[place : place + 1]:
-            return False
-        self._recent.insert(place, number)
-        if len(self._recent) > _REMEMBERED:
-            self._old = self._recent.pop(0)
-        return True
-
-
-class Load:
-    """How much of what has come over a link waits for an answer."""
-
-    def __init__(self) -> None:
-        self._bytes, self._lock = 0, Lock()
-
-    def take(self, size: int) -> bool:
-        """Whether a call of this size is not too much; from now on it waits, too."""
-        counted = max(size, _LEAST_LOAD)
-        with self._lock:
-            fits = not self._bytes or self._bytes + counted <= _LOAD
-            self._bytes += counted if fits else 0
-        return fits
-
-    def give_back(self, size: int) -> None:
-        """A call of this size waits no longer."""
-        with self._lock:
-            self._bytes -= max(size, _LEAST_LOAD)
-
-
-class Link(Protocol):
-    """The way to a neighbour, who is known by its certificate."""
-
-    who: Who
-
-    def send(self, frame: bytes, wait: bool = True) -> None:
-        """Send a frame, or raise AbsentError. Without `wait`, one that would have to wait is not sent."""
-
-    def close(self) -> None:
-        """Nothing is sent or received any more."""
-
-
-@dataclass(eq=False)
-class Line:
-    """A link in use: what has come over it, who is owed answers that CS would pass on, and when there was
-    last a sign of life.
-    """
-
-    link: Link
-    assembly: Assembly = field(default_factory=Assembly)
-    seen: Seen = field(default_factory=Seen)
-    load: Load = field(default_factory=Load)
-    owed: dict[tuple[str, int], None] = field(default_factory=dict)
-    heard: float = field(default_factory=time.monotonic)
-
-    def owe(self, caller: str, number: int) -> None:
-        """A call was passed on over this link."""
-        self.owed[caller, number] = None
-        if len(self.owed) > _REMEMBERED:
-            del self.owed[next(iter(self.owed))]
-
-
-@dataclass(eq=False)
-class Waiting:
-    """A call that waits for what comes back."""
-
-    recipient: str
-    line: Line
-    limit: int
-    until: float
-    result: tuple[Kind, bytes] = ("absence", b"")
-    _done: Event = field(default_factory=Event)
-
-    def end(self, kind: Kind, data: bytes = b"") -> None:
-        """This has come back; what comes later does not count."""
-        if not self._done.is_set():
-            self.result = kind, data
-            self._done.set()
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether nothing has come back, and there is time."""
-        return not self._done.is_set() and time.monotonic() < self.until
-
-    def ended(self) -> bool:
-        """Wait; whether something has come back in time."""
-        return self._done.wait(max(0.0, self.until - time.monotonic()))
 
 
 def refusal(data: bytes) -> str:

@@ -14,6 +14,7 @@ from threading import Condition, Event, Thread, Timer
 from typing import Any
 
 from revfrf.errors import AbsentError, ProtocolError, RejectedError, RevFRFError, UsageError
+from revfrf.messages.base import MIB
 from revfrf.transport.calls import HUB, Endpoint
 from revfrf.transport.frames import MAX_FRAME
 from revfrf.transport.passport import Who
@@ -27,8 +28,11 @@ _NONCE, _CHAIN, _SIGNATURE = "revfrf-nonce-bin", "revfrf-chain-bin", "revfrf-sig
 
 _NONCE_BYTES = 32
 
-_QUEUE = 64
-"""Frames that wait to be sent over one link: whoever sends more waits, too."""
+_QUEUE, _PASSED_ON = 64, 1024
+"""Frames that wait to be sent over one link: whoever sends more waits, too, but for what CS passes on."""
+
+_BYTES = 192 * MIB
+"""And their size: two messages of the longest kind that CS passes on, and what waits besides."""
 
 MAX_LINKS = 512
 
@@ -60,6 +64,15 @@ class _StreamLink:
             if not taken or not self._open:
                 raise AbsentError(self.who.name, "takes nothing any more")
             self._outgoing.append(frame)
+            self._changed.notify_all()
+
+    def pass_on(self, frame: bytes) -> None:
+        """See `Link.pass_on`."""
+        with self._changed:
+            waiting = self._outgoing
+            if not self._open or len(waiting) >= _PASSED_ON or sum(map(len, waiting)) > _BYTES:
+                raise AbsentError(self.who.name, "takes nothing any more")
+            waiting.append(frame)
             self._changed.notify_all()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Passports: X.509 certificates that say who a party is, by which key it signs, and to which key to seal.
+"""Passports: X.509 certificates that say who a party is, and by which key it signs.
 
 KGC's certificate is the root. KGC gives each party an invitation, an authority of its own that is good for
 one name in one role; with its key the party certifies itself. Its chain, its own certificate and then its
@@ -21,12 +21,11 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, SignatureAlgorithmOID
 
 from revfrf.crypto.canonical import fingerprint
-from revfrf.crypto.signing import KEY_BYTES, VerifyKey
+from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import FormatError, PassportError, UsageError
 from revfrf.record import Record
 
@@ -86,7 +85,6 @@ class Passport:
     who: Who
     federation: str
     verify_key: bytes
-    seal_key: bytes
     serial: int
     not_after: datetime
     key_digest: bytes
@@ -105,7 +103,6 @@ class _Invitation(Record, frozen=True, tag="invitation"):
 
 class _Bearer(Record, frozen=True, tag="bearer"):
     verify_key: bytes
-    seal_key: bytes
 
 
 _Said = TypeVar("_Said", _Authority, _Invitation, _Bearer)
@@ -139,7 +136,7 @@ def read_passport(ca_pem: bytes, chain_pem: bytes, now: datetime | None = None) 
     with _reading(f"certificate of {who}"):
         _check_issuer(bearer, invitation)
         said = _said(bearer, _Bearer)
-        _check_keys(said.verify_key, said.seal_key)
+        VerifyKey(said.verify_key)
         _check_form(bearer, invitation, _bearer_form(federation, who, said))
         check_dates(now, authority, invitation, bearer)
         public = bearer.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
@@ -147,7 +144,6 @@ def read_passport(ca_pem: bytes, chain_pem: bytes, now: datetime | None = None) 
         who=who,
         federation=federation,
         verify_key=said.verify_key,
-        seal_key=said.seal_key,
         serial=serial,
         not_after=min(each.not_valid_after_utc for each in (authority, invitation, bearer)),
         key_digest=hashlib.sha256(public).digest(),
@@ -199,12 +195,11 @@ def certify_bearer(
     issuer: PrivateKey,
     key: PublicKey,
     verify_key: bytes,
-    seal_key: bytes,
 ) -> x509.Certificate:
     """The certificate of whoever holds this invitation and its key; good for as long as the invitation."""
-    _check_keys(verify_key, seal_key)
+    VerifyKey(verify_key)
     who, _ = read_invitation(authority, invitation)
-    form = _bearer_form(read_authority(authority), who, _Bearer(verify_key, seal_key))
+    form = _bearer_form(read_authority(authority), who, _Bearer(verify_key))
     dates = invitation.not_valid_before_utc, invitation.not_valid_after_utc
     return _issue(form, key, invitation.subject, issuer, dates)
 
@@ -381,14 +376,3 @@ def _names(extensions: _Extensions) -> _Extensions:
 def _check_serial(serial: int) -> None:
     if not 0 < serial <= MAX_SERIAL:
         raise UsageError(f"serial {serial}: invitations are counted from 1")
-
-
-def _check_keys(verify_key: bytes, seal_key: bytes) -> None:
-    """Raise FormatError for keys that everybody could sign for, or open."""
-    VerifyKey(verify_key)
-    if type(seal_key) is not bytes or len(seal_key) != KEY_BYTES:
-        raise FormatError(f"a key to seal to is {KEY_BYTES} bytes", kind="length")
-    try:
-        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(seal_key))
-    except ValueError:
-        raise FormatError("a key to seal to must be a point of large order", kind="malformed") from None

@@ -1,12 +1,17 @@
 """By what parties know each other beyond TLS: letters that CS passes on, and CS itself when it is dialled.
 
-What CS passes on between KGC and the others is signed by its sender, and sealed for its recipient.
+What CS passes on between KGC and the others is signed by its sender, and sealed for its recipient by HPKE
+(RFC 9180), together with who writes to whom, and in which call: a letter is good for one place, and an answer
+for one question.
 
-Sealed is by HPKE (RFC 9180) for the key in the recipient's certificate, together with who writes to whom, and
-in which call: a message is good for one place, and an answer for one question.
+Nothing is sealed to a key that lasts. Whoever wants to write asks first; the recipient makes a key for this
+one letter, signs it, and forgets it when the letter is open. The letter brings the key for its answer along.
+Both are in memory alone: whoever has kept letters, and gets hold of a party's directory later, reads none.
 """
 
-from typing import Annotated, ClassVar
+from dataclasses import dataclass
+from threading import Lock
+from typing import Annotated, ClassVar, TypeVar
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -16,23 +21,95 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from revfrf.crypto.canonical import digest
 from revfrf.crypto.secret import Secret, hides_locals
 from revfrf.crypto.signing import SigningKey, VerifyKey
-from revfrf.errors import FormatError
+from revfrf.errors import FormatError, LetterError
 from revfrf.messages.base import Signature
 from revfrf.transport.passport import MAX_CHAIN, Passport, read_passport
 from revfrf.transport.tls import TlsIdentity
 
-Header = tuple[str, str, str, int]
-"""Whether a call or a reply, its sender and recipient, and the number of the call."""
+Place = tuple[str, str, int]
+"""Who calls whom, and the number of the call."""
 
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
-_SEALED = "revfrf sealed message v1"
+_KEY_BYTES = 32
+_OFFER, _CALL, _REPLY = "revfrf one-time key v1", "revfrf sealed call v1", "revfrf sealed reply v1"
 _WELCOME = "revfrf welcome v1"
 
+_OFFERED, _CALLERS = 64, 1024
+"""Keys that wait for letters: for so many letters of one caller, and for so many callers."""
 
-class _Letter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    chain: Annotated[bytes, msgspec.Meta(max_length=MAX_CHAIN)]
+_Chain = Annotated[bytes, msgspec.Meta(max_length=MAX_CHAIN)]
+_Key = Annotated[bytes, msgspec.Meta(min_length=_KEY_BYTES, max_length=_KEY_BYTES)]
+
+
+class _Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    chain: _Chain
+    key: _Key
+    signature: Signature
+
+
+class _Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    chain: _Chain
+    reply_key: _Key
     signature: Signature
     data: bytes
+
+
+class _Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    signature: Signature
+    data: bytes
+
+
+_Part = TypeVar("_Part", _Offer, _Call, _Reply)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Whose key this is, to which one letter may be sealed."""
+
+    passport: Passport
+    key: bytes
+
+
+@dataclass(frozen=True)
+class Letter:
+    """What somebody has written to us, and the key to which the answer is sealed."""
+
+    sender: Passport
+    data: bytes
+    reply_key: bytes
+
+
+class OneTimeKeys(Secret):
+    """The keys that were offered, by caller. Each opens one letter; the oldest go first if there are many."""
+
+    def __init__(self) -> None:
+        self._offered: dict[str, dict[bytes, X25519PrivateKey | None]] = {}
+        self._lock = Lock()
+
+    def make(self, caller: str) -> bytes:
+        """A new key for a letter of this caller."""
+        key = X25519PrivateKey.generate()
+        public = key.public_key().public_bytes_raw()
+        with self._lock:
+            offered = self._offered.pop(caller, {})
+            self._offered[caller] = offered
+            offered[public] = key
+            if len(offered) > _OFFERED:
+                del offered[next(iter(offered))]
+            if len(self._offered) > _CALLERS:
+                del self._offered[next(iter(self._offered))]
+        return public
+
+    def take(self, caller: str, public: bytes) -> X25519PrivateKey:
+        """The private half, which is forgotten. Raises LetterError."""
+        with self._lock:
+            offered = self._offered.get(caller, {})
+            if public not in offered:
+                raise LetterError(f"{caller!r} writes to a key that was not offered", kind="unknown")
+            key, offered[public] = offered[public], None
+        if key is None:
+            raise LetterError(f"a second letter of {caller!r} to one key", kind="spent")
+        return key
 
 
 class Sealing(Secret):
@@ -40,8 +117,8 @@ class Sealing(Secret):
 
     OVERHEAD: ClassVar[int] = MAX_CHAIN + 1024
 
-    def __init__(self, tls: TlsIdentity, signing: SigningKey, seal_key: X25519PrivateKey) -> None:
-        self._tls, self._signing, self._seal_key = tls, signing, seal_key
+    def __init__(self, tls: TlsIdentity, signing: SigningKey) -> None:
+        self._tls, self._signing, self._keys = tls, signing, OneTimeKeys()
 
     def read(self, chain: bytes) -> Passport:
         """Whose certificates these are. Raises PassportError."""
@@ -57,22 +134,80 @@ class Sealing(Secret):
         VerifyKey(host.verify_key).verify(signature, _WELCOME, nonce, guest)
         return host
 
-    @hides_locals
-    def seal(self, header: Header, recipient: Passport, data: bytes) -> bytes:
-        """A message that the recipient alone can read, and knows to be ours."""
-        signature = self._signing.sign(_SEALED, *header, data)
-        letter = msgspec.msgpack.encode(_Letter(self._tls.chain_pem, signature, data))
-        key = X25519PublicKey.from_public_bytes(recipient.seal_key)
-        return _SUITE.encrypt(letter, key, digest(_SEALED, *header))
+    def offer(self, place: Place) -> bytes:
+        """A key for one letter of whoever has asked for it in this place."""
+        key = self._keys.make(place[0])
+        return msgspec.msgpack.encode(
+            _Offer(self._tls.chain_pem, key, self._signing.sign(_OFFER, *place, key))
+        )
+
+    def offered(self, place: Place, data: bytes) -> Offer:
+        """Who has offered us a key, and the key. Raises RejectedError."""
+        offer = _decoded(data, _Offer)
+        passport = self.read(offer.chain)
+        VerifyKey(passport.verify_key).verify(offer.signature, _OFFER, *place, offer.key)
+        return Offer(passport, offer.key)
 
     @hides_locals
-    def open(self, header: Header, sealed: bytes) -> tuple[Passport, bytes]:
-        """Who has sealed this message for us, for this place, and what it says. Raises RejectedError."""
-        try:
-            plain = _SUITE.decrypt(sealed, self._seal_key, digest(_SEALED, *header))
-            letter = msgspec.msgpack.decode(plain, type=_Letter)
-        except (InvalidTag, ValueError, msgspec.DecodeError, RecursionError):
-            raise FormatError("not a message that was sealed for this place") from None
+    def seal(self, place: Place, offer: Offer, data: bytes) -> tuple[bytes, "Awaited"]:
+        """A letter that whoever made the offer can read, alone and once; and what opens the answer."""
+        reply_key = X25519PrivateKey.generate()
+        public = reply_key.public_key().public_bytes_raw()
+        signature = self._signing.sign(_CALL, *place, offer.key, public, data)
+        letter = msgspec.msgpack.encode(_Call(self._tls.chain_pem, public, signature, data))
+        sealed = offer.key + _sealed(letter, offer.key, _CALL, place)
+        return sealed, Awaited(place, offer.passport, reply_key)
+
+    @hides_locals
+    def open(self, place: Place, sealed: bytes) -> Letter:
+        """What was sealed for us, for this place. Raises RejectedError."""
+        key = sealed[:_KEY_BYTES]
+        letter = _decoded(_opened(sealed[_KEY_BYTES:], self._keys.take(place[0], key), _CALL, place), _Call)
         sender = self.read(letter.chain)
-        VerifyKey(sender.verify_key).verify(letter.signature, _SEALED, *header, letter.data)
-        return sender, letter.data
+        VerifyKey(sender.verify_key).verify(
+            letter.signature, _CALL, *place, key, letter.reply_key, letter.data
+        )
+        return Letter(sender, letter.data, letter.reply_key)
+
+    @hides_locals
+    def answer(self, place: Place, letter: Letter, data: bytes) -> bytes:
+        """The answer to a letter, for its sender alone."""
+        signature = self._signing.sign(_REPLY, *place, letter.reply_key, data)
+        return _sealed(msgspec.msgpack.encode(_Reply(signature, data)), letter.reply_key, _REPLY, place)
+
+
+class Awaited(Secret):
+    """An answer that has not come yet, to the letter that was written in this place to this party."""
+
+    def __init__(self, place: Place, peer: Passport, key: X25519PrivateKey) -> None:
+        self._place, self._peer, self._key = place, peer, key
+
+    @hides_locals
+    def open(self, sealed: bytes) -> bytes:
+        """What it says. Raises RejectedError."""
+        reply = _decoded(_opened(sealed, self._key, _REPLY, self._place), _Reply)
+        public = self._key.public_key().public_bytes_raw()
+        VerifyKey(self._peer.verify_key).verify(reply.signature, _REPLY, *self._place, public, reply.data)
+        return reply.data
+
+
+def _sealed(plain: bytes, key: bytes, what: str, place: Place) -> bytes:
+    try:
+        return _SUITE.encrypt(plain, X25519PublicKey.from_public_bytes(key), digest(what, *place))
+    except ValueError:
+        raise FormatError("a key to seal to must be a point of large order", kind="malformed") from None
+
+
+@hides_locals
+def _opened(sealed: bytes, key: X25519PrivateKey, what: str, place: Place) -> bytes:
+    try:
+        return _SUITE.decrypt(sealed, key, digest(what, *place))
+    except (InvalidTag, ValueError):
+        raise FormatError("not a message that was sealed for this place") from None
+
+
+def _decoded(data: bytes, kind: type[_Part]) -> _Part:
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        raise FormatError("not a message that was sealed for this place") from None

@@ -271,16 +271,14 @@ class TlsIdentity(Secret):
 
 
 @hides_locals
-def join(token: Token, verify_key: bytes, seal_key: bytes, now: datetime | None = None) -> TlsIdentity:
-    """A fresh TLS identity for the party that this token invites, who signs and is sealed to by these keys.
+def join(token: Token, verify_key: bytes, now: datetime | None = None) -> TlsIdentity:
+    """A fresh TLS identity for the party that this token invites, who signs by this key.
 
-    Raises PassportError if the token has expired, and FormatError for keys that protect nothing.
+    Raises PassportError if the token has expired, and FormatError for a key that protects nothing.
     """
     check_dates(now, token._authority, token._invitation)
     key = ec.generate_private_key(ec.SECP256R1())
-    bearer = certify_bearer(
-        token._authority, token._invitation, token._key, key.public_key(), verify_key, seal_key
-    )
+    bearer = certify_bearer(token._authority, token._invitation, token._key, key.public_key(), verify_key)
     return TlsIdentity(token.ca_pem, to_pem(bearer, token._invitation), key)
 
 

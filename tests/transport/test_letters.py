@@ -1,0 +1,192 @@
+"""A CS that cheats with what it passes on: letters, and the keys that are offered for them."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from revfrf.errors import AbsentError, RejectedError
+from revfrf.messages.enrolment import EpochAccepted
+from revfrf.transport import frames as frames_module
+from revfrf.transport.codec import encode
+from revfrf.transport.frames import Frame, frames
+from revfrf.transport.sealed import _CALL, Letter, _Call, _sealed
+from tests.transport.asking import CERTIFICATE, digests
+from tests.transport.links import (
+    InMemory,
+    Network,
+    OverGrpc,
+    RawLink,
+    Recorder,
+    known,
+    letter,
+    no_threads_left,
+    offer_of,
+    place,
+    until,
+)
+from tests.transport.test_sealed import LOW_ORDER
+from tests.transport.writing import ACCEPTED, CS, reading, writing
+
+# -- letters that are not what CS says ----------------------------------------------------------------
+
+
+def test_what_cs_passes_on_in_kgcs_name_must_be_kgcs() -> None:
+    """Not sealed at all; to keys of bank, but of CS and telco; with another number."""
+    with reading() as bank:
+        cs = bank.cs
+        cs.say(*frames("call", "KGC", "bank", 1, encode(CERTIFICATE)))
+        cs.say(*letter(known("CS"), "bank", 2, CERTIFICATE, caller="KGC"))
+        cs.say(*letter(known("telco"), "bank", 3, CERTIFICATE, caller="KGC"))
+        [moved] = letter(known("KGC"), "bank", 4, CERTIFICATE)
+        cs.say(msgspec.structs.replace(moved, call=5))
+        said = {frame.call: frame.kind for frame in cs.heard(4)}
+        assert said == {1: "absence", 2: "refusal", 3: "refusal", 5: "refusal"}
+        assert bank.asked.calls == []
+        cs.say(*letter(known("KGC"), "bank", 6, CERTIFICATE))
+        cs.heard(5)
+        assert bank.asked.calls == [("KGC", CERTIFICATE)]
+
+
+def test_a_letter_is_answered_once_over_whatever_link_it_comes() -> None:
+    with reading() as bank:
+        [call] = letter(known("KGC"), "bank", 6, CERTIFICATE)
+        bank.cs.say(call)
+        bank.cs.heard()
+        bank.cs.say(call, msgspec.structs.replace(call, call=2**62))
+        again = RawLink(bank.endpoint, CS)
+        again.say(call, *letter(known("KGC"), "bank", 7, CERTIFICATE))
+        [frame] = again.heard()
+        assert (frame.kind, frame.call) == ("reply", 7)
+        until(lambda: bank.endpoint._load._sizes == {})
+        assert len(bank.asked.calls) == 2
+        assert len(bank.cs.heard()) == len(again.heard()) == 1
+
+
+def test_a_letter_that_comes_many_times_at_once_is_answered_once() -> None:
+    with reading() as bank:
+        [call] = letter(known("KGC"), "bank", 6, CERTIFICATE)
+        bank.cs.say(*[call] * 50)
+        until(lambda: bank.endpoint._load._sizes == {})
+        assert [frame.kind for frame in bank.cs.heard()] == ["reply"]
+        assert len(bank.asked.calls) == 1
+
+
+def test_a_letter_to_a_key_of_before_a_restart_is_not_read_and_its_writer_hears_of_it() -> None:
+    with writing() as kgc, reading(sealing=known("bank").restarted()) as bank:
+        bank.cs.say(kgc.letter())
+        [absence] = bank.cs.heard()
+        assert absence.kind == "absence"
+        kgc.cs.say(absence)
+        with pytest.raises(AbsentError):
+            kgc.waiting.result(timeout=5)
+        assert bank.asked.calls == []
+
+
+@pytest.mark.parametrize("make", [InMemory, OverGrpc], ids=["memory", "gRPC"])
+def test_what_cs_has_kept_of_an_honest_call_is_good_for_nothing(make: type[InMemory | OverGrpc]) -> None:
+    """Sent again while the recipient runs, and after it was started anew."""
+    kept: list[Frame] = []
+    with no_threads_left():
+        network: Network = make(digests)
+        received, asked = network.cs.received, Recorder(digests)
+
+        def tap(link: Any, data: bytes) -> None:
+            kept.append(Frame.decode(data))
+            received(link, data)
+
+        network.cs.received = tap  # type: ignore[method-assign]
+        kgc, bank = network.add("KGC"), network.add("bank", asked)
+        kgc.call("bank", CERTIFICATE, EpochAccepted)
+        kinds = [(frame.kind, frame.sender) for frame in kept if frame.kind != "ping"]
+        assert kinds == [("hello", "KGC"), ("reply", "bank"), ("call", "KGC"), ("reply", "bank")]
+        [call] = [frame for frame in kept if frame.kind == "call"]
+
+        def again() -> None:
+            for _ in range(3):
+                network.cs._lines["bank"].link.send(call.encode())
+            kgc.call("bank", CERTIFICATE, EpochAccepted)
+
+        again()
+        until(lambda: bank._load._sizes == {})
+        assert len(asked.calls) == 2
+        network.cut("bank")
+        bank = network.add("bank", asked)
+        again()
+        until(lambda: bank._load._sizes == {})
+        assert len(asked.calls) == 3
+        assert network.cs.present() == {"KGC", "bank"}
+        network.close()
+
+
+def test_noise_spends_no_key() -> None:
+    """A letter counts if it is to a key; and the key is public only once the letter is on its way."""
+    with reading() as bank:
+        for number in range(100):
+            bank.cs.say(*frames("call", "KGC", "bank", number, bytes([number]) * 60))
+            bank.cs.heard(number + 1)
+        assert {frame.kind for frame in bank.cs.heard(100)} == {"absence"}
+        bank.cs.say(*letter(known("KGC"), "bank", 200, CERTIFICATE))
+        assert bank.cs.heard(kind="reply")[0].call == 200
+
+
+# -- answers ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("writer", ["CS", "telco", "KGC"])
+def test_an_answer_of_somebody_else_is_refused(writer: str) -> None:
+    """Who was told what the letter says."""
+    with writing() as kgc:
+        asked = kgc.letter()
+        read = known("bank").sealing.open(place(asked), asked.piece)
+        forged = known(writer).sealing.answer(place(asked), read, ACCEPTED)
+        kgc.cs.say(*frames("reply", "bank", "KGC", asked.call, forged))
+        with pytest.raises(RejectedError):
+            kgc.waiting.result(timeout=5)
+
+
+def test_the_answer_to_another_call_is_refused() -> None:
+    with writing() as first, writing() as second:
+        for kgc in (first, second):
+            asked = kgc.letter()
+            read = known("bank").sealing.open(place(asked), asked.piece)
+            if kgc is first:
+                answer = known("bank").sealing.answer(place(asked), read, ACCEPTED)
+            kgc.cs.say(*frames("reply", "bank", "KGC", asked.call, answer))
+        assert first.waiting.result(timeout=5).epoch == CERTIFICATE.epoch
+        with pytest.raises(RejectedError):
+            second.waiting.result(timeout=5)
+
+
+@pytest.mark.parametrize("point", LOW_ORDER[:3], ids=lambda point: point[:2].hex())
+def test_nothing_is_answered_to_a_key_of_low_order(point: bytes) -> None:
+    """KGC itself would let everybody read bank's answer."""
+    here, kgc = ("KGC", "bank", 1), known("KGC")
+    key = offer_of(known("bank"), "KGC").key
+    data = encode(CERTIFICATE)
+    signature = kgc.signing.sign(_CALL, *here, key, point, data)
+    plain = msgspec.msgpack.encode(_Call(kgc.tls.chain_pem, point, signature, data))
+    with reading() as bank:
+        bank.cs.say(*frames("call", *here, key + _sealed(plain, key, _CALL, here)))
+        [frame] = bank.cs.heard()
+        assert (frame.kind, frame.piece) == ("refusal", b"rejected")
+
+
+def test_letters_in_many_pieces_and_their_answers_come_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames_module, "PIECE", 50)
+    network = InMemory()
+    kgc, _ = network.add("KGC"), network.add("bank", digests)
+    assert kgc.call("bank", CERTIFICATE, EpochAccepted).epoch == CERTIFICATE.epoch
+    network.close()
+
+
+def test_an_answer_shows_nobody_but_its_reader_what_it_says() -> None:
+    with writing() as kgc:
+        asked = kgc.letter()
+        read = known("bank").sealing.open(place(asked), asked.piece)
+        assert isinstance(read, Letter)
+        answer = known("bank").sealing.answer(place(asked), read, ACCEPTED)
+        assert encode(CERTIFICATE) not in asked.piece
+        assert ACCEPTED not in answer
+        kgc.cs.say(*frames("reply", "bank", "KGC", asked.call, answer))
+        assert kgc.waiting.result(timeout=5).epoch == CERTIFICATE.epoch
