@@ -212,6 +212,8 @@ class LateLink:
     def send(self, frame: bytes, wait: bool = True) -> None:
         raise NotImplementedError
 
+    pass_on = send
+
     def close(self) -> None:
         raise NotImplementedError
 

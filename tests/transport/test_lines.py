@@ -45,6 +45,8 @@ class Nowhere:
     def send(self, frame: bytes, wait: bool = True) -> None:
         raise NotImplementedError
 
+    pass_on = send
+
     def close(self) -> None:
         raise NotImplementedError
 
