@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from revfrf import cli_printing, config
 from revfrf.cli import app
 from revfrf.config_text import toml_text
-from revfrf.datafile import write_answers
+from revfrf.datafile import write_csv
 from revfrf.messages.registry import MESSAGES
 from revfrf.node.control import runs
 from tests.test_messages import FULL
@@ -133,11 +133,11 @@ def write_tables() -> None:
     ids = [f"c{number:03}" for number in range(90)]
     balance, minutes = draw.normal(size=90).round(3), draw.normal(size=90).round(3)
     outcome = ["paid" if x + y > 0 else "late" for x, y in zip(balance, minutes, strict=True)]
-    write_answers("accounts.csv", ids, {"balance": balance}, id_column="customer")
-    write_answers("calls.csv", ids[::-1], {"minutes": minutes[::-1]})
-    write_answers("outcomes.csv", ids[:60], {"outcome": outcome[:60]})
-    write_answers("later.csv", ids[60:], {"outcome": outcome[60:]})
-    write_answers("applicants.csv", ["x", "y"], {"balance": [2.0, -2.0], "minutes": [2.0, -2.0]})
+    write_csv("accounts.csv", ids, {"balance": balance}, id_column="customer")
+    write_csv("calls.csv", ids[::-1], {"minutes": minutes[::-1]})
+    write_csv("outcomes.csv", ids[:60], {"outcome": outcome[:60]})
+    write_csv("later.csv", ids[60:], {"outcome": outcome[60:]})
+    write_csv("applicants.csv", ["x", "y"], {"balance": [2.0, -2.0], "minutes": [2.0, -2.0]})
 
 
 def connected() -> list[str]:

@@ -1,16 +1,16 @@
-"""A party's rows in a file of its own: a participant's columns, the coordinator's labels; and answers.
+"""A party's rows in a file of its own: a participant's columns, CS's labels; and what is written.
 
 How files are read is said in `tablefile`. A participant's columns are encoded by what it has published of
 them, so that rows that come later are encoded as the first ones were.
 """
 
 import csv
+import io
 import math
 import os
 import secrets
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -73,17 +73,6 @@ class Rows:
         for place, column in enumerate(columns):
             codes[place] = self._encode(column)
         return codes
-
-    def take(self, ids: Iterable[str]) -> NDArray[np.intp]:
-        """The positions of these ids. Raises UsageError if some are not there."""
-        places, asked = {one: place for place, one in enumerate(self.ids)}, list(ids)
-        absent = [one for one in asked if one not in places]
-        if absent:
-            raise UsageError(
-                f"{self.table.path}, column {self.id_column!r}: {len(absent)} of {len(asked)} ids are not "
-                f"there: {some(absent, 5)}; give the file with all rows that were matched"
-            )
-        return np.array([places[one] for one in asked], dtype=np.intp)
 
     def _learn(self, name: str) -> Column:
         path = f"{self.table.path}, column {name!r}"
@@ -245,17 +234,12 @@ def _label_number(value: Any) -> float | None:
     return float(found)
 
 
-def write_answers(
-    target: PathLike | TextIO,
-    ids: Sequence[str],
-    columns: Mapping[str, Values],
-    *,
-    id_column: str = "id",
-    overwrite: bool = False,
+def write_csv(
+    target: PathLike | TextIO, ids: Sequence[str], columns: Mapping[str, Values], *, id_column: str = "id"
 ) -> None:
-    """Write ids and answers as CSV, to a file or to what is open already, such as sys.stdout.
+    """Write ids and columns as CSV, to a file as `write_whole` does, or to what is open already.
 
-    A file appears whole or not at all, and is not overwritten unless asked. Raises UsageError.
+    Raises UsageError.
     """
     names = [id_column, *columns]
     if len(set(names)) != len(names):
@@ -264,36 +248,37 @@ def write_answers(
     if wrong:
         raise UsageError(f"answers {wrong[0]!r}: {len(columns[wrong[0]])} values for {len(ids)} ids")
     plain = [values.tolist() if isinstance(values, np.ndarray) else values for values in columns.values()]
-    rows = zip(ids, *plain, strict=True)
-    if isinstance(target, str | os.PathLike):
-        _write_file(Path(target), names, rows, overwrite)
-    else:
-        _write(target, names, rows)
-
-
-def _write(file: TextIO, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    file = io.StringIO(newline="") if isinstance(target, str | os.PathLike) else target
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows(rows)
+    writer.writerows(zip(ids, *plain, strict=True))
+    if isinstance(target, str | os.PathLike) and isinstance(file, io.StringIO):
+        write_whole(target, file.getvalue())
 
 
-def _write_file(path: Path, names: Sequence[str], rows: Iterable[Sequence[object]], overwrite: bool) -> None:
-    temporary = path.parent / f".revfrf-{secrets.token_hex(16)}.tmp"
+def check_place(path: PathLike) -> None:
+    """Raise UsageError if `write_whole` could write no file there: to be asked before work begins."""
+    place = Path(path)
+    if place.exists() and not place.is_file():
+        raise UsageError(f"{path}: cannot be written: not a file; give the path of one")
+    if not place.parent.is_dir():
+        raise UsageError(f"{path}: cannot be written: there is no directory {place.parent}; make it first")
+    if not os.access(place.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"{path}: cannot be written: no permission to write in {place.parent}")
+
+
+def write_whole(path: PathLike, text: str) -> None:
+    """Write a file in UTF-8, which appears whole or not at all; one that is there is replaced.
+
+    Raises UsageError.
+    """
+    check_place(path)
+    target = Path(path).resolve()  # a link stays one
+    temporary = target.with_name(f".revfrf-{secrets.token_hex(16)}.tmp")
     try:
-        if not overwrite and os.path.lexists(path):
-            raise FileExistsError
-        with temporary.open("x", encoding="utf-8", newline="") as file:
-            _write(file, names, rows)
-        if overwrite:
-            temporary.replace(path)
-        else:
-            os.link(temporary, path, follow_symlinks=False)
-    except FileExistsError:
-        raise UsageError(
-            f"{path} exists and is not overwritten; give another path, or ask for that"
-        ) from None
+        temporary.write_text(text, encoding="utf-8", newline="")
+        temporary.replace(target)
     except (OSError, UnicodeEncodeError) as error:
         raise UsageError(f"{path}: cannot be written: {getattr(error, 'strerror', error)}") from None
     finally:
-        with suppress(OSError):
-            temporary.unlink()
+        temporary.unlink(missing_ok=True)

@@ -1,18 +1,20 @@
 """Stolen and withdrawn tokens, requests to leave at the wrong moment, and names and directories that lie."""
 
 import shutil
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from threading import Barrier, BrokenBarrierError
+from threading import Barrier, BrokenBarrierError, Event
 from time import sleep
 from typing import Any, cast
 
 import pytest
 
 from revfrf.errors import (
+    LetterError,
     PassportError,
     ProtocolError,
     RefusedError,
@@ -20,24 +22,27 @@ from revfrf.errors import (
     StorageError,
     UsageError,
 )
-from revfrf.messages.base import Done
+from revfrf.messages.base import Done, Message
 from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.network import AdmissionRequest, SetUpReply, SetUpRequest
+from revfrf.messages.prediction import ForestQuery
 from revfrf.messages.revocation import Level, Report, RevocationReport
 from revfrf.moduli import keys_of_size, new_keys_like
-from revfrf.node.home import Home, Invited, Pins, found, invite, join_federation, uninvite
+from revfrf.node.home import AUDIT, Home, Invited, Pins, found, invite, join_federation, uninvite
 from revfrf.node.parties import KeyCentreService, ParticipantService
 from revfrf.node.service import Service
 from revfrf.node.services import service_of
 from revfrf.protocols.frf_revoc import next_epoch, sign_revocation
 from revfrf.protocols.key_setup import first_epoch
 from revfrf.transport.calls import Endpoint
+from revfrf.transport.frames import Frame
 from revfrf.transport.grpc import Dialler, Server
 from revfrf.transport.passport import Who
 from revfrf.transport.tls import Authority
-from tests.node.founding import SERVING
+from tests.node.founding import OWNERS, SERVING
 from tests.transport.asking import digests
-from tests.transport.links import LIMITS, Known, Recorder, invited_by, known, link_up, nothing, until
+from tests.transport.federation import one_time_keys
+from tests.transport.links import LIMITS, Known, Recorder, invited_by, known, link_up, nothing, place, until
 from tests.transport.parties import authority
 
 LOOK_ALIKES = [" eve", "eve ", ".", "..", "...", "ｈ0", "h⁰", "ﬁrm", "e\u0301ve", "ＣＳ"]
@@ -235,6 +240,42 @@ def test_a_requester_that_is_invited_is_admitted(federation: Federation) -> None
     assert list(federation.kgc.role.state.admitted) == ["clinic"]
 
 
+def test_a_requester_that_does_not_answer_its_admission_is_admitted_once_at_a_time(
+    federation: Federation,
+) -> None:
+    """It lets KGC wait, and asks again: KGC waits for it once."""
+    called, go_on = Event(), Event()
+
+    def stall(_: str, message: Message) -> Message:
+        called.set()
+        go_on.wait(10)
+        raise ProtocolError(f"no answer to a {type(message).__name__}")
+
+    with closing(Home.open(federation.directory / "clinic")) as home:
+        endpoint = federation.stranger(home, Recorder(stall))
+        federation.link(endpoint, home)
+        with ThreadPoolExecutor(1) as pool:
+            first = pool.submit(endpoint.call, "KGC", AdmissionRequest(), Done)
+            assert called.wait(5)
+            for _ in range(20):
+                with pytest.raises(RefusedError):
+                    endpoint.call("KGC", AdmissionRequest(), Done)
+            go_on.set()
+            assert isinstance(first.exception(10), RefusedError)
+    assert federation.kgc.role.state.admitted == {}
+    assert "admitted" not in (federation.directory / "KGC" / AUDIT).read_text()
+
+
+def test_a_question_that_costs_nothing_fills_no_audit_log(federation: Federation) -> None:
+    federation.open("clinic").endpoint.call("KGC", AdmissionRequest(), Done)
+    query, cs = ForestQuery(admission=federation.kgc.role.state.admitted["clinic"]), federation.services["CS"]
+    lines = len((federation.directory / "CS" / AUDIT).read_text().splitlines())
+    for _ in range(50):
+        for sender in ("clinic", "h0"):
+            cs._write_down(sender, query)
+    assert len((federation.directory / "CS" / AUDIT).read_text().splitlines()) == lines + 2
+
+
 def test_no_serial_number_is_given_twice(copy: Path, centre: Home) -> None:
     given = sorted(known.serial for known in centre.store.expect("invited", dict[str, Invited]).values())
     for name in ("eve", "eve", "mallory", "clinic"):
@@ -276,6 +317,43 @@ def test_whoever_welcomes_with_another_passport_is_not_taken_for_cs(copy: Path, 
         dialler.close()
         server.close()
         home.close()
+
+
+# -- letters that CS has kept -------------------------------------------------------------------------
+
+
+def test_with_the_directories_of_all_nobody_reads_the_letters_of_the_set_up(
+    new_federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has kept what passed CS, and gets hold of everything later; the keys are in no file."""
+    cs, passed = new_federation.services["CS"].endpoint, list[Frame]()
+    received = cs.received
+
+    def keep(link: Any, data: bytes) -> None:
+        passed.append(Frame.decode(data))
+        received(link, data)
+
+    monkeypatch.setattr(cs, "received", keep)
+    with one_time_keys() as made:
+        new_federation.set_up()
+    new_federation.close()
+    letters = [frame for frame in passed if frame.kind == "call" and frame.recipient not in ("CS", "KGC")]
+    assert {letter.recipient for letter in letters} == {"CC", *OWNERS}
+    assert {letter.piece[:32] for letter in letters} <= {key.public_key().public_bytes_raw() for key in made}
+    for name in SERVING:
+        with closing(Home.open(new_federation.directory / name)) as home:
+            sealing, files = home.sealing(), files_of(home)
+            assert home.signing().to_fields()["seed"].encode() in files
+            for letter in letters:
+                with pytest.raises(LetterError):
+                    sealing.open(place(letter), letter.piece)
+            for key in made:
+                raw = key.private_bytes_raw()
+                assert not any(text in files for text in (raw, raw.hex().encode(), b64encode(raw)))
+
+
+def files_of(home: Home) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(home.path.rglob("*")) if path.is_file())
 
 
 # -- leaving ------------------------------------------------------------------------------------------
@@ -402,7 +480,7 @@ def test_a_directory_that_others_can_write_to_is_refused(centre: Home, copy: Pat
 
 def test_a_directory_of_another_user_is_refused(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: -1)
-    with pytest.raises(StorageError, match="others can write to it"):
+    with pytest.raises(StorageError, match="it belongs to another user"):
         Home.open(copy / "h0")
 
 

@@ -1,7 +1,7 @@
 """The processes of KGC, CC and the participants. CS's is in `node.coordinator`."""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from threading import Lock
 from typing import Any
 
@@ -17,6 +17,7 @@ from revfrf.messages.network import AdmissionRequest, SetUpReply, SetUpRequest
 from revfrf.messages.revocation import Level, RevocationRequest
 from revfrf.messages.training import Column
 from revfrf.moduli import keys_of_size, new_keys_like
+from revfrf.node.control import Tell
 from revfrf.node.home import Home, Invited, invite, uninvite
 from revfrf.node.requester import ask_about
 from revfrf.node.service import Service
@@ -32,8 +33,6 @@ from revfrf.transport.codec import decode, encode
 from revfrf.transport.passport import Passport
 
 log = logging.getLogger("revfrf.serve")
-
-Tell = Callable[[dict[str, Any]], None]
 
 
 def policy_of(config: Config) -> RequestPolicy:
@@ -53,6 +52,7 @@ class KeyCentreService(Service):
         self.role.recall()
         self.role.may_leave = self._keep_one
         self._beginning = Lock()  # one epoch at a time
+        self._admitting: dict[str, Lock] = {}
 
     @property
     def certificate(self) -> EpochCertificate | None:
@@ -65,8 +65,8 @@ class KeyCentreService(Service):
             case SetUpRequest():
                 reply: Message = SetUpReply(missing=self._set_up())
             case AdmissionRequest():
-                self._admit_requester(sender)
-                reply = Done()
+                self._admit_once(sender)
+                return Done()
             case _:
                 return super().answer(sender, message)
         self.audit.append(type(message).__name__, sender=sender)
@@ -115,6 +115,16 @@ class KeyCentreService(Service):
         self.role.enrol(self.config.party.federation, dealt, roles, known)
         step(log, "epoch began", epoch=1, members=len(roles))
 
+    def _admit_once(self, sender: str) -> None:
+        """Whoever is admitted is called back for it, and could let us wait as often as it has asked."""
+        admitting = self._admitting.setdefault(sender, Lock())
+        if not admitting.acquire(blocking=False):
+            raise ProtocolError(f"{sender!r} is being admitted already", kind="order")
+        try:
+            self._admit_requester(sender)
+        finally:
+            admitting.release()
+
     def _admit_requester(self, sender: str) -> None:
         known = self.role.state.admitted.get(sender)
         if known is not None:
@@ -124,6 +134,7 @@ class KeyCentreService(Service):
             except RefusedError:  # it has other keys by now
                 self.role.forget_admission(sender)
         self.role.admit(self._parameters(), sender)
+        self.audit.append("admitted", party=sender, epoch=self.role.current.epoch)
 
     def do_accept(self, request: str) -> dict[str, Any]:
         """A request to leave that has come by another way than CS."""

@@ -24,8 +24,9 @@ from revfrf.messages.testing import TestRequest
 from revfrf.node.control import Control
 from revfrf.node.home import CONTROL, Home, Pins, days_left
 from revfrf.transport.base import Answering
-from revfrf.transport.calls import Endpoint, Limits
+from revfrf.transport.calls import Endpoint
 from revfrf.transport.grpc import Dialler, Server
+from revfrf.transport.lines import Limits
 from revfrf.transport.passport import Passport
 
 log = logging.getLogger("revfrf.serve")
@@ -68,6 +69,7 @@ class Service:
         self.failure: RevFRFError | None = None
         self._link: Server | Dialler | None = None
         self._answering = Lock()
+        self._asked: set[str] = set()
         self._awake, self._stop = Event(), Event()
 
     # -- a process ----------------------------------------------------------------------------------
@@ -187,10 +189,18 @@ class Service:
         else:
             with self._answering:
                 reply = self.role.handle(sender, message)
-        facts = {name.replace(" ", "_"): count for name, count in message.discloses().items()}
-        self.audit.append(type(message).__name__, sender=sender, **facts)
+        self._write_down(sender, message)
         self.wake()
         return reply
+
+    def _write_down(self, sender: str, message: Message) -> None:
+        """That a message was answered; a question that costs nothing, once for each who asks it."""
+        if isinstance(message, ForestQuery):
+            if sender in self._asked:
+                return
+            self._asked.add(sender)
+        facts = {name.replace(" ", "_"): count for name, count in message.discloses().items()}
+        self.audit.append(type(message).__name__, sender=sender, **facts)
 
     # -- work ---------------------------------------------------------------------------------------
 
@@ -243,8 +253,10 @@ class Service:
     def _wait_for(self, party: str) -> None:
         patience, until = self.config.network.patience, time.monotonic() + self.config.network.patience
         step(log, "waiting for a party", party=party, seconds=patience)
+        self.problem = f"waiting for {party!r}, who is not connected"
         while not self._stop.is_set() and time.monotonic() < until:
             if not self.endpoint.wait_for([party], _LOOKS):
+                self.problem = ""
                 return
         raise AbsentError(
             party,
