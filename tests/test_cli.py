@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import revfrf
@@ -148,6 +149,41 @@ def test_version_and_help(tmp_path: Path) -> None:
         assert "  revfrf " in ran.out.partition("Example")[2]
         assert "Exit codes: 0" in ran.out
     assert "Sample weights given to `fit` are" in run("audit", "--help").out
+
+
+def commands(group: typer.Typer = app, before: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """All commands, with the groups that they are in."""
+    own = [(*before, c.name or c.callback.__name__) for c in group.registered_commands if c.callback]
+    for inner in group.registered_groups:
+        assert inner.typer_instance is not None
+        own += commands(inner.typer_instance, (*before, str(inner.name)))
+    return own
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_every_command_has_an_example_of_itself(command: Sequence[str]) -> None:
+    said = run(*command, "--help")
+    assert said.code == 0
+    assert f"  revfrf {' '.join(command)}" in said.out.partition("Example")[2]
+
+
+def test_an_interrupted_command_is_130_and_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("revfrf.node.services.ask_party", interrupted)
+    ran = run("status", "-d", tmp_path)
+    assert (ran.code, ran.out) == (130, "")
+    assert "interrupted" in one_line(ran)
+
+
+def test_short_keys_are_accepted_in_the_same_words_everywhere() -> None:
+    said = [" ".join(run(*command, "--help").out.split()) for command in commands()]
+    flagged = [text.partition("--allow-insecure ")[2] for text in said if "--allow-insecure " in text]
+    assert len(flagged) >= 4
+    assert {text.partition("nothing.")[0] for text in flagged} == {
+        "For trying out: accept keys below 2048 bits, which protect "
+    }
 
 
 @pytest.mark.parametrize(
@@ -415,6 +451,19 @@ def test_time_that_no_calendar_has_is_shown_all_the_same() -> None:
 
 def test_what_is_printed_does_nothing_to_a_terminal() -> None:
     assert cli_printing._shown(["a\x1b[2J\n", "[red]é"]) == "a\\x1b[2J, [red]é"
+
+
+def test_numbers_are_printed_with_four_digits_and_nothing_as_none() -> None:
+    values: list[Any] = [2 / 3, 1.0, 0.0, 1.23456e-7, 7, "", []]
+    assert [cli_printing._shown(value) for value in values] == [
+        "0.6667",
+        "1.0000",
+        "0.0000",
+        "1.23e-07",
+        "7",
+        "none",
+        "none",
+    ]
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ from revfrf.config import (
 )
 from revfrf.config_text import MAX_SIZE, key_lines, toml_text
 from revfrf.errors import ConfigError, UsageError
+from revfrf.names import check_name
 
 ROLES: tuple[str, ...] = get_args(Role)
 PARTICIPANT = '[party]\nfederation = "f"\nrole = "participant"\nname = "clinic"\n'
@@ -48,7 +49,7 @@ def path(tmp_path: Path) -> Path:
 
 def made(role: str, **flags: Any) -> Config:
     needed = {"target": "y", "task": "classes"} if role == "CS" else {"coordinator": "cs:8470"}
-    name = "clinic" if role == "participant" else role
+    name = "clinic" if role in ("participant", "requester") else role
     return new_config(**{"federation": "f", "role": role, "name": name, **needed, **flags})
 
 
@@ -70,9 +71,16 @@ def loaded(path: Path, text: str) -> Config:
 
 # -- written and read back --------------------------------------------------------------------------
 
-NAMES = st.text(min_size=1, max_size=20).filter(
-    lambda name: name.isprintable() and "/" not in name and "->" not in name and name not in ROLES
-)
+
+def is_name(text: str) -> bool:
+    try:
+        check_name("name", text)
+    except UsageError:
+        return False
+    return True
+
+
+NAMES = st.text(min_size=1, max_size=20).filter(is_name)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
 PLAIN = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 ADDRESSES = st.builds(
@@ -119,7 +127,11 @@ def configs(draw: st.DrawFn) -> Config:
         data = msgspec.structs.replace(data, categories=(), drop=())
     patience = draw(st.integers(1, 10**6))
     return Config(
-        party=Party(federation=draw(NAMES), role=role, name=draw(NAMES)),
+        party=Party(
+            federation=draw(NAMES),
+            role=role,
+            name=draw(NAMES) if role in ("participant", "requester") else role,
+        ),
         network=Network(
             coordinator=None if role == "CS" else draw(ADDRESSES),
             listen=draw(ADDRESSES) if role == "CS" else None,
@@ -308,10 +320,27 @@ MISTAKES: dict[str, tuple[str, str, str, str]] = {
     "nothing": ("", "key", "toml, [party] federation", "is missing"),
     "no task": (CS.replace("task", "# task"), "key", "line 5, [data] task", '"classes" or "numbers"'),
     "an unknown role": (BASE.replace("partic", "antic"), "value", "line 3, [party] role", 'or "participant"'),
-    "a name of a role": (BASE.replace("clinic", "CS"), "value", "line 4, [party] name", "choose another"),
+    "a name of a role": (BASE.replace("clinic", "CS"), "value", "line 4, [party] name", "RevFRF itself uses"),
+    "a server by another name": (
+        CS.replace('name = "CS"', 'name = "boss"'),
+        "value",
+        "line 4, [party] name",
+        "must be CS",
+    ),
+    "a name that looks like another": (
+        BASE.replace("clinic", "ｃlinic"),
+        "value",
+        "line 4, [party] name",
+        "looks like no other",
+    ),
     "a name with a slash": (BASE.replace("clinic", "a/b"), "value", "line 4, [party] name", "without '/'"),
     "an empty name": (BASE.replace("clinic", ""), "value", "line 4, [party] name", "1 to 100"),
-    "a name of two lines": (BASE.replace("clinic", "a\\nb"), "value", "line 4, [party] name", r"not 'a\nb'"),
+    "a name of two lines": (
+        BASE.replace("clinic", "a\\nb"),
+        "value",
+        "line 4, [party] name",
+        r"'a\nb': ",
+    ),
     "text for a number": (f'{BASE}patience = "9"', "value", "line 7, [network] patience", "not '9'"),
     "a share for a number": (f"{BASE}patience = 9.0", "value", "line 7, [network] patience", "not 9.0"),
     "a switch for a number": (f"{BASE}patience = true", "value", "line 7, [network] patience", "not True"),
@@ -585,6 +614,9 @@ FLAGS: list[tuple[str, dict[str, Any], str, str]] = [
     ("CC", {"n_estimators": 5}, "--n-estimators: ", "only CS has [forest]"),
     ("CC", {"listen": "a:1"}, "--listen: ", "only CS has listen"),
     ("CC", {"max_tree": 5}, "--max-tree: ", "no such key"),
+    ("CC", {"file": "a.csv"}, "--data: ", "only participant and CS have [data]"),
+    ("participant", {"accepts": "clinic"}, "--policy: ", "a list of names"),
+    ("CS", {"backend": 3}, "--workers: ", "text"),
 ]
 
 

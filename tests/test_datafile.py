@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from revfrf.crypto.encoding import MISSING
-from revfrf.datafile import Labels, Rows, read_labels, read_rows, write_answers
+from revfrf.datafile import Labels, Rows, check_place, read_labels, read_rows, write_csv
 from revfrf.errors import RangeError, UsageError
 from revfrf.messages.training import Column
 
@@ -323,14 +323,6 @@ def test_wrong_ids_in_parquet_are_shown_with_their_rows(table: Any, ids: Any, me
         read_rows(table({"id": ids}), "id")
 
 
-def test_take_gives_positions_and_names_the_ids_that_are_not_there(csv: Any) -> None:
-    rows = read_rows(csv(BANK), "id")
-    assert rows.take(["x9", "17"]).tolist() == [2, 0]
-    assert rows.take([]).tolist() == []
-    with pytest.raises(UsageError, match="7 of 8 ids are not there: '0', '1', '2', '3', '5' and 2 more"):
-        rows.take([str(i) for i in range(8)])
-
-
 # -- files ------------------------------------------------------------------------------------------
 
 
@@ -339,7 +331,7 @@ FILES: dict[str, tuple[str, bytes, str]] = {
     "only names": ("t.csv", b"id,x\n", "there are no rows"),
     "empty Parquet": ("t.parquet", b"", "not a Parquet file"),
     "no Parquet": ("t.parquet", BANK.encode(), "not a Parquet file"),
-    "not UTF-8": ("t.csv", "id,x\na,é\n".encode("latin-1"), "not a CSV file in UTF-8"),
+    "not UTF-8": ("t.csv", "id,x\na,é\n".encode("latin-1"), "line 2: byte 0xe9: not a CSV file in UTF-8"),
     "ragged": ("t.csv", b'id,x\n"a\nb",1\nc,1,2\n', "line 4: 3 values in 2 columns"),
     "open quote": ("t.csv", b'id,x\na,"1\n', "not a CSV file in UTF-8"),
     "names twice": ("t.csv", b"id,x,x\na,1,2\n", "two columns are called 'x'"),
@@ -468,7 +460,7 @@ def test_wrong_labels_are_refused_by_line(csv: Any, table: Any) -> None:
 def test_answers_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "answers.csv"
     third = 1 / 3
-    write_answers(path, ["a", "b,"], {"answer": np.array(["yes", 'n"o']), "p": np.array([third, 1.0])})
+    write_csv(path, ["a", "b,"], {"answer": np.array(["yes", 'n"o']), "p": np.array([third, 1.0])})
     rows = read_rows(path, "id", decimals=18)
     assert rows.ids == ("a", "b,")
     assert rows.columns[0].categories == ('n"o', "yes")
@@ -478,31 +470,37 @@ def test_answers_are_read_back(tmp_path: Path) -> None:
 
 def test_answers_go_to_an_open_stream() -> None:
     stream = io.StringIO()
-    write_answers(stream, ["17"], {"answer": [1.5]}, id_column="customer")
+    write_csv(stream, ["17"], {"answer": [1.5]}, id_column="customer")
     assert stream.getvalue() == "customer,answer\n17,1.5\n"
 
 
-def test_answers_do_not_overwrite_unless_asked(tmp_path: Path) -> None:
+def test_a_file_is_replaced_whole_and_a_link_stays_a_link(tmp_path: Path) -> None:
     path, link = tmp_path / "answers.csv", tmp_path / "link.csv"
-    path.write_text("mine")
-    link.symlink_to(tmp_path / "nowhere")
-    for taken in (path, link):
-        with pytest.raises(UsageError, match="exists and is not overwritten"):
-            write_answers(taken, ["a"], {"answer": [1]})
-    assert path.read_text() == "mine"
-    write_answers(path, ["a"], {"answer": [1]}, overwrite=True)
+    path.write_text("mine, and longer than what comes")
+    link.symlink_to(path)
+    write_csv(link, ["a"], {"answer": [1]})
     assert path.read_text() == "id,answer\na,1\n"
+    assert link.is_symlink()
+    assert {entry.name for entry in tmp_path.iterdir()} == {"answers.csv", "link.csv"}
+
+
+def test_where_no_file_can_be_is_known_before_the_work(tmp_path: Path) -> None:
+    for path, message in ((tmp_path, "not a file"), (tmp_path / "no" / "a.csv", "there is no directory")):
+        with pytest.raises(UsageError, match=f"cannot be written: {message}"):
+            check_place(path)
+    check_place(tmp_path / "new.csv")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_answers_that_cannot_be_written_leave_no_file(tmp_path: Path) -> None:
     for path, ids, columns, message in (
-        (tmp_path / "no" / "a.csv", ["a"], {"answer": [1]}, "cannot be written: No such file"),
+        (tmp_path / "no" / "a.csv", ["a"], {"answer": [1]}, "cannot be written: there is no directory"),
         (tmp_path / "a.csv", ["a"], {"answer": ["\ud800"]}, "cannot be written"),
         (tmp_path / "a.csv", ["a", "b"], {"answer": [1]}, "'answer': 1 values for 2 ids"),
         (tmp_path / "a.csv", ["a"], {"id": [1]}, "give another name"),
     ):
         with pytest.raises(UsageError, match=message):
-            write_answers(path, ids, columns)
+            write_csv(path, ids, columns)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from revfrf import RevocableForestClassifier
 from revfrf.report.drawing import most_telling_tree, outline
-from revfrf.report.html import COLOURS, STYLE
+from revfrf.report.html import COLOURS, STYLE, table
 from revfrf.report.page import Leaving, Trial, page
 
 COLUMNS = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a & b", "it's", "plain", "plainer"]
@@ -196,3 +196,10 @@ def test_parties_with_one_initial_are_numbered(story: tuple[RevocableForestClass
         text for text in Reader(legend[legend.index("<li>") :].rpartition("</ul>")[0]).text if text.isdigit()
     ]
     assert letters == [str(i + 1) for i in range(len(PARTIES) + len(more))]
+
+
+def test_columns_of_numbers_stand_right_and_text_left() -> None:
+    html = table(("party", "splits", "columns"), [("a", "1,200", "x (3), y"), ("b", "7", "")])
+    cells = [attributes.get("class") for tag, attributes in Reader(html).tags if tag in ("th", "td")]
+    assert cells == [None, "n", None] * 3
+    assert Reader(table(("party", "splits"), [])).text == ["party", "splits"]

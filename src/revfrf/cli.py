@@ -1,26 +1,27 @@
 """The command line: it parses and prints; what it does is elsewhere.
 
 Exit codes: 0 done, or it holds; 1 it does not; 2 wrong usage or files that cannot be read; 3 a party is away
-or has refused. An error is one line on standard error.
+or has refused; 130 Ctrl-C. An error is one line on standard error.
 """
 
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import revfrf
-from revfrf import cli_centre, cli_federation, cli_local
-from revfrf.auditlog import verify_log
-from revfrf.certificate import RevocationCertificate
-from revfrf.cli_printing import DOES_NOT_HOLD, Json, errors, fail, print_facts, print_json
-from revfrf.crypto.signing import VerifyKey
+from revfrf import cli_bench, cli_centre, cli_federation, cli_local
+from revfrf.cli_printing import DOES_NOT_HOLD, Json, Program, errors, fail, print_facts, print_json
 from revfrf.errors import UsageError
-from revfrf.publickey import load_verify_key
+
+if TYPE_CHECKING:
+    from revfrf.certificate import RevocationCertificate
+    from revfrf.crypto.signing import VerifyKey
 
 app = typer.Typer(
+    cls=Program,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -28,13 +29,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-CertificateFile = Annotated[
-    Path, typer.Argument(metavar="CERTIFICATE", help="The revocation certificate (JSON).", show_default=False)
-]
-KeyFile = Annotated[
-    Path,
-    typer.Option("--kgc-key", metavar="FILE", help="The key centre's public key.", show_default=False),
-]
+_CERTIFICATE = typer.Argument(
+    metavar="CERTIFICATE", help="The revocation certificate (JSON).", show_default=False
+)
+_KEY = typer.Option("--kgc-key", metavar="FILE", help="The key centre's public key.", show_default=False)
 
 
 def _version(wanted: bool) -> None:
@@ -52,7 +50,7 @@ def main(
     """RevFRF: random forests that their participants can leave, provably.
 
     Exit codes: 0 done, or it holds; 1 it does not hold; 2 wrong usage or unreadable files; 3 a party is away
-    or has refused.
+    or has refused; 130 Ctrl-C.
 
     \b
     Examples:
@@ -65,14 +63,8 @@ def main(
 
 @app.command()
 def verify(
-    certificate: Annotated[
-        Path | None,
-        typer.Argument(metavar="CERTIFICATE", help="The revocation certificate (JSON).", show_default=False),
-    ] = None,
-    kgc_key: Annotated[
-        Path | None,
-        typer.Option("--kgc-key", metavar="FILE", help="The key centre's public key.", show_default=False),
-    ] = None,
+    certificate: Annotated[Path | None, _CERTIFICATE] = None,
+    kgc_key: Annotated[Path | None, _KEY] = None,
     log: Annotated[
         Path | None, typer.Option("--audit", metavar="LOG", help="A party's audit log.", show_default=False)
     ] = None,
@@ -95,6 +87,10 @@ def verify(
       revfrf verify bank-has-left.json --kgc-key kgc.pub
       revfrf verify --audit bank/audit.log --head 7b123f02…
     """
+    from revfrf.auditlog import verify_log
+    from revfrf.certificate import RevocationCertificate
+    from revfrf.publickey import load_verify_key
+
     with errors(as_json):
         if log is not None and certificate is None and kgc_key is None:
             title, facts = "The log holds.", asdict(verify_log(log, head))
@@ -113,8 +109,8 @@ def verify(
 
 @app.command()
 def audit(
-    certificate: CertificateFile,
-    kgc_key: KeyFile,
+    certificate: Annotated[Path, _CERTIFICATE],
+    kgc_key: Annotated[Path, _KEY],
     model: Annotated[
         Path,
         typer.Option(metavar="FOREST", help="The forest, saved with private_keys=True.", show_default=False),
@@ -128,10 +124,11 @@ def audit(
     ],
     as_json: Json = False,
 ) -> None:
-    """Train again without those who left, and compare with the certificate.
+    """Train again without those who left, and compare.
 
-    The forest may have been saved before they left or after. The table is a CSV file in UTF-8 whose first
-    line names the columns; it needs no columns of those who left. Empty fields are missing values.
+    The digest of the forest that comes out is compared with the certificate's. The saved forest may have been
+    saved before they left or after. The table is a CSV file in UTF-8 whose first line names the columns; it
+    needs no columns of those who left. Empty fields are missing values.
 
     Class weights are in the saved forest. Sample weights given to `fit` are not: every row counts once here,
     so a forest that was trained with them comes out different.
@@ -144,7 +141,9 @@ def audit(
       revfrf audit bank-has-left.json --kgc-key kgc.pub \\
           --model forest.revfrf --data rows.csv --target label
     """
-    from revfrf import audit as audits  # scikit-learn takes seconds to load, and `verify` does without
+    from revfrf import audit as audits
+    from revfrf.certificate import RevocationCertificate
+    from revfrf.publickey import load_verify_key
 
     with errors(as_json):
         key = load_verify_key(kgc_key)
@@ -167,7 +166,7 @@ def audit(
 # -- what is said of a certificate ------------------------------------------------------------------
 
 
-def _facts(certificate: RevocationCertificate, key: VerifyKey) -> dict[str, Any]:
+def _facts(certificate: "RevocationCertificate", key: "VerifyKey") -> dict[str, Any]:
     """What a certificate shows, as plain values."""
     c, report = certificate, certificate.report
     return {
@@ -198,3 +197,4 @@ def _time(seconds: int) -> str:
 
 app.registered_commands += cli_federation.app.registered_commands + cli_local.app.registered_commands
 app.add_typer(cli_centre.app, name="kgc")
+app.add_typer(cli_bench.app, name="bench")

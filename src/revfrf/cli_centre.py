@@ -1,14 +1,13 @@
 """Commands of the key centre: found a federation, invite its parties."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from revfrf.cli_federation import Directory, ask_party, show
-from revfrf.cli_printing import Json, errors
-from revfrf.errors import UsageError
-from revfrf.keyfile import write_key_file
+from revfrf.cli_federation import Directory, ask_party
+from revfrf.cli_printing import AllowInsecure, Json, errors, print_json, quoted, show
+from revfrf.errors import RevFRFError, UsageError
 
 app = typer.Typer(no_args_is_help=True, help="Found a federation, and invite its parties.")
 
@@ -21,11 +20,10 @@ def kgc_init(
     ],
     directory: Directory = Path("kgc"),
     key_bits: Annotated[int | None, typer.Option(help="Size of the keys; 3072 is about 128 bits.")] = None,
-    allow_insecure: Annotated[
-        bool, typer.Option(help="For trying out: accept keys below 2048 bits.")
-    ] = False,
+    allow_insecure: AllowInsecure = False,
+    as_json: Json = False,
 ) -> None:
-    """Found a federation: the key centre's directory, with its certificate authority.
+    """Found a federation, with its certificate authority.
 
     \b
     Example:
@@ -33,43 +31,79 @@ def kgc_init(
     """
     from revfrf.node.home import found
 
-    with errors(False):
+    with errors(as_json):
         keys = {"key_bits": key_bits, "allow_insecure": allow_insecure or None}
         found(directory, federation, coordinator, **keys)
-    typer.echo(f"{directory} is the key centre of {federation}. Next: revfrf kgc invite CS -d {directory}")
+    if as_json:
+        print_json({"directory": str(directory), "federation": federation})
+    else:
+        typer.echo(f"{directory} is the key centre of {federation}. Next, for CS, CC and all others:")
+        typer.echo(f"  revfrf kgc invite CS -d {quoted(directory)}")
 
 
 @app.command("invite")
 def kgc_invite(
     role: Annotated[str, typer.Argument(metavar="ROLE", help="CS, CC, participant or requester.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The party's name.", show_default=False)] = "",
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="The name of a participant or requester; CS and CC have theirs.",
+            show_default=False,
+        ),
+    ] = "",
     directory: Directory = Path("kgc"),
     days: Annotated[int, typer.Option(help="For how long its certificate is good.")] = 365,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write it to a new file that nobody else can read.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write it to a new file that nobody else can read; none is replaced."
+        ),
     ] = None,
+    as_json: Json = False,
 ) -> None:
-    """Print a token by which one party joins, or gets a new certificate.
+    """Print a token by which one party joins.
 
-    The token is a secret: send it to that party alone. It is good for one certificate.
+    For a party that has joined, it is one for a new certificate. The token is a secret: send it to that party
+    alone. It is good for one certificate.
 
     \b
-    Example:
-      revfrf kgc invite participant bank -d kgc
+    Examples:
+      revfrf kgc invite CS -d kgc
+      revfrf kgc invite participant bank -d kgc --out bank.token
     """
-    with errors(False):
-        token = _centre(directory, "invite", party_role=role, name=name, days=days)
-        if out is None:
-            typer.echo(token)
-        else:
+    with errors(as_json):
+        token = ask_party(directory, "invite", as_json, party_role=role, name=name, days=days)
+        if out is not None:
+            from revfrf.keyfile import write_key_file
+
             write_key_file(out, f"{token}\n".encode())
+            typer.echo(f"written to {out}", err=True)
+    if as_json:
+        print_json(
+            {"role": role, "name": name or role, "token": token} if out is None else {"file": str(out)}
+        )
+    elif out is None:
+        typer.echo(token)
 
 
 @app.command("uninvite")
-def kgc_uninvite(name: str, directory: Directory = Path("kgc")) -> None:
-    """Wait no longer for somebody who was invited, before the federation is set up."""
-    with errors(False):
-        _centre(directory, "uninvite", name=name)
+def kgc_uninvite(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who was invited.")],
+    directory: Directory = Path("kgc"),
+    as_json: Json = False,
+) -> None:
+    """Wait no longer for somebody who was invited.
+
+    Once the federation is set up, only requesters can be uninvited.
+
+    \b
+    Example:
+      revfrf kgc uninvite bank -d kgc
+    """
+    with errors(as_json):
+        ask_party(directory, "uninvite", as_json, name=name)
+    show(f"{name} is invited no more.", {"name": name}, as_json)
 
 
 @app.command("accept")
@@ -80,27 +114,30 @@ def kgc_accept(
     directory: Directory = Path("kgc"),
     as_json: Json = False,
 ) -> None:
-    """Take a request to leave that did not come through the coordinator."""
+    """Take a request to leave that came by another way than CS.
+
+    \b
+    Example:
+      revfrf kgc accept leave.request -d kgc
+    """
     with errors(as_json):
+        found = _request(request)
         try:
-            found = request.read_text(encoding="ascii").strip()
-        except (OSError, ValueError) as error:
-            raise UsageError(f"{request}: cannot be read: {error}") from None
-        result = ask_party(directory, "accept", as_json, request=found)
+            result = ask_party(directory, "accept", as_json, request=found)
+        except RevFRFError as error:
+            raise error if error.kind != "usage" else UsageError(f"{request}: {error}") from None
     show("KGC has the request.", result, as_json)
 
 
-def _centre(directory: Path, verb: str, **arguments: Any) -> Any:
-    """Ask KGC's running process, or do it in its stead."""
-    from revfrf.node.control import ask, runs
-    from revfrf.node.home import CONTROL, Home, invite, uninvite
-
-    if runs(directory / CONTROL):
-        return ask(directory / CONTROL, verb, arguments)
-    home = Home.open(directory)
+def _request(path: Path) -> str:
+    """The request in a file, as hexadecimal digits."""
     try:
-        if verb == "uninvite":
-            return uninvite(home, arguments["name"])
-        return invite(home, arguments["party_role"], arguments["name"], arguments["days"]).text()
-    finally:
-        home.close()
+        with path.open("rb") as file:
+            return bytes.fromhex(file.read(_LONGEST).decode("ascii")).hex()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise UsageError(f"{path}: not a request to leave, as `revfrf revoke --out` writes it") from None
+
+
+_LONGEST = 2**20

@@ -1,17 +1,25 @@
 """Commands of a federation of separate processes: found, join, serve, train, test, predict, leave."""
 
+import io
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from revfrf.cli_printing import Json, errors, print_facts, print_json
+from revfrf.cli_printing import (
+    AllowInsecure,
+    Json,
+    check_file,
+    errors,
+    print_facts,
+    print_json,
+    progress,
+    quoted,
+    show,
+    write_file,
+)
 from revfrf.errors import UsageError
 
 app = typer.Typer()
@@ -22,6 +30,7 @@ Voting = Annotated[
     typer.Option(help="hard: a majority of the trees; soft: their mean probabilities."),
 ]
 IdColumn = Annotated[str | None, typer.Option("--id-column", metavar="COLUMN", help="The column of ids.")]
+REPLACED = "a file that is there is replaced."
 
 
 @app.command()
@@ -32,26 +41,35 @@ def join(
     directory: Annotated[
         Path | None, typer.Option("--directory", "-d", metavar="DIR", help="By default, the party's name.")
     ] = None,
-    allow_insecure: Annotated[
-        bool, typer.Option(help="For trying out: accept keys below 2048 bits.")
-    ] = False,
+    allow_insecure: AllowInsecure = False,
+    as_json: Json = False,
 ) -> None:
     """Make a party's keys and directory, offline. In a directory that has joined: a new certificate.
 
     \b
-    Example:
+    Examples:
       revfrf join revfrf1-… -d bank
+      revfrf join - -d bank < bank.token
     """
     from revfrf.node.home import CONFIG, join_federation
+    from revfrf.protocols.epoch import REQUESTER
     from revfrf.transport.tls import MAX_TOKEN, Token
 
-    with errors(False):
+    with errors(as_json):
         text = sys.stdin.read(MAX_TOKEN).strip() if token == "-" else token  # noqa: S105
         home = directory or Path(Token.parse(text).who.name)
+        renewed = (home / CONFIG).exists()
         who = join_federation(home, text, allow_insecure=allow_insecure)
-    typer.echo(
-        f"{home} is {who.role} {who.name}. Next: look at {home / CONFIG}, then: revfrf serve -d {home}"
-    )
+    if as_json:
+        print_json({"directory": str(home), "role": who.role, "name": who.name, "renewed": renewed})
+    elif renewed:
+        typer.echo(f"The certificate of {who} in {home} is renewed; its keys stay as they are.")
+    elif who.role == REQUESTER:
+        typer.echo(f"{home} is {who}. It asks, and runs only then: once there is a forest,")
+        typer.echo(f"  revfrf predict --encrypted ROWS.csv -d {quoted(home)}")
+    else:
+        typer.echo(f"{home} is {who}. Next: look at {home / CONFIG}, then:")
+        typer.echo(f"  revfrf serve -d {quoted(home)}")
 
 
 @app.command()
@@ -65,7 +83,7 @@ def serve(
     ] = None,
     listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="CS: where to listen.")] = None,
     workers: Annotated[
-        str | None, typer.Option(help="Cores, or a joblib backend like ray://HOST:PORT.")
+        str | None, typer.Option(help="Cores, -1 for all; or a joblib backend like ray://HOST:PORT.")
     ] = None,
     log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
 ) -> None:
@@ -86,13 +104,9 @@ def serve(
     with errors(False):
         home = Home.open(directory)
         try:
-            flags: dict[str, Any] = {
-                "file": None if data is None else str(data),
-                "id_column": id_column,
-                "target": target,
-            }
-            flags |= {"accepts": policy or None, "listen": listen, "log_format": log_format}
-            config = with_overrides(home.config, **flags, **_workers(workers))
+            own = {"file": data, "id_column": id_column, "target": target, "accepts": policy or None}
+            flags = {**own, "listen": listen, "log_format": log_format, **_workers(workers)}
+            config = with_overrides(home.config, **flags)
             set_up_logging(config.log.level, config.log.format)
             with using_backend(config.work.backend, config.work.address, config.work.workers):
                 service = service_of(home, config)
@@ -107,12 +121,15 @@ def _workers(workers: str | None) -> dict[str, Any]:
     if workers is None:
         return {}
     backend, found, _ = workers.partition("://")
-    if found or backend.isalpha():
+    if found or backend in ("ray", "dask", "loky", "threading", "multiprocessing"):
         return {"backend": backend, "address": workers if found else ""}
     try:
         return {"workers": int(workers)}
     except ValueError:
-        raise UsageError(f"--workers {workers!r}: give a number, or a backend like ray://HOST:PORT") from None
+        raise UsageError(
+            f"--workers {workers}: give a number of cores, -1 for all, or a backend: ray, ray://HOST:PORT or "
+            "dask://HOST:PORT"
+        ) from None
 
 
 # -- the coordinator --------------------------------------------------------------------------------
@@ -120,7 +137,15 @@ def _workers(workers: str | None) -> dict[str, Any]:
 
 @app.command()
 def train(directory: Directory = Path(), as_json: Json = False) -> None:
-    """CS: set the federation up, find the common rows, and grow the forest; or go on with it."""
+    """CS: grow the forest, or go on with it.
+
+    First, the federation is set up, with everybody who is invited, and the rows are found that all have.
+    Whoever is away is waited for. Ctrl-C ends the command, not the training.
+
+    \b
+    Example:
+      revfrf train -d cs
+    """
     with errors(as_json):
         result = ask_party(directory, "train", as_json)
     show("The forest is grown.", result, as_json)
@@ -133,7 +158,14 @@ def score(
     voting: Voting = "hard",
     as_json: Json = False,
 ) -> None:
-    """CS: how good the forest is on rows that the participants hold, and whose labels are in a file."""
+    """CS: how good the forest is on rows with known labels.
+
+    The file has ids and labels; the participants hold the rest of these rows.
+
+    \b
+    Example:
+      revfrf test later.csv -d cs
+    """
     with errors(as_json):
         result = ask_party(directory, "test", as_json, file=str(labels.absolute()), voting=voting)
     show("Tested.", result, as_json)
@@ -146,43 +178,72 @@ def predict(
         bool, typer.Option("--encrypted", help="The file has whole rows, which nobody else sees.")
     ] = False,
     directory: Directory = Path(),
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the answers here.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help=f"Write the answers here; {REPLACED}")
+    ] = None,
     id_column: IdColumn = None,
-    partial: Annotated[bool, typer.Option(help="Answer without parties that are away or refuse.")] = False,
+    partial: Annotated[
+        bool,
+        typer.Option(
+            "--partial",
+            help="With --encrypted: go on if participants are away, with those trees that need none of them. "
+            "Whoever refuses still ends it.",
+        ),
+    ] = False,
     voting: Voting = "hard",
     as_json: Json = False,
 ) -> None:
-    """Answers of the forest, as CSV.
+    """Answers of the forest.
 
-    With --encrypted, in the directory of a requester or a participant: every value goes out encrypted, and
-    the owners of the splits decide whether to answer. Without, in CS's directory: ids of rows that all
-    participants hold.
+    They are CSV or, with --json, JSON, on standard output or in a file. With --encrypted, in the directory of
+    a requester or a participant: every value goes out encrypted, and the owners of the splits decide whether
+    to answer. Without, in CS's directory: ids of rows that all participants hold.
 
     \b
     Examples:
       revfrf predict --encrypted rows.csv -d clinic
       revfrf predict ids.csv -d cs
     """
-    from revfrf.datafile import write_answers
-
     with errors(as_json):
+        if partial and not encrypted:
+            raise UsageError("--partial: only with --encrypted; without it, all participants must be there")
+        if out is not None:
+            check_file(out)
+            if out.exists() and rows.exists() and out.samefile(rows):
+                raise UsageError(f"--out {out}: it would replace the rows; give another path")
         arguments: dict[str, Any] = {"file": str(rows.absolute()), "id_column": id_column, "voting": voting}
         if encrypted:
             arguments["partial"] = partial
         given = {name: value for name, value in arguments.items() if value is not None}
         result = ask_party(directory, "ask" if encrypted else "predict", as_json, **given)
-        if as_json:
-            print_json(result)
-            return
-        columns = {name: result[name] for name in ("answers", "shares", "voted") if name in result}
-        write_answers(out or sys.stdout, result["ids"], columns)
+        text = json.dumps(result, indent=2) + "\n" if as_json else _csv(result)
+        if out is None:
+            typer.echo(text, nl=False)
+        else:
+            write_file(out, text)
         if result.get("absent"):
             typer.echo(f"without {', '.join(result['absent'])}", err=True)
 
 
+def _csv(result: dict[str, Any]) -> str:
+    from revfrf.datafile import write_csv
+
+    file = io.StringIO(newline="")
+    columns: dict[str, Any] = {
+        name: result[name] for name in ("answers", "shares", "voted") if name in result
+    }
+    write_csv(file, result["ids"], columns)
+    return file.getvalue()
+
+
 @app.command()
 def history(directory: Directory = Path(), as_json: Json = False) -> None:
-    """CS: who has left, and what that did to the forest."""
+    """CS: who has left, and what that did to the forest.
+
+    \b
+    Example:
+      revfrf history -d cs
+    """
     with errors(as_json):
         result = ask_party(directory, "history", as_json)
     if as_json:
@@ -195,7 +256,7 @@ def history(directory: Directory = Path(), as_json: Json = False) -> None:
 
 @app.command()
 def export(
-    out: Annotated[Path, typer.Argument(metavar="FILE", help="Where it goes.")],
+    out: Annotated[Path, typer.Argument(metavar="FILE", help=f"Where it goes; {REPLACED}")],
     directory: Directory = Path(),
     number: Annotated[
         int, typer.Option(help="Which certificate, as `history` numbers them; -1: the last.")
@@ -203,37 +264,47 @@ def export(
     forest: Annotated[
         bool, typer.Option("--forest", help="The forest instead, as CS knows it, as JSON.")
     ] = False,
+    as_json: Json = False,
 ) -> None:
-    """CS: a revocation certificate as a file, for `revfrf verify`; or the forest.
+    """CS: a revocation certificate as a file; or the forest.
 
-    The forest has owners and columns of all splits and the sums of the leaves. Where the cuts lie CS does not
-    know.
+    `revfrf verify` checks the certificate. If somebody is leaving just now, it waits until the forest is
+    whole again. The forest has owners and columns of all splits and the sums of the leaves. Where the cuts
+    lie CS does not know.
+
+    \b
+    Examples:
+      revfrf export bank-has-left.json -d cs
+      revfrf export forest.json -d cs --forest
     """
-    from revfrf.certificate import RevocationCertificate
-
-    with errors(False):
+    with errors(as_json):
+        check_file(out)
         if forest:
-            _write(out, json.dumps(ask_party(directory, "structure", True)) + "\n")
+            text = json.dumps(ask_party(directory, "structure", as_json)) + "\n"
         else:
-            text = ask_party(directory, "export", True, number=number)
-            RevocationCertificate.from_json(text.encode()).save(out)
-
-
-def _write(out: Path, text: str) -> None:
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{out}: {error.strerror}") from None
+            text = ask_party(directory, "export", as_json, number=number)
+        write_file(out, text)
+    if as_json:
+        print_json({"file": str(out)})
 
 
 @app.command()
 def report(
-    out: Annotated[Path, typer.Argument(metavar="FILE", help="Where the page goes.")],
+    out: Annotated[Path, typer.Argument(metavar="FILE", help=f"Where the page goes; {REPLACED}")],
     directory: Directory = Path(),
+    as_json: Json = False,
 ) -> None:
-    """CS: a page about the forest that opens offline: who owns which splits, and who has left."""
-    with errors(False):
-        _write(out, ask_party(directory, "report", True))
+    """CS: a page for browsers: who owns which splits, who has left.
+
+    \b
+    Example:
+      revfrf report forest.html -d cs
+    """
+    with errors(as_json):
+        check_file(out)
+        write_file(out, ask_party(directory, "report", as_json))
+    if as_json:
+        print_json({"file": str(out)})
 
 
 # -- a participant, and everybody --------------------------------------------------------------------
@@ -244,10 +315,15 @@ def revoke(
     directory: Directory = Path(),
     level: Annotated[int, typer.Option(help="2: old copies of the forest die, too. 1: they do not.")] = 2,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Return when KGC has the request, before this party is out.")
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write the request there, for `revfrf kgc accept`.", show_default=False
+            metavar="FILE",
+            help=f"Send nothing; write the request there, for `revfrf kgc accept`; {REPLACED}",
+            show_default=False,
         ),
     ] = None,
     as_json: Json = False,
@@ -257,62 +333,68 @@ def revoke(
     The request goes to the key centre, sealed: the coordinator, who passes it on, can neither read nor change
     it. If it holds it back, bring the key centre the request by another way: --out. The forest is rebuilt
     without this party's columns, and the key centre signs a certificate.
+
+    It waits until the coordinator lets this party in no more, and its process has ended. Ctrl-C ends the
+    waiting; the request stands.
+
+    \b
+    Example:
+      revfrf revoke -d bank
     """
     with errors(as_json):
         if level not in (1, 2):
             raise UsageError(f"--level {level}: give 1 or 2")
-        if not yes and not typer.confirm("Leave the forest for good?"):
+        if out is not None:
+            check_file(out)
+        if not yes and not _confirmed():
             raise typer.Exit(1)
         result = ask_party(directory, "revoke", as_json, level=level, send=out is None)
+        title = "KGC has the request"
         if out is not None:
-            _write(out, result.pop("request") + "\n")
-    show("KGC has the request." if out is None else f"The request is in {out}.", result, as_json)
+            write_file(out, result.pop("request") + "\n")
+            title = f"The request is in {out}; KGC takes it by `revfrf kgc accept`"
+        elif not no_wait:
+            _wait_until_left(directory, as_json)
+            title += ", and CS lets this party in no more: it has left"
+    show(f"{title}.", result, as_json)
+
+
+def _confirmed() -> bool:
+    try:
+        return typer.confirm("Leave the forest for good?")
+    except typer.Abort as abort:
+        if isinstance(abort.__context__, EOFError):
+            raise UsageError("nobody is there to be asked; give --yes") from None
+        raise
+
+
+def _wait_until_left(directory: Path, quiet: bool) -> None:
+    from revfrf.node.control import wait_until_left
+
+    if not quiet:
+        typer.echo("KGC has the request. Waiting until CS lets this party in no more …", err=True)
+        typer.echo("Ctrl-C ends the waiting; the request stands.", err=True)
+    with progress(quiet) as tell:
+        tell({"step": "leaving"})
+        wait_until_left(directory)
 
 
 @app.command()
 def status(directory: Directory = Path(), as_json: Json = False) -> None:
-    """How the party is: its epoch, who is connected, the forest."""
+    """How the party is: who is connected, what is the trouble.
+
+    \b
+    Example:
+      revfrf status -d cs
+    """
     with errors(as_json):
         result = ask_party(directory, "status", as_json)
-    show(f"{result['role']} {result['name']}", result, as_json)
-
-
-def show(title: str, result: dict[str, Any], as_json: bool) -> None:
-    """A result, for people or for programs."""
-    if as_json:
-        print_json(result)
-    else:
-        print_facts(title, result)
+    show(f"{result['role']} {result['name']!r}", result, as_json)
 
 
 def ask_party(directory: Path, verb: str, quiet: bool, **arguments: Any) -> Any:
-    """Ask the running process; a requester needs none, and asks by itself."""
-    from revfrf.node.control import ask, runs
-    from revfrf.node.home import CONTROL
-    from revfrf.node.services import alone
+    """See `node.services.ask_party`; with a line that says how far it is."""
+    from revfrf.node import services
 
-    with _progress(quiet) as tell:
-        if verb == "ask" and not runs(directory / CONTROL):
-            return alone(directory, verb, arguments, tell)
-        return ask(directory / CONTROL, verb, arguments, tell)
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """A line on standard error that says how far it is."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
-        task = bar.add_task("…", total=None)
-
-        def tell(facts: dict[str, Any]) -> None:
-            what = facts.get("step", "asking")
-            rest = ", ".join(
-                f"{name} {value}" for name, value in facts.items() if name not in ("step", "done")
-            )
-            done = facts.get("done")
-            bar.update(
-                task, description=f"{what} {rest}", total=None if done is None else 1.0, completed=done or 0
-            )
-
-        yield tell
+    with progress(quiet) as tell:
+        return services.ask_party(directory.expanduser().absolute(), verb, arguments, tell)

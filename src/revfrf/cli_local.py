@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from revfrf.cli_federation import Directory
-from revfrf.cli_printing import errors
+from revfrf.cli_federation import REPLACED
+from revfrf.cli_printing import AllowInsecure, Json, check_file, errors, print_json, quoted
 from revfrf.errors import UsageError
 
 app = typer.Typer()
@@ -15,24 +15,46 @@ app = typer.Typer()
 
 @app.command()
 def up(
-    parties: Annotated[int, typer.Option(help="Hospitals, which share the columns of the data.")] = 5,
-    directory: Directory = Path("federation"),
-    key_bits: Annotated[int, typer.Option(help="Size of the keys.")] = 2048,
-    allow_insecure: Annotated[bool, typer.Option(help="Accept keys below 2048 bits.")] = False,
-    detach: Annotated[bool, typer.Option(help="Leave it running; `revfrf down` ends it.")] = False,
+    parties: Annotated[
+        int | None,
+        typer.Option(
+            help="Hospitals, which share the columns of the data; 5 by default.", show_default=False
+        ),
+    ] = None,
+    directory: Annotated[
+        Path, typer.Option("--directory", "-d", metavar="DIR", help="Where all parties' directories are.")
+    ] = Path("federation"),
+    key_bits: Annotated[int | None, typer.Option(help="Size of the keys; 2048 by default.")] = None,
+    allow_insecure: AllowInsecure = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Leave it running; `revfrf down` ends it.")
+    ] = False,
+    as_json: Json = False,
 ) -> None:
-    """Start a whole federation as separate processes on this machine, for trying out.
+    """Start a whole federation on this machine, for trying out.
 
-    The first time, it is founded in the directory, with scikit-learn's breast-cancer data spread over the
-    hospitals; after that, what is there is started again.
+    All parties are separate processes. The first time, it is founded in the directory, with scikit-learn's
+    breast-cancer data spread over the hospitals; after that, what is there is started again. It runs until
+    Ctrl-C, or with --detach until `revfrf down`.
+
+    \b
+    Examples:
+      revfrf up
+      revfrf up --detach --parties 3 -d tryout
     """
-    from revfrf.node.local import homes, make, start, stop
+    from revfrf.node.local import check, exists, make, start, staying, stop
 
-    with errors(False):
-        if not homes(directory):
-            make(directory, parties, key_bits, allow_insecure)
-        start(directory, lambda line: typer.echo(line, err=True))
-        typer.echo(_NEXT.format(d=directory))
+    with errors(as_json):
+        if exists(directory):
+            check(directory, parties, key_bits)
+        else:
+            make(directory, parties or 5, key_bits or 2048, allow_insecure)
+        started = start(directory, lambda line: typer.echo(line, err=True))
+        hospitals = staying(directory)
+        if as_json:
+            print_json({"directory": str(directory), "started": started, "hospitals": hospitals})
+        else:
+            typer.echo(_next(directory, hospitals, detach))
         if not detach:
             try:
                 signal.pause()
@@ -42,40 +64,72 @@ def up(
                 stop(directory)
 
 
-_NEXT = """\
-All are connected. In another terminal:
-  revfrf train -d {d}/cs
-  revfrf test {d}/cs/test.csv -d {d}/cs
-  revfrf predict --encrypted {d}/clinic/request.csv -d {d}/clinic
-  revfrf revoke -d {d}/hospital-1
-  revfrf status -d {d}/cs"""
+def _next(directory: Path, hospitals: list[str], detach: bool) -> str:
+    """What can be done now."""
+    cs, clinic, last = directory / "cs", directory / "clinic", directory / hospitals[-1]
+    lines = [
+        f"train -d {quoted(cs)}",
+        f"test {quoted(cs / 'test.csv')} -d {quoted(cs)}",
+        f"predict --encrypted {quoted(clinic / 'request.csv')} -d {quoted(clinic)}",
+        f"status -d {quoted(cs)}",
+    ]
+    if len(hospitals) > 1:  # the last one cannot leave
+        lines += [
+            f"revoke -d {quoted(directory / hospitals[0])}",
+            f"export left.json -d {quoted(cs)}",
+            f"verify left.json --kgc-key {quoted(last / 'kgc.pub')}",
+        ]
+    if detach:
+        lines.append(f"down -d {quoted(directory)}")
+    where = "Now" if detach else "In another terminal; Ctrl-C here ends it"
+    return "\n".join([f"All are connected. {where}:", *(f"  revfrf {line}" for line in lines)])
 
 
 @app.command()
-def down(directory: Directory = Path("federation")) -> None:
-    """End what `revfrf up --detach` has started."""
+def down(
+    directory: Annotated[
+        Path, typer.Option("--directory", "-d", metavar="DIR", help="The directory of `revfrf up`.")
+    ] = Path("federation"),
+    as_json: Json = False,
+) -> None:
+    """End what `revfrf up --detach` has started.
+
+    \b
+    Example:
+      revfrf down
+    """
     from revfrf.node.local import stop
 
-    with errors(False):
-        typer.echo(f"{stop(directory)} processes have ended.")
+    with errors(as_json):
+        ended = stop(directory)
+    if as_json:
+        print_json({"ended": ended})
+    else:
+        typer.echo(f"{ended} processes have ended.")
 
 
 @app.command()
 def demo(
     key_bits: Annotated[int, typer.Option(help="Size of the keys.")] = 3072,
     trees: Annotated[int, typer.Option(help="Size of the forest.")] = 30,
-    allow_insecure: Annotated[bool, typer.Option(help="Accept keys below 2048 bits.")] = False,
-    page: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the page about it.")] = Path(
-        "five_hospitals.html"
-    ),
+    allow_insecure: AllowInsecure = False,
+    page: Annotated[
+        Path, typer.Option(metavar="FILE", help=f"Where the page about it goes; {REPLACED}")
+    ] = Path("five_hospitals.html"),
 ) -> None:
-    """The whole story in one process, in about a minute: train, ask, leave, prove."""
-    from revfrf.demo import Options, Story
+    """The whole story in a minute: train, ask, leave, prove.
 
+    All parties are in one process.
+
+    \b
+    Example:
+      revfrf demo --page story.html
+    """
     with errors(False):
+        check_file(page)
+        from revfrf.demo import Options, Story  # scikit-learn takes seconds to load
+
         try:
             Story(Options(key_bits, trees, allow_insecure, page)).tell()
-        except OSError as error:
-            raise UsageError(f"{error.filename}: {error.strerror}") from None
         except ValueError as error:
             raise error if isinstance(error, UsageError) else UsageError(str(error)) from None

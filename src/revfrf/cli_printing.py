@@ -1,43 +1,77 @@
-"""How commands print, and how they end."""
+"""How commands print, write files, and end.
+
+What takes a while to load is imported where it is needed, here and in all commands: help comes at once, and
+Ctrl-C finds a command that ends quietly.
+"""
 
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
+from typer.core import TyperGroup
 
 from revfrf.errors import AuditLogError, CertificateError, PartyError, RevFRFError
+
+if TYPE_CHECKING:  # it takes a while to load, and `verify` does without
+    from revfrf.node.control import Tell
 
 DOES_NOT_HOLD = 1
 WRONG_USAGE = 2
 NO_ANSWER = 3
+INTERRUPTED = 130
 
 _UNREADABLE = ("missing", "io", "malformed", "version")
 """Kinds of CertificateError that say nothing of what a certificate proves."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+AllowInsecure = Annotated[
+    bool,
+    typer.Option(
+        "--allow-insecure", help="For trying out: accept keys below 2048 bits, which protect nothing."
+    ),
+]
+
+
+class Program(TyperGroup):
+    """Commands of which each ends quietly when it is interrupted."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """See `TyperGroup.invoke`."""
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, typer.Abort):
+            fail("interrupted; what a running party has begun goes on there", INTERRUPTED)
+
+
+# -- what is printed --------------------------------------------------------------------------------
 
 
 def print_facts(title: str, facts: dict[str, Any]) -> None:
     """Facts in two columns; a long one runs on, so that a digest stays in one piece."""
-    console, width = Console(), max(map(len, facts))
-    console.print(Text(title, style="bold"))
+    console, width = Console(), max(map(len, facts), default=0)
+    console.print(Text(title, style="bold"), soft_wrap=True)
     for name, value in facts.items():
-        label = Text(name.replace("_", " ").ljust(width + 2), style="dim")
-        console.print(label + Text(_shown(value)), soft_wrap=True)
+        label = name.replace("_", " ").ljust(width + 2)
+        console.print(Text.assemble((label, "dim"), _shown(value)), soft_wrap=True)
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.3g}"
     if isinstance(value, dict):
         return ", ".join(f"{_shown(name)}: {_shown(x)}" for name, x in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(map(_shown, value)) or "none"
-    return _one_line(str(value))
+    return _one_line(str(value)) or "none"
 
 
 def _one_line(text: str) -> str:
@@ -51,7 +85,59 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-def fail(reason: str, code: int) -> None:
+def show(title: str, result: dict[str, Any], as_json: bool) -> None:
+    """A result, for people or for programs."""
+    if as_json:
+        print_json(result)
+    else:
+        print_facts(title, result)
+
+
+def quoted(path: Path) -> str:
+    """A path as a shell reads it, for commands that are suggested."""
+    return shlex.quote(str(path))
+
+
+def check_file(path: Path) -> None:
+    """Raise UsageError, before the work begins, if `write_file` could not write there."""
+    from revfrf.datafile import check_place
+
+    check_place(path)
+
+
+def write_file(path: Path, text: str) -> None:
+    """See `datafile.write_whole`; says so on standard error."""
+    from revfrf.datafile import write_whole
+
+    write_whole(path, text)
+    typer.echo(f"written to {path}", err=True)
+
+
+@contextmanager
+def progress(quiet: bool) -> Iterator["Tell"]:
+    """A line on standard error that says how far it is."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+        task = bar.add_task("…", total=None)
+
+        def tell(facts: dict[str, Any]) -> None:
+            what = facts.get("step", "asking")
+            rest = ", ".join(
+                f"{name} {value}" for name, value in facts.items() if name not in ("step", "done")
+            )
+            done = facts.get("done")
+            bar.update(
+                task, description=f"{what} {rest}", total=None if done is None else 1.0, completed=done or 0
+            )
+
+        yield tell
+
+
+# -- how commands end -------------------------------------------------------------------------------
+
+
+def fail(reason: str, code: int) -> NoReturn:
     """One line on standard error, and the end."""
     typer.echo(f"revfrf: {_one_line(reason)}", err=True)
     raise typer.Exit(code)

@@ -15,13 +15,13 @@ import msgspec
 from msgspec.structs import FieldInfo, fields
 
 from revfrf.config_text import Source, nearest, read_toml, shown, toml_text
-from revfrf.errors import ConfigError, KeyFileError
+from revfrf.errors import ConfigError, KeyFileError, UsageError
 from revfrf.keyfile import write_key_file
+from revfrf.names import check_name
 
 LISTEN = "0.0.0.0:8470"
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
-_MANY = 2**31 - 1
-_MONTH = 31 * 24 * 3600
+_MANY, _MONTH = 2**31 - 1, 31 * 24 * 3600
 
 
 def _key(note: str, wants: str, example: object = None, **limits: Any) -> msgspec.Meta:
@@ -57,6 +57,7 @@ Seed = (
 )
 
 _NAME = "1 to 100 printable characters without '/' and '->'"
+_NAMES = 'a list of names, like ["clinic"]'
 _HOST = 'host:port, like "cs.example.org:8470" or "[::1]:8470"'
 _COLUMNS = 'a list of columns, like ["age", "sex"]'
 _PLACES = 'a whole number from 0 to 18, or a table like { "age" = 0 }'
@@ -102,13 +103,9 @@ class Data(Section, frozen=True):
 class Policy(Section, frozen=True):
     """Whose requests this party answers; without `accepts` those of all, without `max_rows` any number."""
 
-    accepts: Annotated[Texts | None, _key("only these", 'a list of names, like ["clinic"]', ("clinic",))] = (
-        None
-    )
-    refuses: Annotated[Texts, _key("none of these", 'a list of names, like ["clinic"]')] = ()
-    max_rows: Annotated[Count | None, _key("rows of each in an epoch", "a whole number from 0", 10_000)] = (
-        None
-    )
+    accepts: Annotated[Texts | None, _key("only these", _NAMES, ("clinic",))] = None
+    refuses: Annotated[Texts, _key("none of these", _NAMES)] = ()
+    max_rows: Annotated[Count | None, _key("rows of each per epoch", "a whole number from 0", 10_000)] = None
 
 
 class Forest(Section, frozen=True):
@@ -174,6 +171,8 @@ _ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
 """Who has the sections and keys that not all roles have. Such a key without a default must be given."""
 
 _OTHER_WORDS = {"trees": "n_estimators", "seed": "random_state", "host": "coordinator"}
+_FLAGS = {"file": "data", "accepts": "policy", "backend": "workers", "address": "workers"}
+"""Flags of the command line that are called otherwise than what they set."""
 
 
 @dataclass(frozen=True)
@@ -199,11 +198,7 @@ class Config:
 
 
 def load_config(path: str | os.PathLike[str]) -> Config:
-    """The configuration in this file.
-
-    Raises ConfigError; its kinds are `missing` and `io` for the file, `syntax` for what is no TOML, and
-    `section`, `key` and `value`.
-    """
+    """The configuration in this file. Raises ConfigError, of any kind but `exists`."""
     tables, source = read_toml(Path(path))
     return _checked(tables, source)
 
@@ -304,11 +299,14 @@ def _value(info: FieldInfo, value: Any, key: tuple[str, ...], source: Source) ->
 def _faults(config: Config) -> Iterator[tuple[Any, ...]]:
     """What is wrong although each value is of the right type: a reason, and the keys that it is about."""
     party, network, data, keys = config.party, config.network, config.data, config.keys
-    for key, name in (("federation", party.federation), ("name", party.name)):
-        if not 0 < len(name) <= 100 or not name.isprintable() or "/" in name or "->" in name:
-            yield f"must be {_NAME}, not {shown(name)}", ("party", key)
-    if party.name in get_args(Role) and party.name not in ("participant", party.role):
-        yield f"{party.name} is the name of a role; choose another", ("party", "name"), ("party", "role")
+    server = party.role not in ("participant", "requester")
+    for key in ("federation",) if server else ("federation", "name"):
+        try:
+            check_name(key, getattr(party, key))
+        except UsageError as error:
+            yield str(error).removeprefix(f"{key} "), ("party", key)
+    if server and party.name != party.role:
+        yield f"must be {party.role}, as its role is, not {shown(party.name)}", ("party", "name")
     for key, address, least in (("coordinator", network.coordinator, 1), ("listen", network.listen, 0)):
         parts = None if address is None else _ADDRESS.fullmatch(address)
         if address is not None and (parts is None or not least <= int(parts[2]) < 2**16):
@@ -374,7 +372,7 @@ def _with_flags(tables: dict[str, dict[str, Any]], flags: Mapping[str, Any], pat
             for key in struct.__struct_fields__
             if flag in (key, f"{section}_{key}")
         ]
-        label = f"--{flag.replace('_', '-')}"
+        label = f"--{_FLAGS.get(flag, flag).replace('_', '-')}"
         if not homes:
             raise ConfigError(f"{label}: there is no such key in a configuration", kind="key")
         [(section, key)] = homes

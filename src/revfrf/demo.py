@@ -23,7 +23,8 @@ from revfrf.crypto.dtpkc import ho_enc, par_h_dec2
 from revfrf.crypto.keys import Ciphertext, WeakKey
 from revfrf.crypto.packing import Comparison, mask_comparisons, read_packs, undo_coins
 from revfrf.crypto.strong import root_half, root_open
-from revfrf.errors import CertificateError, RefusedError, RejectedError, UsageError
+from revfrf.datafile import write_whole
+from revfrf.errors import CertificateError, RefusedError, RejectedError
 from revfrf.report.drawing import Outline, outline
 from revfrf.report.page import Leaving, Trial, page
 
@@ -76,9 +77,7 @@ class Story:
     trials: list[Trial] = field(default_factory=list)
 
     def tell(self) -> None:
-        """All of it. Raises UsageError, and OSError if the page cannot be written."""
-        if self.options.page.is_dir() or not self.options.page.parent.is_dir():
-            raise UsageError(f"--page {self.options.page}: there can be no such file")
+        """All of it. Raises UsageError."""
         X, y = load_breast_cancer(return_X_y=True, as_frame=True)
         self.train, self.test, self.labels, self.truth = train_test_split(X, y, random_state=0)
         self.columns = {name: list(X.columns[i :: len(HOSPITALS)]) for i, name in enumerate(HOSPITALS)}
@@ -293,7 +292,7 @@ class Story:
             costs=model.costs_,
             leakage=model.leakage_(),
         )
-        self.options.page.write_text(page(leaving), encoding="utf-8")
+        write_whole(self.options.page, page(leaving))
         console.print("\nAll of this as a page, with a tree before and after: ", style="bold", end="")
         console.print(str(self.options.page.resolve()), soft_wrap=True)
         if not all(trial.as_it_should for trial in self.trials):

@@ -11,7 +11,7 @@ RESERVED = (KGC, CS, CC, DEFAULT_REQUESTER)
 
 
 def check_name(what: str, name: object) -> None:
-    """Raise UsageError for what is no name of a participant or requester."""
+    """Raise UsageError for what is no name of a participant or requester, nor of a federation."""
     printable = isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable()
     if not printable or "/" in str(name) or "->" in str(name):
         raise UsageError(

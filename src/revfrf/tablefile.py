@@ -111,6 +111,8 @@ class Table:
                         starts.append(start)
         except OSError as error:
             raise _unreadable(path, error) from None
+        except UnicodeDecodeError:
+            raise _not_utf8(path) from None
         except (csv.Error, ValueError) as error:
             if isinstance(error, UsageError):
                 raise
@@ -244,6 +246,21 @@ class Table:
         return UsageError(
             f"{self.path}, column {name!r}: an id must name one row, and these name several: {shown}{more}"
         )
+
+
+def _not_utf8(path: PathLike) -> UsageError:
+    """Names the first line that is not in UTF-8."""
+    with Path(path).open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                found = f"{path}, line {number}: byte 0x{line[error.start]:02x}"
+                return UsageError(
+                    f"{found}: not a CSV file in UTF-8, but in another encoding, such as Latin-1 or "
+                    "Windows-1252; save it as UTF-8"
+                )
+    return UsageError(f"{path}: not a CSV file in UTF-8; save it as UTF-8")
 
 
 def _unreadable(path: PathLike, error: OSError) -> UsageError:

@@ -45,16 +45,17 @@ def test_a_federation_by_its_command_line_from_training_to_a_certificate(
         assert asked == trained.answers
         asked = json.loads(command("predict", "--encrypted", "clinic/rows.csv", "-d", "h0", "--json"))
         assert asked == trained.answers
-        command("revoke", "-d", "h2", "--yes", "--level", "2")
+        assert "it has left" in command("revoke", "-d", "h2", "--yes", "--level", "2")
+        command("export", "certificate.json", "-d", "CS")  # at once: it waits
+        command("verify", "certificate.json", "--kgc-key", "h0/kgc.pub")
         assert federation.wait_until_ready(2) == never_with_h2.digest
         assert federation.ended("h2") == 0
         [entry] = json.loads(command("history", "-d", "CS", "--json"))
         assert (entry["leavers"], entry["digest_after"]) == (["h2"], never_with_h2.digest)
-        command("export", "certificate.json", "-d", "CS")
-        command("verify", "certificate.json", "--kgc-key", "h0/kgc.pub")
         assert "h2" in command("status", "-d", "CS")
         said = command("predict", "--encrypted", "clinic/rows.csv", "-d", "h2", code=2)
         assert "no `revfrf serve` runs" in said
+        assert "'h2' has left the forest" in said
         federation.stop()
 
 
@@ -156,16 +157,29 @@ def test_a_participant_with_an_id_twice_does_not_start(begin: Begin, founded: Pa
     assert "p001" in federation.log("h0")
 
 
-def test_labels_with_an_id_twice_are_refused_before_anybody_is_asked(begin: Begin, founded: Path) -> None:
-    federation = begin(founded)
-    file = federation.directory / "CS" / "rows.csv"
-    whole = file.read_text()
-    file.write_text(whole + "p001,yes\n")
-    with pytest.raises(RevFRFError, match=r"rows\.csv.*p001"):
-        federation.train()
-    assert (federation.status()["forest"], federation.status()["epoch"]) == ("none", 0)
-    file.write_text(whole)
-    assert federation.train()["rows"] == ROWS
+def test_a_coordinator_with_an_id_twice_does_not_start_until_it_has_its_forest(
+    begin: Begin, founded: Path, trained: Known
+) -> None:
+    for directory, code in ((founded, 2), (trained.directory, None)):
+        federation = begin(directory, start=False)
+        file = federation.directory / "CS" / "rows.csv"
+        file.write_text(file.read_text() + "p001,yes\n")
+        federation.start("CS", wait=code is None)
+        if code is None:
+            assert federation.status()["digest"] == trained.digest
+        else:
+            assert federation.ended("CS") == code
+            assert "rows.csv" in federation.log("CS")
+            assert "p001" in federation.log("CS")
+
+
+def test_whom_the_training_waits_for_is_said(begin: Begin, founded: Path, trained: Known) -> None:
+    federation = begin(founded, *(name for name in SERVING if name != "h1"))
+    asking = Asking(federation.train)
+    federation.until(lambda: "waiting for 'h1'" in federation.status()["problem"], "it waits for h1")
+    federation.start("h1")
+    assert asking.outcome()["digest"] == trained.digest
+    assert federation.status()["problem"] == ""
 
 
 def test_ids_that_nobody_shares_are_an_error_that_names_the_party_and_can_be_mended(

@@ -9,6 +9,7 @@ import logging
 import os
 import socket
 import socketserver
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,11 +17,18 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from revfrf.errors import RevFRFError, StorageError, UsageError
+from revfrf.node.home import CONTROL, has_left
 
 log = logging.getLogger("revfrf.control")
 
-Command = Callable[[str, dict[str, Any], Callable[[dict[str, Any]], None]], Any]
+Tell = Callable[[dict[str, Any]], None]
+"""Whom to tell how far a command is."""
+
+Command = Callable[[str, dict[str, Any], Tell], Any]
 _MAX_LINE = 2**26
+_LOOKS = 0.2
+"""Seconds between two looks at whether a process runs."""
+
 _ALIVE, _DEAD = 5.0, 30.0
 """Seconds: between two signs of life of a process that works, and until it is given up."""
 
@@ -124,12 +132,7 @@ def runs(path: Path) -> bool:
     return True
 
 
-def ask(
-    path: Path,
-    verb: str,
-    arguments: dict[str, Any],
-    progress: Callable[[dict[str, Any]], None] = lambda _: None,
-) -> Any:
+def ask(path: Path, verb: str, arguments: dict[str, Any], tell: Tell = lambda _: None) -> Any:
     """Ask the process whose directory this is. Raises UsageError if none runs, and what it answers with."""
     with socket.socket(socket.AF_UNIX) as connection:
         try:
@@ -141,7 +144,7 @@ def ask(
         for answer in _answers(connection, {"verb": verb, "arguments": arguments}):
             if "progress" in answer:
                 if answer["progress"]:
-                    progress(answer["progress"])
+                    tell(answer["progress"])
             elif "error" in answer:
                 raise RevFRFError(answer["error"]["reason"], kind=answer["error"]["kind"])
             else:
@@ -151,6 +154,21 @@ def ask(
         "what was under way goes on by itself, and requests can be asked again",
         kind="absent",
     )
+
+
+def wait_until_left(directory: Path) -> None:
+    """Until a participant's process has ended because CS lets it in no more.
+
+    Raises RevFRFError if it has ended otherwise.
+    """
+    while runs(directory / CONTROL):
+        time.sleep(_LOOKS)
+    if not has_left(directory):
+        raise RevFRFError(
+            f"KGC has the request, but the process in {directory} has ended before CS let it in no more; "
+            "`revfrf history` at CS says whether it has left",
+            kind="absent",
+        )
 
 
 def _answers(connection: socket.socket, question: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from revfrf.config import Data
 from revfrf.errors import RevFRFError, UsageError
 from revfrf.forest.voting import Voting, numbers
 from revfrf.messages.base import Done
 from revfrf.messages.matching import Drop
-from revfrf.node.training import Tell, TrainingService, labels_of
+from revfrf.node.control import Tell
+from revfrf.node.training import TrainingService, labels_of
 from revfrf.protocols.alignment import align
 from revfrf.report.drawing import outline
 from revfrf.report.forest import Standing, forest_page
@@ -46,15 +46,14 @@ class CoordinatorService(TrainingService):
         self, tell: Tell, file: str, id_column: str | None = None, voting: Voting = "hard"
     ) -> dict[str, Any]:
         """Answers for rows that all participants hold, whose ids are in a file."""
-        column = id_column or (self.config.data or Data()).id_column
-        return self._predict(Table.read_any(file).ids(column), voting, tell)
+        return self._predict(Table.read_any(file).ids(id_column or self.data.id_column), voting, tell)
 
     def _predict(self, ids: Sequence[str], voting: Voting, tell: Tell) -> dict[str, Any]:
         def find() -> tuple[list[str], NDArray[np.float64]]:
             common = self._common(f"rows {secrets.token_hex(4)}", ids, tell)
             return common, self._votes(common, voting)
 
-        common, votes = self._when_ready(find)
+        common, votes = self._when_ready(find, tell)
         return {"ids": common, "answers": self._answers(votes), "not_common": len(ids) - len(common)}
 
     def do_test(self, tell: Tell, file: str, voting: Voting = "hard") -> dict[str, Any]:
@@ -81,7 +80,7 @@ class CoordinatorService(TrainingService):
         if not self.role.ready:
             raise UsageError("there is no whole forest now; `revfrf train` first, or wait")
 
-    def _when_ready(self, work: Callable[[], Result]) -> Result:
+    def _when_ready(self, work: Callable[[], Result], tell: Tell) -> Result:
         """Do something with a whole forest; if somebody is leaving just now, again when it has left."""
         until = time.monotonic() + self.config.network.patience
         while True:
@@ -91,9 +90,12 @@ class CoordinatorService(TrainingService):
                     self._expect_ready()
                     return work()
             except RevFRFError:
-                left = hasattr(self.role, "record") and self.role.rebuilding
+                left = self.role.created and self.role.rebuilding
                 changed = bool(epoch) and (self._epoch != epoch or left)
-                if not changed or time.monotonic() > until or not self.pause():
+                if not changed or time.monotonic() > until:
+                    raise
+                tell({"step": "waiting until the forest is whole without those who leave"})
+                if not self.pause():
                     raise
 
     def do_history(self) -> list[dict[str, Any]]:
@@ -118,7 +120,9 @@ class CoordinatorService(TrainingService):
         told = {
             name.replace("_", " "): status[name] for name in ("epoch", "members", "left", "nodes", "rows")
         }
-        shown = {name: ", ".join(v) or "none" if isinstance(v, list) else str(v) for name, v in told.items()}
+        shown = {
+            name: ", ".join(v) or "none" if isinstance(v, list) else f"{v:,}" for name, v in told.items()
+        }
         columns = {party: [c.name for c in owned] for party, owned in self.role.columns.items()}
         standing = Standing(
             federation=self.config.party.federation,
@@ -142,15 +146,20 @@ class CoordinatorService(TrainingService):
             "leaves": [[*node, *sums] for node, sums in leaves],
         }
 
-    def do_export(self, number: int = -1) -> str:
-        """A revocation certificate as JSON, the last one by default."""
+    def do_export(self, tell: Tell, number: int = -1) -> str:
+        """A revocation certificate as JSON, the last one by default; of a revocation that is under way,
+        when it is over.
+        """
+        if not self.role.created:
+            raise UsageError("there is no forest yet, and so nobody has left it; `revfrf train` grows one")
         try:
-            return self._when_ready(lambda: self.role.certificates[number]).to_json().decode()
+            return self._when_ready(lambda: self.role.certificates[number], tell).to_json().decode()
         except IndexError:
             count = len(self.role.certificates)
             raise UsageError(
-                f"there are {count} revocation certificates; whoever has asked to leave just now has one in "
-                "some seconds: ask again"
+                f"certificate {number}: there are {count}, numbered from 0 as `revfrf history` has them"
+                if count
+                else "nobody has left the forest, or not yet: a request may be on its way; ask again"
             ) from None
 
     def do_status(self) -> dict[str, Any]:
@@ -163,4 +172,4 @@ class CoordinatorService(TrainingService):
             facts["stopped"] = stopped
         if state == "ready":
             facts |= self._summary()
-        return status | facts
+        return status | {"problem": status["problem"] or self.waiting} | facts

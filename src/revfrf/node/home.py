@@ -13,8 +13,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
 from revfrf.auditlog import AuditLog
 from revfrf.config import Config, load_config, new_config, write_config
 from revfrf.crypto.secret import hides_locals
@@ -37,6 +35,9 @@ CONFIG, DATABASE, AUDIT, CONTROL, PUBLIC_KEY = "revfrf.toml", "party.db", "audit
 
 _STORES: dict[str, type[SqliteStore]] = {CS: SqliteCoordinatorStore, PARTICIPANT: SqliteParticipantStore}
 _DAYS = 365
+_TAIL = 4096
+"""Bytes that hold the last two lines of a log when a party ends."""
+
 _OWN_SERIAL = 1
 """The number of KGC's invitation to itself; others have higher ones, each once."""
 
@@ -60,6 +61,33 @@ class Pin(Record, frozen=True):
     verify_key: bytes
 
 
+def look(path: Path) -> Config:
+    """Whose directory this is, by its configuration; a process may run in it.
+
+    Raises ConfigError, and StorageError if it is no party's, or others could change it.
+    """
+    try:
+        if not (path / CONFIG).exists():
+            what = f"it has no {CONFIG}" if path.is_dir() else "there is no such directory"
+            made = "`revfrf join TOKEN` makes one, or `revfrf kgc init`"
+            raise StorageError(f"{path}: no directory of a party: {what}; {made}", kind="missing")
+        for each in (path, path / CONFIG):
+            check_writable_by_owner_alone(each)
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror}", kind="io") from None
+    return load_config(path / CONFIG)
+
+
+def has_left(path: Path) -> bool:
+    """Whether the last that the party has written into its log is that CS lets it in no more."""
+    try:
+        with (path / AUDIT).open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL))
+            return any(b'"let in no more"' in line for line in log.read().splitlines()[-2:])
+    except OSError:
+        return False
+
+
 @dataclass
 class Home:
     """An open directory; one process has it at a time."""
@@ -72,14 +100,7 @@ class Home:
     def open(cls, path: str | os.PathLike[str]) -> "Home":
         """The directory of a party that was founded or has joined. Raises ConfigError and StorageError."""
         home = Path(path).expanduser().absolute()
-        if home.is_dir():
-            check_writable_by_owner_alone(home)
-        if not (home / CONFIG).exists():
-            raise StorageError(
-                f"{home}: no directory of a party; `revfrf join TOKEN` makes one, or `revfrf kgc init`",
-                kind="missing",
-            )
-        config = load_config(home / CONFIG)
+        config = look(home)
         database = Database(home / DATABASE)
         try:
             return cls(home, config, _STORES.get(config.party.role, SqliteStore)(database))
@@ -122,8 +143,7 @@ class Home:
     @hides_locals
     def sealing(self) -> Sealing:
         """What the party seals and opens letters with."""
-        seal_key = X25519PrivateKey.from_private_bytes(self.store.expect("seal", bytes))
-        return Sealing(self.tls(), self.signing(), seal_key)
+        return Sealing(self.tls(), self.signing())
 
     def close(self) -> None:
         """What was not written has not happened."""
@@ -184,18 +204,13 @@ def found(path: str | os.PathLike[str], federation: str, coordinator: str, **key
     check_name("federation", federation)
     home = Path(path).expanduser().absolute()
     config = new_config(federation=federation, role=KGC, name=KGC, coordinator=coordinator, **keys)
-    signing, seal_key, authority = (
-        SigningKey.generate(),
-        X25519PrivateKey.generate(),
-        Authority.new(federation),
-    )
+    signing, authority = SigningKey.generate(), Authority.new(federation)
     token = authority.invite(Who(KGC, KGC), coordinator, signing.verify_key.raw, _OWN_SERIAL, 3650)
-    tls = join(token, signing.verify_key.raw, seal_key.public_key().public_bytes_raw())
+    tls = join(token, signing.verify_key.raw)
     facts = {
         "signing": signing.to_fields(),
         "authority": authority.to_fields(),
         "tls": tls.to_fields(),
-        "seal": seal_key.private_bytes_raw(),
         "insecure": config.keys is not None and config.keys.allow_insecure,
         "state": KeyCentreState(),
         "invited": {},
@@ -215,12 +230,19 @@ def _invite(home: Home, role: str, name: str, days: int) -> Token:
     if home.who.role != KGC:
         raise UsageError(f"{home.path} is the directory of {home.who.name!r}; KGC alone invites")
     if role in (CS, CC):
+        if name not in ("", role):
+            raise UsageError(f"{role} is called {role} in every federation; leave {name!r} out")
         name = role
     elif role in (PARTICIPANT, REQUESTER):
+        if not name:
+            raise UsageError(f"a {role} needs a name: revfrf kgc invite {role} NAME")
         check_name(role, name)
     else:
-        raise UsageError(f"role {role!r}: give {CS}, {CC}, {PARTICIPANT} or {REQUESTER}")
+        raise UsageError(f"role {role!r}: give {CS}, {CC}, {PARTICIPANT} or {REQUESTER}, and then the name")
     invited = home.store.expect("invited", dict[str, Invited])
+    for known in invited.keys() - {name}:
+        if known.casefold() == name.casefold():
+            raise UsageError(f"{name!r} is too like {known!r}, who is invited already; give another name")
     before = invited.get(name)
     state = home.store.expect("state", KeyCentreState)
     if before is not None and before.role != role:
@@ -252,10 +274,18 @@ def uninvite(home: Home, name: str) -> None:
 
 @hides_locals
 def join_federation(path: str | os.PathLike[str], text: str, *, allow_insecure: bool = False) -> Who:
-    """Make a party's keys and directory; in the directory that it has, a new certificate for its keys."""
+    """Make a party's keys and directory; in the directory that it has, a new certificate for its keys.
+
+    `allow_insecure` is settled when a party first joins.
+    """
     token = Token.parse(text)
     home = Path(path).expanduser().absolute()
     if (home / CONFIG).exists():
+        if allow_insecure:
+            raise UsageError(
+                f"{home} has joined before, and whether short keys will do was settled then; leave "
+                "--allow-insecure out, and its certificate is renewed"
+            )
         _renew(home, token)
         return token.who
     role, name = token.who.role, token.who.name
@@ -265,16 +295,11 @@ def join_federation(path: str | os.PathLike[str], text: str, *, allow_insecure: 
         open_to = host if host in ("127.0.0.1", "localhost", "[::1]") else "0.0.0.0"  # noqa: S104
         own = {"listen": f"{open_to}:{port}", "target": "label", "task": "classes"}
     config = new_config(federation=token.federation, role=role, name=name, **own)
-    kgc, signing, seal_key = (
-        VerifyKey(token.kgc_verify_key),
-        SigningKey.generate(),
-        X25519PrivateKey.generate(),
-    )
-    tls = join(token, signing.verify_key.raw, seal_key.public_key().public_bytes_raw())
+    kgc, signing = VerifyKey(token.kgc_verify_key), SigningKey.generate()
+    tls = join(token, signing.verify_key.raw)
     facts: dict[str, Any] = {
         "identity": Identity(name, role, kgc, signing, allow_insecure),
         "tls": tls.to_fields(),
-        "seal": seal_key.private_bytes_raw(),
         "insecure": allow_insecure,
     }
     if role == PARTICIPANT:
@@ -293,8 +318,7 @@ def _renew(path: Path, token: Token) -> None:
             )
         if token.ca_pem != home.tls().ca_pem:
             raise UsageError("the token is of another federation with the same name")
-        seal_key = X25519PrivateKey.from_private_bytes(home.store.expect("seal", bytes))
-        tls = join(token, home.signing().verify_key.raw, seal_key.public_key().public_bytes_raw())
+        tls = join(token, home.signing().verify_key.raw)
         home.store.write(tls=tls.to_fields())
         home.store.scrub()
     finally:

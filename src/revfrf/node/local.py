@@ -1,20 +1,22 @@
 """A whole federation of separate processes on this machine, on a bundled data set, for trying out."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 
-from revfrf.datafile import write_answers
+from revfrf.datafile import write_csv
 from revfrf.errors import RevFRFError, UsageError
 from revfrf.node.control import ask, runs
-from revfrf.node.home import CONTROL, Home, found, invite, join_federation
+from revfrf.node.home import CONFIG, CONTROL, Home, found, invite, join_federation, look
 from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT, REQUESTER
+from revfrf.roles.kgc import KeyCentreState
 
 ROWS, TEST, REQUEST = "rows.csv", "test.csv", "request.csv"
 REQUESTER_NAME = "clinic"
@@ -24,26 +26,36 @@ _PIDS = "processes"
 
 
 def make(directory: Path, parties: int, key_bits: int, allow_insecure: bool) -> None:
-    """Found a federation of hospitals with the columns of the breast-cancer data, and write their files."""
+    """Found a federation of hospitals with the columns of the breast-cancer data, and write their files.
+
+    It appears whole or not at all.
+    """
     if not 2 <= parties <= 30:
         raise UsageError(f"--parties {parties}: the data have 30 columns; give a number from 2 to 30")
-    found(
-        directory / "kgc",
-        "hospitals",
-        f"127.0.0.1:{_free_port()}",
-        key_bits=key_bits,
-        allow_insecure=allow_insecure or None,
-    )
-    names = [f"hospital-{number}" for number in range(1, parties + 1)]
+    place = directory.expanduser().absolute()
+    new = place.with_name(f".{place.name}.unfinished")
+    try:
+        if place.exists() and any(place.iterdir()):
+            raise UsageError(f"{directory} has other files in it; give another directory with -d")
+        shutil.rmtree(new, ignore_errors=True)  # of a run that was interrupted
+        try:
+            _make(new, [f"hospital-{number}" for number in range(1, parties + 1)], key_bits, allow_insecure)
+            new.replace(place)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+    except OSError as error:
+        raise UsageError(f"{directory}: cannot be made: {error.strerror}") from None
+
+
+def _make(directory: Path, names: list[str], key_bits: int, allow_insecure: bool) -> None:
+    coordinator, insecure = f"127.0.0.1:{_free_port()}", allow_insecure or None
+    found(directory / "kgc", "hospitals", coordinator, key_bits=key_bits, allow_insecure=insecure)
     members = [("cs", CS, CS), ("cc", CC, CC), (REQUESTER_NAME, REQUESTER, REQUESTER_NAME)]
     members += [(name, PARTICIPANT, name) for name in names]
-    centre = Home.open(directory / "kgc")
-    try:
+    with closing(Home.open(directory / "kgc")) as centre:
         for home, role, name in members:
             token = invite(centre, role, name).text()
             join_federation(directory / home, token, allow_insecure=allow_insecure)
-    finally:
-        centre.close()
     _write_files(directory, names)
 
 
@@ -63,63 +75,106 @@ def _write_files(directory: Path, names: list[str]) -> None:
     columns = {str(name): data.data[:, place].tolist() for place, name in enumerate(data.feature_names)}
     for number, name in enumerate(names):
         own = {column: columns[column] for column in list(columns)[number :: len(names)]}
-        write_answers(directory / name / ROWS, ids, own)
+        write_csv(directory / name / ROWS, ids, own)
     cs, last = directory / "cs", _TRAINED + _ASKED
-    write_answers(cs / ROWS, ids[:_TRAINED], {"label": outcome[:_TRAINED]})
-    write_answers(cs / TEST, ids[last:], {"label": outcome[last:]})
+    write_csv(cs / ROWS, ids[:_TRAINED], {"label": outcome[:_TRAINED]})
+    write_csv(cs / TEST, ids[last:], {"label": outcome[last:]})
     asked = {name: values[_TRAINED:last] for name, values in columns.items()}
-    write_answers(directory / REQUESTER_NAME / REQUEST, ids[_TRAINED:last], asked)
+    write_csv(directory / REQUESTER_NAME / REQUEST, ids[_TRAINED:last], asked)
 
 
-def homes(directory: Path) -> list[str]:
-    """The parties that have a process: all but the requester."""
-    made = [path.parent.name for path in sorted(directory.glob("*/revfrf.toml"))]
-    return [name for name in made if name != REQUESTER_NAME]
+def exists(directory: Path) -> bool:
+    """Whether `make` has made one there."""
+    return (directory / "kgc" / CONFIG).exists()
 
 
-def start(directory: Path, tell: Callable[[str], None]) -> list[subprocess.Popen[bytes]]:
-    """Start a process for every party that has none; return when all are connected. Raises RevFRFError."""
-    processes = []
-    for name in homes(directory):
+def check(directory: Path, parties: int | None, key_bits: int | None) -> None:
+    """Raise UsageError if the federation that is there is not one of so many hospitals and bits."""
+    keys = look(directory / "kgc").keys
+    there = {"--parties": len(_hospitals(directory)), "--key-bits": None if keys is None else keys.key_bits}
+    for flag, asked in (("--parties", parties), ("--key-bits", key_bits)):
+        if asked not in (None, there[flag]):
+            raise UsageError(
+                f"{flag} {asked}: {directory} was made with {there[flag]}; leave {flag} out, or give another "
+                "directory with -d"
+            )
+
+
+def _hospitals(directory: Path) -> list[str]:
+    names = [path.parent.name for path in directory.glob(f"hospital-*/{CONFIG}")]
+    return sorted(names, key=lambda name: int(name.rpartition("-")[2]))
+
+
+def staying(directory: Path) -> list[str]:
+    """The hospitals that have not left, by what KGC knows."""
+    kgc = directory / "kgc"
+    if runs(kgc / CONTROL):
+        left = ask(kgc / CONTROL, "status", {})["left"]
+    else:
+        with closing(Home.open(kgc)) as home:
+            certificates = home.store.expect("state", KeyCentreState).certificates
+        left = certificates[-1].revoked if certificates else ()
+    return [name for name in _hospitals(directory) if name not in left]
+
+
+def start(directory: Path, tell: Callable[[str], None]) -> list[str]:
+    """Start a process for every party that has none and has not left; return when all are connected.
+
+    Returns who was started. Raises RevFRFError.
+    """
+    names = ["kgc", "cs", "cc", *staying(directory)]
+    processes: dict[str, subprocess.Popen[bytes]] = {}
+    for name in names:
         if runs(directory / name / CONTROL):
             continue
         workers = "1" if name.startswith("hospital") else "-1"
         command = [sys.executable, "-m", "revfrf", "serve", "-d", str(directory / name), "--workers", workers]
         with (directory / f"{name}.log").open("ab") as log:
-            processes.append(
-                subprocess.Popen(  # noqa: S603
-                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-                )
+            processes[name] = subprocess.Popen(  # noqa: S603
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         tell(f"{name} started")
-    known = [*_pids(directory), *(process.pid for process in processes)]
+    known = [*_pids(directory), *(process.pid for process in processes.values())]
     (directory / _PIDS).write_text("".join(f"{pid}\n" for pid in known))
     try:
-        _wait(directory, processes)
+        _wait(directory, {KGC, CC, *names} - {"kgc", "cs", "cc"}, processes)
     except BaseException:
         stop(directory)
         raise
-    return processes
+    return list(processes)
 
 
-def _wait(directory: Path, processes: list[subprocess.Popen[bytes]]) -> None:
-    expected = {{"kgc": KGC, "cc": CC}.get(name, name) for name in homes(directory)} - {"cs"}
+def _wait(directory: Path, expected: set[str], processes: Mapping[str, subprocess.Popen[bytes]]) -> None:
+    """Until all of them are connected to CS, or have just left."""
     until = time.monotonic() + _STARTING
+    missing = expected
     while time.monotonic() < until:
-        if any(process.poll() for process in processes):
-            raise RevFRFError(f"a party has ended at once; look at {directory}/*.log", kind="absent")
+        for name, process in processes.items():
+            if process.poll():
+                raise RevFRFError(
+                    f"{name} has ended at once; {_last_line(directory / f'{name}.log')}", kind="absent"
+                )
         with suppress(RevFRFError):
             status = ask(directory / "cs" / CONTROL, "status", {})
-            if expected <= {*status["connected"], *status["left"]}:
+            missing = expected - {*status["connected"], *status["left"]}
+            if not missing:
                 return
         time.sleep(0.1)
-    raise RevFRFError(f"not all parties have connected; look at {directory}/*.log", kind="absent")
+    names = ", ".join(sorted(missing))
+    raise RevFRFError(
+        f"{names}: not connected after {_STARTING:.0f} seconds; look at {directory}/*.log", kind="absent"
+    )
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+    return f"{log} ends with: {next(filter(None, reversed(lines)), '')}"
 
 
 def stop(directory: Path) -> int:
     """End the processes that `start` has started; how many there were."""
-    if not homes(directory):
-        raise UsageError(f"{directory}: there is no federation; `revfrf up` makes one")
+    if not exists(directory):
+        raise UsageError(f"{directory}: there is no federation of `revfrf up`; give its directory with -d")
     pids = _pids(directory)
     for pid in pids:
         os.kill(pid, signal.SIGTERM)

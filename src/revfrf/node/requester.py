@@ -1,7 +1,6 @@
 """Requests from another machine: rows in a file go out encrypted, and answers come back."""
 
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -17,6 +16,7 @@ from revfrf.messages.base import Done
 from revfrf.messages.network import AdmissionRequest
 from revfrf.messages.prediction import ForestFacts
 from revfrf.messages.training import Column
+from revfrf.node.control import Tell
 from revfrf.node.home import Home
 from revfrf.node.service import Service
 from revfrf.protocols.epoch import KGC
@@ -24,8 +24,6 @@ from revfrf.protocols.frf_predict import Answer, ask_facts
 from revfrf.protocols.identity import Identity
 from revfrf.roles.requester import Requester
 from revfrf.transport.base import Channel
-
-Tell = Callable[[dict[str, Any]], None]
 
 
 def ask_about(

@@ -21,7 +21,7 @@ from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.matching import MatchRequest, SchemaRequest
 from revfrf.messages.prediction import ForestQuery, MaskedComparisons, PredictRequest, ShareRequest
 from revfrf.messages.testing import TestRequest
-from revfrf.node.control import Control
+from revfrf.node.control import Control, Tell
 from revfrf.node.home import CONTROL, Home, Pins, days_left
 from revfrf.transport.base import Answering
 from revfrf.transport.calls import Endpoint
@@ -266,7 +266,7 @@ class Service:
 
     # -- commands -----------------------------------------------------------------------------------
 
-    def command(self, verb: str, arguments: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> Any:
+    def command(self, verb: str, arguments: dict[str, Any], tell: Tell) -> Any:
         """What the operator asks of the running process. Raises RevFRFError."""
         method = getattr(self, f"do_{verb}", None)
         if method is None:

@@ -1,14 +1,17 @@
 """Which process is for which role."""
 
-import os
+import shlex
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from revfrf.config import Config
 from revfrf.errors import AbsentError, UsageError
+from revfrf.node.control import Tell, ask, runs
 from revfrf.node.coordinator import CoordinatorService
-from revfrf.node.home import Home
+from revfrf.node.home import CONTROL, Home, has_left, invite, look, uninvite
 from revfrf.node.parties import ComputeService, KeyCentreService, ParticipantService
 from revfrf.node.requester import RequesterService
 from revfrf.node.service import Service
@@ -28,30 +31,71 @@ def service_of(home: Home, config: Config) -> Service:
     return _SERVICES[config.party.role](home, config)
 
 
-def alone(
-    directory: str | os.PathLike[str],
-    verb: str,
-    arguments: dict[str, Any],
-    tell: Callable[[dict[str, Any]], None],
-) -> Any:
-    """A requester's command without a running process: connect, ask, and go."""
-    home = Home.open(directory)
-    try:
-        if home.who.role != REQUESTER:
-            raise UsageError(f"no `revfrf serve` runs in {home.path}; start it, and ask again")
-        service = service_of(home, home.config)
+def ask_party(directory: Path, verb: str, arguments: dict[str, Any], tell: Tell) -> Any:
+    """Ask the process that runs in a directory, or, where none is needed, do it in its stead.
 
-        def ask() -> Any:
-            try:
-                return service.command(verb, arguments, tell)
-            except AbsentError as error:
-                raise AbsentError(error.party, service.link_problem or error.reason) from None
-            finally:
-                service.stop()
+    Raises UsageError if the party has no such verb, or no process runs.
+    """
+    party = look(directory).party
+    if not hasattr(_SERVICES[party.role], f"do_{verb}"):
+        roles = [role for role, service in _SERVICES.items() if hasattr(service, f"do_{verb}")]
+        raise UsageError(
+            f"{_SAID.get(verb, verb)!r} is for {' or '.join(roles)}, and {directory} is the directory of "
+            f"{party.role} {party.name!r}; give another one with -d"
+        )
+    if runs(directory / CONTROL):
+        return ask(directory / CONTROL, verb, arguments, tell)
+    return alone(directory, verb, arguments, tell)
 
-        with ThreadPoolExecutor(1) as pool:
-            asked: list[Future[Any]] = []
-            service.run(lambda: asked.append(pool.submit(ask)))
-            return asked[0].result()
-    finally:
-        home.close()
+
+_SAID = {
+    "ask": "predict --encrypted",
+    "predict": "predict without --encrypted",
+    "structure": "export --forest",
+}
+"""What verbs are called on the command line, if otherwise."""
+
+
+def alone(directory: Path, verb: str, arguments: dict[str, Any], tell: Tell) -> Any:
+    """A command where no process runs: a requester connects, asks, and goes; KGC invites offline.
+
+    Raises UsageError for whatever needs a process.
+    """
+    party = look(directory).party
+    if (party.role, verb) in _ALONE:
+        with closing(Home.open(directory)) as home:
+            return _ALONE[party.role, verb](home, tell, arguments)
+    where = shlex.quote(str(directory))
+    fix = f"start it, and ask again: revfrf serve -d {where}"
+    if party.role == REQUESTER:
+        fix = f"a requester needs none, and asks by itself: revfrf predict --encrypted ROWS -d {where}"
+    elif has_left(directory):
+        fix = f"{party.name!r} has left the forest, and need not run any more"
+    raise UsageError(f"no `revfrf serve` runs in {directory}; {fix}")
+
+
+def _ask(home: Home, tell: Tell, arguments: dict[str, Any]) -> Any:
+    service = service_of(home, home.config)
+
+    def ask() -> Any:
+        try:
+            return service.command("ask", arguments, tell)
+        except AbsentError as error:
+            raise AbsentError(error.party, service.link_problem or error.reason) from None
+        finally:
+            service.stop()
+
+    with ThreadPoolExecutor(1) as pool:
+        asked: list[Future[Any]] = []
+        service.run(lambda: asked.append(pool.submit(ask)))
+        return asked[0].result()
+
+
+_ALONE: dict[tuple[str, str], Callable[[Home, Tell, dict[str, Any]], Any]] = {
+    (REQUESTER, "ask"): _ask,
+    (KGC, "invite"): lambda home, _, given: invite(
+        home, given["party_role"], given["name"], given["days"]
+    ).text(),
+    (KGC, "uninvite"): lambda home, _, given: uninvite(home, given["name"]),
+}
+"""What is done without a process."""

@@ -4,13 +4,14 @@ import logging
 import secrets
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
-from revfrf.config import Config, Data, Forest
+from revfrf.config import Config, Forest
 from revfrf.crypto.canonical import Field
 from revfrf.crypto.parallel import workers
 from revfrf.datafile import Labels, read_labels
@@ -22,6 +23,7 @@ from revfrf.logs import step
 from revfrf.messages.base import Message
 from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.network import SetUpReply, SetUpRequest
+from revfrf.node.control import Tell
 from revfrf.node.home import Home
 from revfrf.node.parties import take_policy
 from revfrf.node.service import Service
@@ -36,7 +38,6 @@ from revfrf.storage.sqlite import SqliteCoordinatorStore
 log = logging.getLogger("revfrf.serve")
 
 Task = Literal["classes", "numbers"]
-Tell = Callable[[dict[str, Any]], None]
 
 
 class Training(Record, frozen=True):
@@ -63,10 +64,10 @@ class TrainingService(Service):
 
     def __init__(self, home: Home, config: Config) -> None:
         super().__init__(home, config)
-        store = home.store
-        if not isinstance(store, SqliteCoordinatorStore):
+        store, data = home.store, config.data
+        if not isinstance(store, SqliteCoordinatorStore) or data is None:
             raise UsageError(f"{home.path} is not the directory of CS")
-        self.store = store
+        self.store, self.data = store, data
         self.role = Coordinator(home.identity(), self.endpoint, workers(config.work.workers), store)
         self.training = store.read("training", Training)
         if store.read("forest", ForestRecord) is not None:
@@ -74,7 +75,9 @@ class TrainingService(Service):
         if self.training is not None:
             self.role.labels = self.training.labels
         self._working = Lock()
+        self.waiting = ""
         take_policy(self.role, config)
+        self._labels = None if self.role.created else self._read_own_labels()
 
     @property
     def certificate(self) -> EpochCertificate | None:
@@ -98,7 +101,17 @@ class TrainingService(Service):
     def _work(self, tell: Tell) -> None:
         if self.training is None or self.training.stopped or self.role.ready:
             return
-        self.patiently(lambda: self._go_on_training(tell), lambda: self.store.n_nodes)
+        self.patiently(lambda: self._try_training(tell), lambda: self.store.n_nodes)
+
+    def _try_training(self, tell: Tell) -> None:
+        """See `_go_on_training`; `waiting` says who was away."""
+        self.waiting = ""
+        try:
+            self._go_on_training(tell)
+        except AbsentError as error:
+            self.waiting = f"waiting for {error.party!r}, which {error.reason}"
+            tell({"step": f"waiting for {error.party}"})
+            raise
 
     def _go_on_training(self, tell: Tell) -> None:
         """From wherever it is to its end."""
@@ -117,7 +130,7 @@ class TrainingService(Service):
             except UsageError as error:  # nothing has begun yet: the operator may change what is wrong
                 self._become(msgspec.structs.replace(self._expect_training(), stopped=str(error)))
                 raise
-        if not hasattr(self.role, "record"):
+        if not self.role.created:
             self._create()
         if self.role.rebuilding:
             self._gather()
@@ -169,7 +182,7 @@ class TrainingService(Service):
 
     def _match(self, tell: Tell) -> None:
         """Find the rows that all have, and the labels that go with them."""
-        training, labels = self._expect_training(), self._read_labels(self.config.data_file)
+        training, labels = self._expect_training(), self._expect_labels()
         schemas = ask_schemas(self.endpoint, self._epoch, self.participants)
         for party, schema in schemas.items():
             facts = {"party": party, "columns": len(schema.columns), "rows": schema.n_rows}
@@ -200,7 +213,7 @@ class TrainingService(Service):
     def _create(self) -> None:
         """The forest, with its targets; participants are told of it after."""
         training = self._expect_training()
-        values = labels_of(self._read_labels(self.config.data_file), training.ids)
+        values = labels_of(self._expect_labels(), training.ids)
         weights = np.ones(len(values))
         rules = _rules(training)
         repeats = row_repeats(training.seed, rules.n_trees, rules.bootstrap, weights)
@@ -212,13 +225,28 @@ class TrainingService(Service):
             targets = Targets.classes(known, len(places), weights, repeats)
         align(self.endpoint, self._epoch, TRAINING, training.ids, self.participants)
         self.role.create(rules, training.seed, targets)
+        self._labels = None
 
-    def _read_labels(self, path: Any) -> Labels:
-        data, training = self.config.data or Data(), self.training
-        if data.target is None:
-            raise UsageError('CS needs a target: target = "…" in [data], or --target')
-        task = training.task if training is not None else data.task or "classes"
-        return read_labels(path, data.id_column, data.target, task)
+    @property
+    def _task(self) -> Task:
+        """What labels are: as the forest was trained, or will be."""
+        if self.training is None or self.training.stopped:
+            return self.data.task or "classes"
+        return self.training.task
+
+    def _read_labels(self, path: str | Path) -> Labels:
+        return read_labels(path, self.data.id_column, self.data.target or "", self._task)
+
+    def _read_own_labels(self) -> Labels:
+        file = self.config.data_file
+        labels = self._read_labels(file)
+        step(log, "labels read", file=str(file), rows=len(labels.ids))
+        return labels
+
+    def _expect_labels(self) -> Labels:
+        if self._labels is None:
+            raise ProtocolError("the forest has its labels already", kind="order")
+        return self._labels
 
     def _fields(self) -> tuple[Field, ...]:
         """What of the targets belongs to the forest's digest."""
@@ -238,10 +266,9 @@ class TrainingService(Service):
         """Train, or go on with the training that is under way."""
         with self._working:
             if self.training is None or self.training.stopped:
-                forest, data = self.config.forest or Forest(), self.config.data or Data()
-                self._read_labels(self.config.data_file)  # says what is wrong before anybody is asked
+                forest = self.config.forest or Forest()
                 seed = secrets.token_bytes(32) if forest.random_state is None else _seed(forest.random_state)
-                self._become(Training(forest, data.task or "classes", seed))
+                self._become(Training(forest, self._task, seed))
                 self.audit.append("training asked for", trees=forest.n_estimators)
             self._work(tell)
             return self._summary()

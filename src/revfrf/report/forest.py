@@ -47,8 +47,8 @@ def _shares(standing: Standing) -> str:
     rows = []
     for party, columns in standing.columns.items():
         own = sorted(columns, key=lambda column: -splits[f"{party}/{column}"])
-        used = ", ".join(f"{column} {splits[f'{party}/{column}']:,}" for column in own[:5])
-        rows.append((party, f"{of_owner[party]:,}", f"{of_owner[party] / total:.0%}", used))
+        used = ", ".join(f"{column} ({splits[f'{party}/{column}']:,})" for column in own[:5])
+        rows.append((party, f"{of_owner[party]:,}", f"{of_owner[party] / total:.1%}", used))
     return table(("participant", "splits", "share", "its most used columns"), rows)
 
 
@@ -58,5 +58,5 @@ def _tree(standing: Standing) -> str:
     number = sorted(trees, key=lambda n: len(trees[n]))[len(trees) // 2]
     tree, tags = trees[number], tags_of(standing.columns)
     width = 2 * MARGIN + STEP * (len(tree) - 1)
-    drawn = figure(tree, width, (), tags, "", f"Tree {number + 1} of {len(trees)}")
+    drawn = figure(tree, width, (), tags, "", f"Tree {number + 1:,} of {len(trees):,}")
     return f'{legend(standing.columns, (), tags)}<div class="trees">{drawn}</div>'

@@ -43,8 +43,8 @@ figure{margin:0}figcaption{font-weight:600;margin:.3rem 0}.tree{width:100%;heigh
 .trials .good::before{content:"✓"}.trials li::before{position:absolute;left:.3rem;font-weight:700}
 .trials li{position:relative;padding:.5rem 0 .5rem 2rem;border-top:1px solid var(--line)}
 table{width:100%;border-spacing:0;font-size:.9rem;font-variant-numeric:tabular-nums;padding:.4rem}
-th,td{padding:.25rem .4rem;text-align:right}th{color:var(--soft);font-weight:600}
-th:first-child,td:first-child{text-align:left}tbody td{border-top:1px solid var(--line)}
+th,td{padding:.25rem .4rem;text-align:left;vertical-align:top}.n{text-align:right;white-space:nowrap}
+th{color:var(--soft);font-weight:600}tbody td{border-top:1px solid var(--line)}
 """
 
 
@@ -74,10 +74,17 @@ def facts(values: Mapping[str, str]) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table."""
-    titles = "".join(f"<th>{escape(title)}</th>" for title in head)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
+    """A table; columns of numbers stand to the right."""
+    lines = list(rows)
+    columns = zip(*lines, strict=True)
+    kinds = [' class="n"' if all(cell[:1].isdigit() for cell in column) else "" for column in columns]
+
+    def cells(tag: str, texts: Sequence[str]) -> str:
+        drawn = zip(kinds or [""] * len(texts), texts, strict=True)
+        return f"<tr>{''.join(f'<{tag}{kind}>{escape(text)}</{tag}>' for kind, text in drawn)}</tr>"
+
+    body = "".join(cells("td", line) for line in lines)
+    return f"<table><thead>{cells('th', head)}</thead><tbody>{body}</tbody></table>"
 
 
 def show_seconds(seconds: float) -> str:

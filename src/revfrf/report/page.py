@@ -105,12 +105,13 @@ def _trees(leaving: Leaving) -> str:
     tags = tags_of(leaving.columns)
     gone, fresh = len(below(old, tops)), len(below(new, tops))
     width = 2 * MARGIN + STEP * (max(len(old), len(new)) - 1)
+    before = figure(old, width, tops, tags, "gone", f"Before: {gone:,} nodes are destroyed")
+    after = figure(new, width, tops, tags, "new", f"After: {fresh:,} nodes are grown by those who stay")
     return (
-        f"<p>Tree {number + 1} of {len(trees)}. Each circle is a split, with "
+        f"<p>Tree {number + 1:,} of {len(trees):,}. Each circle is a split, with "
         "the colour and letter of its owner; small grey dots are leaves. Where the cuts lie only the owners "
         f"know.</p>{legend(leaving.columns, leavers, tags)}"
-        f'<div class="trees">{figure(old, width, tops, tags, "gone", f"Before: {gone} nodes are destroyed")}'
-        f"{figure(new, width, tops, tags, 'new', f'After: {fresh} nodes are grown by those who stay')}</div>"
+        f'<div class="trees">{before}{after}</div>'
     )
 
 
@@ -140,7 +141,7 @@ def certificate_facts(certificate: RevocationCertificate) -> str:
             else "1: the keys stay as they are",
             "epoch": f"{certificate.epoch_before.epoch} → {after.epoch}",
             "who stays": ", ".join(member.name for member in after.members),
-            "receipts for erased keys": f"{len(certificate.receipts)}",
+            "receipts for erased keys": f"{len(certificate.receipts):,}",
             "nodes": f"{report.destroyed:,} destroyed, {report.rebuilt:,} rebuilt, {report.kept:,} kept",
             "digest before": report.digest_before,
             "digest after": report.digest_after,

@@ -110,6 +110,11 @@ class Coordinator(AnsweringParty):
         return super().handle(sender, message)
 
     @property
+    def created(self) -> bool:
+        """Whether there is a forest, however far it is grown."""
+        return hasattr(self, "record")
+
+    @property
     def ready(self) -> bool:
         """Whether the forest is whole, without those who have left."""
         if not hasattr(self, "plan") or self.plan.epoch != self.certificate.epoch or self.rebuilding:
@@ -119,12 +124,12 @@ class Coordinator(AnsweringParty):
     @property
     def _busy(self) -> bool:
         """Whether something has begun that ends in the epoch in which it began."""
-        return hasattr(self, "record") and (not self.columns or self.store.rebuilding is not None)
+        return self.created and (not self.columns or self.store.rebuilding is not None)
 
     @property
     def opening(self) -> OpenForest:
         """By which rules the forest grows. Raises ProtocolError before there is one."""
-        if not hasattr(self, "record"):
+        if not self.created:
             raise ProtocolError("there is no forest yet", kind="forest")
         return self.record.opening
 

@@ -1,0 +1,364 @@
+"""What the commands of a federation say, and how they end, where somebody has something wrong."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import IO
+
+import pytest
+from typer.testing import CliRunner
+
+from revfrf.cli import app
+from revfrf.cli_printing import INTERRUPTED, NO_ANSWER, WRONG_USAGE
+from revfrf.errors import StorageError, UsageError
+from revfrf.node import local
+from revfrf.node.home import CONFIG, CONTROL, Home, found, has_left, look
+from tests.node.conftest import Known
+from tests.node.federation import ROOT, Running
+
+Begin = Callable[..., Running]
+
+
+def run(*arguments: str | Path, code: int = 0, given: str | None = None) -> str:
+    """What a command says; all of it if it fails, which is one line and no stack trace."""
+    done = CliRunner().invoke(app, [*map(str, arguments)], input=given)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    assert done.exit_code == code, done.output
+    if code:
+        assert done.stderr.startswith("revfrf: ")
+        assert done.stderr.count("\n") == 1
+        return done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a key centre in it, whose name a shell would take apart."""
+    where = tmp_path / "a b"
+    where.mkdir()
+    monkeypatch.chdir(where)
+    found("kgc", "loans", "127.0.0.1:1", key_bits=256, allow_insecure=True)
+    return where
+
+
+def token(role: str, name: str = "") -> str:
+    return run("kgc", "invite", role, *([name] if name else [])).strip()
+
+
+# -- founding, inviting, joining --------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("place")
+def test_a_name_that_another_has_in_other_letters_is_refused() -> None:
+    token("participant", "Bank")
+    assert "'bank' is too like 'Bank'" in run("kgc", "invite", "participant", "bank", code=WRONG_USAGE)
+    assert "'BANK' is too like 'Bank'" in run("kgc", "invite", "requester", "BANK", code=WRONG_USAGE)
+    token("participant", "Bank")  # again, for a new certificate
+
+
+@pytest.mark.usefixtures("place")
+def test_a_server_has_the_name_of_its_role_and_others_need_one() -> None:
+    assert "leave 'foo' out" in run("kgc", "invite", "CS", "foo", code=WRONG_USAGE)
+    assert "needs a name" in run("kgc", "invite", "participant", code=WRONG_USAGE)
+    assert "give CS, CC, participant or requester" in run("kgc", "invite", "bank", code=WRONG_USAGE)
+    token("CS", "CS")
+
+
+@pytest.mark.usefixtures("place")
+def test_an_invitation_as_json_has_the_token_or_the_file_it_is_in() -> None:
+    answer = json.loads(run("kgc", "invite", "participant", "bank", "--json"))
+    assert (answer["role"], answer["name"]) == ("participant", "bank")
+    assert json.loads(run("join", answer["token"], "--json")) == {
+        "directory": "bank",
+        "role": "participant",
+        "name": "bank",
+        "renewed": False,
+    }
+    assert json.loads(run("kgc", "invite", "CS", "--out", "cs.token", "--json")) == {"file": "cs.token"}
+    assert stat.S_IMODE(Path("cs.token").stat().st_mode) == 0o600
+    assert "not overwritten" in run("kgc", "invite", "CS", "--out", "cs.token", code=WRONG_USAGE)
+    assert json.loads(run("kgc", "uninvite", "bank", "--json")) == {"name": "bank"}
+    assert json.loads(run("kgc", "init", "f", "--coordinator", "cs:1", "-d", "other", "--json")) == {
+        "directory": "other",
+        "federation": "f",
+    }
+
+
+@pytest.mark.usefixtures("place")
+def test_a_second_join_renews_and_says_so_and_takes_no_flag_that_it_would_drop() -> None:
+    assert "Next: look at" in run("join", token("participant", "bank"))
+    second = token("participant", "bank")
+    refused = run("join", second, "--allow-insecure", code=WRONG_USAGE)
+    assert "leave --allow-insecure out" in refused
+    with closing(Home.open("bank")) as bank:
+        assert not bank.allow_insecure
+        before = bank.tls().passport.serial
+    assert "is renewed" in run("join", "-", "-d", "bank", given=second)
+    with closing(Home.open("bank")) as bank:
+        assert bank.tls().passport.serial > before
+
+
+def test_a_requester_is_told_to_ask_and_not_to_serve(place: Path) -> None:
+    said = run("join", token("requester", "shop"), "-d", place / "shop")
+    assert f"revfrf predict --encrypted ROWS.csv -d '{place}/shop'" in said
+    assert "serve" not in said
+    said = run("status", "-d", "shop", code=WRONG_USAGE)
+    assert f"predict --encrypted ROWS -d '{place}/shop'" in said
+
+
+# -- the wrong directory ----------------------------------------------------------------------------
+
+
+def test_a_directory_that_is_none_is_named_as_such(place: Path) -> None:
+    (place / "empty").mkdir()
+    for command in (["status"], ["train"], ["serve"], ["kgc", "invite", "CS"], ["revoke", "--yes"]):
+        assert "there is no such directory" in run(*command, "-d", "nowhere", code=WRONG_USAGE)
+        assert "it has no revfrf.toml" in run(*command, "-d", "empty", code=WRONG_USAGE)
+
+
+@pytest.mark.parametrize(
+    ("command", "belongs"),
+    [
+        (["train"], "CS"),
+        (["test", "t.csv"], "CS"),
+        (["predict", "t.csv"], "CS"),
+        (["history"], "CS"),
+        (["export", "c.json"], "CS"),
+        (["export", "c.json", "--forest"], "CS"),
+        (["report", "r.html"], "CS"),
+        (["kgc", "invite", "CS"], "KGC"),
+        (["kgc", "uninvite", "bank"], "KGC"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else value,
+)
+def test_a_command_of_another_role_says_whose_it_is(place: Path, command: list[str], belongs: str) -> None:
+    run("join", token("participant", "bank"))
+    said = run(*command, "-d", "bank", code=WRONG_USAGE)
+    assert f"is for {belongs}, and {place}/bank is the directory of participant 'bank'" in said
+
+
+def test_a_party_that_does_not_run_is_to_be_started(place: Path) -> None:
+    run("join", token("CS"), "-d", "cs")
+    said = run("train", "-d", "cs", code=WRONG_USAGE)
+    assert f"start it, and ask again: revfrf serve -d '{place}/cs'" in said
+
+
+def test_a_configuration_that_others_can_change_is_refused(place: Path) -> None:
+    (place / "kgc" / CONFIG).chmod(0o666)
+    assert "others can write to it" in run("serve", "-d", "kgc", code=WRONG_USAGE)
+    (place / "kgc" / CONFIG).chmod(0o600)
+    (place / "kgc").chmod(0o777)
+    assert "chmod 700" in run("kgc", "invite", "CS", code=WRONG_USAGE)
+
+
+def test_a_directory_of_another_user_is_not_to_be_changed_in_mode(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("revfrf.node.home.os.geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(StorageError, match="belongs to another user") as caught:
+        look(place / "kgc")
+    assert "chmod" not in str(caught.value)
+
+
+# -- files ------------------------------------------------------------------------------------------
+
+
+def test_where_answers_go_is_checked_before_anybody_is_asked(place: Path) -> None:
+    """Nobody could be asked here: no process runs."""
+    run("join", token("CS"), "-d", "cs")
+    run("join", token("participant", "bank"))
+    Path("rows.csv").write_text("id\na\n")
+    commands = (
+        ["predict", "rows.csv", "-d", "cs", "--out"],
+        ["export", "-d", "cs"],
+        ["export", "-d", "cs", "--forest"],
+        ["report", "-d", "cs"],
+        ["revoke", "--yes", "-d", "bank", "--out"],
+        ["demo", "--page"],
+    )
+    for command in commands:
+        assert "there is no directory nowhere" in run(*command, "nowhere/file", code=WRONG_USAGE)
+        assert "not a file" in run(*command, place, code=WRONG_USAGE)
+    said = run("predict", "rows.csv", "-d", "cs", "--out", "rows.csv", code=WRONG_USAGE)
+    assert "would replace the rows" in said
+
+
+@pytest.mark.usefixtures("place")
+def test_wrong_requests_to_leave_are_named() -> None:
+    for content in (b"hello", b"\xff\xfe", b"abc"):
+        Path("wrong").write_bytes(content)
+        said = run("kgc", "accept", "wrong", code=WRONG_USAGE)
+        assert "wrong: not a request to leave, as `revfrf revoke --out` writes it" in said
+    assert "cannot be read" in run("kgc", "accept", "nowhere", code=WRONG_USAGE)
+
+
+@pytest.mark.usefixtures("place")
+def test_workers_are_a_number_or_a_backend() -> None:
+    for given in ("many", "4x", ""):
+        said = run("serve", "-d", "kgc", "--workers", given, code=WRONG_USAGE)
+        assert "--workers" in said
+        assert "a number of cores" in said
+    assert "--workers: must be" in run("serve", "-d", "kgc", "--workers", "0", code=WRONG_USAGE)
+    assert "--data: only participant and CS" in run("serve", "-d", "kgc", "--data", "a.csv", code=WRONG_USAGE)
+
+
+@pytest.mark.usefixtures("place")
+def test_partial_answers_are_for_encrypted_requests() -> None:
+    assert "only with --encrypted" in run("predict", "t.csv", "--partial", "-d", "kgc", code=WRONG_USAGE)
+
+
+# -- with processes ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def federation(begin: Begin, trained: Known) -> Running:
+    return begin(trained.directory)
+
+
+def test_output_of_a_running_federation(federation: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(federation.directory)
+    Path("answers").write_text("old, and longer than the new one")
+    done = CliRunner().invoke(app, ["predict", "CS/test.csv", "-d", "CS", "--out", "answers"])
+    assert (done.stdout, done.stderr) == ("", "written to answers\n")
+    ids = [line.partition(",")[0] for line in Path("answers").read_text().splitlines()[1:]]
+    run("predict", "CS/test.csv", "-d", "CS", "--out", "answers", "--json")
+    assert json.loads(Path("answers").read_text())["ids"] == ids
+    assert json.loads(run("report", "r.html", "-d", "CS", "--json")) == {"file": "r.html"}
+    assert json.loads(run("export", "f.json", "--forest", "-d", "CS", "--json")) == {"file": "f.json"}
+    assert "nobody has left" in run("export", "c.json", "-d", "CS", code=WRONG_USAGE)
+    accuracy = run("test", "CS/test.csv", "-d", "CS").split("accuracy")[1].strip()
+    assert len(accuracy) == len("0.1234")
+    assert "nobody is there to be asked" in _last(run_closed("revoke", "-d", "h2", cwd=federation.directory))
+
+
+def run_closed(*arguments: str, cwd: Path) -> str:
+    """What a command says that can ask nobody."""
+    done = subprocess.run(
+        [sys.executable, "-m", "revfrf", *arguments],
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == WRONG_USAGE
+    return done.stderr
+
+
+def _last(text: str) -> str:
+    return text.strip().splitlines()[-1]
+
+
+@contextmanager
+def leaving(federation: Running) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    """`revfrf revoke` at h2, which waits, and what it says; nothing begins without h0."""
+    federation.stop("h0")
+    command = [sys.executable, "-m", "revfrf", "revoke", "--yes", "-d", "h2"]
+    with subprocess.Popen(command, cwd=federation.directory, stderr=subprocess.PIPE, text=True) as asking:
+        assert asking.stderr is not None
+        assert "Waiting until CS lets this party in no more" in asking.stderr.readline()
+        assert "the request stands" in asking.stderr.readline()
+        yield asking, asking.stderr
+
+
+def test_waiting_can_be_interrupted_and_the_request_stands(federation: Running) -> None:
+    with leaving(federation) as (asking, said):
+        asking.send_signal(signal.SIGINT)
+        assert asking.wait(20) == INTERRUPTED
+        assert "Traceback" not in said.read()
+    assert federation.status("h2")["epoch"] == 1
+    federation.start("h0", wait=False)
+    assert federation.ended("h2") == 0
+    assert has_left(federation.directory / "h2")
+
+
+def test_a_process_that_dies_while_it_leaves_is_no_proof(federation: Running) -> None:
+    with leaving(federation) as (asking, said):
+        federation.kill("h2")
+        assert asking.wait(20) == NO_ANSWER
+        assert "has ended before CS let it in no more" in said.read()
+
+
+def test_not_waiting_returns_before_the_leaver_is_out(federation: Running) -> None:
+    federation.stop("h0")
+    said = federation.command("revoke", "--yes", "--no-wait", "-d", "h2")
+    assert said.startswith("KGC has the request.\n")
+    assert federation.status("h2")["name"] == "h2"
+
+
+# -- a federation for trying out --------------------------------------------------------------------
+
+
+TOY = ["--key-bits", "256", "--allow-insecure"]
+
+
+def test_a_federation_that_was_interrupted_as_it_was_made_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    tried = tmp_path / "federation"
+    with monkeypatch.context() as patched:
+        patched.setattr(local, "_write_files", interrupted)
+        said = run("up", "-d", tried, "--parties", "2", *TOY, code=INTERRUPTED)
+    assert "interrupted" in said
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / ".federation.unfinished" / "kgc").mkdir(parents=True)  # as by SIGKILL
+    local.make(tried, 2, 256, allow_insecure=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["federation"]
+    assert local.staying(tried) == ["hospital-1", "hospital-2"]
+
+
+def test_a_federation_that_is_there_is_not_another_one(tmp_path: Path) -> None:
+    local.make(tmp_path / "f", 2, 256, allow_insecure=True)
+    for flag, value, there in (("--parties", "3", "2"), ("--key-bits", "2048", "256")):
+        said = run("up", "-d", tmp_path / "f", flag, value, code=WRONG_USAGE)
+        assert f"{flag} {value}: {tmp_path}/f was made with {there}; leave {flag} out" in said
+    local.check(tmp_path / "f", 2, 256)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    with pytest.raises(UsageError, match="has other files in it"):
+        local.make(tmp_path / "full", 2, 256, allow_insecure=True)
+    assert (tmp_path / "full" / "thesis.txt").read_text() == "mine"
+    assert "no federation of `revfrf up`" in run("down", "-d", tmp_path / "full", code=WRONG_USAGE)
+
+
+def test_who_has_left_is_neither_started_nor_suggested(tmp_path: Path) -> None:
+    """By command lines of their own, as somebody would type them."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+
+    def command(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "revfrf", *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    try:
+        said = command("up", "--detach", "--parties", "3", *TOY)
+        assert "In another terminal" not in said
+        assert "revfrf revoke -d federation/hospital-1\n" in said
+        command("train", "-d", "federation/cs")
+        command("revoke", "-d", "federation/hospital-1", "--yes", "--level", "1")
+        command("export", "left.json", "-d", "federation/cs")
+        assert json.loads(command("down", "--json"))["ended"] == 5
+        started = json.loads(command("up", "--detach", "--json"))
+        assert started["started"] == ["kgc", "cs", "cc", "hospital-2", "hospital-3"]
+        assert started["hospitals"] == ["hospital-2", "hospital-3"]
+        assert "hospital-1" not in command("up", "--detach")
+    finally:
+        command("down")
+    assert not (tmp_path / "federation" / "hospital-1" / CONTROL).exists()
