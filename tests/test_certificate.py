@@ -22,7 +22,8 @@ from revfrf.errors import CertificateError
 from revfrf.federation import Federation
 from revfrf.messages.base import Done
 from revfrf.messages.revocation import Level
-from revfrf.protocols.epoch import CC, CS, KGC, certificate_digest, sign_certificate
+from revfrf.names import CC, CS, KGC
+from revfrf.protocols.epoch import certificate_digest, sign_certificate
 from revfrf.protocols.frf_revoc import sign_report, sign_revocation
 from tests.federations import Case, ignore, random_case, train
 

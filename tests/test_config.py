@@ -24,7 +24,6 @@ from revfrf.config import (
     Network,
     Party,
     Policy,
-    Role,
     Work,
     load_config,
     new_config,
@@ -33,7 +32,7 @@ from revfrf.config import (
 )
 from revfrf.config_text import MAX_SIZE, key_lines, toml_text
 from revfrf.errors import ConfigError, UsageError
-from revfrf.names import check_name
+from revfrf.names import Role, check_name
 
 ROLES: tuple[str, ...] = get_args(Role)
 PARTICIPANT = '[party]\nfederation = "f"\nrole = "participant"\nname = "clinic"\n'

@@ -31,8 +31,7 @@ from revfrf.forest.nodes import Node
 from revfrf.forest.tree import Leaf
 from revfrf.messages.base import of_number
 from revfrf.messages.revocation import Level
-from revfrf.names import DEFAULT_REQUESTER
-from revfrf.protocols.epoch import CC, CS, KGC
+from revfrf.names import CC, CS, DEFAULT_REQUESTER, KGC
 from revfrf.protocols.identity import Identity
 from revfrf.protocols.request import RequestPolicy
 from revfrf.roles.coordinator import Coordinator

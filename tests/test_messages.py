@@ -125,7 +125,7 @@ SAMPLES: tuple[Message, ...] = (
         places=3,
     ),
     SetUpRequest(),
-    SetUpReply(missing=("bank",)),
+    SetUpReply(missing="bank"),
     AdmissionRequest(),
     SchemaRequest(epoch=1),
     MatchRequest(epoch=1, table="training", blinded=bytes(49)),

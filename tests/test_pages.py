@@ -21,6 +21,7 @@ from revfrf.cli import app
 from revfrf.config_text import toml_text
 from revfrf.datafile import write_csv
 from revfrf.messages.registry import MESSAGES
+from revfrf.names import Role
 from revfrf.node.control import runs
 from tests.test_messages import FULL
 
@@ -221,7 +222,7 @@ def test_the_page_has_every_key_of_a_configuration_with_its_role_and_default() -
         for info in msgspec.structs.fields(struct):
             roles = {*config._roles(section)} & {*config._roles(section, info.name)}
             default = "" if info.default in (msgspec.NODEFAULT, None) else f"`{toml_text(info.default)}`"
-            who = "all" if roles == {*get_args(config.Role)} else roles
+            who = "all" if roles == {*get_args(Role)} else roles
             expected[f"`[{section}]` `{info.name}`"] = (who, default)
     shown = {
         key: ("all" if who == "all" else set(who.split(", ")), default)

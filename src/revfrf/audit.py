@@ -26,7 +26,7 @@ from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import Nodes
 from revfrf.forest.randomness import row_repeats
 from revfrf.messages.training import Column
-from revfrf.protocols.epoch import PARTICIPANT
+from revfrf.names import PARTICIPANT
 from revfrf.roles.participant import TRAINING
 from revfrf.tablefile import Table, category, number, some
 from revfrf.tables import Layout

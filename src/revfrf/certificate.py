@@ -18,8 +18,8 @@ from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.errors import CertificateError, RejectedError
 from revfrf.messages.enrolment import EpochCertificate, Receipt
 from revfrf.messages.revocation import Level, Report, RevocationRequest
+from revfrf.names import CS
 from revfrf.protocols.epoch import (
-    CS,
     certificate_digest,
     check_receipts,
     check_succession,

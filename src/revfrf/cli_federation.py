@@ -51,8 +51,8 @@ def join(
       revfrf join revfrf1-… -d bank
       revfrf join - -d bank < bank.token
     """
+    from revfrf.names import REQUESTER
     from revfrf.node.home import CONFIG, join_federation
-    from revfrf.protocols.epoch import REQUESTER
     from revfrf.transport.tls import MAX_TOKEN, Token
 
     with errors(as_json):

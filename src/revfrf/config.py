@@ -17,7 +17,7 @@ from msgspec.structs import FieldInfo, fields
 from revfrf.config_text import Source, nearest, read_toml, shown, toml_text
 from revfrf.errors import ConfigError, KeyFileError, UsageError
 from revfrf.keyfile import write_key_file
-from revfrf.names import check_name
+from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER, Role, check_name
 
 LISTEN = "0.0.0.0:8470"
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
@@ -37,7 +37,6 @@ def _number(note: str, least: int, most: int) -> msgspec.Meta:
     return _key(note, f"a whole number from {least} to {most}", ge=least, le=most)
 
 
-Role = Literal["KGC", "CS", "CC", "participant", "requester"]
 Task = Literal["classes", "numbers"]
 Method = Literal["quantile", "uniform"]
 Level = Literal["debug", "info", "warning", "error"]
@@ -156,17 +155,17 @@ _SECTIONS: dict[str, type[Section]] = {
     "log": Log,
 }
 _ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
-    ("network", "coordinator"): ("KGC", "CC", "participant", "requester"),
-    ("network", "listen"): ("CS",),
-    ("data",): ("participant", "CS"),
-    ("data", "target"): ("CS",),
-    ("data", "task"): ("CS",),
-    ("data", "decimals"): ("participant",),
-    ("data", "categories"): ("participant",),
-    ("data", "drop"): ("participant",),
-    ("policy",): ("participant", "CS", "CC"),
-    ("forest",): ("CS",),
-    ("keys",): ("KGC",),
+    ("network", "coordinator"): (KGC, CC, PARTICIPANT, REQUESTER),
+    ("network", "listen"): (CS,),
+    ("data",): (PARTICIPANT, CS),
+    ("data", "target"): (CS,),
+    ("data", "task"): (CS,),
+    ("data", "decimals"): (PARTICIPANT,),
+    ("data", "categories"): (PARTICIPANT,),
+    ("data", "drop"): (PARTICIPANT,),
+    ("policy",): (PARTICIPANT, CS, CC),
+    ("forest",): (CS,),
+    ("keys",): (KGC,),
 }
 """Who has the sections and keys that not all roles have. Such a key without a default must be given."""
 
@@ -253,11 +252,11 @@ def _checked(tables: Mapping[str, Any], source: Source) -> Config:
             raise source.error(f"{what}; {fix}", (name,), kind="section")
         if not isinstance(table, dict):
             raise source.error(f"it is a section; {_home(name)}", (name,), kind="section")
-    party = Party(**_values(tables.get("party", {}), "party", "KGC", source))
+    party = Party(**_values(tables.get("party", {}), "party", KGC, source))
     for name in tables:
         if party.role not in _roles(name):
             raise source.error(_only(party.role, name), (name,), kind="section")
-    if party.role == "CS":
+    if party.role == CS:
         tables = {**tables, "network": {"listen": LISTEN, **tables.get("network", {})}}
     sections: dict[str, Any] = {
         name: struct(**_values(tables.get(name, {}), name, party.role, source))
@@ -299,7 +298,7 @@ def _value(info: FieldInfo, value: Any, key: tuple[str, ...], source: Source) ->
 def _faults(config: Config) -> Iterator[tuple[Any, ...]]:
     """What is wrong although each value is of the right type: a reason, and the keys that it is about."""
     party, network, data, keys = config.party, config.network, config.data, config.keys
-    server = party.role not in ("participant", "requester")
+    server = party.role not in (PARTICIPANT, REQUESTER)
     for key in ("federation",) if server else ("federation", "name"):
         try:
             check_name(key, getattr(party, key))

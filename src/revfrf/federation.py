@@ -28,8 +28,7 @@ from revfrf.messages.revocation import Level
 from revfrf.messages.training import Column
 from revfrf.metering import measured
 from revfrf.moduli import forget_keys, keys_of_size, new_keys_like, search_seconds
-from revfrf.names import DEFAULT_REQUESTER, check_name
-from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT, REQUESTER
+from revfrf.names import CC, CS, DEFAULT_REQUESTER, KGC, PARTICIPANT, REQUESTER, check_name
 from revfrf.protocols.fle_expan import LevelReport
 from revfrf.protocols.frf_predict import Answer
 from revfrf.protocols.identity import Identity, IdentityRecord

@@ -33,7 +33,7 @@ from revfrf.messages.base import PATHS, TREES, array, of_number
 from revfrf.messages.enrolment import EpochCertificate, Member
 from revfrf.messages.training import Column, OpenForest
 from revfrf.model_check import check_federation
-from revfrf.protocols.epoch import CC, CS, KGC
+from revfrf.names import CC, CS, KGC
 from revfrf.protocols.identity import Identity, Keys
 from revfrf.protocols.key_setup import check_certificate
 from revfrf.protocols.request import PolicyRecord

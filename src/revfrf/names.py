@@ -1,12 +1,21 @@
-"""Names of participants and requesters, as users give them."""
+"""Roles by their names, and names of participants and requesters, as users give them."""
 
 import unicodedata
+from typing import Final, Literal
 
 from revfrf.errors import UsageError
-from revfrf.protocols.epoch import CC, CS, KGC
+
+KGC: Final = "KGC"
+CS: Final = "CS"
+CC: Final = "CC"
+PARTICIPANT: Final = "participant"
+REQUESTER: Final = "requester"
+Role = Literal["KGC", "CS", "CC", "participant", "requester"]
+SERVERS: Final = (KGC, CS, CC)
+"""Roles that one party has, which is called as its role."""
 
 DEFAULT_REQUESTER = "requester"
-RESERVED = (KGC, CS, CC, DEFAULT_REQUESTER)
+RESERVED = (*SERVERS, DEFAULT_REQUESTER)
 """Names that no participant may have."""
 
 

@@ -16,7 +16,8 @@ from revfrf.forest.unfinished import with_rows
 from revfrf.messages.training import Column
 from revfrf.model_check import check_federation
 from revfrf.model_file import SavedEstimator
-from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT, SERVERS
+from revfrf.names import CC, CS, KGC, PARTICIPANT
+from revfrf.protocols.epoch import SHARE_HOLDERS
 from revfrf.protocols.fle_expan import LevelReport
 from revfrf.protocols.identity import Identity, IdentityRecord
 from revfrf.protocols.key_setup import check_certificate
@@ -136,7 +137,7 @@ def _check_roles(federation: Federation) -> None:
     """All know the same forest, of the same columns and rows, and the servers have their own shares."""
     cs, cc = federation.coordinator, federation.compute
     shares = (cs.identity.share.server, cc.identity.share.server)
-    fits = cc.forest == cs.opening and shares == (SERVERS[CS], SERVERS[CC])
+    fits = cc.forest == cs.opening and shares == (SHARE_HOLDERS[CS], SHARE_HOLDERS[CC])
     fits &= cs.columns.keys() == federation.participants.keys()
     for name, participant in federation.participants.items():
         fits &= participant.growth is not None and participant.growth.rules == cs.opening

@@ -32,7 +32,7 @@ from revfrf.messages.base import Message
 from revfrf.messages.enrolment import Admission
 from revfrf.messages.prediction import MaskedComparisons, PredictRequest, ShareRequest
 from revfrf.messages.revocation import Level
-from revfrf.protocols.epoch import CC, CS
+from revfrf.names import CC, CS
 from revfrf.protocols.request import RequestPolicy
 from revfrf.roles.coordinator import Coordinator
 from revfrf.roles.participant import TRAINING

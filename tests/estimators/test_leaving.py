@@ -28,7 +28,7 @@ from revfrf.estimator_leaving import RevocationPreview
 from revfrf.messages.base import Message
 from revfrf.messages.revocation import Level
 from revfrf.messages.training import LevelRequest
-from revfrf.protocols.epoch import CS
+from revfrf.names import CS
 from revfrf.protocols.request import RequestPolicy
 from tests.estimators.toys import classifier, frame, regressor, signs, table
 from tests.federations import no_search_for_primes

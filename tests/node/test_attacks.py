@@ -88,7 +88,7 @@ class Federation:
         return self.kgc.role.current
 
     def set_up(self) -> None:
-        assert self.kgc.answer("CS", SetUpRequest()) == SetUpReply(missing=())
+        assert self.kgc.answer("CS", SetUpRequest()) == SetUpReply(missing=None)
 
     def members(self) -> list[str]:
         return sorted(member.name for member in self.epoch.members)

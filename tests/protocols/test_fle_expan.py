@@ -17,7 +17,7 @@ from revfrf.federation import Federation
 from revfrf.forest.nodes import Node, Nodes
 from revfrf.messages.base import FEATURES, PATHS, SIZES, TREES, Message
 from revfrf.messages.training import LevelReply, LevelRequest
-from revfrf.protocols.epoch import CC, CS, KGC
+from revfrf.names import CC, CS, KGC
 from revfrf.protocols.node_rows import write_nodes
 from revfrf.protocols.split import split_context, split_statement
 from revfrf.roles.participant import Participant

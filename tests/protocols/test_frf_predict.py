@@ -39,8 +39,8 @@ from revfrf.messages.prediction import (
     PredictRequest,
     ShareRequest,
 )
+from revfrf.names import CC, CS, KGC, REQUESTER
 from revfrf.protocols import frf_predict as frf_predict_module
-from revfrf.protocols.epoch import CC, CS, KGC, REQUESTER
 from revfrf.protocols.frf_predict import Answer
 from revfrf.protocols.identity import Identity
 from revfrf.protocols.request import RequestPolicy, sign_request

@@ -52,7 +52,8 @@ from revfrf.messages.revocation import (
 from revfrf.messages.training import LevelRequest, OpenForest
 from revfrf.model_check import check_federation
 from revfrf.moduli import new_keys_like
-from revfrf.protocols.epoch import CC, CS, KGC, REQUESTER, certificate_digest, erased_keys
+from revfrf.names import CC, CS, KGC, REQUESTER
+from revfrf.protocols.epoch import certificate_digest, erased_keys
 from revfrf.protocols.frf_revoc import Doomed, doomed, sign_report, sign_revocation
 from revfrf.protocols.identity import Identity
 from revfrf.protocols.request import sign_request

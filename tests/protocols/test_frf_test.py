@@ -12,8 +12,8 @@ from revfrf.federation import Federation
 from revfrf.forest.nodes import Node, Nodes
 from revfrf.messages import testing
 from revfrf.messages.base import Message
+from revfrf.names import CC, CS, KGC
 from revfrf.protocols import frf_test
-from revfrf.protocols.epoch import CC, CS, KGC
 from revfrf.protocols.node_rows import write_nodes
 from revfrf.transport.base import Reply
 from tests.federations import (

@@ -31,8 +31,8 @@ from revfrf.messages.prediction import (
     ShareReply,
     ShareRequest,
 )
+from revfrf.names import CC, CS, KGC
 from revfrf.protocols import ho_lt as module
-from revfrf.protocols.epoch import CC, CS, KGC
 from revfrf.protocols.fle_expan import forest_id
 from revfrf.protocols.ho_add import ho_add
 from revfrf.protocols.ho_lt import _RESULT, ComparingServer, _result, ho_lt, ho_lt_as_printed

@@ -23,13 +23,9 @@ from revfrf.errors import (
 )
 from revfrf.messages.base import Done, Message, number, of_number
 from revfrf.messages.enrolment import Dealt, Enrolment, EpochAccepted, EpochCertificate, Member, Receipt
+from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
 from revfrf.protocols.epoch import (
     _CERTIFICATE,
-    CC,
-    CS,
-    KGC,
-    PARTICIPANT,
-    REQUESTER,
     certificate_digest,
     certificate_fields,
     check_receipts,

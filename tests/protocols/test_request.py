@@ -18,7 +18,8 @@ from revfrf.federation import Federation
 from revfrf.messages.base import Done, Message, number
 from revfrf.messages.enrolment import Admission, Enrolment, EpochCertificate, Member
 from revfrf.messages.prediction import MaskedComparisons, PredictReply, PredictRequest, Request, ShareRequest
-from revfrf.protocols.epoch import _CERTIFICATE, CC, CS, KGC, REQUESTER, certificate_fields
+from revfrf.names import CC, CS, KGC, REQUESTER
+from revfrf.protocols.epoch import _CERTIFICATE, certificate_fields
 from revfrf.protocols.identity import Identity
 from revfrf.protocols.key_setup import _ADMISSION
 from revfrf.protocols.request import RequestPolicy, enter_request, sign_request

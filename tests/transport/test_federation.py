@@ -11,7 +11,7 @@ from revfrf.errors import PartyError
 from revfrf.federation import Federation
 from revfrf.messages.base import Done
 from revfrf.messages.revocation import Level
-from revfrf.protocols.epoch import KGC
+from revfrf.names import KGC
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.grpc import Dialler, Server
 from tests.federations import (

@@ -34,8 +34,8 @@ from revfrf.messages import registry, testing
 from revfrf.messages.base import FEATURES, QUESTIONS, SIZES, Message
 from revfrf.messages.prediction import Request, ShareReply, ShareRequest
 from revfrf.messages.training import Column, LevelReply, LevelRequest, NodeRows
+from revfrf.names import CC, CS, KGC
 from revfrf.protocols import fos_find, frf_predict, ho_lt
-from revfrf.protocols.epoch import CC, CS, KGC
 from revfrf.protocols.ho_lt import ComparingServer, ho_lt_as_printed
 from revfrf.protocols.request import RequestPolicy
 from revfrf.roles.party import Party

@@ -4,6 +4,7 @@ from functools import cache
 
 from revfrf.messages import base, enrolment, matching, network, prediction, revocation, testing, training
 from revfrf.messages.base import Message
+from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
 
 MESSAGES: tuple[type[Message], ...] = (
     base.Done,
@@ -46,9 +47,9 @@ MESSAGES: tuple[type[Message], ...] = (
 )
 
 _CALLS: dict[tuple[str, str], tuple[type[Message], ...]] = {
-    ("CS", "CC"): (training.OpenForest, prediction.MaskedComparisons),
-    ("CS", "KGC"): (network.SetUpRequest, revocation.RevocationReport),
-    ("CS", "participant"): (
+    (CS, CC): (training.OpenForest, prediction.MaskedComparisons),
+    (CS, KGC): (network.SetUpRequest, revocation.RevocationReport),
+    (CS, PARTICIPANT): (
         matching.SchemaRequest,
         matching.MatchRequest,
         matching.Align,
@@ -60,14 +61,14 @@ _CALLS: dict[tuple[str, str], tuple[type[Message], ...]] = {
         revocation.Destroy,
         revocation.Rekey,
     ),
-    ("participant", "CS"): (
+    (PARTICIPANT, CS): (
         prediction.ForestQuery,
         prediction.PredictRequest,
         revocation.RevocationRequest,
     ),
-    ("participant", "KGC"): (network.AdmissionRequest, revocation.RevocationRequest),
-    ("requester", "CS"): (prediction.ForestQuery, prediction.PredictRequest),
-    ("requester", "KGC"): (network.AdmissionRequest,),
+    (PARTICIPANT, KGC): (network.AdmissionRequest, revocation.RevocationRequest),
+    (REQUESTER, CS): (prediction.ForestQuery, prediction.PredictRequest),
+    (REQUESTER, KGC): (network.AdmissionRequest,),
 }
 
 
@@ -75,6 +76,6 @@ _CALLS: dict[tuple[str, str], tuple[type[Message], ...]] = {
 def calls_between(sender: str, recipient: str) -> tuple[type[Message], ...]:
     """What a party with this role may ask of one with that role."""
     kinds = _CALLS.get((sender, recipient), ())
-    if sender == "KGC" != recipient:
+    if sender == KGC != recipient:
         kinds += (enrolment.Dealt, enrolment.EpochCertificate, enrolment.Admission)
     return kinds

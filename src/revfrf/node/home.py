@@ -18,8 +18,7 @@ from revfrf.config import Config, load_config, new_config, write_config
 from revfrf.crypto.secret import hides_locals
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.errors import PassportError, StorageError, UsageError
-from revfrf.names import check_name
-from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT, REQUESTER
+from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER, check_name
 from revfrf.protocols.identity import Identity, IdentityRecord
 from revfrf.publickey import save_verify_key
 from revfrf.record import Record
@@ -32,6 +31,8 @@ from revfrf.transport.sealed import Sealing
 from revfrf.transport.tls import Authority, TlsIdentity, Token, join
 
 CONFIG, DATABASE, AUDIT, CONTROL, PUBLIC_KEY = "revfrf.toml", "party.db", "audit.log", "control", "kgc.pub"
+SHOWN_OUT = "let in no more"
+"""What a party that has asked to leave writes into its log when CS refuses it."""
 
 _STORES: dict[str, type[SqliteStore]] = {CS: SqliteCoordinatorStore, PARTICIPANT: SqliteParticipantStore}
 _DAYS = 365
@@ -83,7 +84,7 @@ def has_left(path: Path) -> bool:
     try:
         with (path / AUDIT).open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL))
-            return any(b'"let in no more"' in line for line in log.read().splitlines()[-2:])
+            return any(SHOWN_OUT.encode() in line for line in log.read().splitlines()[-2:])
     except OSError:
         return False
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from revfrf.datafile import write_csv
 from revfrf.errors import RevFRFError, UsageError
+from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
 from revfrf.node.control import ask, runs
 from revfrf.node.home import CONFIG, CONTROL, Home, found, invite, join_federation, look
-from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT, REQUESTER
 from revfrf.roles.kgc import KeyCentreState
 
 ROWS, TEST, REQUEST = "rows.csv", "test.csv", "request.csv"

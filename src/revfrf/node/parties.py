@@ -17,11 +17,11 @@ from revfrf.messages.network import AdmissionRequest, SetUpReply, SetUpRequest
 from revfrf.messages.revocation import Level, RevocationRequest
 from revfrf.messages.training import Column
 from revfrf.moduli import keys_of_size, new_keys_like
+from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
 from revfrf.node.control import Tell
-from revfrf.node.home import Home, Invited, invite, uninvite
+from revfrf.node.home import SHOWN_OUT, Home, Invited, invite, uninvite
 from revfrf.node.requester import ask_about
 from revfrf.node.service import Service
-from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT, REQUESTER
 from revfrf.protocols.request import RequestPolicy
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.kgc import KeyCentre
@@ -82,14 +82,14 @@ class KeyCentreService(Service):
             raise PassportError(f"{who} is not invited", kind="name")
         super().admit(passport)
 
-    def _set_up(self) -> tuple[str, ...]:
-        """See to it that there is an epoch, and that everybody knows it; who is missing for that."""
+    def _set_up(self) -> str | None:
+        """See to it that there is an epoch, and that everybody knows it; who is missing for that, if so."""
         try:
             with self._beginning:
                 self._first_epoch()
         except AbsentError as error:
-            return (error.party,)
-        return ()
+            return error.party
+        return None
 
     def _first_epoch(self) -> None:
         """With everybody who is invited; of an epoch that has begun, everybody is told."""
@@ -285,7 +285,7 @@ class ParticipantService(Service):
                 log,
                 "this party has asked to leave, and is let in no more; KGC's certificate is the proof",
             )
-            self.audit.append("let in no more")
+            self.audit.append(SHOWN_OUT)
             self.stop()
 
     def do_status(self) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from revfrf.messages.base import Done
 from revfrf.messages.network import AdmissionRequest
 from revfrf.messages.prediction import ForestFacts
 from revfrf.messages.training import Column
+from revfrf.names import KGC
 from revfrf.node.control import Tell
 from revfrf.node.home import Home
 from revfrf.node.service import Service
-from revfrf.protocols.epoch import KGC
 from revfrf.protocols.frf_predict import Answer, ask_facts
 from revfrf.protocols.identity import Identity
 from revfrf.roles.requester import Requester

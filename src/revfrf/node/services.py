@@ -9,13 +9,13 @@ from typing import Any
 
 from revfrf.config import Config
 from revfrf.errors import AbsentError, UsageError
+from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
 from revfrf.node.control import Tell, ask, runs
 from revfrf.node.coordinator import CoordinatorService
 from revfrf.node.home import CONTROL, Home, has_left, invite, look, uninvite
 from revfrf.node.parties import ComputeService, KeyCentreService, ParticipantService
 from revfrf.node.requester import RequesterService
 from revfrf.node.service import Service
-from revfrf.protocols.epoch import CC, CS, KGC, PARTICIPANT, REQUESTER
 
 _SERVICES: dict[str, type[Service]] = {
     KGC: KeyCentreService,

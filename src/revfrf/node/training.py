@@ -23,12 +23,12 @@ from revfrf.logs import step
 from revfrf.messages.base import Message
 from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.network import SetUpReply, SetUpRequest
+from revfrf.names import CS, KGC, PARTICIPANT
 from revfrf.node.control import Tell
 from revfrf.node.home import Home
 from revfrf.node.parties import take_policy
 from revfrf.node.service import Service
 from revfrf.protocols.alignment import Matched, align, ask_schemas, match
-from revfrf.protocols.epoch import CS, KGC, PARTICIPANT
 from revfrf.protocols.fle_expan import LevelReport
 from revfrf.record import Record
 from revfrf.roles.coordinator import Coordinator, ForestRecord
@@ -154,8 +154,9 @@ class TrainingService(Service):
 
     def _set_up(self) -> None:
         """Have KGC begin the epoch, or tell everybody of the one that has begun. Raises AbsentError."""
-        for party in self.endpoint.call(KGC, SetUpRequest(), SetUpReply).missing:
-            raise AbsentError(party, "is not connected; start it, and what was under way goes on")
+        missing = self.endpoint.call(KGC, SetUpRequest(), SetUpReply).missing
+        if missing is not None:
+            raise AbsentError(missing, "is not connected; start it, and what was under way goes on")
 
     def _progress(self, tell: Tell) -> Callable[[LevelReport], None]:
         def report(level: LevelReport) -> None:

@@ -15,9 +15,10 @@ from revfrf.crypto.strong import Server
 from revfrf.errors import ProtocolError, SignatureError
 from revfrf.messages.base import of_number
 from revfrf.messages.enrolment import EpochCertificate, Member, Receipt
+from revfrf.names import CC, CS
 
-KGC, CS, CC, PARTICIPANT, REQUESTER = "KGC", "CS", "CC", "participant", "requester"
-SERVERS: dict[str, Server] = {CS: "CS", CC: "CC"}
+SHARE_HOLDERS: dict[str, Server] = {CS: CS, CC: CC}
+"""Who has a strong share."""
 
 _CERTIFICATE = "revfrf epoch certificate v1"
 _RECEIPT = "revfrf erasure receipt v1"
@@ -73,7 +74,7 @@ def check_succession(before: EpochCertificate | None, after: EpochCertificate) -
     all_known = len(staying) == len(before.members) - len(left)
     if not all_known or list(map(_standing, after.members)) != list(map(_standing, staying)):
         raise ProtocolError("the members of the epoch before, but for those who left", kind="member")
-    if [member.role for member in staying if member.role in SERVERS] not in ([CS, CC], [CC, CS]):
+    if [member.role for member in staying if member.role in SHARE_HOLDERS] not in ([CS, CC], [CC, CS]):
         raise ProtocolError("an epoch has one CS and one CC", kind="member")
     _check_keys(before, after, staying)
 

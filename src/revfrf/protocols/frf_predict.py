@@ -28,7 +28,7 @@ from revfrf.messages.prediction import (
     PredictRequest,
     Request,
 )
-from revfrf.protocols.epoch import CC, CS
+from revfrf.names import CC, CS
 from revfrf.protocols.fle_expan import Plan, forest_id
 from revfrf.protocols.ho_lt import ComparingServer, ho_lt
 from revfrf.protocols.identity import Identity

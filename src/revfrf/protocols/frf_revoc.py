@@ -24,7 +24,8 @@ from revfrf.forest.nodes import Node
 from revfrf.messages.base import PATHS, TREES, Done, array, number
 from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.revocation import Destroy, Level, Rekey, Rekeyed, Report, RevocationRequest
-from revfrf.protocols.epoch import PARTICIPANT, certificate_digest, check_succession, sign_certificate
+from revfrf.names import PARTICIPANT
+from revfrf.protocols.epoch import certificate_digest, check_succession, sign_certificate
 from revfrf.protocols.fle_expan import Growth, Plan
 from revfrf.protocols.identity import Identity
 from revfrf.protocols.key_setup import deal

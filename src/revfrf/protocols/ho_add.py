@@ -12,7 +12,7 @@ from revfrf.crypto.literal import ho_add as literal_ho_add
 from revfrf.crypto.strong import StrongShare
 from revfrf.messages.base import number, of_number
 from revfrf.messages.prediction import CiphertextReply, HoAddRequest
-from revfrf.protocols.epoch import CC
+from revfrf.names import CC
 from revfrf.transport.base import Channel
 
 

@@ -51,7 +51,7 @@ from revfrf.messages.prediction import (
     ShareRequest,
 )
 from revfrf.metering import within
-from revfrf.protocols.epoch import CC
+from revfrf.names import CC
 from revfrf.protocols.ho_add import ask_sum, public_key
 from revfrf.transport.base import Channel, blaming
 

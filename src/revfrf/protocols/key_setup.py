@@ -24,12 +24,9 @@ from revfrf.messages.enrolment import (
     Member,
     Receipt,
 )
+from revfrf.names import CC, CS, KGC, REQUESTER
 from revfrf.protocols.epoch import (
-    CC,
-    CS,
-    KGC,
-    REQUESTER,
-    SERVERS,
+    SHARE_HOLDERS,
     check_receipts,
     check_succession,
     member_fields,
@@ -192,7 +189,7 @@ def answer_deal(identity: Identity, message: Dealt) -> Enrolment:
         parameters = Parameters(n, g0, message.exponent_bits, identity.allow_insecure)
     except UsageError as error:
         raise ProtocolError(f"parameters that this party does not take: {error}", kind="member") from None
-    server, share = SERVERS.get(identity.role), None
+    server, share = SHARE_HOLDERS.get(identity.role), None
     if (message.share is None) != (server is None):
         raise ProtocolError("strong shares are for CS and CC", kind="member")
     if message.share is not None and server is not None:

@@ -5,7 +5,7 @@ from revfrf.errors import ProtocolError
 from revfrf.messages.base import Done, Message, of_number
 from revfrf.messages.prediction import HoAddRequest, HoLTRequest, MaskedComparisons
 from revfrf.messages.training import OpenForest
-from revfrf.protocols.epoch import CS, PARTICIPANT
+from revfrf.names import CS, PARTICIPANT
 from revfrf.protocols.ho_add import answer_ho_add
 from revfrf.protocols.ho_lt import answer_comparisons, answer_ho_lt_as_printed, read_counts
 from revfrf.protocols.identity import Identity

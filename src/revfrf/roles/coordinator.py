@@ -24,7 +24,8 @@ from revfrf.messages.enrolment import Dealt, EpochCertificate
 from revfrf.messages.prediction import ForestFacts, ForestQuery, PredictReply, PredictRequest
 from revfrf.messages.revocation import Certified, Report, RevocationReport, RevocationRequest
 from revfrf.messages.training import Column, OpenForest, Schema
-from revfrf.protocols.epoch import CC, KGC, PARTICIPANT, certificate_digest
+from revfrf.names import CC, KGC, PARTICIPANT
+from revfrf.protocols.epoch import certificate_digest
 from revfrf.protocols.fle_expan import LevelReport, Plan, fle_expan, forest_id
 from revfrf.protocols.frf_predict import Answer, frf_predict, read_rows, write_answer, write_failure
 from revfrf.protocols.frf_revoc import check_revocation, destroy, rekey, sign_report

@@ -14,7 +14,7 @@ from revfrf.errors import CertificateError, ProtocolError, UsageError
 from revfrf.messages.base import Done, Message
 from revfrf.messages.enrolment import Admission, EpochCertificate, Receipt
 from revfrf.messages.revocation import Certified, RevocationReport, RevocationRequest
-from revfrf.protocols.epoch import CS
+from revfrf.names import CS
 from revfrf.protocols.frf_revoc import check_revocation, next_epoch
 from revfrf.protocols.key_setup import admit, announce, first_epoch
 from revfrf.record import Record

@@ -13,8 +13,8 @@ from revfrf.messages.prediction import ShareReply, ShareRequest
 from revfrf.messages.revocation import Destroy, Level, Rekey, RevocationRequest
 from revfrf.messages.testing import TestRequest
 from revfrf.messages.training import Column, LevelRequest, OpenForest, Schema
+from revfrf.names import CC, CS
 from revfrf.protocols.alignment import RowSource, aligned_codes, answer_match, rows_name
-from revfrf.protocols.epoch import CC, CS
 from revfrf.protocols.fle_expan import Growth, answer_level
 from revfrf.protocols.frf_revoc import answer_destroy, answer_rekey, sign_revocation
 from revfrf.protocols.frf_test import answer_test
@@ -79,8 +79,9 @@ class Participant(AnsweringParty):
         self.tables[table] = codes
 
     def drop(self, table: str) -> None:
-        """Forget a table."""
-        del self.tables[table]
+        """Forget a table, but not that of the training rows."""
+        if table != TRAINING:
+            self.tables.pop(table, None)
 
     def handle(self, sender: str, message: Message) -> Message:
         """Answer KGC and CS."""
@@ -124,8 +125,7 @@ class Participant(AnsweringParty):
                 return Done()
             case Drop():
                 self.expect(sender, CS)
-                if message.table != TRAINING:
-                    self.tables.pop(message.table, None)
+                self.drop(message.table)
                 return Done()
         return super().handle(sender, message)
 

@@ -6,7 +6,7 @@ from revfrf.forest.nodes import MAX_DEPTH
 from revfrf.messages.base import Message
 from revfrf.messages.enrolment import Admission, Dealt, EpochCertificate
 from revfrf.messages.training import OpenForest
-from revfrf.protocols.epoch import KGC
+from revfrf.names import KGC
 from revfrf.protocols.fle_expan import forest_id
 from revfrf.protocols.identity import Identity
 from revfrf.protocols.key_setup import answer_admission, answer_certificate, answer_deal

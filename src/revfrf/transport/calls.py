@@ -29,6 +29,7 @@ from revfrf.errors import (
 from revfrf.messages.base import MIB, Message
 from revfrf.messages.registry import calls_between
 from revfrf.metering import Ledger, measured
+from revfrf.names import CS, KGC, PARTICIPANT, REQUESTER, SERVERS
 from revfrf.transport.base import Reply
 from revfrf.transport.codec import decode, encode
 from revfrf.transport.frames import Frame, Key, Kind, frames, refusal
@@ -38,9 +39,7 @@ from revfrf.transport.sealed import Place, Sealing
 
 log = logging.getLogger(__name__)
 
-HUB, CENTRE = "CS", "KGC"
-_SERVERS = {HUB, CENTRE, "CC"}
-_STRANGERS = ("participant", "requester")
+_STRANGERS = (PARTICIPANT, REQUESTER)
 _RELAYED = 65 * MIB
 _ANSWERING = 64
 """Calls that a party answers at once: of the servers, and as many of all others."""
@@ -84,7 +83,7 @@ class Endpoint:
     @property
     def is_hub(self) -> bool:
         """Whether this is CS."""
-        return self.who.name == HUB
+        return self.who.name == CS
 
     # -- links --------------------------------------------------------------------------------------
 
@@ -94,7 +93,7 @@ class Endpoint:
         Raises RejectedError for a neighbour who is not let in.
         """
         who = link.who
-        if (who.role == HUB) == self.is_hub or (passport is not None and passport.who != who):
+        if (who.role == CS) == self.is_hub or (passport is not None and passport.who != who):
             raise ProtocolError(f"a link to {who}", kind="sender")
         if passport is not None:
             try:
@@ -139,7 +138,7 @@ class Endpoint:
     def _let_in(self, passport: Passport) -> None:
         """Raise RejectedError for whoever is not to be talked to."""
         who = passport.who
-        if {who.role, who.name} & _SERVERS and who.role != who.name:
+        if {who.role, who.name} & {*SERVERS} and who.role != who.name:
             raise ProtocolError(f"{who} has the name of a server, or its role", kind="sender")
         self._admit(passport)
 
@@ -200,7 +199,7 @@ class Endpoint:
 
     def call(self, recipient: str, request: Message, reply_type: type[Reply]) -> Reply:
         """See `transport.base.Channel`."""
-        send = self._ask if HUB in (self.who.name, recipient) else self._write_to
+        send = self._ask if CS in (self.who.name, recipient) else self._write_to
         return decode(send(recipient, encode(request), reply_type.max_bytes), reply_type)
 
     def _write_to(self, recipient: str, data: bytes, limit: int) -> bytes:
@@ -243,9 +242,9 @@ class Endpoint:
 
     def _line_to(self, recipient: str) -> Line:
         if not self.is_hub:
-            self.wait_for([HUB], self.limits.heartbeat)  # it is being dialled
+            self.wait_for([CS], self.limits.heartbeat)  # it is being dialled
         with self._lock:
-            line = self._lines.get(recipient if self.is_hub else HUB)
+            line = self._lines.get(recipient if self.is_hub else CS)
         if line is None:
             raise AbsentError(recipient, _AWAY)
         return line
@@ -310,7 +309,7 @@ class Endpoint:
 
     def _relay(self, line: Line, frame: Frame, data: bytes) -> None:
         """CS passes on what KGC and the others have to say to each other."""
-        if not self.is_hub or CENTRE not in (frame.sender, frame.recipient) or frame.size > _RELAYED:
+        if not self.is_hub or KGC not in (frame.sender, frame.recipient) or frame.size > _RELAYED:
             raise ProtocolError(f"{frame.sender!r} writes to {frame.recipient!r}", kind="sender")
         begins, ends = frame.offset == 0, frame.offset + len(frame.piece) >= frame.size
         with self._lock:
@@ -334,7 +333,7 @@ class Endpoint:
             return 0
         with self._lock:
             line = self._lines.get(frame.sender)
-        roles = (line.link.who.role,) if line else (CENTRE,) if frame.sender == CENTRE else _STRANGERS
+        roles = (line.link.who.role,) if line else (KGC,) if frame.sender == KGC else _STRANGERS
         kinds = [kind for role in roles for kind in calls_between(role, self.who.role)]
         return max((kind.max_bytes for kind in kinds), default=0) + (0 if line else Sealing.OVERHEAD)
 
@@ -347,7 +346,7 @@ class Endpoint:
 
     def _take(self, line: Line, frame: Frame, data: bytes) -> None:
         """Have a call answered in another thread, unless too many of its sender wait already."""
-        server = frame.sender in _SERVERS
+        server = frame.sender in SERVERS
         pool, calls = (self._servers, _CALLS_OF_SERVERS) if server else (self._others, _CALLS)
         with self._lock:
             end = None if self._closed.is_set() else self._load.take(frame.sender, len(data), calls)

@@ -15,7 +15,8 @@ from typing import Any
 
 from revfrf.errors import AbsentError, ProtocolError, RejectedError, RevFRFError, UsageError
 from revfrf.messages.base import MIB
-from revfrf.transport.calls import HUB, Endpoint
+from revfrf.names import CS
+from revfrf.transport.calls import Endpoint
 from revfrf.transport.frames import MAX_FRAME
 from revfrf.transport.passport import Who
 from revfrf.transport.tls import TlsIdentity, channel_credentials, grpc, peer_passport, server_credentials
@@ -197,7 +198,7 @@ class Dialler:
         patience = self._endpoint.limits.silence
         credentials, options = channel_credentials(self._tls)
         with grpc.secure_channel(self._address, credentials, [*_OPTIONS, *options]) as channel:
-            self._link = link = _StreamLink(Who(HUB, HUB), patience)
+            self._link = link = _StreamLink(Who(CS, CS), patience)
             stream, nonce = channel.stream_stream(f"/{_SERVICE}/{_METHOD}"), secrets.token_bytes(_NONCE_BYTES)
             incoming = stream(link.outgoing(), metadata=((_NONCE, nonce),))
             link.hang_up = incoming.cancel

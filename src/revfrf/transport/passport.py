@@ -27,10 +27,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, SignatureAlgorit
 from revfrf.crypto.canonical import fingerprint
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import FormatError, PassportError, UsageError
+from revfrf.names import CS
 from revfrf.record import Record
-
-COORDINATOR = "CS"
-"""The role that others dial: nobody else's certificate is good for a server."""
 
 MAX_CHAIN = 8 * 1024  # bytes of PEM, checked before they are parsed
 MAX_SERIAL = 2**63 - 1
@@ -67,7 +65,7 @@ class Who:
     def __post_init__(self) -> None:
         if not re.fullmatch("[A-Za-z]{1,20}", self.role):
             raise UsageError(f"role {self.role!r}: a role is a word of at most 20 letters")
-        check_name("party", self.name)
+        _check_text("party", self.name)
 
     @property
     def dns(self) -> str:
@@ -156,7 +154,7 @@ def read_authority(authority: x509.Certificate) -> str:
     with _reading("certificate of the authority"):
         _check_issuer(authority, authority)
         federation = _said(authority, _Authority).federation
-        check_name("federation", federation)
+        _check_text("federation", federation)
         _check_form(authority, authority, _authority_form(federation))
     return federation
 
@@ -175,7 +173,7 @@ def read_invitation(authority: x509.Certificate, invitation: x509.Certificate) -
 
 def certify_authority(federation: str, key: PrivateKey, dates: Dates) -> x509.Certificate:
     """The root of a federation."""
-    check_name("federation", federation)
+    _check_text("federation", federation)
     form = _authority_form(federation)
     return _issue(form, key.public_key(), form.subject, key, dates)
 
@@ -215,8 +213,8 @@ def check_dates(now: datetime | None, *certificates: x509.Certificate) -> None:
             raise PassportError(f"not valid before {since}; is this machine's clock right?", kind="expired")
 
 
-def check_name(what: str, name: str) -> None:
-    """Raise UsageError for what is no name of a party or federation."""
+def _check_text(what: str, name: str) -> None:
+    """Raise UsageError for what a certificate has no room for. What a name may be is said in `names`."""
     if not 0 < len(name) <= _MAX_NAME or not name.isprintable():
         raise UsageError(f"{what} {name!r}: a name has 1 to {_MAX_NAME} characters and no line breaks")
 
@@ -289,7 +287,7 @@ def _extensions(said: Record, path_length: int | None) -> _Extensions:
 
 
 def _purposes(who: Who) -> x509.ExtendedKeyUsage:
-    servers = [ExtendedKeyUsageOID.SERVER_AUTH] if who.role == COORDINATOR else []
+    servers = [ExtendedKeyUsageOID.SERVER_AUTH] if who.role == CS else []  # whom others dial
     return x509.ExtendedKeyUsage([*servers, ExtendedKeyUsageOID.CLIENT_AUTH])
 
 

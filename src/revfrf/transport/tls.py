@@ -25,9 +25,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from revfrf.crypto.secret import Secret, hides_locals
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import PassportError, RejectedError, RevFRFError, UsageError
+from revfrf.names import CS
 from revfrf.record import Record
 from revfrf.transport.passport import (
-    COORDINATOR,
     MAX_CHAIN,
     Passport,
     PrivateKey,
@@ -287,8 +287,8 @@ def server_credentials(identity: TlsIdentity) -> Any:
 
     A handler learns from `peer_passport` whose they are.
     """
-    if identity.who.role != COORDINATOR:
-        raise UsageError(f"{identity.who} is no server: others dial {COORDINATOR} alone")
+    if identity.who.role != CS:
+        raise UsageError(f"{identity.who} is no server: others dial {CS} alone")
     return grpc.ssl_server_credentials(
         [(identity.key_pem, identity.chain_pem)], root_certificates=identity.ca_pem, require_client_auth=True
     )
@@ -299,7 +299,7 @@ def channel_credentials(identity: TlsIdentity) -> tuple[Any, list[tuple[str, str
     whatever address.
     """
     credentials = grpc.ssl_channel_credentials(identity.ca_pem, identity.key_pem, identity.chain_pem)
-    return credentials, [("grpc.ssl_target_name_override", Who(COORDINATOR, COORDINATOR).dns)]
+    return credentials, [("grpc.ssl_target_name_override", Who(CS, CS).dns)]
 
 
 def peer_passport(
