@@ -4,7 +4,7 @@ BIN    := .venv/bin
 READY  := .venv/.ready
 INSTALL := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --only-binary :all: --constraint constraints.txt
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all lint bench bench-micro clean
 
 demo: $(READY)
 	@$(BIN)/revfrf demo
@@ -22,6 +22,9 @@ lint: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
+	$(BIN)/revfrf bench paper
+
+bench-micro: $(READY)
 	$(BIN)/python -m benchmarks.micro
 
 # The environment is made again only when what it is made from changes.

@@ -11,7 +11,7 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -33,14 +33,14 @@ class Measurement:
     ratio: float | None
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="benchmarks.micro", description="Time the cryptosystem's operations."
     )
     parser.add_argument("--bits", type=int, nargs="+", default=[1024, 2048, 3072], help="key sizes")
     parser.add_argument("--rounds", type=int, default=7, help="how often each operation is timed")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.rounds < 1:
         parser.error("--rounds: at least one is needed")
     if options.json:

@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import statistics
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -160,14 +159,6 @@ def table(title: str, *headings: str) -> Table:
     for heading in headings[1:]:
         view.add_column(heading, justify="right")
     return view
-
-
-def mean_and_sd(values: Sequence[float], form: str) -> str:
-    """ "mean ± standard deviation"; of a single value, the value."""
-    mean = format(statistics.mean(values), form)
-    if len(values) == 1:
-        return mean
-    return f"{mean} ± {format(statistics.stdev(values), form.removeprefix('+'))}"
 
 
 def console() -> Console:

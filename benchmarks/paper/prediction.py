@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.paper.common import (
+    MEGABYTE,
     add_command,
     exponent,
     keys,
@@ -33,16 +34,19 @@ from benchmarks.paper.common import (
     table,
 )
 from benchmarks.paper.datasets import Dataset, Frame, load
+from benchmarks.paper.printed import EFFICIENCY, OURS
 from revfrf import RevocableForestClassifier
 from revfrf.costs import Costs
 from revfrf.crypto.dtpkc import ho_enc, par_h_dec1, par_h_dec2
 from revfrf.crypto.keys import Ciphertext
 from revfrf.crypto.literal import Term
 from revfrf.crypto.parallel import workers
-from revfrf.protocols.epoch import CC
+from revfrf.metering import Ledger, measured
+from revfrf.names import CC
 from revfrf.protocols.ho_lt import ComparingServer, ho_lt_as_printed
 
-PAPER_SECONDS, PAPER_BYTES = 13.33 + 0.08, 780_000
+PAPER_SECONDS = sum(EFFICIENCY[OURS].prediction.values())
+PAPER_BYTES = EFFICIENCY[OURS].prediction_megabytes * MEGABYTE
 """The paper's efficiency table: prediction, servers and participants together."""
 
 PROTOCOLS = {"FRF-Predict", "HoLT"}
@@ -132,7 +136,7 @@ def ask(model: RevocableForestClassifier, X: Frame) -> float:
     return spent
 
 
-def warm(model: RevocableForestClassifier, X: Frame) -> float:
+def warm_up(model: RevocableForestClassifier, X: Frame) -> float:
     """Ask until nothing is new; wall seconds of the first request."""
     first, *_ = (ask(model, X) for _ in range(1 + WARM_UPS))
     return first
@@ -188,14 +192,22 @@ def _powers(costs: Costs, party: str) -> int:
 # -- the paper's protocol ---------------------------------------------------------------------------
 
 
-def literal_seconds(model: RevocableForestClassifier, X: Frame, count: int) -> float:
-    """Processor seconds of all roles for one comparison: the mean of `count` splits with the first row."""
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Of one comparison by the paper's protocol, all roles: processor seconds, and powers."""
+
+    seconds: float
+    powers: float
+
+
+def literal(model: RevocableForestClassifier, X: Frame, count: int) -> Literal:
+    """The mean of `count` splits with the first row."""
     federation = model.federation_
     cs, requester = federation.coordinator, secret(federation.requester(None).identity.weak)
     weak = secret(cs.identity.weak)
     server = ComparingServer(cs.channel, secret(cs.identity.share), weak, cs.verify_key_of(CC), 1)
     codes, splits = model.layout_.encode(X), cs.store.splits
-    spent = 0.0
+    spent, ledger, before = 0.0, Ledger(), model.costs_.total("exponentiations")
     nodes = sorted(splits)[:: max(1, len(splits) // count)][:count]
     federation.compute.literal = True
     for node in nodes:
@@ -207,13 +219,16 @@ def literal_seconds(model: RevocableForestClassifier, X: Frame, count: int) -> f
         [x] = ho_enc(requester.public, [value], n_jobs=1)
         s = Ciphertext.from_bytes(key.parameters, split.ciphertext)
         started = process_time()
-        answer = ho_lt_as_printed(server, Term(requester.public, x), Term(key.public, s))
-        [less] = par_h_dec2(weak, [answer], par_h_dec1(key, [answer], n_jobs=1), n_jobs=1)
+        with measured(ledger, "CS and owner", "as printed"):
+            answer = ho_lt_as_printed(server, Term(requester.public, x), Term(key.public, s))
+            [less] = par_h_dec2(weak, [answer], par_h_dec1(key, [answer], n_jobs=1), n_jobs=1)
         spent += process_time() - started
         if bool(less) != (value < cut):
             raise AssertionError("the paper's protocol gives another answer")
     federation.compute.literal = False
-    return spent / len(nodes)
+    powers = sum(work.powers.total() for work in ledger.entries.values())
+    powers += int(model.costs_.total("exponentiations") - before)  # CC's
+    return Literal(spent / len(nodes), powers / len(nodes))
 
 
 Key = TypeVar("Key")
@@ -257,11 +272,11 @@ def settings(options: argparse.Namespace, console: Console) -> object:
     X = request_rows(dataset, 1)
     for trees, depth, bits in options.forests:
         model = fitted(dataset, trees, depth, bits, options.rows)
-        cold = warm(model, X)
+        cold = warm_up(model, X)
         spent = measure(model, X, options.repeats)
         model.set_params(n_jobs=1)
         turns = [
-            (measure(model, X, 1), literal_seconds(model, X, options.literal)) for _ in range(options.repeats)
+            (measure(model, X, 1), literal(model, X, options.literal).seconds) for _ in range(options.repeats)
         ]
         setting = Setting(trees, depth, bits, cold, spent, turns, options.literal)
         console.print(setting_table(setting))
@@ -318,7 +333,7 @@ def scaling(options: argparse.Namespace, console: Console) -> object:
         found = []
         for depth, trees, rows in shapes:
             model, X = fitted(dataset, trees, depth, options.bits, options.rows), request_rows(dataset, rows)
-            warm(model, X)
+            warm_up(model, X)
             spent = measure(model, X, 1)
             found.append(spent)
             size = {"depth": depth, "trees": trees, "rows": rows}[what]

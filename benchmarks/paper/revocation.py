@@ -1,7 +1,6 @@
-"""What leaving costs and changes.
+"""What leaving costs, and that it is exact.
 
     python -m benchmarks.paper.revocation rebuild    nodes and seconds when 1 to 5 leave
-    python -m benchmarks.paper.revocation accuracy   scores after 0 to 5 have left
     python -m benchmarks.paper.revocation exact      whether the forest is the one without the leaver
 
 A party holds every column. Leavers are drawn by seed and leave one after the other. A full rebuild is a fit
@@ -9,14 +8,12 @@ without them in the same run, with the same keys.
 """
 
 import argparse
-import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
@@ -24,22 +21,26 @@ from benchmarks.paper.common import (
     TOY_BITS,
     add_command,
     keys,
-    mean_and_sd,
     positive,
     run_command,
     seconds,
     table,
 )
 from benchmarks.paper.datasets import SOURCES, Dataset, Frame, load
+from benchmarks.paper.experiment import Model, owners
+from benchmarks.paper.experiment import leavers as drawn
 from revfrf import RevocableForestClassifier, RevocableForestRegressor
 from revfrf.protocols.frf_revoc import doomed
 
-Model = RevocableForestClassifier | RevocableForestRegressor
-
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    adders = (add_rebuild, add_accuracy, add_exact)
-    run_command("benchmarks.paper.revocation", "Measure what leaving costs and changes.", adders, arguments)
+    adders = (add_rebuild, add_exact)
+    run_command(
+        "benchmarks.paper.revocation",
+        "Measure what leaving costs, and whether it is exact.",
+        adders,
+        arguments,
+    )
 
 
 def forest(dataset: Dataset, trees: int, depth: int, bits: int, **more: Any) -> Model:
@@ -48,11 +49,6 @@ def forest(dataset: Dataset, trees: int, depth: int, bits: int, **more: Any) -> 
     n_features = dataset.X.shape[1]
     same = {"max_features": n_features**0.5 / n_features, "random_state": 0, "n_jobs": -1}
     return kind(trees, max_depth=depth, **{**same, **keys(bits), **more})
-
-
-def drawn(X: Frame, count: int, seed: int) -> list[str]:
-    """The columns of this many leavers."""
-    return [str(name) for name in np.random.default_rng(seed).choice(list(X.columns), count, replace=False)]
 
 
 def without(X: Frame, leavers: Sequence[str]) -> Frame:
@@ -104,7 +100,7 @@ def rebuild(options: argparse.Namespace, console: Console) -> object:
     dataset = load(options.set, options.data)
     split = dataset.splits(options.seed)[0]
     X, y = split.X_train[: options.rows], split.y_train[: options.rows]
-    leavers = drawn(X, options.leavers, options.seed)
+    leavers = drawn(list(X.columns), options.leavers, options.seed)
     rules = (dataset, options.trees, options.depth, options.bits)
     title = f"{options.set}, {options.trees} trees of depth {options.depth}, {options.bits} bits"
     headings = ("destroyed", "rebuilt", "kept", "seconds", "full rebuild", "share", "a node, ratio")
@@ -117,7 +113,7 @@ def rebuild(options: argparse.Namespace, console: Console) -> object:
             leavers = [taking(model, options.share)]
         for count, name in enumerate(leavers, 1):
             started = perf_counter()
-            report = model.revoke(owner(model, name), level).report
+            report = model.revoke(owners(model, [name]), level).report
             spent = perf_counter() - started
             fresh = forest(*rules)
             full = seconds(partial(fresh.fit, without(X, leavers[:count]), y))
@@ -140,64 +136,9 @@ def taking(model: Model, share: float) -> str:
     store = model.federation_.coordinator.store
 
     def distance(column: str) -> float:
-        return abs(len(doomed(store, [owner(model, column)]).nodes) / store.n_nodes - share)
+        return abs(len(doomed(store, owners(model, [column])).nodes) / store.n_nodes - share)
 
     return min((column for columns in model.parties_.values() for column in columns), key=distance)
-
-
-def owner(model: Model, column: str) -> str:
-    """The party of a column."""
-    [party] = [party for party, columns in model.parties_.items() if column in columns]
-    return party
-
-
-# -- accuracy ---------------------------------------------------------------------------------------
-
-
-def add_accuracy(commands: Any) -> None:
-    parser = add_command(commands, "accuracy", "scores after 0 to 5 have left", list(SOURCES), accuracy)
-    parser.add_argument("--sets", default=",".join(SOURCES), help="which, with commas between them")
-    parser.add_argument("--leavers", type=positive, default=5)
-    parser.add_argument("--seeds", type=positive, default=3)
-    parser.add_argument("--trees", type=positive, default=100)
-    parser.add_argument("--depth", type=positive, default=10)
-
-
-def accuracy(options: argparse.Namespace, console: Console) -> object:
-    view = table("accuracy or R², %, mean ± sd over seeds", "set", *map(str, range(options.leavers + 1)))
-    results: dict[str, list[list[float]]] = {}
-    names = options.sets.split(",")
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("", total=len(names) * options.seeds)
-        for name in names:
-            dataset = load(name, options.data)
-            found: list[list[float]] = [[] for _ in range(options.leavers + 1)]
-            for seed in range(options.seeds):
-                progress.update(task, description=name)
-                for left, score in enumerate(scores(dataset, options, seed)):
-                    found[left].append(score)
-                progress.advance(task)
-            row = [mean_and_sd([100 * value for value in values], ".2f") for values in found]
-            view.add_row(name, *row)
-            console.print(name, *row, sep="  ")
-            results[name] = found
-    console.print(view)
-    return {
-        "scores": results,
-        "means": {name: [statistics.mean(v) for v in f] for name, f in results.items()},
-    }
-
-
-def scores(dataset: Dataset, options: argparse.Namespace, seed: int) -> list[float]:
-    """With all, and after each one that leaves."""
-    split = dataset.splits(seed)[0]
-    model = forest(dataset, options.trees, options.depth, TOY_BITS, random_state=seed)
-    model.fit(split.X_train, split.y_train)
-    found = [float(model.score(split.X_test, split.y_test))]
-    for name in drawn(split.X_train, options.leavers, seed):
-        model.revoke(owner(model, name), level=1)
-        found.append(float(model.score(split.X_test, split.y_test)))
-    return found
 
 
 # -- exact ------------------------------------------------------------------------------------------
@@ -224,7 +165,7 @@ def exact(options: argparse.Namespace, console: Console) -> object:
             equal = 0
             for column in progress.track(list(X.columns), description=name):
                 model = forest(dataset, options.trees, options.depth, TOY_BITS).fit(X, y)
-                model.revoke(owner(model, column), options.level)
+                model.revoke(owners(model, [column]), options.level)
                 fresh = forest(dataset, options.trees, options.depth, TOY_BITS).fit(without(X, [column]), y)
                 equal += model.digest_ == fresh.digest_
             view.add_row(name, str(len(X.columns)), str(equal))

@@ -181,7 +181,8 @@ class PrivateForest:
 
 def _sums(places: Ints, shares: Floats, n_places: int) -> Floats:
     """The sum of the vectors at each place."""
-    return np.column_stack([np.bincount(places, column, n_places) for column in shares.T])
+    columns = [np.bincount(places, column, n_places) for column in shares.T]
+    return np.column_stack(columns).astype(np.float64)  # of no rows, they are whole numbers
 
 
 def _score(sums: Floats) -> Floats:

@@ -1,0 +1,121 @@
+"""Small pieces of work whose results are kept, so that a run that was ended goes on where it was.
+
+A cell is named by everything that its result depends on. Its file appears when it is done, whole or not at
+all; whatever changes, a parameter, the data, the version or the machine, is another name and another file.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from revfrf.errors import UsageError
+
+Plain = Mapping[str, Any]
+"""Names and values that JSON has."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """Work that gives a plain result; `key` is what it depends on."""
+
+    experiment: str
+    key: Plain
+    run: Callable[[], Plain]
+
+    @property
+    def label(self) -> str:
+        """For people: the key's values that are short."""
+        shown = [str(value) for value in self.key.values() if not isinstance(value, dict)]
+        return f"{self.experiment}: {', '.join(shown)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A cell's key and result, and how long it took."""
+
+    key: Plain
+    result: Plain
+    seconds: float
+
+
+class Store:
+    """A directory of finished cells. `world` is what every result depends on: versions, machine."""
+
+    def __init__(self, directory: Path, world: Plain, warn: Callable[[str], None]) -> None:
+        self._directory, self._world, self._warn = directory, world, warn
+
+    def file(self, cell: Cell) -> Path:
+        """Where its result is, or will be."""
+        name = json.dumps([self._world, cell.experiment, cell.key], sort_keys=True)
+        digest = hashlib.sha256(name.encode()).hexdigest()[:24]
+        return self._directory / cell.experiment / f"{digest}.json"
+
+    def find(self, cell: Cell) -> Done | None:
+        """Its result, or None if it has to be run. A damaged file counts as none, and is named."""
+        file = self.file(cell)
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+            if content["key"] != _plain(cell.key):
+                raise ValueError("the key is another")
+            return Done(content["key"], content["result"], content["seconds"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._warn(f"{file} is damaged ({error}); this cell is done again")
+            return None
+
+    def run(self, cell: Cell) -> Done:
+        """Do it, and keep the result."""
+        started = perf_counter()
+        result = _plain(cell.run())
+        done = Done(_plain(cell.key), result, perf_counter() - started)
+        content = {"key": done.key, "result": done.result, "seconds": done.seconds, "world": self._world}
+        write(self.file(cell), content)
+        return done
+
+    def forget(self, cells: Sequence[Cell]) -> None:
+        """Throw their results away."""
+        for cell in cells:
+            self.file(cell).unlink(missing_ok=True)
+
+    def missing(self, cells: Sequence[Cell]) -> list[Cell]:
+        return [cell for cell in cells if self.find(cell) is None]
+
+    def all(self, cells: Sequence[Cell]) -> Iterator[Done]:
+        """The results of cells that have all been run."""
+        for cell in cells:
+            done = self.find(cell)
+            if done is None:
+                raise UsageError(f"{cell.label}: its result is gone; run the same command again")
+            yield done
+
+
+def write(file: Path, content: object) -> None:
+    """A JSON file that is there whole or not at all, whatever ends this process."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_text(file, text)
+
+
+def write_text(file: Path, text: str) -> None:
+    """Likewise, for any text."""
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with temporary.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _plain(value: Plain) -> Plain:
+    """As it comes back from a file: tuples are lists, keys are strings."""
+    plain: Plain = json.loads(json.dumps(value, allow_nan=False))
+    return plain

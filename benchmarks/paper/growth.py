@@ -1,0 +1,66 @@
+"""Accuracy and error against the number of trees: the paper's two figures of the training process."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from benchmarks.paper.cells import Cell, Done
+from benchmarks.paper.datasets import SOURCES
+from benchmarks.paper.experiment import CHIEF, NAMES, Experiment, answers, dataset, forest, named, scores
+from benchmarks.paper.plots import Series
+from benchmarks.paper.printed import OURS, PLAIN
+from benchmarks.paper.settings import Settings
+from benchmarks.paper.show import Figure, Part
+from benchmarks.rivals.plain import plain_forest
+
+SETS = ("adult", "bank", "superconduct", "appliances")
+
+
+def cells(settings: Settings, data: Path | None) -> list[Cell]:
+    """One a set, seed and number of trees."""
+    found = []
+    for name in SETS:
+        for seed in range(settings.growth_seeds):
+            for trees in settings.growth:
+                key = {"set": name, "seed": seed, "trees": trees, "rows": settings.rows}
+                run = partial(score, name, data, seed, trees, settings.rows)
+                found.append(Cell("growth", {**key, "file": named(name, data)}, run))
+    return found
+
+
+def score(name: str, data: Path | None, seed: int, trees: int, rows: int | None) -> dict[str, Any]:
+    task, split = SOURCES[name].task, dataset(name, data).splits(seed)[0].first(rows)
+    ours = forest(task, trees, seed).fit(split.X_train, split.y_train)
+    plain = plain_forest(task, trees, seed).fit(split.coded.X_train, split.y_train)
+    told = {PLAIN: plain.predict(split.coded.X_test), OURS: answers(ours, split.X_test, "soft")}
+    return {who: scores(task, split.y_test, y) for who, y in told.items()}
+
+
+def parts(results: Sequence[Done]) -> list[Part]:
+    return [figure(name, [done for done in results if done.key["set"] == name]) for name in SETS]
+
+
+def figure(name: str, results: Sequence[Done]) -> Figure:
+    measure = CHIEF[SOURCES[name].task]
+    lines = []
+    for who in (PLAIN, OURS):
+        points = []
+        for trees in sorted({done.key["trees"] for done in results}):
+            values = [done.result[who][measure] for done in results if done.key["trees"] == trees]
+            points.append((trees, mean(values), stdev(values) if len(values) > 1 else 0.0))
+        lines.append(Series(who, points))
+    unit = "ACC, %" if measure == "ACC" else measure
+    return Figure(f"{name}-growth", NAMES[name], "trees", unit, lines)
+
+
+GROWTH = Experiment(
+    "growth",
+    "Accuracy and error against the number of trees",
+    "Bands are standard deviations over seeds. The paper's figures have no numbers to compare with.",
+    SETS,
+    tuple(f"{name}-growth" for name in SETS),
+    cells,
+    parts,
+)

@@ -1,0 +1,36 @@
+"""Write the tables of a run into the page of the documentation.
+
+    python -m benchmarks.paper.page DIR [PAGE]
+
+DIR is where `revfrf bench paper` has left its JSON files. PAGE is docs/benchmarks.md unless another is given;
+what stands in it above the mark is kept.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.paper.bench import EXPERIMENTS
+from benchmarks.paper.cells import write_text
+from benchmarks.paper.datasets import ROOT
+from benchmarks.paper.report import documentation, read
+from revfrf.errors import UsageError
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks.paper.page", description="Write a run's tables down.")
+    parser.add_argument("results", type=Path, metavar="DIR", help="of the JSON files")
+    parser.add_argument("page", type=Path, nargs="?", default=ROOT / "docs" / "benchmarks.md")
+    options = parser.parse_args(arguments)
+    try:
+        runs = read(options.results, EXPERIMENTS)
+        if not runs:
+            parser.error(f"{options.results} has no results; run `revfrf bench paper --out` there first")
+        page = documentation(EXPERIMENTS, runs, options.page.read_text(encoding="utf-8"))
+        write_text(options.page, page)
+    except (UsageError, OSError) as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""From the JSON of a run to pages: one for browsers, one of Markdown."""
+
+import json
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from benchmarks.paper.cells import Done
+from benchmarks.paper.experiment import NAMES, Experiment
+from benchmarks.paper.printed import DATASETS, DOUBTS
+from benchmarks.paper.show import STYLE, Chapter, Part, Table, html_chapter, markdown_chapter
+from revfrf.errors import UsageError
+from revfrf.report.html import document, facts, section
+
+Run = Mapping[str, Any]
+"""The JSON of one experiment."""
+
+FORMAT = 1
+"""Changes when an experiment measures something else: results of another format are measured again."""
+
+
+def read(directory: Path, experiments: Mapping[str, Experiment]) -> dict[str, Run]:
+    """The experiments whose JSON is there and of this format. Raises UsageError for one that is damaged."""
+    found = {}
+    for name in experiments:
+        file = directory / f"{name}.json"
+        if file.exists():
+            try:
+                run = json.loads(file.read_text(encoding="utf-8"))
+                if run["format"] == FORMAT:
+                    found[name] = run
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise UsageError(f"{file} cannot be read ({error}); run --only {name} again") from None
+    return found
+
+
+def chapters(experiments: Mapping[str, Experiment], runs: Mapping[str, Run]) -> list[Chapter]:
+    """What there is to show, in the order of the experiments; then the paper's mistakes."""
+    found = []
+    for name, run in runs.items():
+        experiment = experiments[name]
+        results = [Done(**cell) for cell in run["cells"]]
+        parts = experiment.parts(results)
+        drawn = [part.name for part in parts]
+        if drawn != list(experiment.draws):
+            raise AssertionError(f"{name}: it draws {drawn}, not {list(experiment.draws)}")
+        found.append(Chapter(name, experiment.title, experiment.text, parts))
+    return [*found, DOUBTFUL]
+
+
+def _doubtful() -> list[Part]:
+    doubts = [(doubt.where, doubt.printed, doubt.why) for doubt in DOUBTS]
+    sizes = [(NAMES[name], f"{rows:,}", str(features)) for name, (rows, features) in DATASETS.items()]
+    return [
+        Table("doubts", "Numbers of the paper that cannot be right", ("where", "printed", "why"), doubts),
+        Table("datasets", "The sets, as the paper counts them", ("set", "instances", "features"), sizes),
+    ]
+
+
+DOUBTFUL = Chapter(
+    "paper",
+    "What the paper prints",
+    "Ratios to the paper's numbers are taken of what is printed, also where it is doubtful. Its machine is "
+    "not ours, so ratios of seconds say little about the protocols.",
+    _doubtful(),
+)
+
+
+def described(runs: Mapping[str, Run]) -> dict[str, str]:
+    """Facts about a run, for people. Of several runs, the last experiment's."""
+    if not runs:
+        return {}
+    run = list(runs.values())[-1]
+    machine, settings = run["machine"], run["settings"]
+    taken = sum(cell["seconds"] for one in runs.values() for cell in one["cells"])
+    rows = "all rows" if settings["rows"] is None else f"{settings['rows']:,} training rows at most"
+    return {
+        "command": run["command"],
+        "date": run["date"],
+        "machine": f"{machine['cores']} cores ({machine['processor']}), {machine['memory'] / 2**30:.0f} GiB",
+        "versions": ", ".join(f"{name} {number}" for name, number in run["versions"].items()),
+        "forests": f"{settings['trees']} trees of depth 10, 5 rows a leaf at least, {rows}",
+        "it took": f"{taken / 60:.0f} minutes",
+    }
+
+
+def html_page(experiments: Mapping[str, Experiment], runs: Mapping[str, Run]) -> str:
+    """The report: one file, which loads nothing."""
+    found = chapters(experiments, runs)
+    links = "".join(f'<li><a href="#chapter-{one.name}">{escape(one.title)}</a></li>' for one in found)
+    absent = [experiments[name].title for name in experiments if name not in runs]
+    missing = f"<p>Not run: {escape(', '.join(absent))}.</p>" if absent else ""
+    head = section("The run", facts(described(runs)) + f"<nav><ul>{links}</ul></nav>{missing}")
+    summary = (
+        "Every table and figure of the evaluation of “Revocable Federated Learning: A Benchmark of Federated "
+        "Forest”, measured, beside what the paper prints."
+    )
+    body = [STYLE, head, *map(html_chapter, found)]
+    return document("The paper's evaluation, measured", summary, body, "Made by revfrf bench paper.")
+
+
+MARK = "<!-- tables -->"
+"""What is below it in the page of the documentation is made; what is above it is written."""
+
+
+def documentation(experiments: Mapping[str, Experiment], runs: Mapping[str, Run], page: str) -> str:
+    """The page of the documentation with the tables of this run. Raises UsageError if it has no mark."""
+    prose, mark, _ = page.partition(MARK)
+    if not mark:
+        raise UsageError(f"the page has no line {MARK}, below which its tables go")
+    about = [f"- {what}: {fact}" for what, fact in described(runs).items()]
+    tables = [markdown_chapter(chapter) for chapter in chapters(experiments, runs)]
+    return "\n".join([prose + MARK, "## The run", "", *about, "", *tables]).rstrip("\n") + "\n"

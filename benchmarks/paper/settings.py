@@ -1,0 +1,128 @@
+"""How large a run is."""
+
+from dataclasses import dataclass
+
+from benchmarks.paper.common import TOY_BITS
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Sizes of all experiments. `rows` limits training rows, and half as many are tested on; None is all."""
+
+    name: str
+    trees: int
+    rows: int | None
+    seeds: int
+    """Forests of a set, and draws of who leaves."""
+
+    leavers: int
+    growth: tuple[int, ...]
+    """Numbers of trees of the figures of accuracy and error."""
+
+    growth_seeds: int
+    comparison_seeds: int
+    bits: tuple[int, ...]
+    """Key sizes wherever seconds are measured: the paper's, then ours."""
+
+    rival_bits: tuple[int, ...]
+
+    cost_rows: int
+    cost_depth: int
+    """Rows and depth of the trees on Adult of which costs are measured; about 100 splits each."""
+
+    cost_trees: tuple[int, ...]
+    """Numbers of such trees, so that nodes grow."""
+
+    cost_trials: int
+    request_trees: int
+    request_depths: tuple[int, ...]
+    """Forests that are asked; the last depth is that of the table."""
+
+    literal: int
+    """Comparisons by the protocol as printed."""
+
+    rebuild_bits: int
+    rebuild_trees: int
+    rebuild_trials: int
+    large_rebuild: bool
+    """Whether the whole forest on all rows is rebuilt, too."""
+
+    encrypted_rows: int
+    """Rows of the encrypted database that are really encrypted."""
+
+
+FULL = Settings(
+    name="full",
+    trees=100,
+    rows=None,
+    seeds=5,
+    leavers=5,
+    growth=(1, 5, 10, 20, 40, 60, 80, 100),
+    growth_seeds=3,
+    comparison_seeds=3,
+    bits=(1024, 2048),
+    rival_bits=(1024, 2048),
+    cost_rows=5000,
+    cost_depth=8,
+    cost_trees=(1, 2, 4, 6, 8),
+    cost_trials=10,
+    request_trees=10,
+    request_depths=(2, 4, 6, 8, 10),
+    literal=20,
+    rebuild_bits=2048,
+    rebuild_trees=5,
+    rebuild_trials=5,
+    large_rebuild=True,
+    encrypted_rows=20,
+)
+
+QUICK = Settings(
+    name="quick",
+    trees=20,
+    rows=2000,
+    seeds=2,
+    leavers=5,
+    growth=(1, 5, 10, 20),
+    growth_seeds=1,
+    comparison_seeds=1,
+    bits=(1024, 2048),
+    rival_bits=(1024,),
+    cost_rows=5000,
+    cost_depth=8,
+    cost_trees=(1, 2, 4),
+    cost_trials=2,
+    request_trees=10,
+    request_depths=(2, 6, 10),
+    literal=3,
+    rebuild_bits=1024,
+    rebuild_trees=5,
+    rebuild_trials=1,
+    large_rebuild=False,
+    encrypted_rows=20,
+)
+
+TINY = Settings(
+    name="tiny",
+    trees=2,
+    rows=100,
+    seeds=1,
+    leavers=1,
+    growth=(1, 2),
+    growth_seeds=1,
+    comparison_seeds=1,
+    bits=(TOY_BITS,),
+    rival_bits=(TOY_BITS,),
+    cost_rows=200,
+    cost_depth=3,
+    cost_trees=(1, 2),
+    cost_trials=1,
+    request_trees=2,
+    request_depths=(1, 2),
+    literal=1,
+    rebuild_bits=TOY_BITS,
+    rebuild_trees=2,
+    rebuild_trials=1,
+    large_rebuild=True,
+    encrypted_rows=2,
+)
+"""For tests."""

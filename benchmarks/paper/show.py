@@ -1,0 +1,154 @@
+"""Tables and figures, and how they become a page for browsers and one of Markdown."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from benchmarks.paper.plots import Series, plot
+from revfrf.report.html import table as html_table
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Words in the first column. `note` says what a reader must know to read it."""
+
+    name: str
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Lines over numbers."""
+
+    name: str
+    title: str
+    x: str
+    y: str
+    series: Sequence[Series]
+    note: str = ""
+
+
+Part = Table | Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """One experiment: what it does, and what came out."""
+
+    name: str
+    title: str
+    text: str
+    parts: Sequence[Part]
+
+
+STYLE = """<style>
+.wide{overflow-x:auto;margin:.4rem 0 .2rem}.wide table{width:auto;min-width:100%;white-space:nowrap}
+.wide :is(th,td){text-align:right}.wide :is(th,td):first-child,.wide.text :is(th,td){text-align:left}
+.wide.text table{white-space:normal}
+h3{font-size:1rem;margin:1.6rem 0 .2rem}.note{color:var(--soft);font-size:.9rem}
+.plots{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr))}
+.plot{width:100%;height:auto;display:block;background:var(--card);border:1px solid var(--line);
+border-radius:.6rem}
+.plot text{font:12px system-ui,sans-serif;fill:var(--soft)}.plot .grid{stroke:var(--line)}
+.plot .axis{stroke:var(--soft)}.plot polyline{fill:none;stroke-width:2.2}.plot .band{opacity:.16;stroke:none}
+.s0{stroke:#0072b2;fill:#0072b2}.s1{stroke:#d55e00;fill:#d55e00}.s2{stroke:#2fb58d;fill:#2fb58d}
+.s3{stroke:#b1619a;fill:#b1619a}.s4{stroke:#8a6d3b;fill:#8a6d3b}
+@media (prefers-color-scheme:dark){.s0{stroke:#5cb3ea;fill:#5cb3ea}.s1{stroke:#f08a4b;fill:#f08a4b}}
+nav ul{columns:18rem;padding-left:1.1rem}a{color:var(--new)}</style>"""
+
+
+# -- HTML ---------------------------------------------------------------------------------------------
+
+
+def html_chapter(chapter: Chapter) -> str:
+    """A chapter, as HTML; figures that follow each other stand side by side."""
+    body, figures = [f"<p>{escape(chapter.text)}</p>"], list[str]()
+    for part in chapter.parts:
+        if isinstance(part, Figure):
+            figures.append(_html_figure(part))
+            continue
+        body += _gathered(figures)
+        figures = []
+        body.append(_html_table(part))
+    body += _gathered(figures)
+    return f'<section id="chapter-{chapter.name}"><h2>{escape(chapter.title)}</h2>{"".join(body)}</section>\n'
+
+
+def _gathered(figures: list[str]) -> list[str]:
+    return [f'<div class="plots">{"".join(figures)}</div>'] if figures else []
+
+
+def _html_table(part: Table) -> str:
+    longest = max((len(cell) for row in part.rows for cell in row), default=0)
+    kind = "wide text" if longest > 60 else "wide"
+    note = f'<p class="note">{escape(part.note)}</p>' if part.note else ""
+    table = html_table(part.head, part.rows)
+    return f'<h3 id="{part.name}">{escape(part.title)}</h3><div class="{kind}">{table}</div>{note}'
+
+
+def _html_figure(part: Figure) -> str:
+    note = f'<p class="note">{escape(part.note)}</p>' if part.note else ""
+    drawing = plot(part.title, part.x, part.y, part.series)
+    return f'<figure id="{part.name}"><figcaption>{escape(part.title)}</figcaption>{drawing}{note}</figure>'
+
+
+# -- Markdown -----------------------------------------------------------------------------------------
+
+
+def markdown_chapter(chapter: Chapter) -> str:
+    """A chapter, as Markdown; figures as tables of their points."""
+    parts = [markdown_part(part) for part in chapter.parts]
+    return "\n".join([f"## {chapter.title}", "", chapter.text, "", *parts])
+
+
+def markdown_part(part: Part) -> str:
+    """A table, or the points of a figure."""
+    table = part if isinstance(part, Table) else points(part)
+    lines = [_row(table.head), _row(["---"] * len(table.head)), *map(_row, table.rows)]
+    note = [table.note, ""] if table.note else []
+    return "\n".join([f"**{table.title}**", "", *lines, "", *note])
+
+
+def points(figure: Figure) -> Table:
+    """What a figure draws, as a table."""
+    places = sorted({x for series in figure.series for x, _, _ in series.points})
+    rows = []
+    for place in places:
+        values = [{x: y for x, y, _ in series.points}.get(place) for series in figure.series]
+        rows.append((f"{place:,g}", *("" if y is None else number(y) for y in values)))
+    head = (figure.x, *(series.label for series in figure.series))
+    return Table(figure.name, f"{figure.title}: {figure.y}", head, rows, figure.note)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+# -- numbers ------------------------------------------------------------------------------------------
+
+
+def number(value: float) -> str:
+    """About four digits that count."""
+    size = abs(value)
+    if not value:
+        return "0"
+    places = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 10 else 3 if size >= 0.1 else 4
+    return f"{value:,.{places}f}"
+
+
+def spread(values: Sequence[float], places: int | None = None) -> str:
+    """ "mean ± standard deviation"; of a single value, the value."""
+    mean = sum(values) / len(values)
+    show = number if places is None else (lambda value: f"{round(value, places) + 0.0:,.{places}f}")
+    if len(values) == 1:
+        return show(mean)
+    deviation = (sum((value - mean) ** 2 for value in values) / (len(values) - 1)) ** 0.5
+    return f"{show(mean)} ± {show(deviation)}"
+
+
+def ratio(ours: float, theirs: float) -> str:
+    """ "× 1.02": ours over theirs."""
+    return f"× {number(ours / theirs)}" if theirs else ""

@@ -1,0 +1,188 @@
+"""A run can be ended at any moment, and goes on where it was."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from benchmarks.paper import bench
+from benchmarks.paper.cells import Cell, Done, Plain, Store, write
+from benchmarks.paper.experiment import Experiment
+from benchmarks.paper.settings import TINY, Settings
+from benchmarks.paper.show import Part, Table
+from revfrf.errors import UsageError
+
+ROOT = Path(__file__).parents[2]
+
+
+class Work:
+    """Two experiments of three cells; says which were run, and can be told to stop before one."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, int]] = []
+        self.stop_at: tuple[str, int] | None = None
+
+    def cell(self, experiment: str, number: int) -> Cell:
+        def run() -> Plain:
+            if (experiment, number) == self.stop_at:
+                raise KeyboardInterrupt
+            self.done.append((experiment, number))
+            return {"square": number**2}
+
+        return Cell(experiment, {"number": number}, run)
+
+    def experiment(self, name: str) -> Experiment:
+        def cells(settings: Settings, data: Path | None) -> list[Cell]:
+            assert (settings, data) == (TINY, None)
+            return [self.cell(name, number) for number in range(3)]
+
+        def parts(results: Sequence[Done]) -> list[Part]:
+            rows = [(str(done.key["number"]), str(done.result["square"])) for done in results]
+            return [Table(f"{name}-squares", "Squares", ("number", "square"), rows)]
+
+        return Experiment(name, f"Chapter {name}", "Squares.", (), (f"{name}-squares",), cells, parts)
+
+    def run(self, out: Path, only: tuple[str, ...] = (), fresh: bool = False) -> tuple[int, str]:
+        """The exit code, and what was said."""
+        console = Console(file=io.StringIO(), width=500)
+        experiments = {name: self.experiment(name) for name in ("first", "second")}
+        code = bench.run(bench.Options(TINY, None, out, only, fresh), console, experiments)
+        assert isinstance(console.file, io.StringIO)
+        return code, console.file.getvalue()
+
+
+ALL = [("first", 0), ("first", 1), ("first", 2), ("second", 0), ("second", 1), ("second", 2)]
+
+
+def files(out: Path) -> list[Path]:
+    return sorted((out / "cells").rglob("*.json"))
+
+
+def test_a_second_run_does_nothing_again(tmp_path: Path) -> None:
+    work = Work()
+    assert work.run(tmp_path)[0] == 0
+    assert work.done == ALL
+    _, said = work.run(tmp_path)
+    assert work.done == ALL
+    assert "6 of 6 cells are there already" in said
+
+
+def test_an_interrupted_run_says_how_to_go_on_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    work = Work()
+    work.stop_at = ("second", 1)
+    code, said = work.run(tmp_path)
+    assert code == 130
+    assert "4 of 6 cells are done and kept" in said
+    assert "the same command" in said
+    assert not (tmp_path / "report.html").exists()
+    work.stop_at = None
+    assert work.run(tmp_path)[0] == 0
+    assert work.done == ALL
+    assert "Chapter second" in (tmp_path / "report.html").read_text()
+
+
+def test_only_what_was_asked_for_is_run_and_the_report_says_what_is_missing(tmp_path: Path) -> None:
+    work = Work()
+    work.run(tmp_path, only=("second",))
+    assert work.done == ALL[3:]
+    assert "Not run: Chapter first" in (tmp_path / "report.html").read_text()
+    work.run(tmp_path, only=("first",))
+    page = (tmp_path / "report.html").read_text()
+    assert "Not run" not in page
+    assert page.index("Chapter first") < page.index("Chapter second")
+
+
+def test_an_experiment_that_does_not_exist_is_named_before_anything_runs(tmp_path: Path) -> None:
+    work = Work()
+    with pytest.raises(UsageError, match=r"third.*first, second"):
+        work.run(tmp_path, only=("first", "third"))
+    assert work.done == []
+
+
+def test_fresh_does_all_again_of_what_was_asked_for(tmp_path: Path) -> None:
+    work = Work()
+    work.run(tmp_path)
+    work.run(tmp_path, only=("first",), fresh=True)
+    assert work.done == ALL + ALL[:3]
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"key": {"number": 7}, "result": {}, "seconds": 1}', "null"]
+)
+def test_a_damaged_cell_is_named_and_done_again(tmp_path: Path, content: str) -> None:
+    work = Work()
+    work.run(tmp_path)
+    damaged = files(tmp_path)[2]
+    damaged.write_text(content)
+    code, said = work.run(tmp_path)
+    assert code == 0
+    assert str(damaged) in said
+    assert len(work.done) == 7
+    assert len(json.loads((tmp_path / "first.json").read_text())["cells"]) == 3
+
+
+def test_another_parameter_or_world_is_another_cell(tmp_path: Path) -> None:
+    first, second = Store(tmp_path, {"cores": 2}, print), Store(tmp_path, {"cores": 4}, print)
+    cell, other = (Cell("e", {"trees": trees}, dict) for trees in (1, 2))
+    names = {store.file(one) for store in (first, second) for one in (cell, other)}
+    assert len(names) == 4
+    first.run(cell)
+    assert first.find(cell) is not None
+    assert second.find(cell) is None
+    assert first.find(other) is None
+
+
+def test_a_result_that_is_no_number_is_not_kept(tmp_path: Path) -> None:
+    store = Store(tmp_path, {}, print)
+    cell = Cell("e", {}, lambda: {"error": float("nan")})
+    with pytest.raises(ValueError, match="JSON"):
+        store.run(cell)
+    assert store.find(cell) is None
+
+
+def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    write(file, {"number": 1})
+    with pytest.raises(TypeError):
+        write(file, {"number": object()})
+    assert json.loads(file.read_text()) == {"number": 1}
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_killed_run_loses_no_finished_cell(tmp_path: Path) -> None:
+    code = f"""
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from benchmarks.paper.cells import Cell, Store
+store = Store(Path({str(tmp_path)!r}), {{}}, print)
+for number in range(1000):
+    store.run(Cell("e", {{"number": number}}, lambda: time.sleep(0.01) or {{"text": "x" * 10000}}))
+    print(number, flush=True)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    last = [int(process.stdout.readline()) for _ in range(5)][-1]
+    time.sleep(0.007)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    complaints: list[str] = []
+    store = Store(tmp_path, {}, complaints.append)
+    found = [store.find(Cell("e", {"number": number}, dict)) for number in range(last + 1)]
+    assert all(done is not None and done.result["text"] == "x" * 10000 for done in found)
+    assert complaints == []
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(UsageError, match=f"--out {file}"):
+        Work().run(file)
