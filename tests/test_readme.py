@@ -24,14 +24,14 @@ def run(*command: str | Path, cwd: Path = ROOT, timeout: int = 280) -> subproces
 
 
 def test_every_command_is_one_that_these_tests_run() -> None:
-    """`make test` is what runs now; `make bench` is run on small keys by test_benchmarks, and what `revfrf`
-    does by test_pages.
+    """`make test` is what runs now; `make bench` on made-up data by tests/benchmarks, and what `revfrf` does by
+    test_pages.
     """
     first = [command for command in COMMANDS if not command.startswith("revfrf ")]
     assert first == ["make demo", "make test", "make bench", "pip install ."]
     assert COMMANDS[: len(first)] == first
     makefile = (ROOT / "Makefile").read_text()
-    assert "$(BIN)/python -m benchmarks.micro" in makefile
+    assert "$(BIN)/revfrf bench paper" in makefile
     assert "$(BIN)/pytest" in makefile
 
 
