@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from revfrf import certificate as certificate_module
-from revfrf.certificate import FORMAT, MAX_SIZE, RevocationCertificate
+from revfrf.certificate import FORMAT, MAX_SIZE, RevocationCertificate, shown_by
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.crypto.strong import SetUp
 from revfrf.crypto.strong import set_up as new_set_up
@@ -119,6 +119,16 @@ def test_certificate_holds_and_says_what_happened(any_left: Left) -> None:
     assert certificate.report.epoch == certificate_digest(after)
     assert certificate.report.digest_after == any_left.federation.coordinator.digest(())
     assert (before.n != after.n) == (certificate.level == 2)
+
+
+def test_a_time_that_no_calendar_has_is_shown_all_the_same(any_left: Left) -> None:
+    certificate = any_left.certificate
+    asked = shown_by(certificate)["asked"]
+    assert asked.keys() == {*certificate.leavers}
+    assert all(time.endswith(" UTC") for time in asked.values())
+    claimed = tuple(changed(request, time=2**53) for request in certificate.requests)
+    asked = shown_by(changed(certificate, requests=claimed))["asked"]
+    assert {*asked.values()} == {f"{2**53} seconds after 1970"}
 
 
 def test_certificate_needs_nothing_but_its_own_bytes_and_a_key(any_left: Left) -> None:

@@ -386,7 +386,7 @@ def check_standing(model: Any, before: Before, leavers: tuple[str, ...], level: 
     for name, role in federation.with_policies.items():
         identity = role.identity
         assert identity.certificate == certificate
-        assert identity.dealt == ()
+        assert identity.dealt is None
         assert identity.keys is not None
         assert identity.keys.epoch == 1 + new
         assert identity.weak.parameters.n == of_number(certificate.n)

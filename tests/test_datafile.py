@@ -1,7 +1,6 @@
 """Files of rows, labels and answers: CSV and Parquet say the same, and what is wrong is named."""
 
 import errno
-import io
 import os
 import re
 import warnings
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from revfrf.crypto.encoding import MISSING
-from revfrf.datafile import Labels, Rows, check_place, read_labels, read_rows, write_csv
+from revfrf.datafile import Labels, Rows, check_place, csv_text, read_labels, read_rows, write_whole
 from revfrf.errors import RangeError, UsageError
 from revfrf.messages.training import Column
 
@@ -460,7 +459,8 @@ def test_wrong_labels_are_refused_by_line(csv: Any, table: Any) -> None:
 def test_answers_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "answers.csv"
     third = 1 / 3
-    write_csv(path, ["a", "b,"], {"answer": np.array(["yes", 'n"o']), "p": np.array([third, 1.0])})
+    text = csv_text(["a", "b,"], {"answer": np.array(["yes", 'n"o']), "p": np.array([third, 1.0])})
+    write_whole(path, text)
     rows = read_rows(path, "id", decimals=18)
     assert rows.ids == ("a", "b,")
     assert rows.columns[0].categories == ('n"o', "yes")
@@ -468,17 +468,15 @@ def test_answers_are_read_back(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["answers.csv"]
 
 
-def test_answers_go_to_an_open_stream() -> None:
-    stream = io.StringIO()
-    write_csv(stream, ["17"], {"answer": [1.5]}, id_column="customer")
-    assert stream.getvalue() == "customer,answer\n17,1.5\n"
+def test_the_column_of_ids_has_the_name_that_was_asked_for() -> None:
+    assert csv_text(["17"], {"answer": [1.5]}, id_column="customer") == "customer,answer\n17,1.5\n"
 
 
 def test_a_file_is_replaced_whole_and_a_link_stays_a_link(tmp_path: Path) -> None:
     path, link = tmp_path / "answers.csv", tmp_path / "link.csv"
     path.write_text("mine, and longer than what comes")
     link.symlink_to(path)
-    write_csv(link, ["a"], {"answer": [1]})
+    write_whole(link, csv_text(["a"], {"answer": [1]}))
     assert path.read_text() == "id,answer\na,1\n"
     assert link.is_symlink()
     assert {entry.name for entry in tmp_path.iterdir()} == {"answers.csv", "link.csv"}
@@ -500,7 +498,7 @@ def test_answers_that_cannot_be_written_leave_no_file(tmp_path: Path) -> None:
         (tmp_path / "a.csv", ["a"], {"id": [1]}, "give another name"),
     ):
         with pytest.raises(UsageError, match=message):
-            write_csv(path, ids, columns)
+            write_whole(path, csv_text(ids, columns))
     assert list(tmp_path.iterdir()) == []
 
 

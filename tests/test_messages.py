@@ -79,8 +79,8 @@ RECEIPT = Receipt("bank", 2**32 - 1, bytes(32), bytes(32), bytes(64))
 REPORT = Report(bytes(32), bytes(16), "0" * 64, "f" * 64, 2**32 - 1, 7, 0, bytes(64))
 SAMPLES: tuple[Message, ...] = (
     Done(),
-    Dealt(federation="f", epoch=1, n=b"\x09", g0=b"\x04", exponent_bits=128, share=None),
-    Dealt(federation="f", epoch=2**32 - 1, n=b"\x09", g0=b"\x04", exponent_bits=128, share=b"\x07"),
+    Dealt(federation="f", epoch=1, number=1, n=b"\x09", g0=b"\x04", exponent_bits=128, share=None),
+    Dealt(federation="f", epoch=2**32 - 1, number=2, n=b"\x09", g0=b"\x04", exponent_bits=128, share=b"\x07"),
     Enrolment(name="bänk", role="participant", h=b"1", challenge=b"2", response=b"3", verify_key=bytes(32)),
     EpochCertificate(
         federation="f",
@@ -125,7 +125,7 @@ SAMPLES: tuple[Message, ...] = (
         places=3,
     ),
     SetUpRequest(),
-    SetUpReply(missing="bank"),
+    SetUpReply(missing="bank", refused=None),
     AdmissionRequest(),
     SchemaRequest(epoch=1),
     MatchRequest(epoch=1, table="training", blinded=bytes(49)),

@@ -6,11 +6,12 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from revfrf import RevocableForestClassifier
 from revfrf.report.drawing import most_telling_tree, outline
 from revfrf.report.html import COLOURS, STYLE, table
-from revfrf.report.page import Leaving, Trial, page
+from revfrf.report.leaving import Leaving, Trial, page
 
 COLUMNS = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a & b", "it's", "plain", "plainer"]
 PARTIES = {"Ada & <b>": COLUMNS[:2], "Bea": COLUMNS[2:4], 'Cléo "C"': COLUMNS[4:]}
@@ -130,12 +131,13 @@ def test_numbers_are_those_of_the_model(story: tuple[RevocableForestClassifier, 
     text = " ".join(cells)
     assert f"{leaving.score_before:.1%}" in cells
     assert f"{leaving.score_after:.1%}" in cells
-    assert f"{report.destroyed} destroyed, {report.rebuilt} rebuilt, {report.kept} kept" in cells
+    for what in ("destroyed", "rebuilt", "kept"):
+        assert cells[cells.index(f"nodes {what}") + 1] == f"{getattr(report, what):,}"
     assert report.destroyed + report.kept == len(leaving.before)
     assert report.rebuilt + report.kept == len(leaving.after) == model.n_nodes_
     assert report.digest_after == model.digest_
     assert {report.digest_before, report.digest_after} <= set(cells)
-    assert {"1.2 s", "2.5 s", "1 → 2", leaving.certificate.signature.hex()} <= set(cells)
+    assert {"1.2 s", "2.5 s", "2: new keys for everybody", leaving.certificate.signature.hex()} <= set(cells)
     assert "256-bit keys: INSECURE" in text
     for role, seen in model.leakage_().items():
         at = len(cells) - 1 - cells[::-1].index(role)  # the last time is its card
@@ -175,6 +177,15 @@ def test_the_trees_are_drawn_node_by_node(story: tuple[RevocableForestClassifier
     assert "Bea/" in old
     assert "Bea/" not in new
     assert old.count("box gone") == new.count("box new") > 0
+
+
+def test_a_leaver_cannot_break_the_page_by_the_time_it_claims(
+    story: tuple[RevocableForestClassifier, Leaving],
+) -> None:
+    _, leaving = story
+    requests = tuple(structs.replace(each, time=2**53) for each in leaving.certificate.requests)
+    claimed = structs.replace(leaving.certificate, requests=requests)
+    assert f"Bea: {2**53} seconds after 1970" in Reader(page(replace(leaving, certificate=claimed))).text
 
 
 def test_a_leaver_without_a_split_leaves_nothing_marked() -> None:

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from revfrf import cli_printing, config
 from revfrf.cli import app
 from revfrf.config_text import toml_text
-from revfrf.datafile import write_csv
+from revfrf.datafile import csv_text, write_whole
 from revfrf.messages.registry import MESSAGES
 from revfrf.names import Role
 from revfrf.node.control import runs
@@ -134,11 +134,11 @@ def write_tables() -> None:
     ids = [f"c{number:03}" for number in range(90)]
     balance, minutes = draw.normal(size=90).round(3), draw.normal(size=90).round(3)
     outcome = ["paid" if x + y > 0 else "late" for x, y in zip(balance, minutes, strict=True)]
-    write_csv("accounts.csv", ids, {"balance": balance}, id_column="customer")
-    write_csv("calls.csv", ids[::-1], {"minutes": minutes[::-1]})
-    write_csv("outcomes.csv", ids[:60], {"outcome": outcome[:60]})
-    write_csv("later.csv", ids[60:], {"outcome": outcome[60:]})
-    write_csv("applicants.csv", ["x", "y"], {"balance": [2.0, -2.0], "minutes": [2.0, -2.0]})
+    write_whole("accounts.csv", csv_text(ids, {"balance": balance}, id_column="customer"))
+    write_whole("calls.csv", csv_text(ids[::-1], {"minutes": minutes[::-1]}))
+    write_whole("outcomes.csv", csv_text(ids[:60], {"outcome": outcome[:60]}))
+    write_whole("later.csv", csv_text(ids[60:], {"outcome": outcome[60:]}))
+    write_whole("applicants.csv", csv_text(["x", "y"], {"balance": [2.0, -2.0], "minutes": [2.0, -2.0]}))
 
 
 def connected() -> list[str]:

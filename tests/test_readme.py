@@ -24,8 +24,8 @@ def run(*command: str | Path, cwd: Path = ROOT, timeout: int = 280) -> subproces
 
 
 def test_every_command_is_one_that_these_tests_run() -> None:
-    """`make test` is what runs now; `make bench` on made-up data by tests/benchmarks, and what `revfrf` does by
-    test_pages.
+    """`make test` is what runs now; tests/benchmarks run `make bench` on made-up data, and test_pages what
+    `revfrf` does.
     """
     first = [command for command in COMMANDS if not command.startswith("revfrf ")]
     assert first == ["make demo", "make test", "make bench", "pip install ."]

@@ -26,7 +26,7 @@ from revfrf.crypto.keys import SECURE_KEY_BITS
 from revfrf.node.control import ask
 from revfrf.node.home import CONFIG, CONTROL
 from revfrf.node.local import REQUESTER_NAME, make, start, stop
-from revfrf.node.services import alone
+from revfrf.node.services import ask_party
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -139,8 +139,8 @@ def _train(cs: Path) -> float:
 
 def _ask(home: Path) -> float:
     """Seconds of a request by somebody who is connected and admitted."""
-    alone(home, "ask", {"file": str(home / "first.csv")}, lambda _: None)
-    return seconds(lambda: alone(home, "ask", {"file": str(home / "request.csv")}, lambda _: None))
+    ask_party(home, "ask", {"file": str(home / "first.csv")}, lambda _: None)
+    return seconds(lambda: ask_party(home, "ask", {"file": str(home / "request.csv")}, lambda _: None))
 
 
 if __name__ == "__main__":

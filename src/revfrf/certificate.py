@@ -9,7 +9,9 @@ without the leaver can show.
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -147,9 +149,11 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
         """What `save` wrote. Raises CertificateError."""
         try:
             if Path(path).exists() and not Path(path).is_file():
-                raise CertificateError(f"{path}: cannot be read: not a file", kind="io")
+                raise CertificateError("cannot be read: not a file", kind="io")
             with Path(path).open("rb") as file:
                 return cls.from_json(file.read(MAX_SIZE))
+        except CertificateError as error:
+            raise CertificateError(f"{path}: {error}", kind=error.kind) from None
         except FileNotFoundError:
             raise CertificateError(f"{path}: there is no such file", kind="missing") from None
         except OSError as error:
@@ -162,3 +166,34 @@ def _holds(kind: str, otherwise: str) -> Iterator[None]:
         yield
     except RejectedError as error:
         raise CertificateError(f"{otherwise} ({error})", kind=kind) from None
+
+
+# -- what it shows ----------------------------------------------------------------------------------
+
+
+def shown_by(certificate: RevocationCertificate) -> dict[str, Any]:
+    """What a certificate shows, as plain values."""
+    c, report = certificate, certificate.report
+    return {
+        "federation": c.epoch_after.federation,
+        "forest": report.forest.hex(),
+        "leavers": list(c.leavers),
+        "asked": {request.party: _time(request.time) for request in c.requests},
+        "level": c.level,
+        "epoch": c.epoch_after.epoch,
+        "members": [member.name for member in c.epoch_after.members],
+        "digest_before": report.digest_before,
+        "digest_after": report.digest_after,
+        "nodes_destroyed": report.destroyed,
+        "nodes_rebuilt": report.rebuilt,
+        "nodes_kept": report.kept,
+        "receipts": [receipt.party for receipt in c.receipts],
+    }
+
+
+def _time(seconds: int) -> str:
+    """A time that a party claims, which may be any."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds} seconds after 1970"

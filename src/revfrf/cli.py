@@ -1,24 +1,20 @@
 """The command line: it parses and prints; what it does is elsewhere.
 
 Exit codes: 0 done, or it holds; 1 it does not; 2 wrong usage or files that cannot be read; 3 a party is away
-or has refused; 130 Ctrl-C. An error is one line on standard error.
+or has refused; 70 a fault of RevFRF itself; 130 Ctrl-C; 141 nobody reads what is printed. An error is one
+line on standard error.
 """
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 import revfrf
-from revfrf import cli_bench, cli_centre, cli_federation, cli_local
+from revfrf import cli_bench, cli_centre, cli_coordinator, cli_federation, cli_local
 from revfrf.cli_printing import DOES_NOT_HOLD, Json, Program, errors, fail, print_facts, print_json
 from revfrf.errors import UsageError
-
-if TYPE_CHECKING:
-    from revfrf.certificate import RevocationCertificate
-    from revfrf.crypto.signing import VerifyKey
 
 app = typer.Typer(
     cls=Program,
@@ -50,7 +46,7 @@ def main(
     """RevFRF: random forests that their participants can leave, provably.
 
     Exit codes: 0 done, or it holds; 1 it does not hold; 2 wrong usage or unreadable files; 3 a party is away
-    or has refused; 130 Ctrl-C.
+    or has refused; 70 a fault of RevFRF itself; 130 Ctrl-C; 141 nobody reads what is printed.
 
     \b
     Examples:
@@ -88,7 +84,7 @@ def verify(
       revfrf verify --audit bank/audit.log --head 7b123f02…
     """
     from revfrf.auditlog import verify_log
-    from revfrf.certificate import RevocationCertificate
+    from revfrf.certificate import RevocationCertificate, shown_by
     from revfrf.publickey import load_verify_key
 
     with errors(as_json):
@@ -98,7 +94,7 @@ def verify(
             key = load_verify_key(kgc_key)
             found = RevocationCertificate.load(certificate)
             found.verify(key)
-            title, facts = "The certificate holds.", _facts(found, key)
+            title, facts = "The certificate holds.", {**shown_by(found), "kgc_key": key.fingerprint}
         else:
             raise UsageError("give a certificate and --kgc-key, or --audit and perhaps --head")
     if as_json:
@@ -117,7 +113,9 @@ def audit(
     ],
     data: Annotated[
         Path,
-        typer.Option(metavar="TABLE.csv", help="The training rows, in their order.", show_default=False),
+        typer.Option(
+            metavar="TABLE", help="The training rows, in their order; CSV or Parquet.", show_default=False
+        ),
     ],
     target: Annotated[
         str, typer.Option(metavar="COLUMN", help="The table's column of labels.", show_default=False)
@@ -127,8 +125,8 @@ def audit(
     """Train again without those who left, and compare.
 
     The digest of the forest that comes out is compared with the certificate's. The saved forest may have been
-    saved before they left or after. The table is a CSV file in UTF-8 whose first line names the columns; it
-    needs no columns of those who left. Empty fields are missing values.
+    saved before they left or after. The table is a CSV file in UTF-8 whose first line names the columns, or
+    a Parquet file; it needs no columns of those who left. Empty fields are missing values.
 
     Class weights are in the saved forest. Sample weights given to `fit` are not: every row counts once here,
     so a forest that was trained with them comes out different.
@@ -148,7 +146,7 @@ def audit(
     with errors(as_json):
         key = load_verify_key(kgc_key)
         found = RevocationCertificate.load(certificate)
-        result = audits.audit(found, key, model, audits.Table.read(data), target)
+        result = audits.audit(found, key, model, audits.Table.read(data).as_text(), target)
     facts = asdict(result)
     if as_json:
         print_json({"holds": result.equal, **facts})
@@ -163,38 +161,7 @@ def audit(
         fail(why, DOES_NOT_HOLD)
 
 
-# -- what is said of a certificate ------------------------------------------------------------------
-
-
-def _facts(certificate: "RevocationCertificate", key: "VerifyKey") -> dict[str, Any]:
-    """What a certificate shows, as plain values."""
-    c, report = certificate, certificate.report
-    return {
-        "federation": c.epoch_after.federation,
-        "forest": report.forest.hex(),
-        "leavers": list(c.leavers),
-        "asked": {request.party: _time(request.time) for request in c.requests},
-        "level": c.level,
-        "epoch": c.epoch_after.epoch,
-        "members": [member.name for member in c.epoch_after.members],
-        "digest_before": report.digest_before,
-        "digest_after": report.digest_after,
-        "nodes_destroyed": report.destroyed,
-        "nodes_rebuilt": report.rebuilt,
-        "nodes_kept": report.kept,
-        "receipts": [receipt.party for receipt in c.receipts],
-        "kgc_key": key.fingerprint,
-    }
-
-
-def _time(seconds: int) -> str:
-    """A time that a party claims, which may be any."""
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (ValueError, OverflowError, OSError):
-        return f"{seconds} seconds after 1970"
-
-
-app.registered_commands += cli_federation.app.registered_commands + cli_local.app.registered_commands
+for commands in (cli_federation, cli_coordinator, cli_local):
+    app.registered_commands += commands.app.registered_commands
 app.add_typer(cli_centre.app, name="kgc")
 app.add_typer(cli_bench.app, name="bench")

@@ -1,12 +1,22 @@
 """Commands of the key centre: found a federation, invite its parties."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from revfrf.cli_federation import Directory, ask_party
-from revfrf.cli_printing import AllowInsecure, Json, errors, print_json, quoted, show
+from revfrf.cli_printing import (
+    AllowInsecure,
+    Directory,
+    Json,
+    ask_party,
+    check_file,
+    errors,
+    print_json,
+    quoted,
+    show,
+)
 from revfrf.errors import RevFRFError, UsageError
 
 app = typer.Typer(no_args_is_help=True, help="Found a federation, and invite its parties.")
@@ -73,6 +83,10 @@ def kgc_invite(
       revfrf kgc invite participant bank -d kgc --out bank.token
     """
     with errors(as_json):
+        if out is not None:
+            check_file(out)
+            if os.path.lexists(out):
+                raise UsageError(f"{out} exists and is not overwritten; give another path")
         token = ask_party(directory, "invite", as_json, party_role=role, name=name, days=days)
         if out is not None:
             from revfrf.keyfile import write_key_file
@@ -103,7 +117,10 @@ def kgc_uninvite(
     """
     with errors(as_json):
         ask_party(directory, "uninvite", as_json, name=name)
-    show(f"{name} is invited no more.", {"name": name}, as_json)
+    if as_json:
+        print_json({"name": name})
+    else:
+        typer.echo(f"{name} is invited no more.")
 
 
 @app.command("accept")

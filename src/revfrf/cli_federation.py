@@ -1,19 +1,21 @@
-"""Commands of a federation of separate processes: found, join, serve, train, test, predict, leave."""
+"""Commands of a party of a federation of separate processes: join, serve, predict, leave."""
 
-import io
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from revfrf.cli_printing import (
+    REPLACED,
     AllowInsecure,
+    Directory,
     Json,
+    Voting,
+    ask_party,
     check_file,
     errors,
-    print_facts,
     print_json,
     progress,
     quoted,
@@ -24,13 +26,7 @@ from revfrf.errors import UsageError
 
 app = typer.Typer()
 
-Directory = Annotated[Path, typer.Option("--directory", "-d", metavar="DIR", help="The party's directory.")]
-Voting = Annotated[
-    Literal["hard", "soft"],
-    typer.Option(help="hard: a majority of the trees; soft: their mean probabilities."),
-]
 IdColumn = Annotated[str | None, typer.Option("--id-column", metavar="COLUMN", help="The column of ids.")]
-REPLACED = "a file that is there is replaced."
 
 
 @app.command()
@@ -56,6 +52,8 @@ def join(
     from revfrf.transport.tls import MAX_TOKEN, Token
 
     with errors(as_json):
+        if len(token) < 250 and Path(token).is_file():
+            raise UsageError(f"{token} is a file; have it read: revfrf join - < {quoted(Path(token))}")
         text = sys.stdin.read(MAX_TOKEN).strip() if token == "-" else token  # noqa: S105
         home = directory or Path(Token.parse(text).who.name)
         renewed = (home / CONFIG).exists()
@@ -132,45 +130,6 @@ def _workers(workers: str | None) -> dict[str, Any]:
         ) from None
 
 
-# -- the coordinator --------------------------------------------------------------------------------
-
-
-@app.command()
-def train(directory: Directory = Path(), as_json: Json = False) -> None:
-    """CS: grow the forest, or go on with it.
-
-    First, the federation is set up, with everybody who is invited, and the rows are found that all have.
-    Whoever is away is waited for. Ctrl-C ends the command, not the training.
-
-    \b
-    Example:
-      revfrf train -d cs
-    """
-    with errors(as_json):
-        result = ask_party(directory, "train", as_json)
-    show("The forest is grown.", result, as_json)
-
-
-@app.command("test")
-def score(
-    labels: Annotated[Path, typer.Argument(metavar="LABELS", help="Rows with labels, not trained on.")],
-    directory: Directory = Path(),
-    voting: Voting = "hard",
-    as_json: Json = False,
-) -> None:
-    """CS: how good the forest is on rows with known labels.
-
-    The file has ids and labels; the participants hold the rest of these rows.
-
-    \b
-    Example:
-      revfrf test later.csv -d cs
-    """
-    with errors(as_json):
-        result = ask_party(directory, "test", as_json, file=str(labels.absolute()), voting=voting)
-    show("Tested.", result, as_json)
-
-
 @app.command()
 def predict(
     rows: Annotated[Path, typer.Argument(metavar="ROWS", help="CSV or Parquet.")],
@@ -226,88 +185,11 @@ def predict(
 
 
 def _csv(result: dict[str, Any]) -> str:
-    from revfrf.datafile import write_csv
+    from revfrf.datafile import csv_text
 
-    file = io.StringIO(newline="")
-    columns: dict[str, Any] = {
-        name: result[name] for name in ("answers", "shares", "voted") if name in result
-    }
-    write_csv(file, result["ids"], columns)
-    return file.getvalue()
-
-
-@app.command()
-def history(directory: Directory = Path(), as_json: Json = False) -> None:
-    """CS: who has left, and what that did to the forest.
-
-    \b
-    Example:
-      revfrf history -d cs
-    """
-    with errors(as_json):
-        result = ask_party(directory, "history", as_json)
-    if as_json:
-        print_json(result)
-    elif not result:
-        typer.echo("Nobody has left.")
-    for number, facts in enumerate(result if not as_json else ()):
-        print_facts(f"Certificate {number}", facts)
-
-
-@app.command()
-def export(
-    out: Annotated[Path, typer.Argument(metavar="FILE", help=f"Where it goes; {REPLACED}")],
-    directory: Directory = Path(),
-    number: Annotated[
-        int, typer.Option(help="Which certificate, as `history` numbers them; -1: the last.")
-    ] = -1,
-    forest: Annotated[
-        bool, typer.Option("--forest", help="The forest instead, as CS knows it, as JSON.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """CS: a revocation certificate as a file; or the forest.
-
-    `revfrf verify` checks the certificate. If somebody is leaving just now, it waits until the forest is
-    whole again. The forest has owners and columns of all splits and the sums of the leaves. Where the cuts
-    lie CS does not know.
-
-    \b
-    Examples:
-      revfrf export bank-has-left.json -d cs
-      revfrf export forest.json -d cs --forest
-    """
-    with errors(as_json):
-        check_file(out)
-        if forest:
-            text = json.dumps(ask_party(directory, "structure", as_json)) + "\n"
-        else:
-            text = ask_party(directory, "export", as_json, number=number)
-        write_file(out, text)
-    if as_json:
-        print_json({"file": str(out)})
-
-
-@app.command()
-def report(
-    out: Annotated[Path, typer.Argument(metavar="FILE", help=f"Where the page goes; {REPLACED}")],
-    directory: Directory = Path(),
-    as_json: Json = False,
-) -> None:
-    """CS: a page for browsers: who owns which splits, who has left.
-
-    \b
-    Example:
-      revfrf report forest.html -d cs
-    """
-    with errors(as_json):
-        check_file(out)
-        write_file(out, ask_party(directory, "report", as_json))
-    if as_json:
-        print_json({"file": str(out)})
-
-
-# -- a participant, and everybody --------------------------------------------------------------------
+    return csv_text(
+        result["ids"], {name: result[name] for name in ("answers", "shares", "voted") if name in result}
+    )
 
 
 @app.command()
@@ -361,7 +243,7 @@ def revoke(
 
 def _confirmed() -> bool:
     try:
-        return typer.confirm("Leave the forest for good?")
+        return typer.confirm("Leave the forest for good?", err=True)
     except typer.Abort as abort:
         if isinstance(abort.__context__, EOFError):
             raise UsageError("nobody is there to be asked; give --yes") from None
@@ -390,11 +272,3 @@ def status(directory: Directory = Path(), as_json: Json = False) -> None:
     with errors(as_json):
         result = ask_party(directory, "status", as_json)
     show(f"{result['role']} {result['name']!r}", result, as_json)
-
-
-def ask_party(directory: Path, verb: str, quiet: bool, **arguments: Any) -> Any:
-    """See `node.services.ask_party`; with a line that says how far it is."""
-    from revfrf.node import services
-
-    with progress(quiet) as tell:
-        return services.ask_party(directory.expanduser().absolute(), verb, arguments, tell)

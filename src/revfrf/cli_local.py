@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from revfrf.cli_federation import REPLACED
-from revfrf.cli_printing import AllowInsecure, Json, check_file, errors, print_json, quoted
+from revfrf.cli_printing import REPLACED, AllowInsecure, Json, check_file, errors, print_json, quoted
 from revfrf.errors import UsageError
 
 app = typer.Typer()
@@ -35,7 +34,7 @@ def up(
 
     All parties are separate processes. The first time, it is founded in the directory, with scikit-learn's
     breast-cancer data spread over the hospitals; after that, what is there is started again. It runs until
-    Ctrl-C, or with --detach until `revfrf down`.
+    Ctrl-C, SIGTERM or until its terminal is closed, or with --detach until `revfrf down`.
 
     \b
     Examples:
@@ -45,22 +44,27 @@ def up(
     from revfrf.node.local import check, exists, make, start, staying, stop
 
     with errors(as_json):
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
+                signal.signal(number, signal.default_int_handler)
         if exists(directory):
             check(directory, parties, key_bits)
         else:
             make(directory, parties or 5, key_bits or 2048, allow_insecure)
         started = start(directory, lambda line: typer.echo(line, err=True))
-        hospitals = staying(directory)
-        if as_json:
-            print_json({"directory": str(directory), "started": started, "hospitals": hospitals})
-        else:
-            typer.echo(_next(directory, hospitals, detach))
-        if not detach:
-            try:
+        try:
+            hospitals = staying(directory)
+            if as_json:
+                print_json({"directory": str(directory), "started": started, "hospitals": hospitals})
+            else:
+                typer.echo(_next(directory, hospitals, detach))
+            if not detach:
                 signal.pause()
-            except KeyboardInterrupt:
-                typer.echo("stopping …", err=True)
-            finally:
+        except KeyboardInterrupt:
+            typer.echo("stopping …", err=True)
+            detach = False
+        finally:
+            if not detach:
                 stop(directory)
 
 
@@ -75,7 +79,7 @@ def _next(directory: Path, hospitals: list[str], detach: bool) -> str:
     ]
     if len(hospitals) > 1:  # the last one cannot leave
         lines += [
-            f"revoke -d {quoted(directory / hospitals[0])}",
+            f"revoke -d {quoted(directory / hospitals[0])} --yes",
             f"export left.json -d {quoted(cs)}",
             f"verify left.json --kgc-key {quoted(last / 'kgc.pub')}",
         ]
@@ -92,7 +96,7 @@ def down(
     ] = Path("federation"),
     as_json: Json = False,
 ) -> None:
-    """End what `revfrf up --detach` has started.
+    """End all processes of a federation of `revfrf up`.
 
     \b
     Example:

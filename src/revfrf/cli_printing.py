@@ -1,15 +1,19 @@
-"""How commands print, write files, and end.
+"""How commands ask, print, write files, and end.
 
 What takes a while to load is imported where it is needed, here and in all commands: help comes at once, and
 Ctrl-C finds a command that ends quietly.
 """
 
+import io
 import json
 import shlex
+import sys
+import traceback
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 from rich.console import Console
@@ -25,7 +29,9 @@ if TYPE_CHECKING:  # it takes a while to load, and `verify` does without
 DOES_NOT_HOLD = 1
 WRONG_USAGE = 2
 NO_ANSWER = 3
+FAULT = 70
 INTERRUPTED = 130
+NOBODY_READS = 141
 
 _UNREADABLE = ("missing", "io", "malformed", "version")
 """Kinds of CertificateError that say nothing of what a certificate proves."""
@@ -37,25 +43,85 @@ AllowInsecure = Annotated[
         "--allow-insecure", help="For trying out: accept keys below 2048 bits, which protect nothing."
     ),
 ]
+Directory = Annotated[Path, typer.Option("--directory", "-d", metavar="DIR", help="The party's directory.")]
+Voting = Annotated[
+    Literal["hard", "soft"],
+    typer.Option(help="hard: a majority of the trees; soft: their mean probabilities."),
+]
+REPLACED = "a file that is there is replaced."
+
+_WrongUsage: Any = typer.BadParameter.__base__
+"""Whatever is wrong with a command line; typer has no name of its own for it."""
 
 
 class Program(TyperGroup):
-    """Commands of which each ends quietly when it is interrupted."""
+    """Commands that end with one line and a code of their own, whatever happens to them."""
+
+    def main(self, *args: Any, **extra: Any) -> NoReturn:
+        """See `TyperGroup.main`."""
+        try:
+            sys.exit(super().main(*args, **extra | {"standalone_mode": False}) or 0)
+        except _WrongUsage as error:
+            _explain(error, as_json="--json" in (extra.get("args") or sys.argv))
+            sys.exit(WRONG_USAGE)
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """See `TyperGroup.make_context`."""
+        with _orderly():
+            return super().make_context(*args, **extra)
 
     def invoke(self, ctx: Any) -> Any:
         """See `TyperGroup.invoke`."""
-        try:
+        with _orderly(), warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: _say(str(message))
             return super().invoke(ctx)
-        except (KeyboardInterrupt, typer.Abort):
-            fail("interrupted; what a running party has begun goes on there", INTERRUPTED)
+
+
+@contextmanager
+def _orderly() -> Iterator[None]:
+    """What this process cannot do is one line, and is never taken for what does not hold."""
+    try:
+        yield
+    except (typer.Exit, _WrongUsage):
+        raise
+    except (KeyboardInterrupt, typer.Abort):
+        fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        sys.stdout = io.StringIO()  # what is not written yet would fail at the end
+        raise typer.Exit(NOBODY_READS) from None
+    except OSError as error:
+        sys.stdout = io.StringIO()
+        fail(f"{error.filename or 'output cannot be written'}: {error.strerror}", WRONG_USAGE)
+    except Exception:
+        with suppress(OSError):
+            traceback.print_exc()
+        fail("this should not have happened; please report it with what stands above", FAULT)
+
+
+def _explain(error: Any, as_json: bool) -> None:
+    """What is wrong with a command line; of one that is empty, help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return
+    command = "revfrf" if error.ctx is None else error.ctx.command_path
+    reason = f"{error.format_message().rstrip('.')}; look at `{command} --help`"
+    if as_json:
+        print_json({"holds": None, "kind": "usage", "reason": reason})
+    _say(reason)
 
 
 # -- what is printed --------------------------------------------------------------------------------
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """See `Console.on_broken_pipe`: `Program` says how that ends."""
+        raise
+
+
 def print_facts(title: str, facts: dict[str, Any]) -> None:
     """Facts in two columns; a long one runs on, so that a digest stays in one piece."""
-    console, width = Console(), max(map(len, facts), default=0)
+    console, width = _Console(), max(map(len, facts), default=0)
     console.print(Text(title, style="bold"), soft_wrap=True)
     for name, value in facts.items():
         label = name.replace("_", " ").ljust(width + 2)
@@ -119,10 +185,13 @@ def progress(quiet: bool) -> Iterator["Tell"]:
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
-        task = bar.add_task("…", total=None)
+        task, said = bar.add_task("…", total=None), set()
 
         def tell(facts: dict[str, Any]) -> None:
             what = facts.get("step", "asking")
+            if bar.disable and not quiet and what.startswith("waiting") and what not in said:
+                said.add(what)
+                typer.echo(what, err=True)
             rest = ", ".join(
                 f"{name} {value}" for name, value in facts.items() if name not in ("step", "done")
             )
@@ -134,13 +203,29 @@ def progress(quiet: bool) -> Iterator["Tell"]:
         yield tell
 
 
+def ask_party(directory: Path, verb: str, quiet: bool, **arguments: Any) -> Any:
+    """See `node.services.ask_party`; with a line that says how far it is."""
+    from revfrf.node import services
+
+    with progress(quiet) as tell:
+        try:
+            return services.ask_party(directory.expanduser().absolute(), verb, arguments, tell)
+        except KeyboardInterrupt:
+            fail("interrupted; what a running party has begun goes on there", INTERRUPTED)
+
+
 # -- how commands end -------------------------------------------------------------------------------
 
 
 def fail(reason: str, code: int) -> NoReturn:
     """One line on standard error, and the end."""
-    typer.echo(f"revfrf: {_one_line(reason)}", err=True)
+    _say(reason)
     raise typer.Exit(code)
+
+
+def _say(reason: str) -> None:
+    with suppress(OSError):
+        typer.echo(f"revfrf: {_one_line(reason)}", err=True)
 
 
 @contextmanager

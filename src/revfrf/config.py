@@ -5,7 +5,6 @@ instead. Flags of the command line pass the same checks.
 """
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +14,12 @@ import msgspec
 from msgspec.structs import FieldInfo, fields
 
 from revfrf.config_text import Source, nearest, read_toml, shown, toml_text
+from revfrf.datafile import Task
 from revfrf.errors import ConfigError, KeyFileError, UsageError
 from revfrf.keyfile import write_key_file
-from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER, Role, check_name
+from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER, Role, check_address, check_name
 
 LISTEN = "0.0.0.0:8470"
-_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 _MANY, _MONTH = 2**31 - 1, 31 * 24 * 3600
 
 
@@ -37,7 +36,6 @@ def _number(note: str, least: int, most: int) -> msgspec.Meta:
     return _key(note, f"a whole number from {least} to {most}", ge=least, le=most)
 
 
-Task = Literal["classes", "numbers"]
 Method = Literal["quantile", "uniform"]
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["text", "json"]
@@ -307,8 +305,10 @@ def _faults(config: Config) -> Iterator[tuple[Any, ...]]:
     if server and party.name != party.role:
         yield f"must be {party.role}, as its role is, not {shown(party.name)}", ("party", "name")
     for key, address, least in (("coordinator", network.coordinator, 1), ("listen", network.listen, 0)):
-        parts = None if address is None else _ADDRESS.fullmatch(address)
-        if address is not None and (parts is None or not least <= int(parts[2]) < 2**16):
+        try:
+            if address is not None:
+                check_address(address, least)
+        except UsageError:
             yield f"must be {_HOST}, not {shown(address)}", ("network", key)
     if network.heartbeat > network.patience:
         what = f"heartbeat={network.heartbeat} is more than patience={network.patience}"
@@ -319,7 +319,7 @@ def _faults(config: Config) -> Iterator[tuple[Any, ...]]:
         yield f"must be a multiple of 16, such as 3072, not {keys.key_bits}", ("keys", "key_bits")
     if keys is not None and keys.key_bits < 2048 and not keys.allow_insecure:
         yield (
-            f"{keys.key_bits}-bit keys protect nothing; give 2048 or more, or, in tests, allow_insecure",
+            f"{keys.key_bits}-bit keys protect nothing; give 2048 or more, or, to try it, --allow-insecure",
             ("keys", "key_bits"),
         )
     for column in () if data is None else {data.id_column} & {*data.drop, *data.categories}:

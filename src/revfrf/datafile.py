@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from revfrf.messages.training import Column
 from revfrf.tablefile import PathLike, Table, Values, category, number, some
 
 MAX_COLUMNS = 2**16 - 1
+Task = Literal["classes", "numbers"]
+"""What labels are."""
+
 _FEW = 100
 """So many categories any column may have."""
 
@@ -169,7 +172,7 @@ def read_rows(
     """
     if isinstance(categories, str) or isinstance(drop, str):
         raise UsageError("`categories` and `drop` are lists of names of columns")
-    table = Table.read_any(path)
+    table = Table.read(path)
     return Rows(table, id_column, table.ids(id_column), frozenset(categories), frozenset(drop), decimals)
 
 
@@ -193,14 +196,14 @@ class Labels:
     values: NDArray[Any] = field(repr=False)
 
 
-def read_labels(path: PathLike, id_column: str, target: str, task: Literal["classes", "numbers"]) -> Labels:
+def read_labels(path: PathLike, id_column: str, target: str, task: Task) -> Labels:
     """Ids and labels, from a .csv or .parquet file: classes as text, or numbers as float64.
 
     Labels that are missing are refused, and so are the words for nothing: rename a class that is called so.
     """
     if target == id_column:
         raise UsageError(f"{path}: {target!r} cannot be ids and labels at once")
-    table = Table.read_any(path)
+    table = Table.read(path)
     ids, (kind, values) = table.ids(id_column), table.values(target)
     if task == "numbers" and kind == "category":
         raise UsageError(f"{path}, column {target!r}: text, where numbers are needed; convert it")
@@ -234,13 +237,8 @@ def _label_number(value: Any) -> float | None:
     return float(found)
 
 
-def write_csv(
-    target: PathLike | TextIO, ids: Sequence[str], columns: Mapping[str, Values], *, id_column: str = "id"
-) -> None:
-    """Write ids and columns as CSV, to a file as `write_whole` does, or to what is open already.
-
-    Raises UsageError.
-    """
+def csv_text(ids: Sequence[str], columns: Mapping[str, Values], *, id_column: str = "id") -> str:
+    """Ids and columns as CSV. Raises UsageError."""
     names = [id_column, *columns]
     if len(set(names)) != len(names):
         raise UsageError(f"the answers have a column {id_column!r}, as the ids are called; give another name")
@@ -248,12 +246,11 @@ def write_csv(
     if wrong:
         raise UsageError(f"answers {wrong[0]!r}: {len(columns[wrong[0]])} values for {len(ids)} ids")
     plain = [values.tolist() if isinstance(values, np.ndarray) else values for values in columns.values()]
-    file = io.StringIO(newline="") if isinstance(target, str | os.PathLike) else target
+    file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(names)
     writer.writerows(zip(ids, *plain, strict=True))
-    if isinstance(target, str | os.PathLike) and isinstance(file, io.StringIO):
-        write_whole(target, file.getvalue())
+    return file.getvalue()
 
 
 def check_place(path: PathLike) -> None:

@@ -26,7 +26,7 @@ from revfrf.crypto.strong import root_half, root_open
 from revfrf.datafile import write_whole
 from revfrf.errors import CertificateError, RefusedError, RejectedError
 from revfrf.report.drawing import Outline, outline
-from revfrf.report.page import Leaving, Trial, page
+from revfrf.report.leaving import Leaving, Trial, page
 
 console = Console(highlight=False, markup=False)
 

@@ -39,6 +39,8 @@ class RevFRFError(Exception):
     """Base of all errors of this package. `str` of it is the reason, `kind` its slug."""
 
     kind: str = "error"
+    peer_message: ClassVar[str] = "rejected"
+    """What a peer is told of it."""
 
     def __init__(self, reason: str, *, kind: str | None = None) -> None:
         super().__init__(reason)
@@ -147,7 +149,6 @@ class RejectedError(RevFRFError):
     """
 
     kind = "rejected"
-    peer_message: ClassVar[str] = "rejected"
 
 
 class ElementError(RejectedError):

@@ -21,6 +21,13 @@ def keys_of_size(key_bits: int, allow_insecure: bool, n_jobs: int) -> SetUp:
         return _made[kind]
 
 
+def new_keys(key_bits: int, allow_insecure: bool, n_jobs: int) -> SetUp:
+    """A modulus that is no other forest's, and that nobody here remembers."""
+    check_sizes(key_bits, None, allow_insecure)
+    with _one_search_at_a_time:
+        return _searched(key_bits, None, allow_insecure, n_jobs)
+
+
 def new_keys_like(parameters: Parameters, n_jobs: int) -> SetUp:
     """A modulus of the same size that is no other forest's."""
     with _one_search_at_a_time:

@@ -1,5 +1,6 @@
-"""Roles by their names, and names of participants and requesters, as users give them."""
+"""Roles by their names, names of participants and requesters as users give them, and addresses."""
 
+import re
 import unicodedata
 from typing import Final, Literal
 
@@ -18,6 +19,8 @@ DEFAULT_REQUESTER = "requester"
 RESERVED = (*SERVERS, DEFAULT_REQUESTER)
 """Names that no participant may have."""
 
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+
 
 def check_name(what: str, name: object) -> None:
     """Raise UsageError for what is no name of a participant or requester, nor of a federation."""
@@ -34,3 +37,10 @@ def check_name(what: str, name: object) -> None:
         )
     if text.casefold() in {reserved.casefold() for reserved in RESERVED}:
         raise UsageError(f"{what} {name!r}: {', '.join(RESERVED)} are names that RevFRF itself uses")
+
+
+def check_address(address: str, least: int = 1) -> None:
+    """Raise UsageError for what is no host and port, from `least` on: where 0 may stand, any is taken."""
+    parts = _ADDRESS.fullmatch(address)
+    if parts is None or not least <= int(parts[2]) < 2**16:
+        raise UsageError(f"address {address!r}: give host and port, like cs.example.org:8470 or [::1]:8470")

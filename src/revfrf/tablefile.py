@@ -17,7 +17,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -95,6 +95,16 @@ class Table:
 
     @classmethod
     def read(cls, path: PathLike) -> "Table":
+        """A file by its suffix, .csv or .parquet. Raises UsageError."""
+        suffix = Path(path).suffix.lower()
+        if suffix == ".csv":
+            return cls._read_csv(path)
+        if suffix == ".parquet":
+            return cls._read_parquet(path)
+        raise UsageError(f"{path}: give a file whose name ends in .csv or .parquet")
+
+    @classmethod
+    def _read_csv(cls, path: PathLike) -> "Table":
         """A CSV file whose first line names the columns. Raises UsageError, which names file and line."""
         rows, starts, after = [], [], 0
         try:
@@ -120,13 +130,7 @@ class Table:
         return cls._checked(path, names, tuple(zip(*rows, strict=True)), starts)
 
     @classmethod
-    def read_any(cls, path: PathLike) -> "Table":
-        """A file by its suffix, .csv or .parquet. Raises UsageError."""
-        suffix = Path(path).suffix.lower()
-        if suffix == ".csv":
-            return cls.read(path)
-        if suffix != ".parquet":
-            raise UsageError(f"{path}: give a file whose name ends in .csv or .parquet")
+    def _read_parquet(cls, path: PathLike) -> "Table":
         import pyarrow  # it takes a while to load, and CSV files do without
         from pyarrow import parquet
 
@@ -150,6 +154,13 @@ class Table:
         if not columns:
             raise UsageError(f"{path}: there are no rows")
         return cls(str(path), tuple(names), tuple(columns), None if lines is None else tuple(lines))
+
+    def as_text(self) -> "Table":
+        """The same with every value as a CSV file has it."""
+        if self.lines is not None:
+            return self
+        columns = (["" if value is None else str(value) for value in c.to_pylist()] for c in self.columns)
+        return replace(self, columns=tuple(columns))
 
     def at(self, row: int, column: str | None = None) -> str:
         """Where a row is, for errors."""
@@ -178,8 +189,8 @@ class Table:
             return "text", column
         from pyarrow import types
 
-        kind = column.type.value_type if types.is_dictionary(column.type) else column.type
-        if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        kind = _kind(column)
+        if _is_text(kind):
             return "category", column.to_pylist()
         if types.is_floating(kind) and kind == column.type:
             return "number", column.to_numpy()
@@ -218,13 +229,11 @@ class Table:
     def _parquet_ids(self, name: str, column: Any) -> list[str | None]:
         from pyarrow import types
 
-        kind = column.type.value_type if types.is_dictionary(column.type) else column.type
-        values = column.to_pylist()
+        kind, values = _kind(column), column.to_pylist()
         if types.is_floating(kind):
             raise self._float_ids(name, values, "all rows")
-        text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
         whole = types.is_integer(kind) or (types.is_decimal(kind) and kind.scale == 0)
-        if not text and not whole:
+        if not _is_text(kind) and not whole:
             raise UsageError(
                 f"{self.path}, column {name!r}: ids are text or whole numbers, no {column.type}; convert them"
             )
@@ -246,6 +255,19 @@ class Table:
         return UsageError(
             f"{self.path}, column {name!r}: an id must name one row, and these name several: {shown}{more}"
         )
+
+
+def _kind(column: Any) -> Any:
+    """The type of a Parquet column's values."""
+    from pyarrow import types
+
+    return column.type.value_type if types.is_dictionary(column.type) else column.type
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def _not_utf8(path: PathLike) -> UsageError:

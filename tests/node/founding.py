@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from revfrf.datafile import write_csv
+from revfrf.datafile import csv_text, write_whole
 from revfrf.node.home import CONFIG, Home, found, invite, join_federation, uninvite
 
 OWNERS = ("h0", "h1", "h2")
@@ -44,7 +44,7 @@ def write_rows(path: Path, names: Sequence[str], table: dict[str, Any], seed: in
     random.Random(seed).shuffle(order)
     places = {name: place for place, name in enumerate(ids())}
     shown = {name: [values[places[row]] for row in order] for name, values in table.items()}
-    write_csv(path, order, shown)
+    write_whole(path, csv_text(order, shown))
 
 
 def write_files(directory: Path) -> None:

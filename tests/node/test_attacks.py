@@ -13,7 +13,9 @@ from typing import Any, cast
 
 import pytest
 
+from revfrf import moduli
 from revfrf.errors import (
+    AbsentError,
     LetterError,
     PassportError,
     ProtocolError,
@@ -22,7 +24,7 @@ from revfrf.errors import (
     StorageError,
     UsageError,
 )
-from revfrf.messages.base import Done, Message
+from revfrf.messages.base import Done, Message, of_number
 from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.network import AdmissionRequest, SetUpReply, SetUpRequest
 from revfrf.messages.prediction import ForestQuery
@@ -88,7 +90,7 @@ class Federation:
         return self.kgc.role.current
 
     def set_up(self) -> None:
-        assert self.kgc.answer("CS", SetUpRequest()) == SetUpReply(missing=None)
+        assert self.kgc.answer("CS", SetUpRequest()) == SetUpReply(missing=None, refused=None)
 
     def members(self) -> list[str]:
         return sorted(member.name for member in self.epoch.members)
@@ -238,6 +240,39 @@ def test_whose_token_was_withdrawn_does_not_become_a_requester(federation: Feder
 def test_a_requester_that_is_invited_is_admitted(federation: Federation) -> None:
     federation.open("clinic").endpoint.call("KGC", AdmissionRequest(), Done)
     assert list(federation.kgc.role.state.admitted) == ["clinic"]
+
+
+def remembers_a_share(federation: Federation) -> bool:
+    """Whether KGC has the set-up of the current epoch, or its process keeps it for later forests."""
+    kept = {made.parameters.n for made in moduli._made.values()}
+    return federation.kgc._dealt is not None or of_number(federation.epoch.n) in kept
+
+
+def test_kgc_has_no_share_of_an_epoch_that_has_begun(
+    new_federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if not everybody could be told of it."""
+    new_federation.set_up()
+    assert not remembers_a_share(new_federation)
+    new_federation.leave("h2")
+    role = new_federation.services["h0"].role
+    monkeypatch.setattr(role, "epoch_began", lambda: 1 / 0)
+    with pytest.raises(RefusedError, match="'h0'"):
+        new_federation.kgc.work()
+    assert (new_federation.epoch.epoch, new_federation.kgc.role.told) == (2, False)
+    assert not remembers_a_share(new_federation)
+
+
+def test_while_somebody_is_away_nothing_is_searched_dealt_or_written(federation: Federation) -> None:
+    federation.leave("h2")
+    federation.shut("h1")
+    until(lambda: "h1" not in federation.services["CS"].endpoint.present())
+    deals = federation.kgc.role.state.deals
+    for _ in range(3):
+        with pytest.raises(AbsentError, match="'h1'"):
+            federation.kgc.work()
+    assert (federation.kgc.role.state.deals, federation.kgc._dealt) == (deals, None)
+    assert federation.epoch.epoch == 1
 
 
 def test_a_requester_that_does_not_answer_its_admission_is_admitted_once_at_a_time(
@@ -413,13 +448,13 @@ def test_of_the_last_two_who_ask_at_once_one_is_refused_and_the_other_leaves(
 # -- invitations that are withdrawn during the set-up -------------------------------------------------
 
 
-@pytest.mark.parametrize("when", ["keys_of_size", "first_epoch"])
+@pytest.mark.parametrize("when", ["new_keys", "first_epoch"])
 def test_who_is_uninvited_during_the_set_up_is_out(
     new_federation: Federation, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """Before keys are dealt, or after: it begins again, without it."""
     places: dict[str, tuple[str, Callable[..., Any]]] = {
-        "keys_of_size": ("revfrf.node.parties", keys_of_size),
+        "new_keys": ("revfrf.node.parties", keys_of_size),
         "first_epoch": ("revfrf.roles.kgc", first_epoch),
     }
     module, function = places[when]

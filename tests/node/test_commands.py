@@ -18,6 +18,7 @@ from revfrf.cli import app
 from revfrf.cli_printing import INTERRUPTED, NO_ANSWER, WRONG_USAGE
 from revfrf.errors import StorageError, UsageError
 from revfrf.node import local
+from revfrf.node.control import process_of
 from revfrf.node.home import CONFIG, CONTROL, Home, found, has_left, look
 from tests.node.conftest import Known
 from tests.node.federation import ROOT, Running
@@ -104,12 +105,72 @@ def test_a_second_join_renews_and_says_so_and_takes_no_flag_that_it_would_drop()
         assert bank.tls().passport.serial > before
 
 
+@pytest.mark.usefixtures("place")
+def test_a_token_that_was_used_here_changes_nothing() -> None:
+    first = token("participant", "bank")
+    run("join", first)
+    before = {file.name: file.read_bytes() for file in Path("bank").iterdir()}
+    assert "ask KGC for a new token" in run("join", first, code=WRONG_USAGE)
+    assert {file.name: file.read_bytes() for file in Path("bank").iterdir()} == before
+    second = token("participant", "bank")
+    assert "is renewed" in run("join", second)
+    for old in (first, second):
+        said = run("join", old, code=WRONG_USAGE)
+        assert "bank has a certificate by this token, or a newer one" in said
+
+
+def test_nobody_is_invited_whose_token_cannot_be_written(place: Path) -> None:
+    (place / "there").write_text("mine")
+    (place / "link").symlink_to("nowhere")
+    for out, message in (("there", "not overwritten"), ("link", "not overwritten"), ("no/t", "no directory")):
+        assert message in run("kgc", "invite", "participant", "ghost", "--out", out, code=WRONG_USAGE)
+    assert (place / "there").read_text() == "mine"
+    assert "invited are none" in run("kgc", "uninvite", "ghost", code=WRONG_USAGE)
+
+
+@pytest.mark.usefixtures("place")
+def test_the_file_of_a_token_is_not_taken_for_a_token() -> None:
+    run("kgc", "invite", "participant", "bank", "--out", "the bank.token")
+    said = run("join", "the bank.token", "-d", "bank", code=WRONG_USAGE)
+    assert "revfrf join - < 'the bank.token'" in said
+    assert not Path("bank").exists()
+
+
+@pytest.mark.usefixtures("place")
+def test_whoever_is_uninvited_is_named_once() -> None:
+    token("participant", "bank")
+    assert run("kgc", "uninvite", "bank") == "bank is invited no more.\n"
+
+
+@pytest.mark.usefixtures("place")
+def test_short_keys_of_a_federation_have_their_flag_named() -> None:
+    given = ["f", "--coordinator", "cs:1", "-d", "new", "--key-bits", "256"]
+    assert "or, to try it, --allow-insecure" in run("kgc", "init", *given, code=WRONG_USAGE)
+
+
+@pytest.mark.usefixtures("place")
+def test_a_question_is_no_output() -> None:
+    run("join", token("participant", "bank"))
+    done = CliRunner().invoke(app, ["revoke", "-d", "bank", "--json"], input="n\n")
+    assert (done.exit_code, done.stdout.strip()) == (1, "n")  # what was typed
+    assert "Leave the forest for good?" in done.stderr
+
+
 def test_a_requester_is_told_to_ask_and_not_to_serve(place: Path) -> None:
     said = run("join", token("requester", "shop"), "-d", place / "shop")
     assert f"revfrf predict --encrypted ROWS.csv -d '{place}/shop'" in said
     assert "serve" not in said
+    assert "add --encrypted, or give another" in run("predict", "t.csv", "-d", "shop", code=WRONG_USAGE)
     said = run("status", "-d", "shop", code=WRONG_USAGE)
     assert f"predict --encrypted ROWS -d '{place}/shop'" in said
+
+
+def test_no_name_in_the_log_makes_a_party_one_that_has_left(place: Path) -> None:
+    run("join", token("participant", "bank"))
+    with closing(Home.open("bank")) as bank, closing(bank.audit_log()) as log:
+        log.append("ShareRequest", sender="let in no more")
+    assert not has_left(place / "bank")
+    assert "start it, and ask again" in run("status", "-d", "bank", code=WRONG_USAGE)
 
 
 # -- the wrong directory ----------------------------------------------------------------------------
@@ -160,7 +221,7 @@ def test_a_configuration_that_others_can_change_is_refused(place: Path) -> None:
 def test_a_directory_of_another_user_is_not_to_be_changed_in_mode(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("revfrf.node.home.os.geteuid", lambda: os.getuid() + 1)
+    monkeypatch.setattr("revfrf.storage.directory.os.geteuid", lambda: os.getuid() + 1)
     with pytest.raises(StorageError, match="belongs to another user") as caught:
         look(place / "kgc")
     assert "chmod" not in str(caught.value)
@@ -235,6 +296,18 @@ def test_output_of_a_running_federation(federation: Running, monkeypatch: pytest
     accuracy = run("test", "CS/test.csv", "-d", "CS").split("accuracy")[1].strip()
     assert len(accuracy) == len("0.1234")
     assert "nobody is there to be asked" in _last(run_closed("revoke", "-d", "h2", cwd=federation.directory))
+
+
+def test_what_the_forest_was_trained_on_is_counted_and_labels_are_its_classes(
+    federation: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(federation.directory)
+    assert json.loads(run("test", "CS/test.csv", "-d", "CS", "--json"))["trained_on"] == 0
+    tested = json.loads(run("test", "CS/rows.csv", "-d", "CS", "--json"))
+    assert tested["trained_on"] == tested["rows"] > 0
+    Path("odd.csv").write_text("id,label\np080,yes\np081,Yes\np082,NO\n")
+    said = run("test", "odd.csv", "-d", "CS", code=WRONG_USAGE)
+    assert "odd.csv: 'NO', 'Yes' are no classes of the forest; they are 'no', 'yes'" in said
 
 
 def run_closed(*arguments: str, cwd: Path) -> str:
@@ -330,6 +403,26 @@ def test_a_federation_that_is_there_is_not_another_one(tmp_path: Path) -> None:
     assert "no federation of `revfrf up`" in run("down", "-d", tmp_path / "full", code=WRONG_USAGE)
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_whoever_ends_a_federation_in_the_foreground_ends_all_of_it(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    local.make(tmp_path / "f", 2, 256, allow_insecure=True)
+    command = [sys.executable, "-m", "revfrf", "up", "-d", "f"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as up:
+        assert up.stdout is not None
+        assert "All are connected" in up.stdout.readline()
+        sockets = [
+            tmp_path / "f" / name / CONTROL for name in ("kgc", "cs", "cc", "hospital-1", "hospital-2")
+        ]
+        processes = [process_of(socket) for socket in sockets]
+        assert all(processes)
+        up.send_signal(number)
+        assert up.wait(60) == 0
+    assert [process_of(socket) for socket in sockets] == [None] * 5
+    assert not any(local._is_alive(process) for process in processes if process)
+
+
 def test_who_has_left_is_neither_started_nor_suggested(tmp_path: Path) -> None:
     """By command lines of their own, as somebody would type them."""
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
@@ -350,7 +443,7 @@ def test_who_has_left_is_neither_started_nor_suggested(tmp_path: Path) -> None:
     try:
         said = command("up", "--detach", "--parties", "3", *TOY)
         assert "In another terminal" not in said
-        assert "revfrf revoke -d federation/hospital-1\n" in said
+        assert "revfrf revoke -d federation/hospital-1 --yes\n" in said
         command("train", "-d", "federation/cs")
         command("revoke", "-d", "federation/hospital-1", "--yes", "--level", "1")
         command("export", "left.json", "-d", "federation/cs")

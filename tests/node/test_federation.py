@@ -3,6 +3,8 @@
 import json
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from revfrf.errors import RevFRFError
+from revfrf.node.control import process_of
 from revfrf.node.home import CONFIG, CONTROL
 from tests.node.conftest import Known
 from tests.node.federation import Asking, Running, by_itself, copied, running
@@ -52,6 +55,8 @@ def test_a_federation_by_its_command_line_from_training_to_a_certificate(
         assert federation.ended("h2") == 0
         [entry] = json.loads(command("history", "-d", "CS", "--json"))
         assert (entry["leavers"], entry["digest_after"]) == (["h2"], never_with_h2.digest)
+        verified = json.loads(command("verify", "certificate.json", "--kgc-key", "h0/kgc.pub", "--json"))
+        assert entry.items() <= verified.items()
         assert "h2" in command("status", "-d", "CS")
         said = command("predict", "--encrypted", "clinic/rows.csv", "-d", "h2", code=2)
         assert "no `revfrf serve` runs" in said
@@ -68,6 +73,7 @@ def test_a_requester_without_a_process_is_told_who_refuses(begin: Begin, trained
     federation.stop("CS")
     said = federation.command("predict", "--encrypted", "clinic/rows.csv", "-d", "clinic", code=3)
     assert "does not answer" in said
+    assert said.count("\n") == 1  # and gRPC is silent
 
 
 @pytest.mark.parametrize("level", [1, 2])
@@ -78,7 +84,7 @@ def test_a_forest_that_a_participant_has_left_is_the_one_without_it(
     federation.ask("h2", "revoke", level=level)
     assert federation.wait_until_ready(2) == never_with_h2.digest
     assert federation.ended("h2") == 0
-    assert federation.log("h2").count("this party has asked to leave, and is let in no more") == 1
+    assert federation.log("h2").count("this party has left, and is let in no more") == 1
     assert "WARNING refused" not in federation.log("h0")
     federation.start("clinic")
     assert federation.answers() == never_with_h2.answers
@@ -175,10 +181,16 @@ def test_a_coordinator_with_an_id_twice_does_not_start_until_it_has_its_forest(
 
 def test_whom_the_training_waits_for_is_said(begin: Begin, founded: Path, trained: Known) -> None:
     federation = begin(founded, *(name for name in SERVING if name != "h1"))
-    asking = Asking(federation.train)
-    federation.until(lambda: "waiting for 'h1'" in federation.status()["problem"], "it waits for h1")
-    federation.start("h1")
-    assert asking.outcome()["digest"] == trained.digest
+    command = [sys.executable, "-m", "revfrf", "train", "-d", "CS"]
+    with subprocess.Popen(
+        command, cwd=federation.directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as asking:
+        federation.until(lambda: "waiting for 'h1'" in federation.status()["problem"], "it waits for h1")
+        assert federation.status()["forest"] == "waiting"
+        federation.start("h1")
+        out, err = asking.communicate(timeout=60)
+    assert trained.digest in out
+    assert err == "waiting for 'h1'\n"
     assert federation.status()["problem"] == ""
 
 
@@ -271,9 +283,10 @@ def test_a_directory_has_one_process_and_an_address_one_coordinator(begin: Begin
     first = federation.processes.pop("CS")
     federation.start("CS", wait=False)
     assert federation.ended("CS") == 2
-    assert "in use by another process" in federation.log("CS")
+    assert "`revfrf serve` runs there already" in federation.log("CS")
     federation.processes["CS"] = first
     assert federation.status()["role"] == "CS"
+    assert process_of(federation.directory / "CS" / CONTROL) == first.pid
     second = copied(founded, federation.directory.parent / "second")
     shutil.copy(federation.directory / "CS" / CONFIG, second / "CS" / CONFIG)
     other = Running(second, federation.spawn)
@@ -286,6 +299,7 @@ def test_the_socket_of_a_dead_process_is_no_process(begin: Begin, founded: Path)
     federation = begin(founded, "CS")
     federation.kill("CS")
     assert (federation.directory / "CS" / CONTROL).exists()
+    assert process_of(federation.directory / "CS" / CONTROL) is None
     with pytest.raises(RevFRFError, match="no `revfrf serve` runs"):
         federation.status()
     federation.start("CS")

@@ -1007,7 +1007,7 @@ def test_requesters_forget_their_keys_at_level_2(federation: Federation) -> None
     leave(federation, ["bank"], 1)
     assert clinic.identity.weak is before
     leave(federation, ["shop"], 2)
-    assert (clinic.identity.keys, clinic.identity.dealt, clinic.identity.admission) == (None, (), None)
+    assert (clinic.identity.keys, clinic.identity.dealt, clinic.identity.admission) == (None, None, None)
     federation.enrol_requester("clinic")
     assert clinic.identity.weak.parameters == federation.parameters != before.parameters
 
@@ -1293,7 +1293,7 @@ def test_all_keys_are_new_at_level_2_and_none_at_level_1(federation: Federation,
     for name, role in roles.items():
         identity = role.identity
         assert identity.keys is not None
-        assert identity.dealt == ()
+        assert identity.dealt is None
         assert identity.certificate == after
         assert identity.keys.epoch == level
         assert identity.weak.parameters.n == of_number(after.n)
@@ -1335,6 +1335,7 @@ def test_keys_for_the_next_epoch_are_worth_nothing_before_it_begins(federation: 
     dealt = Dealt(
         federation=federation.kgc.current.federation,
         epoch=2,
+        number=100,
         n=number(p.n),
         g0=number(p.g0),
         exponent_bits=p.exponent_bits,
@@ -1346,9 +1347,10 @@ def test_keys_for_the_next_epoch_are_worth_nothing_before_it_begins(federation: 
         assert refused(federation, "telco", message, KGC) == "order"
     send(federation, "telco", dealt, KGC, Enrolment)
     assert telco.identity.weak is old
-    [first] = telco.identity.dealt
-    send(federation, "telco", dealt, KGC, Enrolment)
-    assert telco.identity.dealt[0] is first
+    first = telco.identity.dealt
+    assert refused(federation, "telco", dealt, KGC) == "order"
+    send(federation, "telco", changed(dealt, number=101), KGC, Enrolment)
+    assert telco.identity.dealt is not first
     assert telco.identity.weak is old
     assert answers(federation, {party: table[:, :2] for party, table in CASE.codes.items()}).shape == (2, 3)
 

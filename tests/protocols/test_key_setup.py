@@ -3,6 +3,7 @@ certificate that is not about itself, or an epoch that does not follow its own."
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -43,6 +44,9 @@ from revfrf.transport.memory import MemoryNetwork
 from tests.conftest import world_of
 from tests.federations import keys
 
+DEALS = count(1000)
+"""Numbers of deals, higher than those that KGC makes by itself."""
+
 ROLES = {CS: CS, CC: CC, "bank": PARTICIPANT, "shop": PARTICIPANT, "telco": PARTICIPANT}
 
 
@@ -68,7 +72,7 @@ class Parties:
         current = self.identities[CS].certificate
         assert current is not None
         channel = self.network.channel(KGC)
-        after = next_epoch(channel, self.signing, current, leavers, dealt, 1)
+        after = next_epoch(channel, self.signing, current, leavers, dealt, next(DEALS), 1)
         return after, announce(channel, current, after, 1)
 
 
@@ -100,7 +104,7 @@ def test_everybody_ends_with_its_own_key_and_the_same_certificate(parties: Parti
     for member in certificate.members:
         identity = parties.identities[member.name]
         assert identity.certificate == certificate
-        assert identity.dealt == ()
+        assert identity.dealt is None
         assert of_number(member.h) == identity.weak.public.h
         assert member.verify_key == identity.signing_key.verify_key.raw
     assert shares_of(parties) == {CS: keys().cs_share.value.reveal(), CC: keys().cc_share.value.reveal()}
@@ -161,7 +165,8 @@ def test_rogue_key_is_refused(parties: Parties) -> None:
     p = keys().parameters
 
     def rogue(enrolment: Enrolment) -> Enrolment:
-        [cs], known = parties.identities[CS].dealt, WeakKey.generate(p)
+        cs, known = parties.identities[CS].dealt, WeakKey.generate(p)
+        assert cs is not None
         h = multiply(p.n, known.public.h, inverse(cs.weak.public.h, p.n))
         proof = prove_possession(known, "telco")
         return msgspec.structs.replace(
@@ -173,7 +178,8 @@ def test_rogue_key_is_refused(parties: Parties) -> None:
 
 def test_key_of_another_party_is_refused(parties: Parties) -> None:
     def stolen(enrolment: Enrolment) -> Enrolment:
-        [dealt] = parties.identities["bank"].dealt
+        dealt = parties.identities["bank"].dealt
+        assert dealt is not None
         bank = dealt.weak
         proof = prove_possession(bank, "bank")
         h, challenge, response = (number(x) for x in (bank.public.h, proof.challenge, proof.response))
@@ -229,6 +235,7 @@ def dealt_to(role: str, **changes: Any) -> Dealt:
     message = Dealt(
         federation="federation",
         epoch=1,
+        number=next(DEALS),
         n=number(p.n),
         g0=number(p.g0),
         exponent_bits=p.exponent_bits,
@@ -238,7 +245,7 @@ def dealt_to(role: str, **changes: Any) -> Dealt:
 
 
 def untouched(identity: Identity) -> bool:
-    return (identity.keys, identity.dealt, identity.certificate) == (None, (), None)
+    return (identity.keys, identity.dealt, identity.certificate) == (None, None, None)
 
 
 @pytest.mark.parametrize("party", [CS, CC])
@@ -284,51 +291,60 @@ def test_keys_are_dealt_once(parties: Parties) -> None:
     for party, role in ROLES.items():
         assert refusal(lambda p=party, r=role: parties.send(p, dealt_to(r))).kind == "order"  # type: ignore[misc]
         assert parties.identities[party].weak is before[party]
-        assert parties.identities[party].dealt == ()
+        assert parties.identities[party].dealt is None
         assert parties.identities[party].certificate == certificate
 
 
 @pytest.mark.parametrize("enrolled", [False, True])
 def test_keys_can_be_dealt_again_before_their_epoch_begins(parties: Parties, enrolled: bool) -> None:
-    """So that a deal that has failed half-way can be repeated. What was dealt long before is forgotten."""
+    """So that a deal that has failed half-way can be repeated."""
     if enrolled:
         parties.enrol()
     bank, epoch = parties.identities["bank"], 1 + enrolled
     held, made = bank.keys, []
-    for _ in range(6):
+    for _ in range(2):
         enrolment = parties.network.channel(KGC).call("bank", dealt_to("bank", epoch=epoch), Enrolment)
-        made.append((epoch, of_number(enrolment.h)))
-        assert [(keys.epoch, keys.weak.public.h) for keys in bank.dealt] == made[-4:]
-    assert len(set(made)) == 6
+        assert bank.dealt is not None
+        assert (bank.dealt.epoch, bank.dealt.weak.public.h) == (epoch, of_number(enrolment.h))
+        made.append(enrolment.h)
+    assert len(set(made)) == 2
     last = bank.dealt
     assert refusal(lambda: parties.send("bank", dealt_to("bank", epoch=epoch + 1))).kind == "order"
     assert bank.dealt is last
     assert bank.keys is held
 
 
-@pytest.mark.parametrize("same", [True, False], ids=["same modulus", "other modulus"])
-def test_keys_of_an_earlier_deal_that_come_late_do_not_displace_those_that_count(
-    parties: Parties, same: bool
-) -> None:
-    """Whoever passes letters on holds one back until KGC has dealt again, and everybody has enrolled."""
-    first = parties.enrol()
-    dealt, bank = new_keys(), parties.network.roles["bank"]
-    p = dealt.parameters if same else keys().parameters
-    late = dealt_to("bank", epoch=2, n=number(p.n), g0=number(p.g0), exponent_bits=p.exponent_bits)
+def test_what_was_dealt_earlier_and_comes_late_displaces_nothing(parties: Parties) -> None:
+    """Whoever passes letters on holds some back until KGC has dealt again, and everybody has enrolled."""
+    parties.enrol()
+    late, dealt = [dealt_to("bank", epoch=2) for _ in range(9)], new_keys()
+    bank, refusals = parties.network.roles["bank"], []
 
     class Delaying:
         def handle(self, sender: str, message: Message) -> Message:
             reply = bank.handle(sender, message)
-            if isinstance(message, Dealt):
-                bank.handle(sender, late)
+            for each in late if isinstance(message, Dealt) else ():
+                with pytest.raises(ProtocolError) as caught:
+                    bank.handle(sender, each)
+                refusals.append(caught.value.kind)
             return reply
 
     parties.network.roles["bank"] = Delaying()
     second, _ = parties.leave("telco", dealt=dealt)
-    check_succession(first, second)
+    assert refusals == ["order"] * 9
     assert parties.identities["bank"].certificate == second
     assert parties.identities["bank"].weak.parameters == dealt.parameters
-    assert parties.identities["bank"].dealt == ()
+
+
+def test_numbers_of_deals_ascend_also_after_one_that_failed(parties: Parties) -> None:
+    shop = parties.network.roles.pop("shop")
+    with pytest.raises(AbsentError):
+        parties.enrol()
+    parties.network.roles["shop"] = shop
+    assert parties.kgc.state.deals == 1
+    parties.enrol()
+    assert parties.kgc.state.deals == 2
+    assert {identity.deal for identity in parties.identities.values()} == {2}
 
 
 def test_leaving_that_failed_at_the_deal_can_be_repeated_at_either_level(parties: Parties) -> None:
@@ -353,14 +369,14 @@ def test_keys_are_dealt_for_the_next_epoch_alone(parties: Parties, epoch: int) -
         assert untouched(parties.identities["bank"])
     parties.enrol()
     assert refusal(lambda: parties.send("bank", dealt_to("bank", epoch=epoch))).kind == "order"
-    assert parties.identities["bank"].dealt == ()
+    assert parties.identities["bank"].dealt is None
 
 
 def test_keys_of_another_federation_are_refused_once_there_is_one(parties: Parties) -> None:
     parties.enrol()
     other = dealt_to("bank", epoch=2, federation="another")
     assert refusal(lambda: parties.send("bank", other)).kind == "order"
-    assert (parties.identities["bank"].federation, parties.identities["bank"].dealt) == ("federation", ())
+    assert (parties.identities["bank"].federation, parties.identities["bank"].dealt) == ("federation", None)
 
 
 @pytest.mark.parametrize("epoch", [1, 2, 9])
@@ -368,7 +384,8 @@ def test_requester_comes_in_any_epoch(parties: Parties, epoch: int) -> None:
     signing = SigningKey.generate()
     clinic = Identity("clinic", REQUESTER, parties.signing.verify_key, signing, allow_insecure=True)
     assert answer_deal(clinic, dealt_to(REQUESTER, epoch=epoch)).name == "clinic"
-    assert [keys.epoch for keys in clinic.dealt] == [epoch]
+    assert clinic.dealt is not None
+    assert clinic.dealt.epoch == epoch
 
 
 @pytest.mark.parametrize("sender", [CS, CC, "bank", "telco", "kgc"])
@@ -549,7 +566,7 @@ def test_epoch_without_the_leaver_follows(parties: Parties, dealt: MakeKeys) -> 
     assert {m.name: m.role for m in second.members} == {n: r for n, r in ROLES.items() if n != "telco"}
     for name, identity in parties.identities.items():
         assert identity.certificate == (first if name == "telco" else second)
-        assert identity.dealt == ()
+        assert identity.dealt is None
 
 
 def test_epochs_of_both_levels_follow_one_another(parties: Parties) -> None:
@@ -719,7 +736,7 @@ def test_party_stays_in_its_epoch_if_the_next_one_is_wrong(
         return signed_again(kgc, certificate, **WRONG[wrong][1](second, certificate))
 
     channel = Forging(parties.network, forge)
-    third = next_epoch(channel, kgc, second, ["telco"], dealt(), 1)
+    third = next_epoch(channel, kgc, second, ["telco"], dealt(), next(DEALS), 1)
     refusal(lambda: announce(channel, second, third, 1))
     assert bank.certificate == second
     assert bank.keys is held
@@ -779,7 +796,7 @@ def test_keys_that_were_dealt_in_vain_are_forgotten_with_the_next_epoch(parties:
     _, receipts = parties.leave("telco")
     assert receipts == ()
     assert bank.keys is held
-    assert bank.dealt == ()
+    assert bank.dealt is None
 
 
 # -- receipts for erased keys -----------------------------------------------------------------------
@@ -888,7 +905,7 @@ def test_receipt_holds_between_its_two_epochs_alone(parties: Parties, renewal: R
 def test_party_that_gives_no_receipt_is_noticed(parties: Parties) -> None:
     first = parties.enrol()
     channel = parties.network.channel(KGC)
-    second = next_epoch(channel, parties.signing, first, ["telco"], new_keys(), 1)
+    second = next_epoch(channel, parties.signing, first, ["telco"], new_keys(), next(DEALS), 1)
     with pytest.raises(ProtocolError, match="not every party"):
         announce(Silent(), first, second, 1)
 

@@ -108,18 +108,23 @@ def test_pauses_become_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     dialler._endpoint.close()
 
 
-def test_who_is_not_let_in_learns_that_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("kind", ["revoked", "replaced", "name", "expired"])
+def test_who_is_not_let_in_learns_that_or_that_it_has_left_and_no_more(
+    caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
     def admit(passport: Passport) -> None:
-        raise PassportError(f"{passport.who} has left", kind="revoked")
+        raise PassportError(f"{passport.who} is refused", kind=kind)
 
     endpoint = cs(admit=admit)
     server = Server(endpoint, known("CS").tls, "127.0.0.1:0")
     with dialled(bank(), server.port) as dialler:
         until(lambda: dialler.problem)
-        assert dialler.problem == f"127.0.0.1:{server.port} refuses us: rejected"
+        assert dialler.left == (kind == "revoked")
+        told = "this party has left the federation" if dialler.left else "its log says why"
+        assert dialler.problem.startswith(f"127.0.0.1:{server.port} refuses us: {told}")
         time.sleep(0.5)
         assert dialler._endpoint.meetings() == endpoint.meetings() == {}
-    assert "has left" in caplog.text
+    assert "is refused" in caplog.text
     server.close()
 
 
@@ -355,3 +360,54 @@ def test_more_than_ever_should_wait_to_be_passed_on_ends_the_link() -> None:
         heavy.pass_on(frame)
     with pytest.raises(AbsentError):
         heavy.pass_on(frame)
+
+
+def test_who_does_not_read_and_dials_again_and_again_takes_no_more_than_one_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("revfrf.transport.grpc.MAX_LINKS", 6)
+    network, over = OverGrpc(digests, Limits(heartbeat=1.0, call=10.0)), Event()
+    network.add("KGC", digests)
+
+    def hellos() -> Iterator[bytes]:
+        for number in range(120):
+            yield Frame("hello", "clinic", "KGC", number).encode()
+        over.wait(60)
+
+    credentials, options = channel_credentials(known("clinic").tls)
+    small = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1024)]
+    with grpc.secure_channel(network.address, credentials, [*options, *small]) as channel:
+        dial = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")
+        streams = []
+        for _ in range(8):
+            streams.append(dial(hellos(), metadata=((_NONCE, bytes(32)),)))
+            assert streams[-1].initial_metadata()
+            time.sleep(0.3)  # until CS waits for it to read
+        network.add("bank", digests)  # it finds room
+        over.set()
+        for stream in streams:
+            stream.cancel()
+    network.close()
+
+
+def test_who_neither_welcomes_a_party_nor_sends_it_away_is_given_up() -> None:
+    """Somebody with CS's certificate answers, says nothing, and keeps the stream."""
+    dialled_at, end = [], Event()
+
+    def mute(_: Any, context: Any) -> Iterator[bytes]:
+        dialled_at.append(time.monotonic())
+        context.send_initial_metadata(())
+        end.wait(20)
+        yield b""
+
+    server = grpc.server(threads := ThreadPoolExecutor(8))
+    handler = grpc.stream_stream_rpc_method_handler(mute)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler}),))
+    port = server.add_secure_port("127.0.0.1:0", server_credentials(known("CS").tls))
+    server.start()
+    with dialled(bank(), port) as dialler:
+        until(lambda: len(dialled_at) > 1, 10)
+        assert "does not answer" in dialler.problem
+    end.set()
+    server.stop(0).wait()
+    threads.shutdown()

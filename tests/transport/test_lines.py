@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from revfrf.errors import RefusedError
+from revfrf.errors import AbsentError, RefusedError
 from revfrf.messages.base import MIB, Done, Message
 from revfrf.messages.enrolment import EpochAccepted
 from revfrf.messages.network import AdmissionRequest, SetUpRequest
@@ -56,10 +56,13 @@ class Nowhere:
 
 def test_a_link_owes_no_more_than_so_many_answers() -> None:
     line = Line(Nowhere())
-    for number in range(5000):
-        line.owe("bank", number)
-    assert len(line.owed) == 4096
-    assert ("bank", 4999) in line.owed
+    taken = [number for number in range(5000) if line.owe("bank", number)]
+    assert taken == list(range(64))
+    assert line.owe("telco", 5000)
+    line.settle("bank", 7)
+    assert (line.owes("bank", 7), line.owe("bank", 64), line.owe("bank", 65)) == (False, True, False)
+    line.settle("telco", 5000)
+    assert "telco" not in line.owed
 
 
 @given(st.lists(st.integers(0, 50), max_size=100))
@@ -80,12 +83,12 @@ def test_old_numbers_are_forgotten_but_never_new_again() -> None:
 
 def test_what_comes_back_first_counts() -> None:
     waiting = Waiting("CS", Line(Nowhere()), 10, 0.0)
-    assert not waiting.ended()
+    with pytest.raises(AbsentError, match="has not answered"):
+        waiting.outcome()
     waiting.end("reply", b"first")
     waiting.end("absence")
     waiting.end("reply", b"second")
-    assert waiting.ended()
-    assert waiting.result == ("reply", b"first")
+    assert waiting.outcome() == b"first"
 
 
 # -- what waits of each sender ------------------------------------------------------------------------

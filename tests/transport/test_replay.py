@@ -37,7 +37,7 @@ def keys_of(*held: Keys | None) -> object:
 
 
 def identity_of(identity: Identity) -> object:
-    now, next_one = keys_of(identity.keys), keys_of(*identity.dealt)
+    now, next_one = keys_of(identity.keys), keys_of(identity.dealt)
     return identity.federation, now, next_one, identity.certificate, identity.receipt, identity.admission
 
 
@@ -189,7 +189,7 @@ def test_a_replay_changes_nothing_but_keys_that_a_requester_was_not_admitted_wit
     and go when it is admitted once more with those it has.
     """
     changed = replayed()[after].changed
-    assert changed.keys() <= {"Dealt", "Admission"}
+    assert changed.keys() <= {"Admission"}
     assert set().union(*changed.values()) <= {"requester requester"}
 
 
@@ -206,15 +206,15 @@ REFUSED = {
 def test_after_training_replays_are_refused_or_answered_as_before() -> None:
     first, _ = replayed()
     assert first.refused == REFUSED | {"Dealt"}
-    again = {"Dealt", "Admission", "EpochCertificate", "OpenForest", "ForestQuery"}
+    again = {"Admission", "EpochCertificate", "OpenForest", "ForestQuery"}
     assert first.answered == again
 
 
 def test_after_leaving_nothing_is_answered_but_what_the_new_epoch_has_said() -> None:
     """Of the old one everything is refused; `Dealt` is for the requester."""
     _, second = replayed()
-    assert second.refused >= REFUSED | {"Dealt", "EpochCertificate", "OpenForest", "ForestQuery"}
-    again = {"Dealt", "Admission", "EpochCertificate", "ForestQuery", "Rekey", "RevocationReport"}
+    assert second.refused >= REFUSED | {"EpochCertificate", "OpenForest", "ForestQuery"}
+    again = {"Admission", "EpochCertificate", "ForestQuery", "Rekey", "RevocationReport"}
     assert second.answered == again
 
 

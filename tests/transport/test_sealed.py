@@ -34,7 +34,7 @@ from revfrf.transport.sealed import (
 )
 from revfrf.transport.tls import Authority, Who
 from tests.transport.links import Known, invited_by, known, offer_of
-from tests.transport.parties import NOW
+from tests.transport.parties import NOW, authority
 
 KGC, BANK, TELCO, CS = known("KGC"), known("bank"), known("telco"), known("CS")
 PLACE: Place = ("KGC", "bank", 17)
@@ -386,3 +386,16 @@ def test_a_letter_to_a_key_that_nobody_has_offered_is_read_by_nobody() -> None:
     own = X25519PrivateKey.generate().public_key().public_bytes_raw()
     sealed, _ = KGC.sealing.seal(PLACE, Offer(BANK.passport, own), SECRET)
     assert unread(sealed).kind == "unknown"
+
+
+def test_a_welcome_is_for_one_key_of_tls() -> None:
+    """Whoever sits in between has certificates of its own for the guest's name: what CS has signed for it the
+    guest does not take.
+    """
+    between, nonce = invited_by(authority(), BANK.who, serial=2), bytes(32)
+    assert BANK.sealing.welcomed(nonce, *CS.sealing.welcome(nonce, BANK.passport)) == CS.passport
+    for wrong in (between.passport, TELCO.passport):
+        with pytest.raises(SignatureError):
+            BANK.sealing.welcomed(nonce, *CS.sealing.welcome(nonce, wrong))
+    with pytest.raises(SignatureError):
+        BANK.sealing.welcomed(b"1" * 32, *CS.sealing.welcome(nonce, BANK.passport))

@@ -6,11 +6,15 @@ from revfrf.messages.base import MIB, Count, Digest, Message, Name, Number, Sign
 
 
 class Dealt(Message, frozen=True):
-    """KGC to a party: the public parameters of an epoch to come, and for CS and CC its strong share."""
+    """KGC to a party: the public parameters of an epoch to come, and for CS and CC its strong share.
+
+    `number` counts KGC's deals: one that comes after a later one is void.
+    """
 
     protocol = "key set-up"
     federation: Name
     epoch: Count
+    number: Count
     n: Number
     g0: Number
     exponent_bits: Count

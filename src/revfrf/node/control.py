@@ -9,6 +9,7 @@ import logging
 import os
 import socket
 import socketserver
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -31,6 +32,10 @@ _LOOKS = 0.2
 
 _ALIVE, _DEAD = 5.0, 30.0
 """Seconds: between two signs of life of a process that works, and until it is given up."""
+
+
+_CREDENTIALS = struct.Struct("3i")
+"""Of the other end of a socket: process, user, group."""
 
 
 class _Handler(socketserver.StreamRequestHandler):
@@ -121,25 +126,55 @@ class Control:
         self._path.unlink(missing_ok=True)
 
 
+def _connect(path: Path) -> socket.socket | None:
+    """A connection to the process that listens there, if one does."""
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        with _short(path) as address:
+            connection.connect(address)
+    except OSError:
+        connection.close()
+        return None
+    return connection
+
+
+def process_of(path: Path) -> int | None:
+    """The number of the process that listens there, if one does; 0 if it cannot be seen from here."""
+    connection = _connect(path)
+    if connection is None:
+        return None
+    with connection:
+        known = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        return int(_CREDENTIALS.unpack(known)[0])
+
+
 def runs(path: Path) -> bool:
     """Whether a process listens there."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        try:
-            with _short(path) as address:
-                connection.connect(address)
-        except OSError:
-            return False
-    return True
+    return process_of(path) is not None
 
 
-def ask(path: Path, verb: str, arguments: dict[str, Any], tell: Tell = lambda _: None) -> Any:
-    """Ask the process whose directory this is. Raises UsageError if none runs, and what it answers with."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        try:
-            with _short(path) as address:
-                connection.connect(address)
-        except OSError:
-            raise UsageError(f"no `revfrf serve` runs in {path.parent}; start it, and ask again") from None
+def not_running(directory: Path, fix: str) -> UsageError:
+    """That no process runs there, and what to do."""
+    return UsageError(f"no `revfrf serve` runs in {directory}; {fix}")
+
+
+def ask(
+    path: Path,
+    verb: str,
+    arguments: dict[str, Any],
+    tell: Tell = lambda _: None,
+    otherwise: Callable[[], Any] | None = None,
+) -> Any:
+    """Ask the process that listens there; if none does, do this otherwise.
+
+    Raises what it answers with, and UsageError if there is neither.
+    """
+    connection = _connect(path)
+    if connection is None:
+        if otherwise is None:
+            raise not_running(path.parent, "start it, and ask again")
+        return otherwise()
+    with connection:
         connection.settimeout(_DEAD)
         for answer in _answers(connection, {"verb": verb, "arguments": arguments}):
             if "progress" in answer:
@@ -161,14 +196,24 @@ def wait_until_left(directory: Path) -> None:
 
     Raises RevFRFError if it has ended otherwise.
     """
-    while runs(directory / CONTROL):
+    while (left := _has_left(directory)) is None:
         time.sleep(_LOOKS)
-    if not has_left(directory):
+    if not left:
         raise RevFRFError(
             f"KGC has the request, but the process in {directory} has ended before CS let it in no more; "
             "`revfrf history` at CS says whether it has left",
             kind="absent",
         )
+
+
+def _has_left(directory: Path) -> bool | None:
+    """See `has_left`; None while a process runs there, if only to its end."""
+    try:
+        return None if runs(directory / CONTROL) else has_left(directory)
+    except StorageError as error:
+        if error.kind != "in-use":
+            raise
+        return None
 
 
 def _answers(connection: socket.socket, question: dict[str, Any]) -> Iterator[dict[str, Any]]:

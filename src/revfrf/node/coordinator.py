@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from revfrf.certificate import shown_by
 from revfrf.errors import RevFRFError, UsageError
 from revfrf.forest.voting import Voting, numbers
 from revfrf.messages.base import Done
@@ -18,7 +19,7 @@ from revfrf.node.training import TrainingService, labels_of
 from revfrf.protocols.alignment import align
 from revfrf.report.drawing import outline
 from revfrf.report.forest import Standing, forest_page
-from revfrf.tablefile import Table
+from revfrf.tablefile import Table, some
 
 Result = TypeVar("Result")
 
@@ -46,7 +47,7 @@ class CoordinatorService(TrainingService):
         self, tell: Tell, file: str, id_column: str | None = None, voting: Voting = "hard"
     ) -> dict[str, Any]:
         """Answers for rows that all participants hold, whose ids are in a file."""
-        return self._predict(Table.read_any(file).ids(id_column or self.data.id_column), voting, tell)
+        return self._predict(Table.read(file).ids(id_column or self.data.id_column), voting, tell)
 
     def _predict(self, ids: Sequence[str], voting: Voting, tell: Tell) -> dict[str, Any]:
         def find() -> tuple[list[str], NDArray[np.float64]]:
@@ -58,17 +59,21 @@ class CoordinatorService(TrainingService):
 
     def do_test(self, tell: Tell, file: str, voting: Voting = "hard") -> dict[str, Any]:
         """How good the answers are for rows whose labels are in a file."""
-        labels = self._read_labels(file)
+        labels, trained = self._read_labels(file), self.training
+        if trained is not None and trained.labels:
+            _check_classes(file, labels.values.tolist(), trained.labels)
         found = self._predict(labels.ids, voting, tell)
         truth, answers = labels_of(labels, found["ids"]), found["answers"]
-        if self._expect_training().task == "classes":
+        training = self._expect_training()
+        if training.task == "classes":
             score = {
                 "accuracy": float(np.mean([str(a) == str(b) for a, b in zip(truth, answers, strict=True)]))
             }
         else:
             error = np.asarray(truth, dtype=np.float64) - np.asarray(answers, dtype=np.float64)
             score = {"mse": float(np.mean(error**2)), "mae": float(np.mean(np.abs(error)))}
-        return {"rows": len(answers), "not_common": found["not_common"], **score}
+        known = len({*training.ids} & {*found["ids"]})
+        return {"rows": len(answers), "not_common": found["not_common"], "trained_on": known, **score}
 
     def _answers(self, votes: NDArray[np.float64]) -> list[Any]:
         targets, training = self.role.targets, self._expect_training()
@@ -100,33 +105,16 @@ class CoordinatorService(TrainingService):
 
     def do_history(self) -> list[dict[str, Any]]:
         """Who has left, and when."""
-        return [
-            {
-                "leavers": list(c.leavers),
-                "level": c.level,
-                "epoch": c.epoch_after.epoch,
-                "destroyed": c.report.destroyed,
-                "rebuilt": c.report.rebuilt,
-                "kept": c.report.kept,
-                "digest_after": c.report.digest_after,
-            }
-            for c in self.role.certificates
-        ]
+        return [shown_by(certificate) for certificate in self.role.certificates]
 
     def do_report(self) -> str:
         """A page about the forest, as HTML."""
         self._expect_ready()
         status = self.do_status()
-        told = {
-            name.replace("_", " "): status[name] for name in ("epoch", "members", "left", "nodes", "rows")
-        }
-        shown = {
-            name: ", ".join(v) or "none" if isinstance(v, list) else f"{v:,}" for name, v in told.items()
-        }
         columns = {party: [c.name for c in owned] for party, owned in self.role.columns.items()}
         standing = Standing(
             federation=self.config.party.federation,
-            facts={**shown, "digest": self.digest},
+            facts={name: status[name] for name in ("epoch", "members", "left", "nodes", "rows", "digest")},
             columns=columns,
             forest=outline(self.store),
             certificates=self.role.certificates,
@@ -166,10 +154,18 @@ class CoordinatorService(TrainingService):
         """See `Service.do_status`."""
         status = super().do_status()  # first, so that no old forest is called ready in a new epoch
         stopped = "" if self.training is None else self.training.stopped
-        state = "ready" if self.role.ready else "none" if self.training is None or stopped else "growing"
-        facts: dict[str, Any] = {"forest": state}
-        if stopped:
-            facts["stopped"] = stopped
-        if state == "ready":
-            facts |= self._summary()
-        return status | {"problem": status["problem"] or self.waiting} | facts
+        if self.role.ready:
+            more = {"forest": "ready", **self._summary()}
+        elif self.training is None or stopped:
+            more = {"forest": "none"} | ({"stopped": stopped} if stopped else {})
+        else:
+            more = {"forest": "waiting" if self.certificate is None else "growing"}
+        return status | {"problem": status["problem"] or self.waiting} | more
+
+
+def _check_classes(file: str, labels: Sequence[Any], classes: Sequence[str]) -> None:
+    """Raise UsageError for a label that no answer could be."""
+    strange = sorted({str(label) for label in labels} - {*classes})
+    if strange:
+        no_class = "is no class" if len(strange) == 1 else "are no classes"
+        raise UsageError(f"{file}: {some(strange)} {no_class} of the forest; they are {some(classes)}")

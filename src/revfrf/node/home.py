@@ -6,7 +6,9 @@ where they stay.
 
 import os
 import secrets
+import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,13 +33,10 @@ from revfrf.transport.sealed import Sealing
 from revfrf.transport.tls import Authority, TlsIdentity, Token, join
 
 CONFIG, DATABASE, AUDIT, CONTROL, PUBLIC_KEY = "revfrf.toml", "party.db", "audit.log", "control", "kgc.pub"
-SHOWN_OUT = "let in no more"
-"""What a party that has asked to leave writes into its log when CS refuses it."""
-
 _STORES: dict[str, type[SqliteStore]] = {CS: SqliteCoordinatorStore, PARTICIPANT: SqliteParticipantStore}
 _DAYS = 365
-_TAIL = 4096
-"""Bytes that hold the last two lines of a log when a party ends."""
+_MOMENT = 1.0
+"""Seconds."""
 
 _OWN_SERIAL = 1
 """The number of KGC's invitation to itself; others have higher ones, each once."""
@@ -79,14 +78,19 @@ def look(path: Path) -> Config:
     return load_config(path / CONFIG)
 
 
-def has_left(path: Path) -> bool:
-    """Whether the last that the party has written into its log is that CS lets it in no more."""
-    try:
-        with (path / AUDIT).open("rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL))
-            return any(SHOWN_OUT.encode() in line for line in log.read().splitlines()[-2:])
-    except OSError:
-        return False
+def _database(home: Path) -> Database:
+    """The party's database. A command that has it for a moment is waited for."""
+    until = time.monotonic() + _MOMENT
+    while True:
+        try:
+            return Database(home / DATABASE)
+        except StorageError as error:
+            if error.kind != "in-use":
+                raise
+        if time.monotonic() > until:
+            what = "`revfrf serve` runs there already, or another command; stop it, or wait"
+            raise StorageError(f"{home}: {what}", kind="in-use")
+        time.sleep(0.05)
 
 
 @dataclass
@@ -102,7 +106,7 @@ class Home:
         """The directory of a party that was founded or has joined. Raises ConfigError and StorageError."""
         home = Path(path).expanduser().absolute()
         config = look(home)
-        database = Database(home / DATABASE)
+        database = _database(home)
         try:
             return cls(home, config, _STORES.get(config.party.role, SqliteStore)(database))
         except BaseException:
@@ -149,6 +153,12 @@ class Home:
     def close(self) -> None:
         """What was not written has not happened."""
         self.store.close()
+
+
+def has_left(path: Path) -> bool:
+    """Whether CS lets the participant in no more. Raises StorageError of kind `in-use` while it runs."""
+    with closing(Home.open(path)) as home:
+        return bool(home.store.read("left", bool))
 
 
 class Pins:
@@ -319,6 +329,10 @@ def _renew(path: Path, token: Token) -> None:
             )
         if token.ca_pem != home.tls().ca_pem:
             raise UsageError("the token is of another federation with the same name")
+        if token.serial <= home.tls().passport.serial:
+            raise UsageError(
+                f"{path} has a certificate by this token, or a newer one; ask KGC for a new token"
+            )
         tls = join(token, home.signing().verify_key.raw)
         home.store.write(tls=tls.to_fields())
         home.store.scrub()

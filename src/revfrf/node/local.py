@@ -7,14 +7,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
-from revfrf.datafile import write_csv
+from revfrf.datafile import csv_text, write_whole
 from revfrf.errors import RevFRFError, UsageError
 from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
-from revfrf.node.control import ask, runs
+from revfrf.node.control import ask, process_of, runs
 from revfrf.node.home import CONFIG, CONTROL, Home, found, invite, join_federation, look
 from revfrf.roles.kgc import KeyCentreState
 
@@ -22,7 +22,9 @@ ROWS, TEST, REQUEST = "rows.csv", "test.csv", "request.csv"
 REQUESTER_NAME = "clinic"
 _TRAINED, _ASKED = 400, 20
 _STARTING = 120.0
-_PIDS = "processes"
+_ENDING = 20.0
+_SERVERS = {"kgc": KGC, "cs": CS, "cc": CC}
+"""Who is in which directory; all others' directories have their names."""
 
 
 def make(directory: Path, parties: int, key_bits: int, allow_insecure: bool) -> None:
@@ -50,11 +52,10 @@ def make(directory: Path, parties: int, key_bits: int, allow_insecure: bool) -> 
 def _make(directory: Path, names: list[str], key_bits: int, allow_insecure: bool) -> None:
     coordinator, insecure = f"127.0.0.1:{_free_port()}", allow_insecure or None
     found(directory / "kgc", "hospitals", coordinator, key_bits=key_bits, allow_insecure=insecure)
-    members = [("cs", CS, CS), ("cc", CC, CC), (REQUESTER_NAME, REQUESTER, REQUESTER_NAME)]
-    members += [(name, PARTICIPANT, name) for name in names]
+    roles = {"cs": CS, "cc": CC, REQUESTER_NAME: REQUESTER} | dict.fromkeys(names, PARTICIPANT)
     with closing(Home.open(directory / "kgc")) as centre:
-        for home, role, name in members:
-            token = invite(centre, role, name).text()
+        for home, role in roles.items():
+            token = invite(centre, role, _SERVERS.get(home, home)).text()
             join_federation(directory / home, token, allow_insecure=allow_insecure)
     _write_files(directory, names)
 
@@ -75,12 +76,12 @@ def _write_files(directory: Path, names: list[str]) -> None:
     columns = {str(name): data.data[:, place].tolist() for place, name in enumerate(data.feature_names)}
     for number, name in enumerate(names):
         own = {column: columns[column] for column in list(columns)[number :: len(names)]}
-        write_csv(directory / name / ROWS, ids, own)
+        write_whole(directory / name / ROWS, csv_text(ids, own))
     cs, last = directory / "cs", _TRAINED + _ASKED
-    write_csv(cs / ROWS, ids[:_TRAINED], {"label": outcome[:_TRAINED]})
-    write_csv(cs / TEST, ids[last:], {"label": outcome[last:]})
+    write_whole(cs / ROWS, csv_text(ids[:_TRAINED], {"label": outcome[:_TRAINED]}))
+    write_whole(cs / TEST, csv_text(ids[last:], {"label": outcome[last:]}))
     asked = {name: values[_TRAINED:last] for name, values in columns.items()}
-    write_csv(directory / REQUESTER_NAME / REQUEST, ids[_TRAINED:last], asked)
+    write_whole(directory / REQUESTER_NAME / REQUEST, csv_text(ids[_TRAINED:last], asked))
 
 
 def exists(directory: Path) -> bool:
@@ -122,26 +123,27 @@ def start(directory: Path, tell: Callable[[str], None]) -> list[str]:
 
     Returns who was started. Raises RevFRFError.
     """
-    names = ["kgc", "cs", "cc", *staying(directory)]
+    names = [*_SERVERS, *staying(directory)]
     processes: dict[str, subprocess.Popen[bytes]] = {}
-    for name in names:
-        if runs(directory / name / CONTROL):
-            continue
-        workers = "1" if name.startswith("hospital") else "-1"
-        command = [sys.executable, "-m", "revfrf", "serve", "-d", str(directory / name), "--workers", workers]
-        with (directory / f"{name}.log").open("ab") as log:
-            processes[name] = subprocess.Popen(  # noqa: S603
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-        tell(f"{name} started")
-    known = [*_pids(directory), *(process.pid for process in processes.values())]
-    (directory / _PIDS).write_text("".join(f"{pid}\n" for pid in known))
     try:
-        _wait(directory, {KGC, CC, *names} - {"kgc", "cs", "cc"}, processes)
+        for name in names:
+            if not runs(directory / name / CONTROL):
+                processes[name] = _serve(directory, name)
+                tell(f"{name} started")
+        _wait(directory, {_SERVERS.get(name, name) for name in names} - {CS}, processes)
     except BaseException:
-        stop(directory)
+        _end([process.pid for process in processes.values() if process.poll() is None])
         raise
     return list(processes)
+
+
+def _serve(directory: Path, name: str) -> subprocess.Popen[bytes]:
+    workers = "1" if name.startswith("hospital") else "-1"
+    command = [sys.executable, "-m", "revfrf", "serve", "-d", str(directory / name), "--workers", workers]
+    with (directory / f"{name}.log").open("ab") as log:
+        return subprocess.Popen(  # noqa: S603
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
 
 
 def _wait(directory: Path, expected: set[str], processes: Mapping[str, subprocess.Popen[bytes]]) -> None:
@@ -172,32 +174,30 @@ def _last_line(log: Path) -> str:
 
 
 def stop(directory: Path) -> int:
-    """End the processes that `start` has started; how many there were."""
+    """End the processes that serve there; how many there were."""
     if not exists(directory):
         raise UsageError(f"{directory}: there is no federation of `revfrf up`; give its directory with -d")
-    pids = _pids(directory)
-    for pid in pids:
-        os.kill(pid, signal.SIGTERM)
-    until = time.monotonic() + 20
-    while any(map(_is_ours, pids)) and time.monotonic() < until:
-        with suppress(ChildProcessError):
-            os.waitpid(-1, os.WNOHANG)
+    listening = map(process_of, sorted(directory.glob(f"*/{CONTROL}")))
+    processes = [process for process in listening if process]
+    _end(processes)
+    return len(processes)
+
+
+def _end(processes: Collection[int]) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGTERM)
+    until = time.monotonic() + _ENDING
+    while any(map(_is_alive, processes)) and time.monotonic() < until:
         time.sleep(0.05)
-    for pid in filter(_is_ours, pids):
-        os.kill(pid, signal.SIGKILL)
-    (directory / _PIDS).unlink(missing_ok=True)
-    return len(pids)
+    for process in filter(_is_alive, processes):
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
-def _pids(directory: Path) -> list[int]:
-    """The processes that were started here, and still run."""
-    file = directory / _PIDS
-    return [pid for pid in map(int, file.read_text().split()) if _is_ours(pid)] if file.exists() else []
-
-
-def _is_ours(pid: int) -> bool:
-    """Whether this is still a process of a party."""
+def _is_alive(process: int) -> bool:
+    """Whether it has not ended; one that has, and that nobody has asked how, has no command line any more."""
     try:
-        return b"revfrf\0serve\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return bool(Path(f"/proc/{process}/cmdline").read_bytes())
     except OSError:
         return False

@@ -1,13 +1,15 @@
 """The processes of KGC, CC and the participants. CS's is in `node.coordinator`."""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
 from revfrf.config import Config, Policy
 from revfrf.crypto.keys import Parameters
 from revfrf.crypto.parallel import workers
+from revfrf.crypto.strong import SetUp
 from revfrf.datafile import Rows, read_rows
 from revfrf.errors import AbsentError, PassportError, ProtocolError, RefusedError, RejectedError, UsageError
 from revfrf.logs import step
@@ -16,10 +18,10 @@ from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.network import AdmissionRequest, SetUpReply, SetUpRequest
 from revfrf.messages.revocation import Level, RevocationRequest
 from revfrf.messages.training import Column
-from revfrf.moduli import keys_of_size, new_keys_like
+from revfrf.moduli import new_keys, new_keys_like
 from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
 from revfrf.node.control import Tell
-from revfrf.node.home import SHOWN_OUT, Home, Invited, invite, uninvite
+from revfrf.node.home import Home, Invited, invite, uninvite
 from revfrf.node.requester import ask_about
 from revfrf.node.service import Service
 from revfrf.protocols.request import RequestPolicy
@@ -53,6 +55,7 @@ class KeyCentreService(Service):
         self.role.may_leave = self._keep_one
         self._beginning = Lock()  # one epoch at a time
         self._admitting: dict[str, Lock] = {}
+        self._dealt: tuple[int, SetUp] | None = None
 
     @property
     def certificate(self) -> EpochCertificate | None:
@@ -63,7 +66,7 @@ class KeyCentreService(Service):
         """See `Service.answer`; besides what the role answers, what needs the network."""
         match message:
             case SetUpRequest():
-                reply: Message = SetUpReply(missing=self._set_up())
+                reply: Message = self._set_up()
             case AdmissionRequest():
                 self._admit_once(sender)
                 return Done()
@@ -82,14 +85,16 @@ class KeyCentreService(Service):
             raise PassportError(f"{who} is not invited", kind="name")
         super().admit(passport)
 
-    def _set_up(self) -> str | None:
-        """See to it that there is an epoch, and that everybody knows it; who is missing for that, if so."""
+    def _set_up(self) -> SetUpReply:
+        """See to it that there is an epoch, and that everybody knows it; who keeps us from it, if so."""
         try:
             with self._beginning:
                 self._first_epoch()
         except AbsentError as error:
-            return error.party
-        return None
+            return SetUpReply(missing=error.party, refused=None)
+        except RefusedError as error:
+            return SetUpReply(missing=None, refused=error.party)
+        return SetUpReply(missing=None, refused=None)
 
     def _first_epoch(self) -> None:
         """With everybody who is invited; of an epoch that has begun, everybody is told."""
@@ -104,16 +109,35 @@ class KeyCentreService(Service):
         keys = self.config.keys
         if keys is None:
             raise ProtocolError("KGC has no [keys] in its configuration", kind="order")
-        step(log, "searching for a modulus", bits=keys.key_bits)
-        dealt = keys_of_size(keys.key_bits, self.home.allow_insecure, self.role.n_jobs)
+        self.endpoint.reach(roles)
+        dealt = self._dealt_for(
+            1, lambda: new_keys(keys.key_bits, self.home.allow_insecure, self.role.n_jobs)
+        )
 
         def known() -> dict[str, bytes]:
             if self.home.store.expect("invited", dict[str, Invited]) != invited:
                 raise ProtocolError("others have been invited meanwhile; begin again", kind="order")
             return self._pins.verify_keys
 
-        self.role.enrol(self.config.party.federation, dealt, roles, known)
+        with self._forgetting(1):
+            self.role.enrol(self.config.party.federation, dealt, roles, known)
         step(log, "epoch began", epoch=1, members=len(roles))
+
+    def _dealt_for(self, epoch: int, search: Callable[[], SetUp]) -> SetUp:
+        """The modulus and the shares of an epoch to come: the same as long as somebody is missing for it."""
+        if self._dealt is None or self._dealt[0] != epoch:
+            step(log, "searching for a modulus")
+            self._dealt = epoch, search()
+        return self._dealt[1]
+
+    @contextmanager
+    def _forgetting(self, epoch: int) -> Iterator[None]:
+        """Whatever else happens: once an epoch has begun, KGC has no share of it."""
+        try:
+            yield
+        finally:
+            if self.role.state.certificates and self.role.current.epoch >= epoch:
+                self._dealt = None
 
     def _admit_once(self, sender: str) -> None:
         """Whoever is admitted is called back for it, and could let us wait as often as it has asked."""
@@ -184,8 +208,12 @@ class KeyCentreService(Service):
             raise UsageError(f"{', '.join(sorted(leaving))} cannot leave: no participant would be left")
         level = max(request.level for request in leaving.values())
         step(log, "leaving", parties=sorted(leaving), level_of_revocation=level)
-        dealt = new_keys_like(self._parameters(), self.role.n_jobs) if level == 2 else None
-        certificate = self.role.revoke(dealt)
+        epoch, dealt = self.role.current.epoch + 1, None
+        if level == 2:
+            self.endpoint.reach(m.name for m in self.role.current.members if m.name not in leaving)
+            dealt = self._dealt_for(epoch, lambda: new_keys_like(self._parameters(), self.role.n_jobs))
+        with self._forgetting(epoch):
+            certificate = self.role.revoke(dealt)
         self.audit.append("epoch began", epoch=certificate.epoch, left=sorted(leaving))
 
 
@@ -270,23 +298,15 @@ class ParticipantService(Service):
         facts = {"party": self.home.who.name, "level": level, "epoch": request.epoch}
         if not send:
             return facts | {"request": encode(request).hex()}
-        self.home.store.write(leaving=True)
-        try:
-            self.endpoint.call(KGC, request, Done)
-        except RefusedError:
-            self.home.store.write(leaving=False)
-            raise
+        self.endpoint.call(KGC, request, Done)
         return facts
 
-    def look_at_link(self, refused: bool) -> None:
-        """See `Service.look_at_link`: whoever has asked to leave, and is let in no more, need not go on."""
-        if refused and self.home.store.read("leaving", bool):
-            step(
-                log,
-                "this party has asked to leave, and is let in no more; KGC's certificate is the proof",
-            )
-            self.audit.append(SHOWN_OUT)
-            self.stop()
+    def shown_out(self) -> None:
+        """See `Service.shown_out`: there is nothing more to do here."""
+        step(log, "this party has left, and is let in no more; KGC's certificate is the proof")
+        self.home.store.write(left=True)
+        self.audit.append("let in no more")
+        self.stop()
 
     def do_status(self) -> dict[str, Any]:
         """See `Service.do_status`."""

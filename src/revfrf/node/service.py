@@ -8,7 +8,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from inspect import signature
 from threading import Event, Lock, Thread
 from typing import Any, TypeVar
@@ -20,7 +20,9 @@ from revfrf.messages.base import Message
 from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.matching import MatchRequest, SchemaRequest
 from revfrf.messages.prediction import ForestQuery, MaskedComparisons, PredictRequest, ShareRequest
+from revfrf.messages.revocation import RevocationRequest
 from revfrf.messages.testing import TestRequest
+from revfrf.names import REQUESTER
 from revfrf.node.control import Control, Tell
 from revfrf.node.home import CONTROL, Home, Pins, days_left
 from revfrf.transport.base import Answering
@@ -32,7 +34,7 @@ from revfrf.transport.passport import Passport
 log = logging.getLogger("revfrf.serve")
 
 Result = TypeVar("Result")
-_LOOKS, _LONGEST = 1.0, 30.0
+_LOOKS, _LONGEST = 1.0, 10.0
 """Seconds between two looks at whether there is something to do: at first, and after much trouble."""
 
 _TRIES = 20
@@ -63,13 +65,13 @@ class Service:
         self._pins = Pins(home.store)
         limits = Limits(config.network.heartbeat, config.network.call)
         self.endpoint = Endpoint(
-            home.who, self.answer, home.sealing(), limits, admit=self.admit, failed=self.fail
+            home.who, self.answer, home.sealing(), limits, self.admit, self.fail, met=self.wake
         )
         self.problem = ""
         self.failure: RevFRFError | None = None
         self._link: Server | Dialler | None = None
         self._answering = Lock()
-        self._asked: set[str] = set()
+        self._known: set[tuple[str, str, int, int]] = set()
         self._awake, self._stop = Event(), Event()
 
     # -- a process ----------------------------------------------------------------------------------
@@ -110,7 +112,8 @@ class Service:
                 said = problem
                 if problem:
                     log.warning("not connected: %s", problem)
-                self.look_at_link(isinstance(self._link, Dialler) and self._link.refused)
+                if isinstance(self._link, Dialler) and self._link.left:
+                    self.shown_out()
 
     def _close_log(self) -> None:
         try:
@@ -124,8 +127,8 @@ class Service:
         """What keeps the link from coming up, if it is dialled."""
         return self._link.problem if isinstance(self._link, Dialler) else ""
 
-    def look_at_link(self, refused: bool) -> None:
-        """The link has another problem than before, or none: CS has refused it, or not."""
+    def shown_out(self) -> None:
+        """CS lets this party in no more: it has left."""
 
     def stop_on_signals(self) -> None:
         """SIGTERM and Ctrl-C end the process in order."""
@@ -158,6 +161,8 @@ class Service:
         who = passport.who
         if who.name in self.revoked:
             raise PassportError(f"{who.name!r} has left", kind="revoked")
+        if who.role == REQUESTER and self.config.policy and who.name in self.config.policy.refuses:
+            raise PassportError(f"{who.name!r} is refused by our policy", kind="name")
         for member in () if self.certificate is None else self.certificate.members:
             if member.name == who.name and (member.role, member.verify_key) != (
                 who.role,
@@ -169,7 +174,6 @@ class Service:
         except StorageError as error:
             self.fail(error)
             raise
-        self.wake()
 
     @property
     def revoked(self) -> tuple[str, ...]:
@@ -184,21 +188,22 @@ class Service:
 
     def answer(self, sender: str, message: Message) -> Message:
         """Answer a message, and write down that it was."""
-        if isinstance(message, _BESIDE_OTHERS):
+        with nullcontext() if isinstance(message, _BESIDE_OTHERS) else self._answering:
             reply = self.role.handle(sender, message)
-        else:
-            with self._answering:
-                reply = self.role.handle(sender, message)
         self._write_down(sender, message)
         self.wake()
         return reply
 
     def _write_down(self, sender: str, message: Message) -> None:
-        """That a message was answered; a question that costs nothing, once for each who asks it."""
-        if isinstance(message, ForestQuery):
-            if sender in self._asked:
+        """That a message was answered. What may be sent again and again, and changes nothing then, stands
+        there once for each who sends it.
+        """
+        if isinstance(message, ForestQuery | RevocationRequest):
+            epoch = 0 if self.certificate is None else self.certificate.epoch
+            known = (sender, type(message).__name__, epoch, getattr(message, "level", 0))
+            if known in self._known:
                 return
-            self._asked.add(sender)
+            self._known.add(known)
         facts = {name.replace(" ", "_"): count for name, count in message.discloses().items()}
         self.audit.append(type(message).__name__, sender=sender, **facts)
 
@@ -230,6 +235,7 @@ class Service:
                 self.problem, pause = "work has failed; the log says why", _LONGEST
             if self.problem:
                 self._stop.wait(_LOOKS)  # however often it is woken
+                self._awake.clear()  # by what this very work has caused
 
     def patiently(self, work: Callable[[], Result], progress: Callable[[], object]) -> Result:
         """Do something that goes on from what is written down, again whenever somebody was away.

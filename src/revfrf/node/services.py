@@ -7,10 +7,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from revfrf.config import Config
+from revfrf.config import Config, Party
 from revfrf.errors import AbsentError, UsageError
 from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
-from revfrf.node.control import Tell, ask, runs
+from revfrf.node.control import Tell, ask, not_running
 from revfrf.node.coordinator import CoordinatorService
 from revfrf.node.home import CONTROL, Home, has_left, invite, look, uninvite
 from revfrf.node.parties import ComputeService, KeyCentreService, ParticipantService
@@ -41,11 +41,15 @@ def ask_party(directory: Path, verb: str, arguments: dict[str, Any], tell: Tell)
         roles = [role for role, service in _SERVICES.items() if hasattr(service, f"do_{verb}")]
         raise UsageError(
             f"{_SAID.get(verb, verb)!r} is for {' or '.join(roles)}, and {directory} is the directory of "
-            f"{party.role} {party.name!r}; give another one with -d"
+            f"{party.role} {party.name!r}; {_fix(party.role, verb)}give another one with -d"
         )
-    if runs(directory / CONTROL):
-        return ask(directory / CONTROL, verb, arguments, tell)
-    return alone(directory, verb, arguments, tell)
+    return ask(
+        directory / CONTROL, verb, arguments, tell, lambda: _alone(directory, party, verb, arguments, tell)
+    )
+
+
+def _fix(role: str, verb: str) -> str:
+    return "add --encrypted, or " if verb == "predict" and hasattr(_SERVICES[role], "do_ask") else ""
 
 
 _SAID = {
@@ -56,12 +60,11 @@ _SAID = {
 """What verbs are called on the command line, if otherwise."""
 
 
-def alone(directory: Path, verb: str, arguments: dict[str, Any], tell: Tell) -> Any:
+def _alone(directory: Path, party: Party, verb: str, arguments: dict[str, Any], tell: Tell) -> Any:
     """A command where no process runs: a requester connects, asks, and goes; KGC invites offline.
 
     Raises UsageError for whatever needs a process.
     """
-    party = look(directory).party
     if (party.role, verb) in _ALONE:
         with closing(Home.open(directory)) as home:
             return _ALONE[party.role, verb](home, tell, arguments)
@@ -69,9 +72,9 @@ def alone(directory: Path, verb: str, arguments: dict[str, Any], tell: Tell) -> 
     fix = f"start it, and ask again: revfrf serve -d {where}"
     if party.role == REQUESTER:
         fix = f"a requester needs none, and asks by itself: revfrf predict --encrypted ROWS -d {where}"
-    elif has_left(directory):
+    elif party.role == PARTICIPANT and has_left(directory):
         fix = f"{party.name!r} has left the forest, and need not run any more"
-    raise UsageError(f"no `revfrf serve` runs in {directory}; {fix}")
+    raise not_running(directory, fix)
 
 
 def _ask(home: Home, tell: Tell, arguments: dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -14,8 +14,8 @@ import numpy as np
 from revfrf.config import Config, Forest
 from revfrf.crypto.canonical import Field
 from revfrf.crypto.parallel import workers
-from revfrf.datafile import Labels, read_labels
-from revfrf.errors import AbsentError, ProtocolError, UsageError
+from revfrf.datafile import Labels, Task, read_labels
+from revfrf.errors import AbsentError, ProtocolError, RefusedError, UsageError
 from revfrf.forest.criterion import Targets
 from revfrf.forest.randomness import candidate_limit, feature_probability, row_repeats
 from revfrf.forest.tree import Rules
@@ -36,8 +36,6 @@ from revfrf.roles.participant import TRAINING
 from revfrf.storage.sqlite import SqliteCoordinatorStore
 
 log = logging.getLogger("revfrf.serve")
-
-Task = Literal["classes", "numbers"]
 
 
 class Training(Record, frozen=True):
@@ -110,7 +108,7 @@ class TrainingService(Service):
             self._go_on_training(tell)
         except AbsentError as error:
             self.waiting = f"waiting for {error.party!r}, which {error.reason}"
-            tell({"step": f"waiting for {error.party}"})
+            tell({"step": f"waiting for {error.party!r}"})
             raise
 
     def _go_on_training(self, tell: Tell) -> None:
@@ -154,9 +152,11 @@ class TrainingService(Service):
 
     def _set_up(self) -> None:
         """Have KGC begin the epoch, or tell everybody of the one that has begun. Raises AbsentError."""
-        missing = self.endpoint.call(KGC, SetUpRequest(), SetUpReply).missing
-        if missing is not None:
-            raise AbsentError(missing, "is not connected; start it, and what was under way goes on")
+        reply = self.endpoint.call(KGC, SetUpRequest(), SetUpReply)
+        if reply.missing is not None:
+            raise AbsentError(reply.missing, "is not connected; start it, and what was under way goes on")
+        if reply.refused is not None:
+            raise RefusedError(reply.refused, "has refused what KGC has dealt to it; its log says why")
 
     def _progress(self, tell: Tell) -> Callable[[LevelReport], None]:
         def report(level: LevelReport) -> None:

@@ -103,6 +103,7 @@ def next_epoch(
     current: EpochCertificate,
     leavers: Collection[str],
     dealt: SetUp | None,
+    number_of_deal: int,
     n_jobs: int,
 ) -> EpochCertificate:
     """The certificate of the epoch after this one, without the leavers, and with new keys if there is a new
@@ -121,7 +122,9 @@ def next_epoch(
     if dealt is not None:
         p, roles = dealt.parameters, {member.name: member.role for member in staying}
         known = {member.name: member.verify_key for member in staying}
-        members = deal(channel, current.federation, unsigned.epoch, dealt, roles, known, n_jobs)
+        members = deal(
+            channel, current.federation, unsigned.epoch, dealt, number_of_deal, roles, known, n_jobs
+        )
         unsigned = msgspec.structs.replace(
             unsigned, members=members, n=number(p.n), g0=number(p.g0), exponent_bits=p.exponent_bits
         )

@@ -30,8 +30,7 @@ class Keys(Secret):
 class Identity(Secret):
     """What a party knows of itself and of its federation. `kgc` it was given beforehand.
 
-    `dealt` are keys of an epoch that KGC has not yet certified, the newest last: of several times that KGC
-    has dealt, the certificate says which one counts, in whatever order they have come.
+    `dealt` are keys of an epoch that KGC has not yet certified, and `deal` is the number of the last deal.
     """
 
     name: str
@@ -41,7 +40,8 @@ class Identity(Secret):
     allow_insecure: bool = False
     federation: str = ""
     keys: Keys | None = None
-    dealt: tuple[Keys, ...] = ()
+    dealt: Keys | None = None
+    deal: int = 0
     certificate: EpochCertificate | None = None
     receipt: Receipt | None = None
     admission: Admission | None = None
@@ -85,7 +85,8 @@ class Identity(Secret):
             signing=self.signing_key.to_fields(),
             federation=self.federation,
             keys=None if self.keys is None else self.keys.record(),
-            dealt=tuple(keys.record() for keys in self.dealt),
+            dealt=None if self.dealt is None else self.dealt.record(),
+            deal=self.deal,
             certificate=self.certificate,
             receipt=self.receipt,
             admission=self.admission,
@@ -114,7 +115,8 @@ class IdentityRecord(Record, frozen=True):
     signing: dict[str, str]
     federation: str
     keys: KeysRecord | None
-    dealt: tuple[KeysRecord, ...]
+    dealt: KeysRecord | None
+    deal: int
     certificate: EpochCertificate | None
     receipt: Receipt | None
     admission: Admission | None
@@ -129,7 +131,8 @@ class IdentityRecord(Record, frozen=True):
             allow_insecure=allow_insecure,
             federation=self.federation,
             keys=None if self.keys is None else self.keys.keys(allow_insecure),
-            dealt=tuple(keys.keys(allow_insecure) for keys in self.dealt),
+            dealt=None if self.dealt is None else self.dealt.keys(allow_insecure),
+            deal=self.deal,
             certificate=self.certificate,
             receipt=self.receipt,
             admission=self.admission,

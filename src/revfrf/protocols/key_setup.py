@@ -13,7 +13,7 @@ from revfrf.crypto.possession import PossessionProof, prove_possession, verify_p
 from revfrf.crypto.secret import SecretInt
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.crypto.strong import SetUp, StrongShare
-from revfrf.errors import ProtocolError, UsageError
+from revfrf.errors import InsecureKeyError, ProtocolError, UsageError
 from revfrf.messages.base import Done, number, of_number
 from revfrf.messages.enrolment import (
     Admission,
@@ -38,21 +38,25 @@ from revfrf.protocols.identity import Identity, Keys
 from revfrf.transport.base import Channel
 
 _ADMISSION = "revfrf admission v1"
-_DEALT = 4
-"""How many times that KGC has dealt for one epoch are remembered."""
 
 
 # -- KGC --------------------------------------------------------------------------------------------
 
 
 def first_epoch(
-    channel: Channel, kgc: SigningKey, federation: str, dealt: SetUp, roles: Mapping[str, str], n_jobs: int
+    channel: Channel,
+    kgc: SigningKey,
+    federation: str,
+    dealt: SetUp,
+    number_of_deal: int,
+    roles: Mapping[str, str],
+    n_jobs: int,
 ) -> EpochCertificate:
     """Deal to every party of `roles` (name to role), enrol it, and certify the first epoch.
 
     Nobody is in it before it is announced.
     """
-    members = deal(channel, federation, 1, dealt, roles, {}, n_jobs)
+    members = deal(channel, federation, 1, dealt, number_of_deal, roles, {}, n_jobs)
     p = dealt.parameters
     unsigned = EpochCertificate(
         federation=federation,
@@ -73,6 +77,7 @@ def deal(
     federation: str,
     epoch: int,
     dealt: SetUp,
+    number_of_deal: int,
     roles: Mapping[str, str],
     known: Mapping[str, bytes],
     n_jobs: int,
@@ -82,7 +87,8 @@ def deal(
 
     def enrol(party: str) -> Member:
         share = shares.get(roles[party])
-        member = _enrol(channel, federation, epoch, dealt.parameters, party, roles[party], share)
+        p, role = dealt.parameters, roles[party]
+        member = _enrol(channel, federation, epoch, p, number_of_deal, party, role, share)
         if known.get(party, member.verify_key) != member.verify_key:
             raise ProtocolError(f"{party!r} enrols with another verify key", kind="member")
         return member
@@ -118,6 +124,7 @@ def admit(
     kgc: SigningKey,
     certificate: EpochCertificate,
     parameters: Parameters,
+    number_of_deal: int,
     party: str,
     known: bytes | None,
 ) -> Admission:
@@ -132,7 +139,7 @@ def admit(
     member = members.get(party)
     if member is None:
         federation, epoch = certificate.federation, certificate.epoch
-        member = _enrol(channel, federation, epoch, parameters, party, REQUESTER, None)
+        member = _enrol(channel, federation, epoch, parameters, number_of_deal, party, REQUESTER, None)
     if known not in (None, member.verify_key):
         raise ProtocolError(f"{party!r} is the name of another requester", kind="member")
     fields = (certificate.federation, certificate.epoch, member_fields(member))
@@ -151,6 +158,7 @@ def _enrol(
     federation: str,
     epoch: int,
     parameters: Parameters,
+    number_of_deal: int,
     party: str,
     role: str,
     share: StrongShare | None,
@@ -159,6 +167,7 @@ def _enrol(
     dealt = Dealt(
         federation=federation,
         epoch=epoch,
+        number=number_of_deal,
         n=number(parameters.n),
         g0=number(parameters.g0),
         exponent_bits=parameters.exponent_bits,
@@ -178,15 +187,26 @@ def _enrol(
 
 
 def answer_deal(identity: Identity, message: Dealt) -> Enrolment:
-    """Make a weak key under the parameters dealt, and prove that it is one's own."""
+    """Make a weak key under the parameters dealt, and prove that it is one's own.
+
+    What was dealt before is void, also if it comes later.
+    """
     first = identity.certificate is None
     if message.epoch != identity.epoch + 1 and not (first and identity.role == REQUESTER):
         raise ProtocolError("keys are dealt for the next epoch", kind="order")
     if not first and message.federation != identity.federation:
         raise ProtocolError("keys of another federation", kind="order")
+    if message.number <= identity.deal:
+        raise ProtocolError(f"deal {message.number} after deal {identity.deal}", kind="order")
     n, g0 = of_number(message.n), of_number(message.g0)
     try:
         parameters = Parameters(n, g0, message.exponent_bits, identity.allow_insecure)
+    except InsecureKeyError:
+        raise ProtocolError(
+            "keys that are too short for a party that has not joined with --allow-insecure; it would have to "
+            "join anew, by a new token",
+            kind="member",
+        ) from None
     except UsageError as error:
         raise ProtocolError(f"parameters that this party does not take: {error}", kind="member") from None
     server, share = SHARE_HOLDERS.get(identity.role), None
@@ -199,8 +219,8 @@ def answer_deal(identity: Identity, message: Dealt) -> Enrolment:
             raise ProtocolError("no strong share of these parameters", kind="member") from None
     weak = WeakKey.generate(parameters)
     proof = prove_possession(weak, identity.name)
-    dealt = (*identity.dealt, Keys(message.epoch, weak, share))
-    identity.federation, identity.dealt = message.federation, dealt[-_DEALT:]
+    identity.federation, identity.deal = message.federation, message.number
+    identity.dealt = Keys(message.epoch, weak, share)
     return Enrolment(
         name=identity.name,
         role=identity.role,
@@ -219,22 +239,16 @@ def answer_certificate(identity: Identity, certificate: EpochCertificate) -> Epo
     if certificate == identity.certificate:
         return EpochAccepted(epoch=certificate.epoch, receipt=identity.receipt)
     n = of_number(certificate.n)
-    fitting = [keys for keys in _own_keys(identity) if keys.weak.parameters.n == n]
+    fitting = [k for k in (identity.dealt, identity.keys) if k is not None and k.weak.parameters.n == n]
     if not fitting or certificate.epoch != identity.epoch + 1:
         raise ProtocolError("an epoch certificate out of turn", kind="order")
-    named = [keys for keys in fitting if identity.member(keys.weak) in certificate.members]
-    keys, before, receipt = (named or fitting)[0], identity.certificate, None
+    keys, before, receipt = fitting[0], identity.certificate, None
     check_certificate(identity, keys, certificate)
     check_succession(before, certificate)
     if before is not None and before.n != certificate.n:
         receipt = sign_receipt(identity.signing_key, identity.name, before, certificate)
-    identity.receipt, identity.keys, identity.certificate, identity.dealt = receipt, keys, certificate, ()
+    identity.receipt, identity.keys, identity.certificate, identity.dealt = receipt, keys, certificate, None
     return EpochAccepted(epoch=certificate.epoch, receipt=receipt)
-
-
-def _own_keys(identity: Identity) -> list[Keys]:
-    """All that this party has, the newest first."""
-    return [*reversed(identity.dealt), *([] if identity.keys is None else [identity.keys])]
 
 
 def check_certificate(identity: Identity, keys: Keys, certificate: EpochCertificate) -> None:
@@ -253,7 +267,7 @@ def answer_admission(identity: Identity, admission: Admission) -> Done:
     """Keep the admission if KGC has signed it, and it names this party with its own keys."""
     verify_admission(identity.kgc, admission)
     outsider = identity.role == REQUESTER
-    known = [keys for keys in _own_keys(identity) if outsider or keys is identity.keys]
+    known = [k for k in (identity.dealt if outsider else None, identity.keys) if k is not None]
     if not known:
         raise ProtocolError("an admission before there are keys", kind="order")
     epochs = {keys.epoch for keys in known} if outsider else {identity.epoch}
@@ -264,7 +278,7 @@ def answer_admission(identity: Identity, admission: Admission) -> Done:
         raise ProtocolError(f"the admission does not name {identity.name!r} rightly", kind="member")
     identity.keys, identity.admission = fitting[0], admission
     if outsider:
-        identity.dealt = ()
+        identity.dealt = None
     return Done()
 
 

@@ -90,7 +90,12 @@ def legend(
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
-STEP, _DROP, MARGIN = 17, 46, 22
+_STEP, _DROP, _MARGIN = 17, 46, 22
+
+
+def width_of(*trees: Tree) -> int:
+    """How wide a drawing is in which the largest of these fits."""
+    return 2 * _MARGIN + _STEP * (max(map(len, trees)) - 1)
 
 
 def _places(tree: Tree) -> dict[int, tuple[int, int]]:
@@ -101,7 +106,7 @@ def _places(tree: Tree) -> dict[int, tuple[int, int]]:
         return (2 * path + 1) << (depth - path.bit_length())
 
     order = {path: i for i, path in enumerate(sorted(tree, key=from_left))}
-    return {path: (MARGIN + STEP * order[path], MARGIN + _DROP * (path.bit_length() - 1)) for path in tree}
+    return {path: (_MARGIN + _STEP * order[path], _MARGIN + _DROP * (path.bit_length() - 1)) for path in tree}
 
 
 def figure(
@@ -127,7 +132,7 @@ def figure(
             parts.append(f'<circle class="leaf" cx="{x}" cy="{y}" r="4"/>')
         else:
             parts.append(_circle(x, y, *tags[owner(feature)], title=feature))
-    height = max(y for _, y in places.values()) + MARGIN
+    height = max(y for _, y in places.values()) + _MARGIN
     return (
         f'<figure><figcaption>{escape(caption)}</figcaption><svg class="tree" role="img" '
         f'viewBox="0 0 {width} {height}" style="max-width:{width * 3 // 2}px">'

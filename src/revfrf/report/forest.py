@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from revfrf.certificate import RevocationCertificate
-from revfrf.report.drawing import MARGIN, STEP, Outline, by_tree, figure, legend, owner, tags_of
+from revfrf.report.drawing import Outline, by_tree, figure, legend, owner, tags_of, width_of
 from revfrf.report.html import document, facts, section, table
-from revfrf.report.page import certificate_facts
+from revfrf.report.leaving import certificate_facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class Standing:
     """All that the page tells. `columns` are those of every participant now."""
 
     federation: str
-    facts: Mapping[str, str]
+    facts: Mapping[str, Any]
     columns: Mapping[str, Sequence[str]]
     forest: Outline
     certificates: Sequence[RevocationCertificate]
@@ -57,6 +58,5 @@ def _tree(standing: Standing) -> str:
     trees = by_tree(standing.forest)
     number = sorted(trees, key=lambda n: len(trees[n]))[len(trees) // 2]
     tree, tags = trees[number], tags_of(standing.columns)
-    width = 2 * MARGIN + STEP * (len(tree) - 1)
-    drawn = figure(tree, width, (), tags, "", f"Tree {number + 1:,} of {len(trees):,}")
+    drawn = figure(tree, width_of(tree), (), tags, "", f"Tree {number + 1:,} of {len(trees):,}")
     return f'{legend(standing.columns, (), tags)}<div class="trees">{drawn}</div>'

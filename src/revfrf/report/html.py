@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from typing import Any
 
 COLOURS = 7
 """Okabe and Ito's, nearly, which colour-blind readers can tell apart; letters say the same."""
@@ -67,10 +68,21 @@ def section(title: str, body: str) -> str:
     return f"<section><h2>{escape(title)}</h2>{body}</section>\n"
 
 
-def facts(values: Mapping[str, str]) -> str:
-    """Names and values, in a card."""
-    rows = "".join(f"<dt>{escape(what)}</dt><dd>{escape(fact)}</dd>" for what, fact in values.items())
-    return f'<dl class="facts card">{rows}</dl>'
+def facts(values: Mapping[str, Any], card: bool = True) -> str:
+    """Names and values, as a card, or inside one."""
+    rows = "".join(
+        f"<dt>{escape(what.replace('_', ' '))}</dt><dd>{escape(_shown(fact))}</dd>"
+        for what, fact in values.items()
+    )
+    return f'<dl class="facts{" card" if card else ""}">{rows}</dl>'
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {each}" for name, each in value.items())
+    return value if isinstance(value, str) else ", ".join(value) or "none"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -25,10 +25,11 @@ from revfrf.transport.base import Channel
 
 class KeyCentreState(Record, frozen=True):
     """What KGC remembers. `left` are the requests that began the current epoch, until their revocation has
-    its certificate, and `receipts` what everybody has signed for its erased keys.
+    its certificate, and `receipts` what everybody has signed for its erased keys. `deals` counts all deals.
     """
 
     certificates: tuple[EpochCertificate, ...] = ()
+    deals: int = 0
     admitted: dict[str, Admission] = msgspec.field(default_factory=dict)
     requesters: dict[str, bytes] = msgspec.field(default_factory=dict)
     leaving: dict[str, RevocationRequest] = msgspec.field(default_factory=dict)
@@ -71,6 +72,12 @@ class KeyCentre:
             self.store.write(state=state)
             self.state = state
 
+    def _next_deal(self) -> int:
+        """The number of the next deal: higher than any before, also of a process that was killed."""
+        with self._changes:
+            self._become(deals=self.state.deals + 1)
+            return self.state.deals
+
     @property
     def current(self) -> EpochCertificate:
         """The epoch that everybody is in."""
@@ -100,7 +107,9 @@ class KeyCentre:
         `known` are verify keys that parties must enrol with, as far as they are known when they have done so.
         If not everybody could be told, telling them again (`announce`) is all that is left to do.
         """
-        certificate = first_epoch(self.channel, self._signing, federation, dealt, roles, self.n_jobs)
+        certificate = first_epoch(
+            self.channel, self._signing, federation, dealt, self._next_deal(), roles, self.n_jobs
+        )
         expected = known()
         for member in certificate.members:
             if expected.get(member.name, member.verify_key) != member.verify_key:
@@ -115,7 +124,7 @@ class KeyCentre:
             raise UsageError(f"{party!r} is a requester already")
         self._expect_no_change()
         epoch, known = self.current, self.state.requesters.get(party)
-        admission = admit(self.channel, self._signing, epoch, parameters, party, known)
+        admission = admit(self.channel, self._signing, epoch, parameters, self._next_deal(), party, known)
         with self._changes:
             if self.current != epoch:
                 raise ProtocolError("an epoch has begun meanwhile", kind="epoch")
@@ -174,7 +183,9 @@ class KeyCentre:
         if (max(request.level for request in leaving) == 2) != (dealt is not None):
             raise UsageError("level 2 needs a new set-up, and level 1 none")
         names = [request.party for request in leaving]
-        certificate = next_epoch(self.channel, self._signing, self.current, names, dealt, self.n_jobs)
+        certificate = next_epoch(
+            self.channel, self._signing, self.current, names, dealt, self._next_deal(), self.n_jobs
+        )
         certificates = (*self.state.certificates, certificate)
         with self._changes:
             if set(self.state.leaving.values()) != set(leaving):

@@ -25,6 +25,8 @@ from revfrf.roles.party import AnsweringParty
 from revfrf.storage.memory import ParticipantStore
 
 TRAINING = "training"
+_TABLES = 4
+"""Tables of rows to test on that CS may have it hold at once; the oldest goes first."""
 
 
 class Participant(AnsweringParty):
@@ -139,7 +141,11 @@ class Participant(AnsweringParty):
         """Take the rows that CS names. Those to train on are taken once, for the forest's life."""
         name, table = rows_name(message.ids), message.table
         if table != TRAINING:
-            self.tables[table] = aligned_codes(self._rows, self.columns, message.ids)
+            codes = aligned_codes(self._rows, self.columns, message.ids)
+            others = [name for name in self.tables if name not in (TRAINING, table)]
+            for oldest in others[: max(0, len(others) - _TABLES + 1)]:
+                self.drop(oldest)
+            self.hold(table, codes)
             return
         known = self.store.read("aligned", bytes)
         if known is None:

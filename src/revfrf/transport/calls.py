@@ -21,33 +21,31 @@ from revfrf.errors import (
     FormatError,
     LetterError,
     ProtocolError,
-    RefusedError,
-    RejectedError,
     RevFRFError,
     StorageError,
 )
-from revfrf.messages.base import MIB, Message
+from revfrf.messages.base import Message
 from revfrf.messages.registry import calls_between
 from revfrf.metering import Ledger, measured
 from revfrf.names import CS, KGC, PARTICIPANT, REQUESTER, SERVERS
 from revfrf.transport.base import Reply
 from revfrf.transport.codec import decode, encode
-from revfrf.transport.frames import Frame, Key, Kind, frames, refusal
-from revfrf.transport.lines import Limits, Line, Link, Load, Waiting
+from revfrf.transport.frames import Frame, Key, Kind, frames
+from revfrf.transport.lines import AWAY, Limits, Line, Link, Load, Waiting
 from revfrf.transport.passport import Passport, Who
-from revfrf.transport.sealed import Place, Sealing
+from revfrf.transport.relay import fate_of
+from revfrf.transport.sealed import Offer, Place, Sealing
 
 log = logging.getLogger(__name__)
 
 _STRANGERS = (PARTICIPANT, REQUESTER)
-_RELAYED = 65 * MIB
 _ANSWERING = 64
 """Calls that a party answers at once: of the servers, and as many of all others."""
 
 _CALLS, _CALLS_OF_SERVERS = 16, 256
 """Calls of one sender that may wait for their answers."""
 
-_AWAY = "is not connected; start it, and go on"
+_TOO_MUCH = b"too much at once"
 
 
 class Endpoint:
@@ -65,9 +63,11 @@ class Endpoint:
         limits: Limits | None = None,
         admit: Callable[[Passport], None] = lambda _: None,
         failed: Callable[[StorageError], None] = lambda _: None,
+        met: Callable[[], None] = lambda: None,
     ) -> None:
         self.who, self.limits, self.ledger = who, limits or Limits(), Ledger()
-        self._answer, self.sealing, self._admit, self._failed = answer, sealing, admit, failed
+        self._answer, self.sealing, self._admit = answer, sealing, admit
+        self._failed, self._tell_met = failed, met
         self._lines: dict[str, Line] = {}
         self._met: Counter[str] = Counter()
         self._waiting: dict[int, Waiting] = {}
@@ -110,6 +110,7 @@ class Endpoint:
             self._changed.notify_all()
         if before is not None:
             self._drop(before)
+        self._tell_met()
 
     def disconnected(self, link: Link) -> None:
         """A link is down: whoever waits for an answer over it waits no longer."""
@@ -128,7 +129,9 @@ class Endpoint:
         with self._lock:
             lost = [waiting for waiting in self._waiting.values() if waiting.line is line]
             owed, line.owed = line.owed, {}
-            callers = [(self._lines.get(caller), number) for caller, number in owed]
+            callers = [(self._lines.get(caller), number) for caller in owed for number in owed[caller]]
+            for other in self._lines.values():
+                other.owed.pop(name, None)
         for waiting in lost:
             waiting.end("absence")
         for caller, number in callers:
@@ -204,17 +207,24 @@ class Endpoint:
 
     def _write_to(self, recipient: str, data: bytes, limit: int) -> bytes:
         """The answer to a call that CS passes on, for which a key of whoever is at the far end is needed."""
+        offer, number = self._offer_of(recipient), next(self._numbers)
+        letter, awaited = self.sealing.seal((self.who.name, recipient, number), offer, data)
+        return awaited.open(self._ask(recipient, letter, limit + Sealing.OVERHEAD, number=number))
+
+    def _offer_of(self, recipient: str) -> Offer:
         number = next(self._numbers)
-        offer = self.sealing.offered(
-            (self.who.name, recipient, number),
-            self._ask(recipient, b"", Sealing.OVERHEAD, kind="hello", number=number),
-        )
+        answer = self._ask(recipient, b"", Sealing.OVERHEAD, kind="hello", number=number)
+        offer = self.sealing.offered((self.who.name, recipient, number), answer)
         if offer.passport.who.name != recipient:
             raise ProtocolError(f"the certificates of {offer.passport.who.name!r}", kind="sender")
         self._let_in(offer.passport)
-        number = next(self._numbers)
-        letter, awaited = self.sealing.seal((self.who.name, recipient, number), offer, data)
-        return awaited.open(self._ask(recipient, letter, limit + Sealing.OVERHEAD, number=number))
+        return offer
+
+    def reach(self, names: Iterable[str]) -> None:
+        """Raise AbsentError unless all of these could be called now."""
+        for name in names:
+            find = self._line_to if CS in (self.who.name, name) else self._offer_of
+            find(name)
 
     def _ask(
         self, recipient: str, data: bytes, limit: int, *, kind: Kind = "call", number: int | None = None
@@ -222,23 +232,16 @@ class Endpoint:
         """What comes back. Raises AbsentError or RefusedError."""
         number = next(self._numbers) if number is None else number
         line = self._line_to(recipient)
-        waiting = Waiting(recipient, line, limit, time.monotonic() + self.limits.call)
+        waiting = Waiting(recipient, line, limit, self.limits.call)
         with self._lock:
             self._waiting[number] = waiting
         pieces = frames(kind, self.who.name, recipient, number, data)
         try:
             self._send(line, takewhile(lambda _: waiting.goes_on, pieces))
-            if not waiting.ended():
-                raise AbsentError(recipient, f"has not answered within {self.limits.call:,.0f} seconds")
+            return waiting.outcome()
         finally:
             with self._lock:
                 del self._waiting[number]
-        came, answer = waiting.result
-        if came == "absence":
-            raise AbsentError(recipient, _AWAY)
-        if came == "refusal":
-            raise RefusedError(recipient, f"has refused: {refusal(answer)}")
-        return answer
 
     def _line_to(self, recipient: str) -> Line:
         if not self.is_hub:
@@ -246,7 +249,7 @@ class Endpoint:
         with self._lock:
             line = self._lines.get(recipient if self.is_hub else CS)
         if line is None:
-            raise AbsentError(recipient, _AWAY)
+            raise AbsentError(recipient if self.is_hub else CS, AWAY)
         return line
 
     # -- receiving ----------------------------------------------------------------------------------
@@ -309,23 +312,20 @@ class Endpoint:
 
     def _relay(self, line: Line, frame: Frame, data: bytes) -> None:
         """CS passes on what KGC and the others have to say to each other."""
-        if not self.is_hub or KGC not in (frame.sender, frame.recipient) or frame.size > _RELAYED:
+        if not self.is_hub:
             raise ProtocolError(f"{frame.sender!r} writes to {frame.recipient!r}", kind="sender")
-        begins, ends = frame.offset == 0, frame.offset + len(frame.piece) >= frame.size
         with self._lock:
             onward = self._lines.get(frame.recipient)
-            if not frame.asks and ends:
-                line.owed.pop((frame.recipient, frame.call), None)
-            elif frame.asks and begins and onward is not None:
-                onward.owe(frame.sender, frame.call)
-        if onward is not None:
+            fate = fate_of(line, onward, frame)
+        if fate == "pass on" and onward is not None:
             try:
                 onward.link.pass_on(data)
             except AbsentError:
                 log.warning("%s does not take what is passed on to it", frame.recipient)
                 self._drop(onward)
-        elif frame.asks and begins:
-            self._send(line, [Frame("absence", frame.recipient, frame.sender, frame.call)])
+        elif fate in ("absence", "refusal"):
+            told = _TOO_MUCH if fate == "refusal" else b""
+            self._send(line, frames(fate, frame.recipient, frame.sender, frame.call, told))
 
     def _limit(self, frame: Frame) -> int:
         """How long what is asked may be; of a sender at the far end only the name is known yet."""
@@ -353,7 +353,7 @@ class Endpoint:
             if end is not None:
                 pool.submit(self._answer_call, line, frame, data).add_done_callback(lambda _: end())
         if end is None:
-            self._send(line, frames("refusal", self.who.name, frame.sender, frame.call, b"too much at once"))
+            self._send(line, frames("refusal", self.who.name, frame.sender, frame.call, _TOO_MUCH))
 
     def _answer_call(self, line: Line, frame: Frame, data: bytes) -> None:
         """Answer or refuse, in a thread of its own; nothing, if the call has come before."""
@@ -371,8 +371,7 @@ class Endpoint:
             kind, answer = "absence", b""  # whoever has offered that key is no more
         except RevFRFError as error:
             log.warning("refused a message of %s: %s", frame.sender, error)
-            told = error.peer_message if isinstance(error, RejectedError) else RejectedError.peer_message
-            kind, answer = "refusal", told.encode()
+            kind, answer = "refusal", error.peer_message.encode()
             if isinstance(error, StorageError):
                 self._failed(error)
         except Exception:

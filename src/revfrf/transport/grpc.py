@@ -28,6 +28,8 @@ _NONCE, _CHAIN, _SIGNATURE = "revfrf-nonce-bin", "revfrf-chain-bin", "revfrf-sig
 """What a party says when it dials, and what CS says first to whom it lets in: that it is the CS of before."""
 
 _NONCE_BYTES = 32
+_LEFT = "left"
+"""What CS says to somebody who has left, and to no other whom it refuses."""
 
 _QUEUE, _PASSED_ON = 64, 1024
 """Frames that wait to be sent over one link: whoever sends more waits, too, but for what CS passes on."""
@@ -36,6 +38,12 @@ _BYTES = 192 * MIB
 """And their size: two messages of the longest kind that CS passes on, and what waits besides."""
 
 MAX_LINKS = 512
+
+_HAS_LEFT = "this party has left the federation"
+_REMEDY = (
+    "its log says why. If a token was used twice, or the certificate has ended, ask KGC for a new token, and "
+    "`revfrf join` it"
+)
 
 _OPTIONS = [
     ("grpc.max_send_message_length", MAX_FRAME),
@@ -148,13 +156,15 @@ class Server:
             if len(nonce) != _NONCE_BYTES:
                 raise ProtocolError(f"{passport.who} dials without a nonce", kind="order")
             link = _StreamLink(passport.who, self._endpoint.limits.silence)
+            link.hang_up = context.cancel  # also a stream whose other end does not read
             self._endpoint.connected(link, passport)
         except RevFRFError as error:
             log.warning("refused a link: %s", error)
-            context.abort(grpc.StatusCode.PERMISSION_DENIED, RejectedError.peer_message)
+            told = _LEFT if error.kind == "revoked" else error.peer_message
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, told)
         log.info("%s is connected", link.who.name)
         context.add_callback(link.close)
-        chain, signature = self._endpoint.sealing.welcome(nonce, link.who.name)
+        chain, signature = self._endpoint.sealing.welcome(nonce, passport)
         context.send_initial_metadata(((_CHAIN, chain), (_SIGNATURE, signature)))
         Thread(target=_carry, args=(self._endpoint, link, incoming), daemon=True).start()
         yield from link.outgoing()
@@ -179,7 +189,7 @@ class Dialler:
         self._endpoint, self._tls, self._address = endpoint, tls, address
         self._closed = Event()
         self._link: _StreamLink | None = None
-        self.problem, self.refused = "", False
+        self.problem, self.left = "", False
         self._thread = Thread(target=self._dial, name="dialler", daemon=True)
         self._thread.start()
 
@@ -187,7 +197,10 @@ class Dialler:
         pause = self.FIRST_PAUSE
         while not self._closed.is_set():
             started = time.monotonic()
-            self._one_link()
+            try:
+                self._one_link()
+            except Exception:
+                log.exception("a link has ended")
             if time.monotonic() - started > self.STEADY:
                 pause = self.FIRST_PAUSE
             self._closed.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311
@@ -209,16 +222,15 @@ class Dialler:
             timer.start()
             try:
                 told = dict(incoming.initial_metadata())  # waits until we are let in, or not
-                timer.cancel()
                 if {_CHAIN, _SIGNATURE} <= told.keys():
-                    sealing, name = self._endpoint.sealing, self._endpoint.who.name
-                    host = sealing.welcomed(nonce, name, told[_CHAIN], told[_SIGNATURE])
+                    host = self._endpoint.sealing.welcomed(nonce, told[_CHAIN], told[_SIGNATURE])
                     self._endpoint.connected(link, host)
-                    self.problem, self.refused = "", False
+                    timer.cancel()
+                    self.problem, self.left = "", False
                     _carry(self._endpoint, link, incoming)
                 elif incoming.code() == grpc.StatusCode.PERMISSION_DENIED:
-                    self.refused = True
-                    self.problem = f"{self._address} refuses us: {incoming.details()}"
+                    self.left = incoming.details() == _LEFT
+                    self.problem = f"{self._address} refuses us: " + (_HAS_LEFT if self.left else _REMEDY)
                 else:
                     self.problem = f"{self._address} does not answer, or not as our coordinator"
             except RejectedError as error:

@@ -8,9 +8,12 @@ from datetime import UTC, datetime
 from threading import Event, Lock
 from typing import Protocol
 
+from revfrf.errors import AbsentError, RefusedError
 from revfrf.messages.base import MIB
-from revfrf.transport.frames import Assembly, Kind
+from revfrf.transport.frames import Assembly, Kind, refusal
 from revfrf.transport.passport import Who
+
+AWAY = "is not connected; start it, and go on"
 
 _LOAD, _LEAST_LOAD = 1024 * MIB, 4 * MIB
 """Bytes of one sender's calls that wait for their answers, and for how many each counts at least."""
@@ -20,6 +23,9 @@ _SENDERS = 1024
 
 _REMEMBERED = 4096
 """Calls of which it is known that they have come."""
+
+_OWED = 64
+"""Calls of one caller that CS has passed on to one party, and that wait for their answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +116,26 @@ class Line:
     not_after: datetime | None = None
     assembly: Assembly = field(default_factory=Assembly)
     seen: Seen = field(default_factory=Seen)
-    owed: dict[tuple[str, int], None] = field(default_factory=dict)
+    owed: dict[str, set[int]] = field(default_factory=dict)
     heard: float = field(default_factory=time.monotonic)
 
-    def owe(self, caller: str, number: int) -> None:
-        """A call was passed on over this link."""
-        self.owed[caller, number] = None
-        if len(self.owed) > _REMEMBERED:
-            del self.owed[next(iter(self.owed))]
+    def owe(self, caller: str, number: int) -> bool:
+        """Whether a call of this caller may be passed on over this link; from now on it is owed an answer."""
+        numbers = self.owed.setdefault(caller, set())
+        if len(numbers) < _OWED:
+            numbers.add(number)
+        return number in numbers
+
+    def owes(self, caller: str, number: int) -> bool:
+        """Whether this call waits for its answer over this link."""
+        return number in self.owed.get(caller, ())
+
+    def settle(self, caller: str, number: int) -> None:
+        """The answer has come."""
+        numbers = self.owed.get(caller, set())
+        numbers.discard(number)
+        if not numbers:
+            self.owed.pop(caller, None)
 
     def fault(self, silence: float) -> str:
         """Why the link is not to be used any more, if so."""
@@ -135,21 +153,33 @@ class Waiting:
     recipient: str
     line: Line
     limit: int
-    until: float
-    result: tuple[Kind, bytes] = ("absence", b"")
+    seconds: float
+    _result: tuple[Kind, bytes] = ("absence", b"")
     _done: Event = field(default_factory=Event)
+    _began: float = field(default_factory=time.monotonic)
 
     def end(self, kind: Kind, data: bytes = b"") -> None:
         """This has come back; what comes later does not count."""
         if not self._done.is_set():
-            self.result = kind, data
+            self._result = kind, data
             self._done.set()
 
     @property
     def goes_on(self) -> bool:
         """Whether nothing has come back, and there is time."""
-        return not self._done.is_set() and time.monotonic() < self.until
+        return not self._done.is_set() and self._left > 0
 
-    def ended(self) -> bool:
-        """Wait; whether something has come back in time."""
-        return self._done.wait(max(0.0, self.until - time.monotonic()))
+    @property
+    def _left(self) -> float:
+        return max(0.0, self._began + self.seconds - time.monotonic())
+
+    def outcome(self) -> bytes:
+        """Wait for the answer. Raises AbsentError or RefusedError if there is none."""
+        if not self._done.wait(self._left):
+            raise AbsentError(self.recipient, f"has not answered within {self.seconds:,.0f} seconds")
+        kind, data = self._result
+        if kind == "absence":
+            raise AbsentError(self.recipient, AWAY)
+        if kind == "refusal":
+            raise RefusedError(self.recipient, f"has refused: {refusal(data)}")
+        return data

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 from threading import Lock
 
-from revfrf.errors import AbsentError, RefusedError, RejectedError, RevFRFError, StorageError
+from revfrf.errors import AbsentError, RefusedError, RevFRFError, StorageError
 from revfrf.messages.base import Message
 from revfrf.messages.registry import MESSAGES
 from revfrf.metering import Ledger, measured
@@ -72,5 +72,5 @@ class MemoryChannel:
             raise
         except RevFRFError as error:
             log.warning("%s refused a message of %s: %s", recipient, self.sender, error)
-            told = error.peer_message if isinstance(error, RejectedError) else RejectedError.peer_message
+            told = error.peer_message
             raise RefusedError(recipient, f"has refused: {told}") from error

@@ -124,14 +124,18 @@ class Sealing(Secret):
         """Whose certificates these are. Raises PassportError."""
         return read_passport(self._tls.ca_pem, chain)
 
-    def welcome(self, nonce: bytes, guest: str) -> tuple[bytes, bytes]:
-        """Our certificates, and a signature for whoever has sent this nonce."""
-        return self._tls.chain_pem, self._signing.sign(_WELCOME, nonce, guest)
+    def welcome(self, nonce: bytes, guest: Passport) -> tuple[bytes, bytes]:
+        """Our certificates, and a signature for whoever has sent this nonce, by this key of TLS."""
+        signature = self._signing.sign(_WELCOME, nonce, guest.who.name, guest.key_digest)
+        return self._tls.chain_pem, signature
 
-    def welcomed(self, nonce: bytes, guest: str, chain: bytes, signature: bytes) -> Passport:
-        """Who has welcomed us. Raises RejectedError if it is not whose certificates these are."""
-        host = self.read(chain)
-        VerifyKey(host.verify_key).verify(signature, _WELCOME, nonce, guest)
+    def welcomed(self, nonce: bytes, chain: bytes, signature: bytes) -> Passport:
+        """Who has welcomed us, and talks to us and not to somebody in between.
+
+        Raises RejectedError if it is not whose certificates these are.
+        """
+        host, own = self.read(chain), self._tls.passport
+        VerifyKey(host.verify_key).verify(signature, _WELCOME, nonce, own.who.name, own.key_digest)
         return host
 
     def offer(self, place: Place) -> bytes:

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from revfrf.crypto.secret import Secret, hides_locals
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import PassportError, RejectedError, RevFRFError, UsageError
-from revfrf.names import CS
+from revfrf.names import CS, check_address
 from revfrf.record import Record
 from revfrf.transport.passport import (
     MAX_CHAIN,
@@ -64,7 +64,6 @@ MAX_DAYS = 36_500
 
 _VERSION = "1"
 _TOKEN = re.compile(r"revfrf([0-9]+)-(.*)")
-_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 _KEY_BYTES = 32
 _TLS = b"TLSv1.3"
 _CHECKSUM_BYTES = 8
@@ -75,6 +74,7 @@ def _load_grpc() -> Any:
     name = "GRPC_SSL_CIPHER_SUITES"
     before = os.environ.get(name)
     os.environ[name] = "ECDHE-RSA-AES128-GCM-SHA256"
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # links say themselves what is wrong
     try:
         import grpc
     finally:
@@ -174,9 +174,7 @@ class Token(Secret):
         address: str,
         kgc_verify_key: bytes,
     ) -> None:
-        found = _ADDRESS.fullmatch(address)
-        if not found or not 0 < int(found[2]) < 2**16:
-            raise UsageError(f"address {address!r}: give host and port, such as coordinator.example:7700")
+        check_address(address)
         self.federation = read_authority(authority)
         self.who, self.serial = read_invitation(authority, invitation)
         _check_pair(invitation, key)

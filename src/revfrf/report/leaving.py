@@ -5,14 +5,11 @@ The page shows what CS, KGC and the books of the network know: owners and names 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from html import escape
 
-from revfrf.certificate import RevocationCertificate
+from revfrf.certificate import RevocationCertificate, shown_by
 from revfrf.costs import Costs
 from revfrf.report.drawing import (
-    MARGIN,
-    STEP,
     Outline,
     below,
     by_tree,
@@ -21,6 +18,7 @@ from revfrf.report.drawing import (
     most_telling_tree,
     tags_of,
     tops_of,
+    width_of,
 )
 from revfrf.report.html import document, facts, section, show_bytes, show_seconds, table
 
@@ -82,11 +80,8 @@ def _numbers(leaving: Leaving) -> str:
         for what, count in (("destroyed", report.destroyed), ("rebuilt", report.rebuilt))
     )
     nodes = f'<div class="card"><h3>Nodes of the forest</h3>{bars}</div>'
-    times = "".join(
-        f"<dt>{escape(what)}</dt><dd>{show_seconds(seconds)}</dd>"
-        for what, seconds in leaving.seconds.items()
-    )
-    clock = f'<div class="card"><h3>On the clock</h3><dl class="facts">{times}</dl></div>'
+    times = facts({what: show_seconds(seconds) for what, seconds in leaving.seconds.items()}, card=False)
+    clock = f'<div class="card"><h3>On the clock</h3>{times}</div>'
     return f'<div class="cards">{scores}{nodes}{clock}</div>'
 
 
@@ -104,7 +99,7 @@ def _trees(leaving: Leaving) -> str:
     tops = tops_of(old, leavers)
     tags = tags_of(leaving.columns)
     gone, fresh = len(below(old, tops)), len(below(new, tops))
-    width = 2 * MARGIN + STEP * (max(len(old), len(new)) - 1)
+    width = width_of(old, new)
     before = figure(old, width, tops, tags, "gone", f"Before: {gone:,} nodes are destroyed")
     after = figure(new, width, tops, tags, "new", f"After: {fresh:,} nodes are grown by those who stay")
     return (
@@ -129,25 +124,8 @@ def _trials(trials: Sequence[Trial]) -> str:
 
 def certificate_facts(certificate: RevocationCertificate) -> str:
     """What a certificate shows."""
-    report, after = certificate.report, certificate.epoch_after
-    asked = max(request.time for request in certificate.requests)
-    when = datetime.fromtimestamp(asked, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return facts(
-        {
-            "who left": ", ".join(certificate.leavers),
-            "asked to leave": when,
-            "level": "2: new keys for everybody"
-            if certificate.level == 2
-            else "1: the keys stay as they are",
-            "epoch": f"{certificate.epoch_before.epoch} → {after.epoch}",
-            "who stays": ", ".join(member.name for member in after.members),
-            "receipts for erased keys": f"{len(certificate.receipts):,}",
-            "nodes": f"{report.destroyed:,} destroyed, {report.rebuilt:,} rebuilt, {report.kept:,} kept",
-            "digest before": report.digest_before,
-            "digest after": report.digest_after,
-            "signed by KGC": certificate.signature.hex(),
-        }
-    )
+    level = "2: new keys for everybody" if certificate.level == 2 else "1: the keys stay as they are"
+    return facts({**shown_by(certificate), "level": level, "signed by KGC": certificate.signature.hex()})
 
 
 # -- books ------------------------------------------------------------------------------------------
@@ -189,12 +167,10 @@ def _by_protocol(costs: Costs) -> str:
 
 
 def _leakage(leaving: Leaving) -> str:
-    cards = []
-    for role in _roles(leaving.leakage, leaving.columns):
-        seen = "".join(
-            f"<dt>{escape(what)}</dt><dd>{count:,}</dd>" for what, count in leaving.leakage[role].items()
-        )
-        cards.append(f'<div class="card"><h3>{escape(role)}</h3><dl class="facts">{seen}</dl></div>')
+    cards = [
+        f'<div class="card"><h3>{escape(role)}</h3>{facts(leaving.leakage[role], card=False)}</div>'
+        for role in _roles(leaving.leakage, leaving.columns)
+    ]
     return (
         "<p>Counted from the messages of this run. Nobody but its owner received a column or a cut in the "
         f'clear.</p><div class="flow">{"".join(cards)}</div>'

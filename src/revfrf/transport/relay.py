@@ -1,0 +1,58 @@
+"""What CS passes on between KGC and the others: calls of whoever may make them, and answers that are owed.
+
+Nobody waits for another here: whoever asks too much at once is refused, and the others feel nothing of it.
+"""
+
+from typing import Literal
+
+from revfrf.errors import ProtocolError
+from revfrf.messages.base import MIB
+from revfrf.messages.registry import calls_between
+from revfrf.names import KGC
+from revfrf.transport.frames import Frame
+from revfrf.transport.lines import Line
+from revfrf.transport.sealed import Sealing
+
+_ANSWER = MIB + Sealing.OVERHEAD
+"""Bytes of an answer: all that KGC and the others say to each other in answers are short."""
+
+Fate = Literal["pass on", "ignore", "absence", "refusal"]
+"""What becomes of a frame; the last two are told its sender."""
+
+
+def fate_of(line: Line, onward: Line | None, frame: Frame) -> Fate:
+    """What CS does with a frame that has come over `line` for the party behind `onward`, if it is there.
+
+    Raises ProtocolError for a frame that nobody may send.
+    """
+    if KGC not in (frame.sender, frame.recipient):
+        raise ProtocolError(f"{frame.sender!r} writes to {frame.recipient!r}", kind="sender")
+    if not frame.asks:
+        return _fate_of_answer(line, onward, frame)
+    if onward is None:
+        return "absence" if frame.offset == 0 else "ignore"
+    if frame.size > _limit(line.link.who.role, onward.link.who.role, frame):
+        raise ProtocolError(
+            f"{frame.sender!r} asks {frame.size:,} bytes of {frame.recipient!r}", kind="too-large"
+        )
+    if frame.offset:
+        return "pass on" if onward.owes(frame.sender, frame.call) else "ignore"
+    return "pass on" if onward.owe(frame.sender, frame.call) else "refusal"
+
+
+def _fate_of_answer(line: Line, onward: Line | None, frame: Frame) -> Fate:
+    if not line.owes(frame.recipient, frame.call):
+        return "ignore"  # nobody has asked
+    if frame.size > _ANSWER:
+        raise ProtocolError(f"{frame.sender!r} answers with {frame.size:,} bytes", kind="too-large")
+    if frame.offset + len(frame.piece) >= frame.size:
+        line.settle(frame.recipient, frame.call)
+    return "ignore" if onward is None else "pass on"
+
+
+def _limit(sender: str, recipient: str, frame: Frame) -> int:
+    """How long what a role asks of another may be."""
+    if frame.kind == "hello":
+        return 0
+    longest = max((kind.max_bytes for kind in calls_between(sender, recipient)), default=0)
+    return longest + Sealing.OVERHEAD
