@@ -83,7 +83,7 @@ def test_an_absent_party_is_told_from_one_that_refuses() -> None:
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
     assert errors.__doc__ is not None
     for error in subclasses(RevFRFError):
-        assert error.__name__ in errors.__doc__
+        assert error.__name__ in errors.__doc__ or not error.__module__.startswith("revfrf.")
 
 
 def test_all_refusals_but_those_of_the_policy_look_alike_to_a_peer() -> None:

@@ -403,13 +403,20 @@ def test_a_federation_that_is_there_is_not_another_one(tmp_path: Path) -> None:
     assert "no federation of `revfrf up`" in run("down", "-d", tmp_path / "full", code=WRONG_USAGE)
 
 
+def heed_hangups() -> None:
+    """As in a terminal, also if these tests run under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
 def test_whoever_ends_a_federation_in_the_foreground_ends_all_of_it(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     local.make(tmp_path / "f", 2, 256, allow_insecure=True)
     command = [sys.executable, "-m", "revfrf", "up", "-d", "f"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as up:
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, preexec_fn=heed_hangups
+    ) as up:
         assert up.stdout is not None
         assert "All are connected" in up.stdout.readline()
         sockets = [
