@@ -84,7 +84,10 @@ def test_lines_of_the_hospitals_fit_80_columns(tmp_path: Path) -> None:
     [
         (("--key-bits", "1024"), "1024-bit keys protect nothing"),
         ((*TOY, "--trees", "0"), "n_estimators"),
-        ((*TOY, "--page", "no/such/place.html"), "no/such/place.html: cannot be written: there is no directory no/such"),
+        (
+            (*TOY, "--page", "no/such/place.html"),
+            "no/such/place.html: cannot be written: there is no directory no/such",
+        ),
     ],
 )
 def test_hospitals_say_what_is_wrong_in_one_line(options: tuple[str, ...], message: str) -> None:
