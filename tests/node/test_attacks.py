@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from revfrf import moduli
+from revfrf.config import with_overrides
 from revfrf.errors import (
     AbsentError,
     LetterError,
@@ -26,6 +27,7 @@ from revfrf.errors import (
 )
 from revfrf.messages.base import Done, Message, of_number
 from revfrf.messages.enrolment import EpochCertificate
+from revfrf.messages.matching import Align
 from revfrf.messages.network import AdmissionRequest, SetUpReply, SetUpRequest
 from revfrf.messages.prediction import ForestQuery
 from revfrf.messages.revocation import Level, Report, RevocationReport
@@ -309,6 +311,34 @@ def test_a_question_that_costs_nothing_fills_no_audit_log(federation: Federation
         for sender in ("clinic", "h0"):
             cs._write_down(sender, query)
     assert len((federation.directory / "CS" / AUDIT).read_text().splitlines()) == lines + 2
+
+
+def test_requests_to_leave_that_are_only_repeated_fill_no_audit_log(federation: Federation) -> None:
+    identity, kgc = cast(ParticipantService, federation.services["h0"]).role.identity, federation.kgc
+    lines = len((federation.directory / "KGC" / AUDIT).read_text().splitlines())
+    levels: tuple[Level, ...] = (1, 1, 1, 1, 2, 2, 2, 2)
+    for level in levels:
+        kgc.answer("h0", sign_revocation(identity, bytes(16), level))
+    assert len((federation.directory / "KGC" / AUDIT).read_text().splitlines()) == lines + 2
+    assert kgc.role.state.leaving["h0"].level == 2
+
+
+def test_a_participant_holds_no_more_tables_than_a_few_however_many_cs_names(federation: Federation) -> None:
+    role = cast(ParticipantService, federation.services["h2"]).role
+    for number in range(50):
+        role.handle("CS", Align(epoch=1, table=f"test {number}", ids=("p000", "p001")))
+    assert list(role.tables) == [f"test {number}" for number in range(46, 50)]
+
+
+def test_cs_lets_in_no_requester_whom_its_policy_refuses(federation: Federation) -> None:
+    cs = federation.services["CS"]
+    cs.config = with_overrides(cs.config, refuses=("clinic",))
+    with (
+        closing(Home.open(federation.directory / "clinic")) as home,
+        pytest.raises(PassportError, match="refused by our policy"),
+    ):
+        federation.link(federation.stranger(home, Recorder(nothing)), home)
+    assert "clinic" not in cs.endpoint.present()
 
 
 def test_no_serial_number_is_given_twice(copy: Path, centre: Home) -> None:
