@@ -61,7 +61,7 @@ def test_addition_across_two_keys(world: World, a: int, b: int) -> None:
 
 
 @pytest.mark.parametrize("coin", [False, True])
-@pytest.mark.parametrize("quarter", range(4))
+@pytest.mark.parametrize("quarter", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 2, 3))])
 def test_every_pair_of_small_numbers_compares_right(coin: bool, quarter: int) -> None:
     world = world_of(160)
     numbers = range(-64, 65)

@@ -57,7 +57,7 @@ def test_room_for_comparisons_is_as_specified() -> None:
 
 
 @pytest.mark.parametrize("coin", [False, True])
-@pytest.mark.parametrize("shift", range(3))
+@pytest.mark.parametrize("shift", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 2))])
 def test_every_pair_of_small_numbers_compares_right_in_every_slot(coin: bool, shift: int) -> None:
     world = world_of(400)
     assert slots(world.parameters) == 3

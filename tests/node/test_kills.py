@@ -62,7 +62,7 @@ def test_a_request_under_way_when_a_party_is_killed_names_somebody_and_can_be_as
     assert doomed.federation.kills >= kills
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_all_parties_killed_at_once_go_on_together(
     begin: Begin, founded: Path, trained: Known, seed: int
 ) -> None:

@@ -48,14 +48,16 @@ class Proxy:
                 if not self.stalled:
                     b.sendall(data)
                     self.passed += len(data)
-        for end in (a, b):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+        if not self.stalled:  # then not even an end comes through
+            self._break(a, b)
 
     def cut(self) -> None:
         """Break whatever passes now."""
         pairs, self._pairs = self._pairs, []
-        for end in (end for pair in pairs for end in pair):
+        self._break(*(end for pair in pairs for end in pair))
+
+    def _break(self, *ends: socket.socket) -> None:
+        for end in ends:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()

@@ -84,6 +84,7 @@ class Replay:
         self.outcomes: defaultdict[str, set[str]] = defaultdict(set)
         self.changed: defaultdict[str, set[str]] = defaultdict(set)
         network.reconnect()
+        network.frames.clear()  # whoever was owed an answer over the old links has been told that none comes
         for each in said:
             if {each.sender, each.recipient} <= network.present.keys():
                 self._again(each)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from math import log
+from math import isqrt, log
 from queue import Empty, SimpleQueue
 from threading import Event
 from typing import Any
@@ -19,9 +19,7 @@ from revfrf.crypto.secret import Secret
 
 RandBelow = Callable[[int], int]
 
-_SIEVE_LIMIT = 1 << 20
-_WINDOW = 1 << 20
-"""Candidates p' sieved together: odd numbers, so a window spans twice as many integers."""
+_LONGEST_SIEVE = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +113,7 @@ def _window(randbelow: RandBelow, bits: int) -> Iterator[int]:
     search always walked upwards.
     """
     low, high = 3 << (bits - 3), 1 << (bits - 1)
-    span = min(_WINDOW, (high - low) // 4)
+    span = min(_sieve_limit(bits), (high - low) // 4)
     start = low + 2 * randbelow((high - low) // 2 - span) + 1
     survivors: list[int] = np.flatnonzero(_sieve(start, span)).tolist()
     while survivors:
@@ -126,8 +124,8 @@ def _window(randbelow: RandBelow, bits: int) -> Iterator[int]:
 
 def _sieve(start: int, span: int) -> NDArray[np.bool_]:
     """For k < span: whether start + 2k and 2(start + 2k) + 1 are both free of small factors."""
-    primes = _small_primes()
-    primes = primes[: np.searchsorted(primes, start**0.5 if start < 1 << 60 else _SIEVE_LIMIT)]
+    primes, limit = _small_primes(), _sieve_limit(start.bit_length() + 1)
+    primes = primes[: np.searchsorted(primes, min(limit, isqrt(start)))]
     residues = np.array([start % prime for prime in primes.tolist()], dtype=np.int64)
     half = (primes + 1) // 2  # 1/2 mod prime
     zero_of_candidate = -residues % primes * half % primes
@@ -141,12 +139,17 @@ def _sieve(start: int, span: int) -> NDArray[np.bool_]:
     return alive
 
 
+def _sieve_limit(bits: int) -> int:
+    """How many odd numbers are sieved at once, and up to which factor: the more, the longer a test takes."""
+    return 1 << min(12 + bits // 128, _LONGEST_SIEVE)
+
+
 @lru_cache(maxsize=1)
 def _small_primes() -> NDArray[np.int64]:
-    """The odd primes below the sieve's limit, by Eratosthenes."""
-    odd: NDArray[Any] = np.ones(_SIEVE_LIMIT // 2, dtype=np.bool_)
+    """The odd primes below any sieve's limit, by Eratosthenes."""
+    odd: NDArray[Any] = np.ones(1 << (_LONGEST_SIEVE - 1), dtype=np.bool_)
     odd[0] = False
-    for i in range(3, int(_SIEVE_LIMIT**0.5) + 1, 2):
+    for i in range(3, (1 << _LONGEST_SIEVE // 2) + 1, 2):
         if odd[i // 2]:
             odd[i * i // 2 :: i] = False
     return 2 * np.flatnonzero(odd).astype(np.int64) + 1
@@ -154,4 +157,4 @@ def _small_primes() -> NDArray[np.int64]:
 
 def _expected_candidates(bits: int) -> int:
     """Survivors of the sieve per safe prime: (ln p / (e^γ ln limit))², by the Hardy-Littlewood heuristic."""
-    return max(1, round((bits * log(2) / (1.781 * log(_SIEVE_LIMIT))) ** 2))
+    return max(1, round((bits * log(2) / (1.781 * log(_sieve_limit(bits)))) ** 2))
