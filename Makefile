@@ -25,7 +25,7 @@ bench: $(READY)
 	$(BIN)/revfrf bench paper
 
 bench-micro: $(READY)
-	$(BIN)/python -m benchmarks.micro
+	$(BIN)/revfrf bench micro
 
 # The environment is made again only when what it is made from changes.
 $(READY): pyproject.toml constraints.txt

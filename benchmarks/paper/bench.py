@@ -1,18 +1,29 @@
 """Every table and figure of the paper's evaluation: what `revfrf bench paper` runs."""
 
+import fcntl
+import hashlib
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
-from benchmarks.paper.cells import Cell, Store, write, write_text
+import revfrf
+from benchmarks import rivals
+from benchmarks.paper.cells import Cell, Store, plain, write
 from benchmarks.paper.comparison import COMPARED
 from benchmarks.paper.datasets import check_present
 from benchmarks.paper.efficiency import EFFICIENT
@@ -23,6 +34,7 @@ from benchmarks.paper.rebuilding import REBUILDING
 from benchmarks.paper.report import FORMAT, html_page, read
 from benchmarks.paper.settings import FULL, QUICK, TINY, Settings
 from benchmarks.paper.theory import THEORY
+from revfrf.datafile import write_whole
 from revfrf.errors import UsageError
 
 EXPERIMENTS: Mapping[str, Experiment] = {
@@ -30,6 +42,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     for experiment in (CLASSES, NUMBERS, GROWTH, COMPARED, THEORY, EFFICIENT, REBUILDING)
 }
 SETTINGS = {settings.name: settings for settings in (FULL, QUICK, TINY)}
+LIBRARIES = ("revfrf", "numpy", "scikit-learn", "gmpy2", "numba", "phe")
 INTERRUPTED = 130
 
 
@@ -54,8 +67,24 @@ def run(options: Options, console: Console, experiments: Mapping[str, Experiment
     """Run what is missing of the chosen experiments, then write their JSON and the report."""
     chosen = [experiments[name] for name in checked(options.only, experiments)] or [*experiments.values()]
     check_present(sorted({name for experiment in chosen for name in experiment.sets}), options.data)
-    store = Store(prepared(options.out) / "cells", world(), lambda line: console.print(line, style="yellow"))
     cells = {e.name: e.cells(options.settings, options.data) for e in chosen}
+    with alone(options.out):
+        store = Store(options.out / "cells", world(), lambda line: console.print(line, style="yellow"))
+        if not worked(store, cells, options, console):
+            return INTERRUPTED
+        run = about(options)
+        for experiment in chosen:
+            results = [asdict(one) for one in store.all(cells[experiment.name])]
+            facts = {"experiment": experiment.name, "run": run, "cells": results}
+            write(options.out / f"{experiment.name}.json", facts)
+        report = options.out / "report.html"
+        write_whole(report, html_page(experiments, read(options.out, experiments, run)))
+    console.print(f"The report is {report}; the numbers are in the JSON files beside it.", soft_wrap=True)
+    return 0
+
+
+def worked(store: Store, cells: Mapping[str, Sequence[Cell]], options: Options, console: Console) -> bool:
+    """Run the cells that are missing. False if somebody has interrupted it."""
     everything = [cell for some in cells.values() for cell in some]
     if options.fresh:
         store.forget(everything)
@@ -69,17 +98,11 @@ def run(options: Options, console: Console, experiments: Mapping[str, Experiment
         kept = len(everything) - len(store.missing(everything))
         console.print(
             f"Interrupted. {kept} of {len(everything)} cells are done and kept in {options.out}; "
-            "the same command, without --fresh, goes on from there."
+            "the same command, without --fresh, goes on from there.",
+            soft_wrap=True,
         )
-        return INTERRUPTED
-    for experiment in chosen:
-        facts = {"experiment": experiment.name, **about(options)}
-        results = [asdict(one) for one in store.all(cells[experiment.name])]
-        write(options.out / f"{experiment.name}.json", {**facts, "cells": results})
-    report = options.out / "report.html"
-    write_text(report, html_page(experiments, read(options.out, experiments)))
-    console.print(f"The report is {report}; the numbers are in the JSON files beside it.")
-    return 0
+        return False
+    return True
 
 
 def checked(only: Sequence[str], experiments: Mapping[str, Experiment]) -> Sequence[str]:
@@ -92,29 +115,40 @@ def checked(only: Sequence[str], experiments: Mapping[str, Experiment]) -> Seque
     return only
 
 
-def prepared(out: Path) -> Path:
-    """The directory, which can be written."""
+@contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """The directory, made if need be; nobody else measures in it meanwhile."""
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out {out}: this is no directory")
     try:
         out.mkdir(parents=True, exist_ok=True)
-        if not os.access(out, os.W_OK):
-            raise UsageError(f"--out {out}: this directory cannot be written")
+        lock = (out / ".lock").open("w")
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror}") from None
-    return out
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"--out {out}: another run is at work there; wait for its end") from None
+        yield
 
 
 def work(store: Store, missing: Sequence[Cell], done: int, console: Console) -> None:
-    """Run these cells, one after the other."""
+    """Run these cells, one after the other; without a terminal, say so line by line."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TextColumn("left about"),
+        TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=done + len(missing), completed=done)
-        for cell in missing:
+        for number, cell in enumerate(missing, done + 1):
             progress.update(task, description=cell.label)
+            if not console.is_terminal:
+                console.print(f"{number}/{done + len(missing)} {cell.label}", soft_wrap=True, highlight=False)
             store.run(cell)
             progress.advance(task)
 
@@ -123,22 +157,28 @@ def work(store: Store, missing: Sequence[Cell], done: int, console: Console) -> 
 
 
 def world() -> dict[str, Any]:
-    """What every result depends on besides its parameters."""
-    return {"format": FORMAT, "revfrf": version("revfrf"), "processor": processor(), "cores": os.cpu_count()}
+    """What every result depends on besides its parameters: whatever is measured, and on what it runs."""
+    return {
+        "format": FORMAT,
+        "code": code(),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
+        "machine": {"processor": processor(), "cores": os.cpu_count(), "memory": memory()},
+    }
+
+
+def code() -> str:
+    """Names the contents of all modules that are measured: ours, and the rivals."""
+    digest = hashlib.sha256()
+    for package in (revfrf, rivals):
+        root = Path(package.__path__[0])
+        for file in sorted(root.rglob("*.py")):
+            digest.update(f"{file.relative_to(root)}\0".encode() + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
 
 
 def about(options: Options) -> dict[str, Any]:
     """What a reader must know of a run to judge it, or to repeat it."""
-    libraries = {name: version(name) for name in ("revfrf", "numpy", "scikit-learn", "gmpy2", "numba", "phe")}
-    command = f"revfrf bench paper{'' if options.settings.name == 'full' else f' --{options.settings.name}'}"
-    return {
-        "format": FORMAT,
-        "settings": asdict(options.settings),
-        "machine": {"processor": processor(), "cores": os.cpu_count(), "memory": memory()},
-        "versions": {"python": platform.python_version(), **libraries},
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "command": command,
-    }
+    return {**world(), "settings": plain(asdict(options.settings))}
 
 
 def processor() -> str:

@@ -1,18 +1,20 @@
 """Small pieces of work whose results are kept, so that a run that was ended goes on where it was.
 
 A cell is named by everything that its result depends on. Its file appears when it is done, whole or not at
-all; whatever changes, a parameter, the data, the version or the machine, is another name and another file.
+all; whatever changes, a parameter, the data, the code that is measured, a version or the machine, is another
+name and another file.
 """
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from revfrf.datafile import write_whole
 from revfrf.errors import UsageError
 
 Plain = Mapping[str, Any]
@@ -29,22 +31,24 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """For people: the key's values that are short."""
-        shown = [str(value) for value in self.key.values() if not isinstance(value, dict)]
-        return f"{self.experiment}: {', '.join(shown)}"
+        """For people: what the key says, but for the file."""
+        shown = {name: value for name, value in self.key.items() if name != "file" and value is not None}
+        words = [value if isinstance(value, str) else f"{name} {value}" for name, value in shown.items()]
+        return f"{self.experiment}: {', '.join(words)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A cell's key and result, and how long it took."""
+    """A cell's key and result, how long it took, and on which day."""
 
     key: Plain
     result: Plain
     seconds: float
+    date: str
 
 
 class Store:
-    """A directory of finished cells. `world` is what every result depends on: versions, machine."""
+    """A directory of finished cells. `world` is what every result depends on: code, versions, machine."""
 
     def __init__(self, directory: Path, world: Plain, warn: Callable[[str], None]) -> None:
         self._directory, self._world, self._warn = directory, world, warn
@@ -60,9 +64,11 @@ class Store:
         file = self.file(cell)
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
-            if content["key"] != _plain(cell.key):
+            if content["key"] != plain(cell.key):
                 raise ValueError("the key is another")
-            return Done(content["key"], content["result"], content["seconds"])
+            if not content["result"]:
+                raise ValueError("the result is empty")
+            return Done(*(content[name] for name in ("key", "result", "seconds", "date")))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -72,10 +78,10 @@ class Store:
     def run(self, cell: Cell) -> Done:
         """Do it, and keep the result."""
         started = perf_counter()
-        result = _plain(cell.run())
-        done = Done(_plain(cell.key), result, perf_counter() - started)
-        content = {"key": done.key, "result": done.result, "seconds": done.seconds, "world": self._world}
-        write(self.file(cell), content)
+        result = plain(cell.run())
+        spent, today = perf_counter() - started, datetime.now(UTC).strftime("%Y-%m-%d")
+        done = Done(plain(cell.key), result, spent, today)
+        write(self.file(cell), {**asdict(done), "world": self._world})
         return done
 
     def forget(self, cells: Sequence[Cell]) -> None:
@@ -97,25 +103,12 @@ class Store:
 
 def write(file: Path, content: object) -> None:
     """A JSON file that is there whole or not at all, whatever ends this process."""
-    file.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_text(file, text)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(file, text)
 
 
-def write_text(file: Path, text: str) -> None:
-    """Likewise, for any text."""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        with temporary.open("w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(file)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _plain(value: Plain) -> Plain:
+def plain(value: Plain) -> Plain:
     """As it comes back from a file: tuples are lists, keys are strings."""
     plain: Plain = json.loads(json.dumps(value, allow_nan=False))
     return plain

@@ -59,7 +59,7 @@ def rivals(task: Task, split: Split, trees: int, seed: int) -> list[tuple[str, A
     structure = RandomTrees.draw(split.X_train, trees, RANDOM_DEPTH, seed)
     own = RandomForestClassifier if task == "classes" else RandomForestRegressor
     return [
-        (PLAIN, plain_forest(task, trees, seed)),
+        (PLAIN, plain_forest(task, trees, seed, split.X_train.shape[1])),
         (DEFAULTS, own(trees, random_state=seed)),
         (RANA, PrivateForest(task, domain, n_trees=trees, **noise)),
         (RANA_FEW, PrivateForest(task, domain, n_trees=FEW, **noise)),
@@ -87,7 +87,8 @@ def parts(results: Sequence[Done]) -> list[Part]:
         f"ε = {EPSILON:g} for the whole forest and trees of depth {NOISY_DEPTH}. Every row is in one tree, "
         f"so few trees suffer less from noise. Vaidya's trees are random, of depth {RANDOM_DEPTH}; "
         "encryption does not change their answers. The last column is a forest whose trees are as deep as "
-        "they grow, and for numbers tries all features at every node; the others try √F."
+        "they grow, and for numbers tries all features at every node; plain tries ⌈√F⌉ of F, ours √F on "
+        "average."
     )
     return [
         Table("comparison", "Measured", head, mine, note),

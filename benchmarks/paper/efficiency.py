@@ -118,7 +118,8 @@ def evaluation(
 ) -> dict[str, Any]:
     """A scikit-learn forest on Adult, evaluated by one of the two protocols."""
     split = dataset("adult", data).splits(0)[0].coded
-    plain = plain_forest("classes", trees, 0, max_depth=depth).fit(split.X_train[:rows], split.y_train[:rows])
+    X, y = split.X_train[:rows], split.y_train[:rows]
+    plain = plain_forest("classes", trees, 0, X.shape[1], max_depth=depth).fit(X, y)
     row = [int(value) for value in split.X_test.iloc[0]]
     protocol = bost if rival == BOST else wu
     grown = [from_sklearn(tree, 0) for tree in plain.estimators_]

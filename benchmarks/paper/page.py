@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.paper.bench import EXPERIMENTS
-from benchmarks.paper.cells import write_text
 from benchmarks.paper.datasets import ROOT
 from benchmarks.paper.report import documentation, read
+from revfrf.datafile import write_whole
 from revfrf.errors import UsageError
 
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not runs:
             parser.error(f"{options.results} has no results; run `revfrf bench paper --out` there first")
         page = documentation(EXPERIMENTS, runs, options.page.read_text(encoding="utf-8"))
-        write_text(options.page, page)
+        write_whole(options.page, page)
     except (UsageError, OSError) as error:
         parser.error(str(error))
 

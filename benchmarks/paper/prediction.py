@@ -13,6 +13,7 @@ times all of them.
 
 import argparse
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from time import process_time
@@ -57,7 +58,7 @@ WARM_UPS = 6
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Of one request, warm: comparisons, wall seconds, and by role processor seconds and bytes sent."""
+    """Of one request: comparisons, wall seconds, and by role processor seconds and bytes sent."""
 
     rows: int
     comparisons: int
@@ -136,19 +137,20 @@ def ask(model: RevocableForestClassifier, X: Frame) -> float:
     return spent
 
 
-def warm_up(model: RevocableForestClassifier, X: Frame) -> float:
-    """Ask until nothing is new; wall seconds of the first request."""
-    first, *_ = (ask(model, X) for _ in range(1 + WARM_UPS))
+def warm_up(model: RevocableForestClassifier, X: Frame) -> Spent:
+    """Ask until nothing is new; what the first request has cost."""
+    first, *_ = (request(model, X) for _ in range(1 + WARM_UPS))
     return first
 
 
 def measure(model: RevocableForestClassifier, X: Frame, repeats: int) -> Spent:
     """The median request of several."""
-    found = [_measure(model, X) for _ in range(repeats)]
+    found = [request(model, X) for _ in range(repeats)]
     return sorted(found, key=lambda spent: spent.wall)[len(found) // 2]
 
 
-def _measure(model: RevocableForestClassifier, X: Frame) -> Spent:
+def request(model: RevocableForestClassifier, X: Frame) -> Spent:
+    """What one request costs."""
     before, bits_before = model.costs_, _comparisons(model)
     wall = ask(model, X)
     after = model.costs_
@@ -192,6 +194,12 @@ def _powers(costs: Costs, party: str) -> int:
 # -- the paper's protocol ---------------------------------------------------------------------------
 
 
+PRINTED_POWERS = (20, 22)
+"""Of one comparison by the paper's protocol with either coin, CS, CC and owner, but for those with public
+exponents: one to open the answer, and one for every joint key that CC meets for the first time.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Literal:
     """Of one comparison by the paper's protocol, all roles: processor seconds, and powers."""
@@ -201,13 +209,13 @@ class Literal:
 
 
 def literal(model: RevocableForestClassifier, X: Frame, count: int) -> Literal:
-    """The mean of `count` splits with the first row."""
+    """The mean of `count` splits with the first row. Raises AssertionError for a wrong answer or count."""
     federation = model.federation_
     cs, requester = federation.coordinator, secret(federation.requester(None).identity.weak)
     weak = secret(cs.identity.weak)
     server = ComparingServer(cs.channel, secret(cs.identity.share), weak, cs.verify_key_of(CC), 1)
     codes, splits = model.layout_.encode(X), cs.store.splits
-    spent, ledger, before = 0.0, Ledger(), model.costs_.total("exponentiations")
+    spent, powers = 0.0, Counter[str]()
     nodes = sorted(splits)[:: max(1, len(splits) // count)][:count]
     federation.compute.literal = True
     for node in nodes:
@@ -218,17 +226,32 @@ def literal(model: RevocableForestClassifier, X: Frame, count: int) -> Literal:
         value = int(codes[split.owner][column][0])
         [x] = ho_enc(requester.public, [value], n_jobs=1)
         s = Ciphertext.from_bytes(key.parameters, split.ciphertext)
-        started = process_time()
+        ledger, before, started = Ledger(), _kinds(model.costs_), process_time()
         with measured(ledger, "CS and owner", "as printed"):
             answer = ho_lt_as_printed(server, Term(requester.public, x), Term(key.public, s))
             [less] = par_h_dec2(weak, [answer], par_h_dec1(key, [answer], n_jobs=1), n_jobs=1)
         spent += process_time() - started
         if bool(less) != (value < cut):
             raise AssertionError("the paper's protocol gives another answer")
+        here = _kinds(model.costs_) - before  # CC's
+        for work in ledger.entries.values():
+            for (kind, _), times in work.powers.items():
+                here[kind] += times
+        if here.total() - here["public"] not in PRINTED_POWERS:
+            raise AssertionError(f"the paper's protocol took {dict(here)} powers, not {PRINTED_POWERS}")
+        powers += here
     federation.compute.literal = False
-    powers = sum(work.powers.total() for work in ledger.entries.values())
-    powers += int(model.costs_.total("exponentiations") - before)  # CC's
-    return Literal(spent / len(nodes), powers / len(nodes))
+    return Literal(spent / len(nodes), powers.total() / len(nodes))
+
+
+def _kinds(costs: Costs) -> Counter[str]:
+    """All powers so far, by kind: "fixed base", "public" or "secret"."""
+    found = Counter[str]()
+    for row in costs.work.values():
+        for cell in row.values():
+            for name, times in cell["exponentiations"].items():
+                found[name.partition(" mod ")[0]] += times
+    return found
 
 
 Key = TypeVar("Key")
@@ -272,7 +295,7 @@ def settings(options: argparse.Namespace, console: Console) -> object:
     X = request_rows(dataset, 1)
     for trees, depth, bits in options.forests:
         model = fitted(dataset, trees, depth, bits, options.rows)
-        cold = warm_up(model, X)
+        cold = warm_up(model, X).wall
         spent = measure(model, X, options.repeats)
         model.set_params(n_jobs=1)
         turns = [

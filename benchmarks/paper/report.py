@@ -10,28 +10,39 @@ from benchmarks.paper.cells import Done
 from benchmarks.paper.experiment import NAMES, Experiment
 from benchmarks.paper.printed import DATASETS, DOUBTS
 from benchmarks.paper.show import STYLE, Chapter, Part, Table, html_chapter, markdown_chapter
+from revfrf import RevocableForestClassifier
 from revfrf.errors import UsageError
 from revfrf.report.html import document, facts, section
 
 Run = Mapping[str, Any]
 """The JSON of one experiment."""
 
-FORMAT = 1
+FORMAT = 2
 """Changes when an experiment measures something else: results of another format are measured again."""
 
 
-def read(directory: Path, experiments: Mapping[str, Experiment]) -> dict[str, Run]:
-    """The experiments whose JSON is there and of this format. Raises UsageError for one that is damaged."""
+def read(directory: Path, experiments: Mapping[str, Experiment], wanted: Run | None = None) -> dict[str, Run]:
+    """The experiments whose JSON is there and of such a run; without one, all must be of the same.
+
+    Raises UsageError for one that is damaged, or of another run.
+    """
     found = {}
     for name in experiments:
         file = directory / f"{name}.json"
         if file.exists():
             try:
-                run = json.loads(file.read_text(encoding="utf-8"))
-                if run["format"] == FORMAT:
-                    found[name] = run
+                content = json.loads(file.read_text(encoding="utf-8"))
+                run = content["run"] if wanted is None else content.get("run")
+                if run == (wanted or run):
+                    found[name] = content
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise UsageError(f"{file} cannot be read ({error}); run --only {name} again") from None
+    first = next(iter(found.values()), None)
+    other = [name for name, content in found.items() if first and content["run"] != first["run"]]
+    if other:
+        raise UsageError(
+            f"{directory}: {', '.join(other)} come from another run, or other code; run all again"
+        )
     return found
 
 
@@ -68,20 +79,24 @@ DOUBTFUL = Chapter(
 
 
 def described(runs: Mapping[str, Run]) -> dict[str, str]:
-    """Facts about a run, for people. Of several runs, the last experiment's."""
+    """Facts about a run, for people."""
     if not runs:
         return {}
-    run = list(runs.values())[-1]
+    run = next(iter(runs.values()))["run"]
     machine, settings = run["machine"], run["settings"]
-    taken = sum(cell["seconds"] for one in runs.values() for cell in one["cells"])
+    cells = [cell for one in runs.values() for cell in one["cells"]]
+    depth, leaf = map(RevocableForestClassifier().get_params().get, ("max_depth", "min_samples_leaf"))
+    dates = sorted({cell["date"] for cell in cells})
     rows = "all rows" if settings["rows"] is None else f"{settings['rows']:,} training rows at most"
     return {
-        "command": run["command"],
-        "date": run["date"],
+        "to repeat it": "revfrf bench paper"
+        + ("" if settings["name"] == "full" else f" --{settings['name']}"),
+        "measured": " to ".join(dict.fromkeys((dates[0], dates[-1]))),
         "machine": f"{machine['cores']} cores ({machine['processor']}), {machine['memory'] / 2**30:.0f} GiB",
         "versions": ", ".join(f"{name} {number}" for name, number in run["versions"].items()),
-        "forests": f"{settings['trees']} trees of depth 10, 5 rows a leaf at least, {rows}",
-        "it took": f"{taken / 60:.0f} minutes",
+        "code": run["code"],
+        "forests": f"{settings['trees']} trees of depth {depth}, {leaf} rows a leaf at least, {rows}",
+        "it took": f"{sum(cell['seconds'] for cell in cells) / 60:.0f} minutes",
     }
 
 
@@ -90,7 +105,7 @@ def html_page(experiments: Mapping[str, Experiment], runs: Mapping[str, Run]) ->
     found = chapters(experiments, runs)
     links = "".join(f'<li><a href="#chapter-{one.name}">{escape(one.title)}</a></li>' for one in found)
     absent = [experiments[name].title for name in experiments if name not in runs]
-    missing = f"<p>Not run: {escape(', '.join(absent))}.</p>" if absent else ""
+    missing = f"<p>Not run like this: {escape(', '.join(absent))}.</p>" if absent else ""
     head = section("The run", facts(described(runs)) + f"<nav><ul>{links}</ul></nav>{missing}")
     summary = (
         "Every table and figure of the evaluation of “Revocable Federated Learning: A Benchmark of Federated "

@@ -1,5 +1,6 @@
 """How large a run is."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from benchmarks.paper.common import TOY_BITS
@@ -24,7 +25,11 @@ class Settings:
     bits: tuple[int, ...]
     """Key sizes wherever seconds are measured: the paper's, then ours."""
 
-    rival_bits: tuple[int, ...]
+    rival_trials: Mapping[int, int]
+    """By key size, rows that Bost's and Wu's protocols are asked about."""
+
+    rival_trees: int
+    """How many of the trees they evaluate; the rest is extrapolated."""
 
     cost_rows: int
     cost_depth: int
@@ -34,6 +39,8 @@ class Settings:
     """Numbers of such trees, so that nodes grow."""
 
     cost_trials: int
+    """Forests of each of these numbers, and requests to each of the forests that are asked."""
+
     request_trees: int
     request_depths: tuple[int, ...]
     """Forests that are asked; the last depth is that of the table."""
@@ -41,14 +48,19 @@ class Settings:
     literal: int
     """Comparisons by the protocol as printed."""
 
-    rebuild_bits: int
+    rebuild_bits: tuple[int, ...]
+    """Key sizes where leaving is measured; the last is that of the large forest, too."""
+
     rebuild_trees: int
     rebuild_trials: int
     large_rebuild: bool
     """Whether the whole forest on all rows is rebuilt, too."""
 
     encrypted_rows: int
-    """Rows of the encrypted database that are really encrypted."""
+    counted_rows: int
+    """Rows of the encrypted database that are really encrypted, where leaves are hidden and where they are
+    seen; the rest is extrapolated.
+    """
 
 
 FULL = Settings(
@@ -61,7 +73,8 @@ FULL = Settings(
     growth_seeds=3,
     comparison_seeds=3,
     bits=(1024, 2048),
-    rival_bits=(1024, 2048),
+    rival_trials={1024: 3, 2048: 1},
+    rival_trees=10,
     cost_rows=5000,
     cost_depth=8,
     cost_trees=(1, 2, 4, 6, 8),
@@ -69,11 +82,12 @@ FULL = Settings(
     request_trees=10,
     request_depths=(2, 4, 6, 8, 10),
     literal=20,
-    rebuild_bits=2048,
+    rebuild_bits=(1024, 2048),
     rebuild_trees=5,
     rebuild_trials=5,
     large_rebuild=True,
     encrypted_rows=20,
+    counted_rows=5000,
 )
 
 QUICK = Settings(
@@ -86,7 +100,8 @@ QUICK = Settings(
     growth_seeds=1,
     comparison_seeds=1,
     bits=(1024, 2048),
-    rival_bits=(1024,),
+    rival_trials={1024: 1},
+    rival_trees=1,
     cost_rows=5000,
     cost_depth=8,
     cost_trees=(1, 2, 4),
@@ -94,11 +109,12 @@ QUICK = Settings(
     request_trees=10,
     request_depths=(2, 6, 10),
     literal=3,
-    rebuild_bits=1024,
+    rebuild_bits=(1024,),
     rebuild_trees=5,
     rebuild_trials=1,
     large_rebuild=False,
     encrypted_rows=20,
+    counted_rows=20,
 )
 
 TINY = Settings(
@@ -111,7 +127,8 @@ TINY = Settings(
     growth_seeds=1,
     comparison_seeds=1,
     bits=(TOY_BITS,),
-    rival_bits=(TOY_BITS,),
+    rival_trials={TOY_BITS: 1},
+    rival_trees=2,
     cost_rows=200,
     cost_depth=3,
     cost_trees=(1, 2),
@@ -119,10 +136,11 @@ TINY = Settings(
     request_trees=2,
     request_depths=(1, 2),
     literal=1,
-    rebuild_bits=TOY_BITS,
+    rebuild_bits=(TOY_BITS,),
     rebuild_trees=2,
     rebuild_trials=1,
     large_rebuild=True,
     encrypted_rows=2,
+    counted_rows=200,
 )
 """For tests."""

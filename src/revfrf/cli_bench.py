@@ -27,7 +27,8 @@ def paper(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where results go.", show_default="bench-paper-full")
+        Path | None,
+        typer.Option(metavar="DIR", help="Where results go.", show_default="bench-paper-full, or -quick"),
     ] = None,
     only: Annotated[
         list[str] | None,
@@ -55,6 +56,9 @@ def paper(
 def micro(
     bits: Annotated[list[int] | None, typer.Option(help="Key sizes.", show_default="1024 2048 3072")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often each operation is timed.")] = 7,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write results there.", show_default=False)
+    ] = None,
 ) -> None:
     """Every operation of the cryptosystem, beside python-paillier and the paper's protocol.
 
@@ -63,8 +67,7 @@ def micro(
       revfrf bench micro --bits 2048 --rounds 3
     """
     with errors(False):
-        sizes = ["--bits", *map(str, bits)] if bits else []
-        _benchmark("micro.__main__").main([*sizes, "--rounds", str(rounds)])
+        _benchmark("micro.bench").main(bits or (1024, 2048, 3072), rounds, json)
 
 
 def _benchmark(name: str) -> ModuleType:

@@ -3,12 +3,15 @@
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from rich.console import Console
@@ -16,6 +19,7 @@ from rich.console import Console
 from benchmarks.paper import bench
 from benchmarks.paper.cells import Cell, Done, Plain, Store, write
 from benchmarks.paper.experiment import Experiment
+from benchmarks.paper.report import read
 from benchmarks.paper.settings import TINY, Settings
 from benchmarks.paper.show import Part, Table
 from revfrf.errors import UsageError
@@ -50,20 +54,27 @@ class Work:
 
         return Experiment(name, f"Chapter {name}", "Squares.", (), (f"{name}-squares",), cells, parts)
 
+    def experiments(self) -> dict[str, Experiment]:
+        return {name: self.experiment(name) for name in ("first", "second")}
+
     def run(self, out: Path, only: tuple[str, ...] = (), fresh: bool = False) -> tuple[int, str]:
         """The exit code, and what was said."""
         console = Console(file=io.StringIO(), width=500)
-        experiments = {name: self.experiment(name) for name in ("first", "second")}
-        code = bench.run(bench.Options(TINY, None, out, only, fresh), console, experiments)
+        code = bench.run(bench.Options(TINY, None, out, only, fresh), console, self.experiments())
         assert isinstance(console.file, io.StringIO)
         return code, console.file.getvalue()
 
 
+EMPTY = '{"key": {"number": 2}, "result": {}, "seconds": 1, "date": "2026-01-01"}'
 ALL = [("first", 0), ("first", 1), ("first", 2), ("second", 0), ("second", 1), ("second", 2)]
 
 
 def files(out: Path) -> list[Path]:
     return sorted((out / "cells").rglob("*.json"))
+
+
+def is_cell(file: Path, experiment: str, number: int) -> bool:
+    return file.parent.name == experiment and json.loads(file.read_text())["key"] == {"number": number}
 
 
 def test_a_second_run_does_nothing_again(tmp_path: Path) -> None:
@@ -93,7 +104,7 @@ def test_only_what_was_asked_for_is_run_and_the_report_says_what_is_missing(tmp_
     work = Work()
     work.run(tmp_path, only=("second",))
     assert work.done == ALL[3:]
-    assert "Not run: Chapter first" in (tmp_path / "report.html").read_text()
+    assert "Not run like this: Chapter first" in (tmp_path / "report.html").read_text()
     work.run(tmp_path, only=("first",))
     page = (tmp_path / "report.html").read_text()
     assert "Not run" not in page
@@ -115,12 +126,12 @@ def test_fresh_does_all_again_of_what_was_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"key": {"number": 7}, "result": {}, "seconds": 1}', "null"]
+    "content", ["", "{", "[]", '{"key": {"number": 7}, "result": {}, "seconds": 1}', "null", EMPTY]
 )
 def test_a_damaged_cell_is_named_and_done_again(tmp_path: Path, content: str) -> None:
     work = Work()
     work.run(tmp_path)
-    damaged = files(tmp_path)[2]
+    [damaged] = [file for file in files(tmp_path) if is_cell(file, "first", 2)]
     damaged.write_text(content)
     code, said = work.run(tmp_path)
     assert code == 0
@@ -131,13 +142,63 @@ def test_a_damaged_cell_is_named_and_done_again(tmp_path: Path, content: str) ->
 
 def test_another_parameter_or_world_is_another_cell(tmp_path: Path) -> None:
     first, second = Store(tmp_path, {"cores": 2}, print), Store(tmp_path, {"cores": 4}, print)
-    cell, other = (Cell("e", {"trees": trees}, dict) for trees in (1, 2))
+    cell, other = (Cell("e", {"trees": trees}, lambda: {"nodes": 3}) for trees in (1, 2))
     names = {store.file(one) for store in (first, second) for one in (cell, other)}
     assert len(names) == 4
     first.run(cell)
     assert first.find(cell) is not None
     assert second.find(cell) is None
     assert first.find(other) is None
+
+
+@pytest.mark.parametrize("library", bench.LIBRARIES)
+def test_another_version_of_any_library_is_another_world(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = bench.world()
+    monkeypatch.setattr(bench, "version", lambda name: "9.9.9" if name == library else version(name))
+    assert bench.world() != before
+
+
+@pytest.mark.parametrize("package", ["revfrf", "rivals"])
+def test_other_code_is_another_world(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = bench.world()
+    copy = ModuleType(package)
+    copy.__path__ = [str(tmp_path / package)]
+    shutil.copytree(getattr(bench, package).__path__[0], tmp_path / package)
+    monkeypatch.setattr(bench, package, copy)
+    assert bench.world() == before
+    with next((tmp_path / package).rglob("*s.py")).open("a") as module:
+        module.write("# changed")
+    assert bench.world() != before
+
+
+def test_a_report_is_of_one_run_and_names_what_it_leaves_out(tmp_path: Path) -> None:
+    work = Work()
+    work.run(tmp_path)
+    file = tmp_path / "first.json"
+    content = json.loads(file.read_text())
+    content["run"]["versions"]["scikit-learn"] = "9.9.9"
+    file.write_text(json.dumps(content))
+    with pytest.raises(UsageError, match="second come from another run"):
+        read(tmp_path, work.experiments())
+    work.run(tmp_path, only=("second",))
+    page = (tmp_path / "report.html").read_text()
+    assert "Not run like this: Chapter first" in page
+    assert "9.9.9" not in page
+
+
+def test_two_runs_do_not_measure_in_one_directory_at_the_same_time(tmp_path: Path) -> None:
+    with bench.alone(tmp_path), pytest.raises(UsageError, match="another run is at work there"):
+        Work().run(tmp_path)
+    assert Work().run(tmp_path)[0] == 0
+
+
+def test_without_a_terminal_every_cell_is_a_line(tmp_path: Path) -> None:
+    _, said = Work().run(tmp_path)
+    assert [line for line in said.splitlines() if "/6 " in line] == [
+        f"{i}/6 {experiment}: number {number}" for i, (experiment, number) in enumerate(ALL, 1)
+    ]
 
 
 def test_a_result_that_is_no_number_is_not_kept(tmp_path: Path) -> None:

@@ -108,9 +108,9 @@ def test_the_report_has_every_table_and_figure_and_loads_nothing(out: Path) -> N
 def test_every_experiment_has_its_numbers_and_how_they_came_about(out: Path) -> None:
     for name in EXPERIMENTS:
         run = json.loads((out / f"{name}.json").read_text())
-        assert run["settings"]["name"] == "tiny"
-        assert {"cores", "memory", "processor"} == set(run["machine"])
-        assert {"python", "revfrf", "scikit-learn"} <= set(run["versions"])
+        assert run["run"]["settings"]["name"] == "tiny"
+        assert {"cores", "memory", "processor"} == set(run["run"]["machine"])
+        assert {"python", *bench.LIBRARIES} == set(run["run"]["versions"])
         assert run["cells"]
         assert all(cell["seconds"] > 0 and cell["result"] for cell in run["cells"])
 
@@ -149,9 +149,10 @@ def test_a_page_without_its_mark_is_refused(out: Path) -> None:
 def test_results_of_another_format_are_not_shown_and_damaged_ones_are_named(
     out: Path, tmp_path: Path
 ) -> None:
-    old = json.loads((out / "growth.json").read_text()) | {"format": 0}
+    old = json.loads((out / "growth.json").read_text())
+    old["run"]["format"] = 0
     (tmp_path / "growth.json").write_text(json.dumps(old))
-    assert read(tmp_path, EXPERIMENTS) == {}
+    assert read(tmp_path, EXPERIMENTS, bench.world()) == {}
     assert "Not run" in html_page(EXPERIMENTS, {})
     (tmp_path / "growth.json").write_text("{")
     with pytest.raises(UsageError, match=r"growth\.json.*--only growth"):

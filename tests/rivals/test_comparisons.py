@@ -114,13 +114,6 @@ def test_of_a_forest_the_client_learns_the_sum_only(protocol: TreeProtocol) -> N
     assert 4 not in seen
 
 
-def test_what_the_client_of_wu_sees_of_one_tree_does_not_tell_where_it_went() -> None:
-    tree = Split(0, 0, 1, 2)
-    features = encrypt_row(keys(), Meter(), [-5])
-    seen = {compare(keys(), Meter(), features, [tree], [coin])[0] for coin in (False, True)}
-    assert seen == {False, True}
-
-
 @both
 def test_costs_are_counted_by_role_and_both_ways(protocol: TreeProtocol) -> None:
     trees = forest(0, (2, 2))

@@ -1,11 +1,12 @@
 """The differentially private forest: right without noise, worse with much of it, and noisy as promised."""
 
 from dataclasses import replace
-from math import inf
+from math import exp, inf
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats  # type: ignore[import-untyped]
 
 from benchmarks.paper.datasets import Task
 from benchmarks.rivals.private_noise import Domain, PrivateForest, _score
@@ -29,14 +30,10 @@ def error(task: Task, y: Any, epsilon: float, seed: int = 0) -> float:
     return float(np.mean(found != y[2000:]) if task == "classes" else np.mean((found - y[2000:]) ** 2))
 
 
-def best_cut(bins: Any, v: Any, n_bins: int) -> int:
-    """The best cut of one column, by trying all."""
-
-    def score(cut: int) -> float:
-        sides = [v[bins <= cut], v[bins > cut]]
-        return float(sum((side.sum(axis=0) ** 2).sum() / len(side) for side in sides if len(side)))
-
-    return max(range(n_bins - 1), key=score)
+def score(bins: Any, v: Any, cut: int) -> float:
+    """Of one cut of one column."""
+    sides = [v[bins <= cut], v[bins > cut]]
+    return float(sum((side.sum(axis=0) ** 2).sum() / len(side) for side in sides if len(side)))
 
 
 @pytest.mark.parametrize(("task", "y"), TARGETS)
@@ -49,7 +46,8 @@ def test_without_noise_every_node_has_the_best_cut_and_every_leaf_the_mean(task:
     for level in range(2):
         for here in range(1 << level):
             inside = node == here
-            assert tree.cuts[level][here] == best_cut(bins[inside], v[inside], 8)
+            best = max(range(7), key=lambda cut: score(bins[inside], v[inside], cut))
+            assert tree.cuts[level][here] == best
         node = 2 * node + (bins > tree.cuts[level][node])
     for leaf in np.unique(node):
         assert tree.leaves[leaf] == pytest.approx(v[node == leaf].mean(axis=0), abs=1e-6)
@@ -92,7 +90,7 @@ def test_one_row_changes_a_score_by_at_most_one() -> None:
     assert 0.9 < largest <= 1 + 1e-12
 
 
-def test_the_noise_of_leaves_has_the_scale_that_epsilon_asks_for() -> None:
+def test_the_noise_of_splits_and_leaves_has_the_scale_that_epsilon_asks_for() -> None:
     model = forest("classes", CLASSES, 0.5)
     drawn: list[float] = []
 
@@ -105,6 +103,28 @@ def test_the_noise_of_leaves_has_the_scale_that_epsilon_asks_for() -> None:
     model._grow(bins, v, Recorder(np.random.PCG64(0)))
     per_level, leaves = 0.5 / 2 / 4, 0.5 / 2
     assert drawn == [2 / per_level] * 4 + [1 / leaves]
+
+
+@pytest.mark.parametrize("ratio", [1e-6, 1, 50])
+def test_the_worse_of_two_cuts_is_chosen_as_often_as_the_noise_of_splits_says(ratio: float) -> None:
+    """Of two Laplace numbers of scale b, one is larger by d with probability e^(-d/b)·(1 + d/2b)/2.
+
+    Seeds are fixed, so there is no false alarm; among all seeds it would have a probability below 1e-8.
+    """
+    column, y = np.repeat([[0.0], [1.0], [2.0]], 20, axis=0), np.repeat(["no", "yes"], [25, 35])
+    domain = Domain.of("classes", column, y)
+    bins, v = domain.bins(column, 3)[:, 0], domain.shares("classes", y)
+    lead = score(bins, v, 0) - score(bins, v, 1)
+    epsilon = 4 * ratio / lead  # a level's noise has scale 2 / (ε/2)
+    worse = [
+        PrivateForest("classes", domain, epsilon=epsilon, n_trees=1, depth=1, n_bins=3, seed=seed)
+        .fit(column, y)
+        .trees_[0]
+        .cuts[0][0]
+        for seed in range(800)
+    ]
+    expected = exp(-ratio) * (1 + ratio / 2) / 2
+    assert stats.binomtest(sum(worse), len(worse), expected).pvalue > 1e-9
 
 
 def test_a_row_changes_one_tree_and_no_other() -> None:

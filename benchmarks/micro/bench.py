@@ -1,16 +1,12 @@
 """Every operation of the cryptosystem, timed beside its baseline in the same run.
 
-    python -m benchmarks.micro [--bits 1024 2048 3072] [--rounds 7] [--json FILE]
-
 Operations take turns within a round, so that a busy machine slows all of them; figures are medians over the
 rounds, and `ratio` is the baseline's seconds over ours. Baselines: python-paillier for encrypting and
 decrypting, the paper's literal HoLT for comparing, one worker for two.
 """
 
-import argparse
 import json
 import statistics
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +17,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from benchmarks.micro.operations import Bench, Operation
-from revfrf.errors import RevFRFError
+from revfrf.datafile import check_place, write_whole
+from revfrf.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,34 +30,21 @@ class Measurement:
     ratio: float | None
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.micro", description="Time the cryptosystem's operations."
-    )
-    parser.add_argument("--bits", type=int, nargs="+", default=[1024, 2048, 3072], help="key sizes")
-    parser.add_argument("--rounds", type=int, default=7, help="how often each operation is timed")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
-    options = parser.parse_args(arguments)
-    if options.rounds < 1:
-        parser.error("--rounds: at least one is needed")
-    if options.json:
-        try:
-            options.json.touch()  # better now than after minutes of work
-        except OSError as error:
-            parser.error(f"--json: {options.json} cannot be written: {error.strerror}")
+def main(sizes: Sequence[int], rounds: int, file: Path | None) -> None:
+    """Time all operations for each size of keys, and print a table of each; the results go into the file."""
+    if file is not None:
+        check_place(file)  # better now than after minutes of work
     console = Console()
     results: list[Measurement] = []
-    try:
-        for bits in options.bits:
-            measured = measure(bits, options.rounds, console)
-            console.print(table(bits, measured))
-            results += measured
-    except RevFRFError as error:
-        parser.error(f"--bits: {error}")
-    except KeyboardInterrupt:
-        sys.exit("interrupted")
-    if options.json:
-        options.json.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n")
+    for bits in sizes:
+        try:
+            measured = measure(bits, rounds, console)
+        except UsageError as error:
+            raise UsageError(f"--bits {bits}: {error}") from None
+        console.print(table(bits, measured))
+        results += measured
+    if file is not None:
+        write_whole(file, json.dumps([asdict(result) for result in results], indent=2) + "\n")
 
 
 def measure(bits: int, rounds: int, console: Console) -> list[Measurement]:
@@ -97,7 +81,3 @@ def table(bits: int, results: list[Measurement]) -> Table:
         ratio = "" if result.ratio is None else f"{result.ratio:.2f}"
         view.add_row(result.operation, f"{result.seconds * 1e3:.3f}", result.baseline or "", ratio)
     return view
-
-
-if __name__ == "__main__":
-    main()
