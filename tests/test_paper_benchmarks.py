@@ -94,7 +94,7 @@ def test_targets_are_what_the_scripts_say(data: Path) -> None:
 
 
 def test_missing_files_are_named_with_where_they_come_from(tmp_path: Path) -> None:
-    with pytest.raises(MissingDataError, match=r"bank\.csv\.gz: UCI 'Bank Marketing', .*10\.24432/C5K306"):
+    with pytest.raises(MissingDataError, match=r"bank\.csv\.gz, .* UCI 'Bank Marketing', .*10\.24432/C5K306"):
         load("bank", tmp_path)
 
 

@@ -7,7 +7,7 @@ name and another file.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,6 +45,11 @@ class Done:
     result: Plain
     seconds: float
     date: str
+
+
+def where(results: Iterable[Done], **wanted: Any) -> list[Done]:
+    """Those whose keys have these values."""
+    return [one for one in results if wanted.items() <= one.key.items()]
 
 
 class Store:

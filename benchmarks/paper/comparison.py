@@ -9,12 +9,12 @@ from typing import Any
 import pandas as pd
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-from benchmarks.paper.cells import Cell, Done
+from benchmarks.paper.cells import Cell, Done, where
 from benchmarks.paper.datasets import SOURCES, Split, Task
 from benchmarks.paper.experiment import NAMES, Experiment, answers, dataset, forest, named, scores
 from benchmarks.paper.printed import COMPARISON, OURS, PLAIN, RANA, VAIDYA
 from benchmarks.paper.settings import Settings
-from benchmarks.paper.show import Part, Table, number, ratio, spread
+from benchmarks.paper.show import Part, Table, ratio, spread
 from benchmarks.rivals.encrypted_database import ClearDatabase, RandomTrees
 from benchmarks.rivals.plain import plain_forest
 from benchmarks.rivals.private_noise import Domain, PrivateForest
@@ -72,14 +72,13 @@ def parts(results: Sequence[Done]) -> list[Part]:
     head = (*printed_head, RANA_FEW, DEFAULTS)
     mine, theirs = [], []
     for name, printed in COMPARISON.items():
-        done = [one.result for one in results if one.key["set"] == name]
+        done = [one.result for one in where(results, set=name)]
         for measure in ("ACC",) if SOURCES[name].task == "classes" else ("MAE", "MSE"):
             values = {who: [one[who][measure] for one in done] for who in head[2:]}
             mine.append((NAMES[name], measure, *(spread(values[who]) for who in head[2:])))
             if measure != "MSE":
                 pairs = [
-                    f"{number(printed[who])} ({ratio(mean(values[who]), printed[who])})"
-                    for who in printed_head[2:]
+                    f"{printed[who]:g} ({ratio(mean(values[who]), printed[who])})" for who in printed_head[2:]
                 ]
                 theirs.append((NAMES[name], measure, *pairs))
     note = (
@@ -105,7 +104,8 @@ def parts(results: Sequence[Done]) -> list[Part]:
 COMPARED = Experiment(
     "comparison",
     "Performance beside other private forests",
-    "All on the same rows, with the same number of trees, and a vote by mean probability.",
+    f"All on the same rows, with the same number of trees but where {FEW} are said, and a vote by mean "
+    "probability.",
     tuple(COMPARISON),
     ("comparison", "comparison-printed"),
     cells,

@@ -7,6 +7,7 @@ categories.
 
 import hashlib
 import os
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,11 +87,14 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a set comes from, and what is predicted from what."""
+    """Where a set comes from, how many rows it has, and what is predicted from what."""
 
     uci: str
     doi: str
     files: str
+    instances: int
+    participants: int
+    predicts: str
     task: Task
     target: str
     dropped: Sequence[str] = ()
@@ -126,30 +130,63 @@ SOURCES = {
         "Adult",
         "10.24432/C5XW20",
         "adult.data, then adult.test",
+        48842,
+        14,
+        "whether somebody earns more than 50,000 dollars a year",
         "classes",
         "income",
         train_rows=32561,
     ),
-    "bank": Source("Bank Marketing", "10.24432/C5K306", "bank-full.csv", "classes", "y"),
+    "bank": Source(
+        "Bank Marketing",
+        "10.24432/C5K306",
+        "bank-full.csv",
+        45211,
+        16,
+        "whether a client agrees to a deposit",
+        "classes",
+        "y",
+    ),
     "drug": Source(
         "Drug Consumption (Quantified)",
         "10.24432/C5TC7S",
         "drug_consumption.data",
+        1885,
+        12,
+        "whether somebody has used cannabis in the last year, from 12 answers about the person; the paper "
+        "does not say which drug it predicts",
         "classes",
         "cannabis",
         label=cannabis_user,
         features=person,
     ),
     "wine_white": Source(
-        "Wine Quality", "10.24432/C56S3T", "winequality-white.csv", "classes", "quality"
-    ),  # seven classes, 3 to 9
+        "Wine Quality",
+        "10.24432/C56S3T",
+        "winequality-white.csv",
+        4898,
+        11,
+        "the quality of white wine: seven classes, 3 to 9",
+        "classes",
+        "quality",
+    ),
     "superconduct": Source(
-        "Superconductivty Data", "10.24432/C53P47", "train.csv", "numbers", "critical_temp"
+        "Superconductivty Data",
+        "10.24432/C53P47",
+        "train.csv",
+        21263,
+        81,
+        "the critical temperature of a superconductor, in kelvin",
+        "numbers",
+        "critical_temp",
     ),
     "appliances": Source(
         "Appliances Energy Prediction",
         "10.24432/C5VC8G",
         "energydata_complete.csv",
+        19735,
+        30,
+        "watt-hours of a house's appliances in ten minutes; the date is given as hour, weekday and month",
         "numbers",
         "Appliances",
         features=time_as_numbers,
@@ -158,6 +195,9 @@ SOURCES = {
         "Insurance Company Benchmark (COIL 2000)",
         "10.24432/C5630S",
         "ticdata2000.txt, then ticeval2000.txt with tictgts2000.txt",
+        9822,
+        85,
+        "whether somebody insures a caravan: 0 or 1, taken as a number because the paper does",
         "numbers",
         "CARAVAN",
         train_rows=5822,
@@ -166,6 +206,9 @@ SOURCES = {
         "Online News Popularity",
         "10.24432/C5NS3V",
         "OnlineNewsPopularity.csv",
+        39644,
+        58,
+        "thousands of shares of an article; a few dominate: the largest has 843, the median 1.4",
         "numbers",
         "shares",
         dropped=("url", "timedelta"),
@@ -175,6 +218,9 @@ SOURCES = {
         "Bike Sharing",
         "10.24432/C5W894",
         "hour.csv",
+        17379,
+        12,
+        "rented bikes in an hour, without the numbers of casual and registered users that add up to it",
         "numbers",
         "cnt",
         dropped=("instant", "dteday", "casual", "registered"),
@@ -195,10 +241,12 @@ def check_present(names: Sequence[str], given: Path | None) -> None:
     where = directory(given)
     missing = [name for name in names if not (where / f"{name}.csv.gz").is_file()]
     if missing:
-        lines = [f"  {name}.csv.gz: {_origin(SOURCES[name])}" for name in missing]
+        source = SOURCES[missing[0]]
+        others = f"; likewise {', '.join(missing[1:])}" if missing[1:] else ""
         raise MissingDataError(
-            f"not in {where}; put these files into one directory and give it by --data or REVFRF_DATA:\n"
-            + "\n".join(lines)
+            f"{where} has no {missing[0]}.csv.gz, which is {source.files} of UCI {source.uci!r}, "
+            f"https://doi.org/{source.doi}{others}; docs/benchmarks.md says how the files are made; --data "
+            "or REVFRF_DATA says where they are"
         )
 
 
@@ -209,14 +257,18 @@ def digest(name: str, given: Path | None) -> str:
 
 
 def load(name: str, given: Path | None) -> Dataset:
-    """One set. Raises MissingDataError if its file is not there."""
+    """One set. Raises MissingDataError if its file is not there, or not what it should be."""
     check_present([name], given)
-    source = SOURCES[name]
-    table = pd.read_csv(directory(given) / f"{name}.csv.gz", keep_default_na=False)
-    y = table[source.target]
-    X = table.drop(columns=[source.target, *source.dropped], errors="ignore")
-    if source.features is not None:
-        X = source.features(X)
+    source, file = SOURCES[name], directory(given) / f"{name}.csv.gz"
+    try:
+        table = pd.read_csv(file, keep_default_na=False)
+        y, X = table[source.target], table.drop(columns=[source.target, *source.dropped])
+        if source.features is not None:
+            X = source.features(X)
+    except KeyError as error:
+        raise MissingDataError(f"{file} lacks a column: {error.args[0]}") from None
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise MissingDataError(f"{file} cannot be read as CSV with a header, by gzip: {error}") from None
     return Dataset(
         name,
         source.task,
@@ -235,7 +287,3 @@ def categorised(X: Frame) -> Frame:
 def coded(X: Frame) -> Frame:
     """Categories as their numbers, in the order in which the forest takes them: for scikit-learn."""
     return X.apply(lambda column: column.cat.codes if hasattr(column, "cat") else column)
-
-
-def _origin(source: Source) -> str:
-    return f"UCI {source.uci!r}, https://doi.org/{source.doi} ({source.files}, as CSV with a header)"

@@ -84,7 +84,9 @@ def owners(model: Model, columns: Sequence[str]) -> list[str]:
     return [party for party, owned in model.parties_.items() if set(owned) & set(columns)]
 
 
-MEASURES: dict[Task, tuple[str, ...]] = {"classes": ("ACC", "RR", "F1"), "numbers": ("MSE", "MAE", "R2")}
+ERRORS = ("MSE", "MAE")
+"""Measures of which less is better."""
+
 CHIEF: dict[Task, str] = {"classes": "ACC", "numbers": "MSE"}
 
 
@@ -103,11 +105,11 @@ def scores(task: Task, y: Column, answers: Column) -> dict[str, float]:
     }
 
 
-def loss(task: Task, plain: float, ours: float) -> float:
-    """By how many percent ours is worse: less accurate, or with a larger error. Equals are no worse."""
+def loss(measure: str, plain: float, ours: float) -> float:
+    """By how many percent of the plain score ours is worse. Equals are no worse."""
     if ours == plain:
         return 0.0
-    return 100 * (1 - ours / plain) if task == "classes" else 100 * (ours / plain - 1)
+    return 100 * (ours / plain - 1) if measure in ERRORS else 100 * (1 - ours / plain)
 
 
 def answers(model: Model, X: Any, voting: str) -> Column:

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from benchmarks.paper.cells import Cell, Done
+from benchmarks.paper.cells import Cell, Done, where
 from benchmarks.paper.datasets import SOURCES
 from benchmarks.paper.experiment import CHIEF, NAMES, Experiment, answers, dataset, forest, named, scores
 from benchmarks.paper.plots import Series
@@ -40,7 +40,7 @@ def score(name: str, data: Path | None, seed: int, trees: int, rows: int | None)
 
 
 def parts(results: Sequence[Done]) -> list[Part]:
-    return [figure(name, [done for done in results if done.key["set"] == name]) for name in SETS]
+    return [figure(name, where(results, set=name)) for name in SETS]
 
 
 def figure(name: str, results: Sequence[Done]) -> Figure:
@@ -49,7 +49,7 @@ def figure(name: str, results: Sequence[Done]) -> Figure:
     for who in (PLAIN, OURS):
         points = []
         for trees in sorted({done.key["trees"] for done in results}):
-            values = [done.result[who][measure] for done in results if done.key["trees"] == trees]
+            values = [done.result[who][measure] for done in where(results, trees=trees)]
             points.append((trees, mean(values), stdev(values) if len(values) > 1 else 0.0))
         lines.append(Series(who, points))
     unit = "ACC, %" if measure == "ACC" else measure

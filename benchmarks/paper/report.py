@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.paper.cells import Done
+from benchmarks.paper.datasets import SOURCES
 from benchmarks.paper.experiment import NAMES, Experiment
 from benchmarks.paper.printed import DATASETS, DOUBTS
-from benchmarks.paper.show import STYLE, Chapter, Part, Table, html_chapter, markdown_chapter
+from benchmarks.paper.show import STYLE, Chapter, Part, Table, contents, html_chapter, markdown_chapter
 from revfrf import RevocableForestClassifier
 from revfrf.errors import UsageError
 from revfrf.report.html import document, facts, section
@@ -62,10 +63,15 @@ def chapters(experiments: Mapping[str, Experiment], runs: Mapping[str, Run]) -> 
 
 def _doubtful() -> list[Part]:
     doubts = [(doubt.where, doubt.printed, doubt.why) for doubt in DOUBTS]
-    sizes = [(NAMES[name], f"{rows:,}", str(features)) for name, (rows, features) in DATASETS.items()]
+    sizes = [
+        (NAMES[name], f"{rows:,}", f"{has.instances:,}", str(features), str(has.participants), has.predicts)
+        for name, (rows, features) in DATASETS.items()
+        for has in (SOURCES[name],)
+    ]
+    head = ("set", "instances, printed", "in the file", "features, printed", "here", "what is predicted")
     return [
         Table("doubts", "Numbers of the paper that cannot be right", ("where", "printed", "why"), doubts),
-        Table("datasets", "The sets, as the paper counts them", ("set", "instances", "features"), sizes),
+        Table("datasets", "The sets", head, sizes),
     ]
 
 
@@ -100,18 +106,43 @@ def described(runs: Mapping[str, Run]) -> dict[str, str]:
     }
 
 
+SMALL = (
+    "A small run, to see that all works: with so few rows, trees and seeds it is no measure of accuracy, and "
+    "its verdicts may be wrong."
+)
+
+WORDS = {
+    "CS, CC": "the two servers: the coordinator, who owns the labels, and the one that helps it to compare",
+    "UD": "all participants together, who own the columns",
+    "ACC, RR, F1": "accuracy, recall and F1, in percent; recall and F1 are means over classes by their size",
+    "MSE, MAE, R2": "mean squared error, mean absolute error, coefficient of determination",
+    "Non.Fed, IRev.Fed": "a forest without a federation; a federation that builds all again",
+    "TC, TP": "construction (FLE-Expan, FOS-Find); prediction (FRF-Predict; HoLT is the comparison)",
+    "power": "an exponentiation with a modulus of N²",
+    "level 1, level 2": "a leaver's nodes are built again; all who stay have new keys, too",
+    "× 1.2": "measured, as a multiple of what is printed",
+    "~": "extrapolated from a measured part",
+}
+
+
+def is_full(runs: Mapping[str, Run]) -> bool:
+    return all(run["run"]["settings"]["name"] == "full" for run in runs.values())
+
+
 def html_page(experiments: Mapping[str, Experiment], runs: Mapping[str, Run]) -> str:
     """The report: one file, which loads nothing."""
     found = chapters(experiments, runs)
     links = "".join(f'<li><a href="#chapter-{one.name}">{escape(one.title)}</a></li>' for one in found)
     absent = [experiments[name].title for name in experiments if name not in runs]
     missing = f"<p>Not run like this: {escape(', '.join(absent))}.</p>" if absent else ""
-    head = section("The run", facts(described(runs)) + f"<nav><ul>{links}</ul></nav>{missing}")
+    warning = "" if is_full(runs) else f"<p><strong>{SMALL}</strong></p>"
+    head = section("The run", warning + facts(described(runs)) + f"<nav><ul>{links}</ul></nav>{missing}")
     summary = (
         "Every table and figure of the evaluation of “Revocable Federated Learning: A Benchmark of Federated "
         "Forest”, measured, beside what the paper prints."
     )
-    body = [STYLE, head, *map(html_chapter, found)]
+    words = section("Words", facts(WORDS))
+    body = [STYLE, head, words, *map(html_chapter, found)]
     return document("The paper's evaluation, measured", summary, body, "Made by revfrf bench paper.")
 
 
@@ -124,6 +155,9 @@ def documentation(experiments: Mapping[str, Experiment], runs: Mapping[str, Run]
     prose, mark, _ = page.partition(MARK)
     if not mark:
         raise UsageError(f"the page has no line {MARK}, below which its tables go")
-    about = [f"- {what}: {fact}" for what, fact in described(runs).items()]
-    tables = [markdown_chapter(chapter) for chapter in chapters(experiments, runs)]
-    return "\n".join([prose + MARK, "## The run", "", *about, "", *tables]).rstrip("\n") + "\n"
+    found = chapters(experiments, runs)
+    about = [] if is_full(runs) else [SMALL, ""]
+    about += [f"- {what}: {fact}" for what, fact in described(runs).items()]
+    words = [f"- **{word}**: {meaning}" for word, meaning in WORDS.items()]
+    lines = ["## The run", "", *about, "", *contents(found), "", "## Words", "", *words, ""]
+    return "\n".join([prose + MARK, *lines, *map(markdown_chapter, found)]).rstrip("\n") + "\n"

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from statistics import mean, stdev
 
 from benchmarks.paper.plots import Series, plot
 from revfrf.report.html import table as html_table
@@ -45,7 +46,12 @@ class Chapter:
 
 
 STYLE = """<style>
-.wide{overflow-x:auto;margin:.4rem 0 .2rem}.wide table{width:auto;min-width:100%;white-space:nowrap}
+.wide{overflow-x:auto;margin:.4rem 0 .2rem;background:
+linear-gradient(to right,var(--paper) 40%,#0000) 0/2rem 100% local,
+linear-gradient(to left,var(--paper) 40%,#0000) 100%/2rem 100% local,
+linear-gradient(to right,#8888,#0000) 0/.8rem 100% scroll,
+linear-gradient(to left,#8888,#0000) 100%/.8rem 100% scroll;background-repeat:no-repeat}
+.wide table{width:auto;min-width:100%;white-space:nowrap;background:none}
 .wide :is(th,td){text-align:right}.wide :is(th,td):first-child,.wide.text :is(th,td){text-align:left}
 .wide.text table{white-space:normal}
 h3{font-size:1rem;margin:1.6rem 0 .2rem}.note{color:var(--soft);font-size:.9rem}
@@ -57,7 +63,7 @@ border-radius:.6rem}
 .s0{stroke:#0072b2;fill:#0072b2}.s1{stroke:#d55e00;fill:#d55e00}.s2{stroke:#2fb58d;fill:#2fb58d}
 .s3{stroke:#b1619a;fill:#b1619a}.s4{stroke:#8a6d3b;fill:#8a6d3b}
 @media (prefers-color-scheme:dark){.s0{stroke:#5cb3ea;fill:#5cb3ea}.s1{stroke:#f08a4b;fill:#f08a4b}}
-nav ul{columns:18rem;padding-left:1.1rem}a{color:var(--new)}</style>"""
+nav ul{columns:18rem;column-gap:2rem;padding-left:1.1rem}a{color:var(--new)}</style>"""
 
 
 # -- HTML ---------------------------------------------------------------------------------------------
@@ -104,12 +110,23 @@ def markdown_chapter(chapter: Chapter) -> str:
     return "\n".join([f"## {chapter.title}", "", chapter.text, "", *parts])
 
 
+def contents(chapters: Iterable[Chapter]) -> list[str]:
+    """Links to the chapters of a page of Markdown."""
+    return [f"- [{one.title}](#{_anchor(one.title)})" for one in chapters]
+
+
+def _anchor(title: str) -> str:
+    """What GitHub calls a heading."""
+    kept = [c for c in title.lower() if c.isalnum() or c in " -_"]
+    return "".join(kept).replace(" ", "-")
+
+
 def markdown_part(part: Part) -> str:
     """A table, or the points of a figure."""
     table = part if isinstance(part, Table) else points(part)
     lines = [_row(table.head), _row(["---"] * len(table.head)), *map(_row, table.rows)]
     note = [table.note, ""] if table.note else []
-    return "\n".join([f"**{table.title}**", "", *lines, "", *note])
+    return "\n".join([f"### {table.title}", "", *lines, "", *note])
 
 
 def points(figure: Figure) -> Table:
@@ -132,21 +149,21 @@ def _row(cells: Iterable[str]) -> str:
 
 def number(value: float) -> str:
     """About four digits that count."""
+    return f"{value:,.{_places(value)}f}" if value else "0"
+
+
+def _places(value: float) -> int:
+    """Decimals of which about four digits count."""
     size = abs(value)
-    if not value:
-        return "0"
-    places = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 10 else 3 if size >= 0.1 else 4
-    return f"{value:,.{places}f}"
+    return 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 10 else 3 if size >= 0.1 else 4
 
 
 def spread(values: Sequence[float], places: int | None = None) -> str:
-    """ "mean ± standard deviation"; of a single value, the value."""
-    mean = sum(values) / len(values)
-    show = number if places is None else (lambda value: f"{round(value, places) + 0.0:,.{places}f}")
-    if len(values) == 1:
-        return show(mean)
-    deviation = (sum((value - mean) ** 2 for value in values) / (len(values) - 1)) ** 0.5
-    return f"{show(mean)} ± {show(deviation)}"
+    """ "mean ± standard deviation", with as many decimals; of a single value, the value."""
+    middle = mean(values)
+    places = _places(middle) if places is None else places
+    both = [middle, stdev(values)] if len(values) > 1 else [middle]
+    return " ± ".join(f"{round(value, places) + 0.0:,.{places}f}" for value in both)
 
 
 def ratio(ours: float, theirs: float) -> str:

@@ -89,7 +89,7 @@ def test_one_experiment_from_the_command_to_the_page_of_the_documentation(
     written = tmp_path / "page.md"
     written.write_text(f"# Ours\n\n{MARK}\n")
     page.main([str(out), str(written)])
-    assert "**Adult Income: ACC, %**" in written.read_text()
+    assert "### Adult Income: ACC, %" in written.read_text()
     for wrong in ([str(tmp_path), str(written)], [str(out), str(tmp_path / "none.md")]):
         with pytest.raises(SystemExit, match="2"):
             page.main(wrong)

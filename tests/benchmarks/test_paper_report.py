@@ -1,5 +1,6 @@
 """The whole evaluation in miniature, on made data: every table and figure comes out of it."""
 
+import gzip
 import io
 import json
 import re
@@ -13,13 +14,15 @@ from rich.console import Console
 
 from benchmarks.paper import bench
 from benchmarks.paper.bench import EXPERIMENTS
-from benchmarks.paper.datasets import MissingDataError
-from benchmarks.paper.leaving import verdict
+from benchmarks.paper.cells import Done
+from benchmarks.paper.datasets import MissingDataError, load
+from benchmarks.paper.experiment import loss, scores
+from benchmarks.paper.leaving import verdict, verdicts
 from benchmarks.paper.plots import Series, plot, ticks
 from benchmarks.paper.printed import CLASSIFICATION, REGRESSION
-from benchmarks.paper.report import documentation, html_page, read
+from benchmarks.paper.report import MARK, SMALL, documentation, html_page, read
 from benchmarks.paper.settings import QUICK, TINY
-from benchmarks.paper.show import Figure, Table, markdown_part, number, spread
+from benchmarks.paper.show import Figure, Table, _anchor, markdown_part, number, ratio, spread
 from revfrf.errors import UsageError
 from tests.benchmarks.made_sets import write
 
@@ -122,9 +125,9 @@ def test_ours_and_the_plain_forest_are_measured_after_each_leaving(out: Path) ->
             result = cell["result"]
             assert len(result["left"]) == 1
             assert len(result["scores"]) == 2
-            for scores in result["scores"]:
-                assert {"plain", "ours"} <= set(scores)
-                assert all(set(values) == measures for values in scores.values())
+            for found in result["scores"]:
+                assert {"plain", "ours"} <= set(found)
+                assert all(set(values) == measures for values in found.values())
 
 
 def test_a_run_does_nothing_twice_and_the_page_of_the_documentation_comes_from_its_json(
@@ -160,9 +163,40 @@ def test_results_of_another_format_are_not_shown_and_damaged_ones_are_named(
 
 
 def test_missing_sets_are_named_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(MissingDataError, match=r"adult\.csv\.gz: UCI 'Adult', .*10\.24432/C5XW20"):
+    missing = r"has no adult\.csv\.gz, .* UCI 'Adult', .*10\.24432/C5XW20; likewise .*bike"
+    with pytest.raises(MissingDataError, match=missing):
         bench.run(bench.Options(TINY, tmp_path, tmp_path / "out"), Console(file=io.StringIO()))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_file_that_is_damaged_or_lacks_a_column_is_named(data: Path, tmp_path: Path) -> None:
+    file = tmp_path / "bike.csv.gz"
+    file.write_bytes((data / "bike.csv.gz").read_bytes()[:-50])
+    with pytest.raises(MissingDataError, match=r"bike\.csv\.gz cannot be read"):
+        load("bike", tmp_path)
+    file.write_bytes(b"cnt,hr\n1,2\n")
+    with pytest.raises(MissingDataError, match=r"bike\.csv\.gz cannot be read"):
+        load("bike", tmp_path)
+    for header, missing in (("hr,temp", "cnt"), ("cnt,hr", "instant")):
+        file.write_bytes(gzip.compress(f"{header}\n1,2\n".encode()))
+        with pytest.raises(MissingDataError, match=rf"bike\.csv\.gz lacks a column: .*{missing}"):
+            load("bike", tmp_path)
+
+
+def test_only_a_full_run_goes_without_a_warning(out: Path) -> None:
+    runs = read(out, EXPERIMENTS)
+    page = documentation(EXPERIMENTS, runs, f"{MARK}\n")
+    assert SMALL in html_page(EXPERIMENTS, runs)
+    assert SMALL in page
+    for run in runs.values():
+        run["run"]["settings"]["name"] = "full"
+    assert SMALL not in html_page(EXPERIMENTS, runs)
+
+
+def test_contents_of_the_page_lead_to_its_chapters(out: Path) -> None:
+    page = documentation(EXPERIMENTS, read(out, EXPERIMENTS), f"{MARK}\n")
+    for link in re.findall(r"^- \[.*\]\(#(.*)\)$", page, re.MULTILINE):
+        assert any(_anchor(title) == link for title in re.findall(r"^## (.*)$", page, re.MULTILINE))
 
 
 def test_other_data_is_measured_anew(data: Path, tmp_path: Path) -> None:
@@ -178,8 +212,44 @@ def test_verdicts_are_of_the_mean_and_say_when_seeds_disagree() -> None:
     assert verdict([0.2, 0.3, 0.25]) == "yes"
     assert verdict([0.0, 1.9, 0.5]) == "yes, perhaps"
     assert verdict([2.0, 2.1, 2.2]) == "NO"
-    assert verdict([0.1, 2.9, 1.0]) == "no, perhaps"
+    assert verdict([0.1, 2.9, 1.0]) == "NO, perhaps"
+    assert verdict([0.7, 0.8]) == "yes, perhaps"  # of two seeds little can be said
     assert verdict([0.1]) == "yes, perhaps"
+
+
+def test_loss_is_worse_in_percent_of_the_plain_score_whichever_way_is_better() -> None:
+    assert loss("ACC", 80.0, 79.2) == pytest.approx(1.0)
+    assert loss("R2", 0.5, 0.55) == pytest.approx(-10.0)
+    assert loss("MSE", 200.0, 202.0) == pytest.approx(1.0)
+    assert loss("MAE", 4.0, 3.0) == pytest.approx(-25.0)
+    assert loss("MSE", 0.0, 0.0) == 0.0
+
+
+def test_scores_are_those_of_the_definitions() -> None:
+    right = scores("classes", ["a", "a", "a", "b"], ["a", "a", "b", "b"])
+    assert right == pytest.approx({"ACC": 75.0, "RR": 75.0, "F1": 100 * (3 * 0.8 + 2 / 3) / 4})
+    errors = scores("numbers", [1.0, 2.0, 6.0], [1.0, 5.0, 5.0])
+    assert errors == pytest.approx({"MSE": 10 / 3, "MAE": 4 / 3, "R2": 1 - 10 / 14})
+
+
+def test_a_ratio_is_ours_over_theirs() -> None:
+    assert ratio(3.0, 2.0) == "× 1.500"
+    assert ratio(1.0, 0.0) == ""
+
+
+def test_verdicts_are_by_vote_and_name_the_largest_loss_of_any_measure() -> None:
+    def done(seed: int) -> Done:
+        plain = {"ACC": 80.0, "RR": 80.0, "F1": 50.0}
+        after = {"plain": plain, "ours": plain | {"F1": 49.0}, "ours, majority": plain | {"ACC": 76.0}}
+        result = {"scores": [dict.fromkeys(after, plain), after]}
+        return Done({"set": "wine_white", "seed": seed}, result, 1.0, "2026-01-01")
+
+    table = verdicts(("ACC", "RR", "F1"), "classes", {"wine_white": [done(seed) for seed in range(3)]})
+    assert [row[2:] for row in table.rows] == [
+        ("0.00 ± 0.00", "yes", "0.00 ± 0.00", "yes"),
+        ("0.00 ± 0.00", "yes", "5.00 ± 0.00", "NO"),
+    ]
+    assert "2.0 % (F1, Wine Quality, 1 left)" in table.note
 
 
 def test_numbers_show_about_four_digits_and_means_their_spread() -> None:
@@ -194,6 +264,7 @@ def test_numbers_show_about_four_digits_and_means_their_spread() -> None:
     ]
     assert spread([1.0, 3.0], 1) == "2.0 ± 1.4"
     assert spread([2.0], 1) == "2.0"
+    assert spread([85.84, 85.96]) == "85.90 ± 0.08"
 
 
 def test_axes_hold_all_points_and_a_single_point_is_drawn_too() -> None:

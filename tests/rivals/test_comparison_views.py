@@ -123,11 +123,14 @@ def test_where_a_zero_stands_does_not_tell_the_bit_that_decided(
 
 @both
 @far_and_near
-def test_terms_that_are_not_zero_are_any_other_number_evenly(
-    protocol: TreeProtocol, x: int, cut: int
+@pytest.mark.parametrize("bit", [False, True])
+def test_terms_that_are_not_zero_are_drawn_evenly_and_apart_from_each_other(
+    protocol: TreeProtocol, x: int, cut: int, bit: bool
 ) -> None:
-    others = [term - 1 for one in large(protocol, x, cut).terms for term in one if term != 0]
-    assert uniform(others, keys().dgk.public.u - 1) > ALARM
+    u = keys().dgk.public.u
+    others = [[m for m in one if m != 0] for one in large(protocol, x, cut).terms if (0 in one) == bit]
+    assert uniform([m - 1 for one in others for m in one], u - 1) > ALARM
+    assert uniform([one[0] * pow(one[1], -1, u) % u - 1 for one in others], u - 1) > ALARM
 
 
 @both

@@ -105,26 +105,33 @@ def test_the_noise_of_splits_and_leaves_has_the_scale_that_epsilon_asks_for() ->
     assert drawn == [2 / per_level] * 4 + [1 / leaves]
 
 
-@pytest.mark.parametrize("ratio", [1e-6, 1, 50])
-def test_the_worse_of_two_cuts_is_chosen_as_often_as_the_noise_of_splits_says(ratio: float) -> None:
-    """Of two Laplace numbers of scale b, one is larger by d with probability e^(-d/b)·(1 + d/2b)/2.
+def as_often_as_noise_says(overtaken: list[bool], ratio: float) -> bool:
+    """Laplace noise undoes a lead of `ratio` times its scale with probability e^-ratio·(2 + ratio)/4.
 
-    Seeds are fixed, so there is no false alarm; among all seeds it would have a probability below 1e-8.
+    Seeds are fixed, so that there is no false alarm; over all seeds it would have a probability of 1e-9.
     """
+    expected = exp(-ratio) * (2 + ratio) / 4
+    return bool(stats.binomtest(sum(overtaken), len(overtaken), expected).pvalue > 1e-9)
+
+
+@pytest.mark.parametrize("ratio", [1e-6, 1, 50])
+def test_the_worse_of_two_cuts_wins_as_often_as_the_noise_of_splits_says(ratio: float) -> None:
     column, y = np.repeat([[0.0], [1.0], [2.0]], 20, axis=0), np.repeat(["no", "yes"], [25, 35])
     domain = Domain.of("classes", column, y)
     bins, v = domain.bins(column, 3)[:, 0], domain.shares("classes", y)
     lead = score(bins, v, 0) - score(bins, v, 1)
-    epsilon = 4 * ratio / lead  # a level's noise has scale 2 / (ε/2)
-    worse = [
-        PrivateForest("classes", domain, epsilon=epsilon, n_trees=1, depth=1, n_bins=3, seed=seed)
-        .fit(column, y)
-        .trees_[0]
-        .cuts[0][0]
-        for seed in range(800)
-    ]
-    expected = exp(-ratio) * (1 + ratio / 2) / 2
-    assert stats.binomtest(sum(worse), len(worse), expected).pvalue > 1e-9
+    model = PrivateForest("classes", domain, epsilon=4 * ratio / lead, n_trees=1, depth=1, n_bins=3)
+    cuts = [model._grow(bins[:, None], v, np.random.default_rng(seed)).cuts[0][0] for seed in range(800)]
+    assert as_often_as_noise_says([cut == 1 for cut in cuts], ratio)
+
+
+@pytest.mark.parametrize("ratio", [0.3, 1, 50])
+def test_the_smaller_class_of_a_leaf_wins_as_often_as_the_noise_of_leaves_says(ratio: float) -> None:
+    v, lead = np.repeat(np.eye(2), [1030, 1000], axis=0), 30
+    model = forest("classes", CLASSES, 2 * ratio / lead, depth=0)
+    leaf = np.zeros(len(v), dtype=np.int64)
+    found = [model._leaves(leaf, v, np.random.default_rng(seed))[0] for seed in range(800)]
+    assert as_often_as_noise_says([shares[1] > shares[0] for shares in found], ratio)
 
 
 def test_a_row_changes_one_tree_and_no_other() -> None:
