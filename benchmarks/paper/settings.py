@@ -1,6 +1,5 @@
 """How large a run is."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from benchmarks.paper.common import TOY_BITS
@@ -25,8 +24,8 @@ class Settings:
     bits: tuple[int, ...]
     """Key sizes wherever seconds are measured: the paper's, then ours."""
 
-    rival_trials: Mapping[int, int]
-    """By key size, rows that Bost's and Wu's protocols are asked about."""
+    rival_trials: tuple[tuple[int, int], ...]
+    """Key sizes of rivals, and how many rows Bost's and Wu's protocols are asked about with each."""
 
     rival_trees: int
     """How many of the trees they evaluate; the rest is extrapolated."""
@@ -73,7 +72,7 @@ FULL = Settings(
     growth_seeds=3,
     comparison_seeds=3,
     bits=(1024, 2048),
-    rival_trials={1024: 3, 2048: 1},
+    rival_trials=((1024, 3), (2048, 1)),
     rival_trees=10,
     cost_rows=5000,
     cost_depth=8,
@@ -100,7 +99,7 @@ QUICK = Settings(
     growth_seeds=1,
     comparison_seeds=1,
     bits=(1024, 2048),
-    rival_trials={1024: 1},
+    rival_trials=((1024, 1),),
     rival_trees=1,
     cost_rows=5000,
     cost_depth=8,
@@ -127,7 +126,7 @@ TINY = Settings(
     growth_seeds=1,
     comparison_seeds=1,
     bits=(TOY_BITS,),
-    rival_trials={TOY_BITS: 1},
+    rival_trials=((TOY_BITS, 1),),
     rival_trees=2,
     cost_rows=200,
     cost_depth=3,

@@ -1,6 +1,6 @@
 """What separate processes cost: the same job in one process, and over gRPC on loopback.
 
-    python -m benchmarks.paper.network loopback   training and encrypted requests on Adult, as ratios
+    python -m benchmarks.studies.network loopback   training and encrypted requests on Adult, as ratios
 
 Both train the same number of trees on the same rows with keys of the same size, and answer the same rows.
 Finding the modulus, setting up keys and matching ids come before the clock starts; in one process there is no
@@ -18,8 +18,9 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.paper.common import add_command, keys, positive, run_command, seconds, table
+from benchmarks.paper.common import keys, seconds
 from benchmarks.paper.datasets import Frame, coded, load
+from benchmarks.studies.common import add_command, positive, run_command, table
 from revfrf import RevocableForestClassifier
 from revfrf.config import load_config, with_overrides, write_config
 from revfrf.crypto.keys import SECURE_KEY_BITS
@@ -31,7 +32,7 @@ from revfrf.node.services import ask_party
 
 def main(arguments: Sequence[str] | None = None) -> None:
     what = "Measure what separate processes cost."
-    run_command("benchmarks.paper.network", what, (add_loopback,), arguments)
+    run_command("benchmarks.studies.network", what, (add_loopback,), arguments)
 
 
 def add_loopback(commands: Any) -> None:

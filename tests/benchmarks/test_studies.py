@@ -1,4 +1,4 @@
-"""Every script of benchmarks/paper runs, on small generated files with the columns of the real ones."""
+"""The sets are read as they should be, and every study runs, on small made files with their columns."""
 
 import json
 import subprocess
@@ -8,12 +8,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmarks.paper import construction, datasets, prediction
-from benchmarks.paper.common import current_memory, exponent, peak_memory
+from benchmarks.paper import datasets
 from benchmarks.paper.datasets import SOURCES, MissingDataError, coded, load
+from benchmarks.studies import construction, prediction
+from benchmarks.studies.common import current_memory, exponent, peak_memory
 from tests.benchmarks.made_sets import MAKERS, write
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +111,10 @@ def test_scripts_say_what_is_wrong_with_their_options(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for main, arguments, said in (
-        (construction.main, f"bytes --data {data} --json {tmp_path}/no/results.json", "--json"),
+        (construction.main, f"speed --data {data} --json {tmp_path}/no/results.json", "--json"),
         (construction.main, f"memory --data {tmp_path}", "10.24432/C53P47"),
-        (construction.main, f"bytes --data {data} --rows 0", "--rows"),
-        (construction.main, f"bytes --data {data} --rows 50 --bits 100", "100"),
+        (construction.main, f"speed --data {data} --rows 0", "--rows"),
+        (construction.main, f"speed --data {data} --rows 50 --bits 100", "100"),
         (prediction.main, f"settings --data {data} --forests 10x10", "10x10"),
         (prediction.main, f"cores --data {tmp_path}", "10.24432/C5XW20"),
     ):
@@ -125,7 +126,7 @@ def test_scripts_say_what_is_wrong_with_their_options(
 def test_speed_is_a_ratio_to_scikit_learn_in_the_same_run(data: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     small = ["--bits", "256", "--rounds", "2", "--trees", "2", "--depth", "3", "--rows", "300"]
-    done = run("benchmarks.paper.construction", "speed", "--data", data, *small, "--json", results)
+    done = run("benchmarks.studies.construction", "speed", "--data", data, *small, "--json", results)
     assert done.returncode == 0, done.stderr
     speed = json.loads(results.read_text())["speed"]
     leaf_5, default, ours = speed["medians"]
@@ -139,7 +140,7 @@ def test_speed_is_a_ratio_to_scikit_learn_in_the_same_run(data: Path, tmp_path: 
 def test_scaling_measures_each_size_and_fits_an_exponent(tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     small = ["--rows", "500", "2000", "--trees", "--depths"]
-    done = run("benchmarks.paper.construction", "scaling", *small, "--json", results)
+    done = run("benchmarks.studies.construction", "scaling", *small, "--json", results)
     assert done.returncode == 0, done.stderr
     assert "exponent" in done.stdout
     scaling = json.loads(results.read_text())["scaling"]
@@ -155,7 +156,7 @@ def test_scaling_measures_each_size_and_fits_an_exponent(tmp_path: Path) -> None
 def test_memory_is_measured_for_each_number_of_parties(data: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     small = ["--parties", "6", "--trees", "2", "--depth", "3", "--bits", "256"]
-    done = run("benchmarks.paper.construction", "memory", "--data", data, *small, "--json", results)
+    done = run("benchmarks.studies.construction", "memory", "--data", data, *small, "--json", results)
     assert done.returncode == 0, done.stderr
     assert "what grows" in done.stdout
     fits = json.loads(results.read_text())["memory"]
@@ -163,24 +164,10 @@ def test_memory_is_measured_for_each_number_of_parties(data: Path, tmp_path: Pat
     assert fits[0]["peak"] >= fits[0]["before"] > 50_000_000
 
 
-def test_bytes_are_counted_in_both_directions(data: Path, tmp_path: Path) -> None:
-    results = tmp_path / "results.json"
-    small = ["--rows", "500", "--depth", "3", "--bits", "256"]
-    done = run("benchmarks.paper.construction", "bytes", "--data", data, *small, "--json", results)
-    assert done.returncode == 0, done.stderr
-    trees = json.loads(results.read_text())["bytes"]
-    assert [tree["depth"] for tree in trees] == [1, 2, 3]
-    assert trees[0]["splits"] == 1 < trees[2]["splits"] <= 7
-    for tree in trees:
-        assert tree["from_parties"] >= 96 * tree["splits"]  # a ciphertext a split, at 256 bits
-        both = tree["to_parties"] + tree["from_parties"]
-        assert tree["per_100_splits"] == pytest.approx(100 * both / tree["splits"])
-
-
 def test_requests_are_measured_beside_the_papers_protocol(data: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     small = ["--forests", "3x3x256", "--repeats", "1", "--literal", "2"]
-    done = run("benchmarks.paper.prediction", "settings", "--data", data, *small, "--json", results)
+    done = run("benchmarks.studies.prediction", "settings", "--data", data, *small, "--json", results)
     assert done.returncode == 0, done.stderr
     assert "faster than as printed" in done.stdout
     [setting] = json.loads(results.read_text())["settings"]
@@ -195,25 +182,11 @@ def test_requests_are_measured_beside_the_papers_protocol(data: Path, tmp_path: 
     assert setting["times_the_literal"] == pytest.approx(all_of_it / sum(one_core["seconds"].values()))
 
 
-def test_requests_are_measured_against_depth_trees_and_rows(data: Path, tmp_path: Path) -> None:
-    results = tmp_path / "results.json"
-    small = ["--depths", "1", "3", "--trees", "1", "3", "--requests", "1", "2", "--bits", "256"]
-    done = run("benchmarks.paper.prediction", "scaling", "--data", data, *small, "--json", results)
-    assert done.returncode == 0, done.stderr
-    scaling = json.loads(results.read_text())["scaling"]
-    for what in ("trees", "rows"):
-        few, many = scaling[what]
-        assert 0 < few["comparisons"] < many["comparisons"]
-    shallow, deep = scaling["depth"]
-    assert 0 < shallow["comparisons"] <= deep["comparisons"] <= 9
-    assert [spent["rows"] for spent in scaling["rows"]] == [1, 2]
-
-
 @pytest.mark.slow
 def test_requests_are_measured_on_one_core_and_on_all(data: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     small = ["--trees", "2", "--depth", "2", "--bits", "256", "--requests", "2", "--rounds", "2"]
-    done = run("benchmarks.paper.prediction", "cores", "--data", data, *small, "--json", results)
+    done = run("benchmarks.studies.prediction", "cores", "--data", data, *small, "--json", results)
     assert done.returncode == 0, done.stderr
     cores = json.loads(results.read_text())["cores"]
     assert [len(walls) for walls in cores["walls"].values()] == [2] * len(cores["walls"])
@@ -221,22 +194,22 @@ def test_requests_are_measured_on_one_core_and_on_all(data: Path, tmp_path: Path
     assert cores["ratios"] == pytest.approx([a / b for a, b in zip(one, (more or [one])[0], strict=True)])
 
 
-def test_leaving_is_measured_beside_a_full_rebuild(data: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_processes_are_measured_beside_one_process(data: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.json"
-    small = ["--set", "drug", "--leavers", "2", "--trees", "3", "--depth", "3"]
-    done = run("benchmarks.paper.revocation", "rebuild", "--data", data, *small, "--json", results)
+    small = ["--parties", "2", "--trees", "2", "--depth", "2", "--bits", "256", "--rows", "200"]
+    few = ["--asked", "2", "--rounds", "1"]
+    done = run("benchmarks.studies.network", "loopback", "--data", data, *small, *few, "--json", results)
     assert done.returncode == 0, done.stderr
-    leavings = json.loads(results.read_text())["rebuild"]
-    assert [(one["level"], one["leavers"]) for one in leavings] == [(1, 1), (1, 2), (2, 1), (2, 2)]
-    for one in leavings:
-        assert one["rebuilt"] + one["kept"] == one["full_nodes"]
-        assert one["share"] == pytest.approx(one["seconds"] / one["full_seconds"])
+    found = json.loads(results.read_text())["loopback"]
+    assert set(found) == {"in one process", "over gRPC"}
+    assert all(times[0][what] > 0 for times in found.values() for what in ("training", "asking"))
 
 
 def test_exactness_of_leaving_is_measured(data: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     small = ["--sets", "drug", "--trees", "3", "--depth", "3"]
-    run("benchmarks.paper.revocation", "exact", "--data", data, *small, "--json", results)
+    run("benchmarks.studies.exactness", "exact", "--data", data, *small, "--json", results)
     assert json.loads(results.read_text())["exact"] == {"drug": {"leavers": 3, "equal": 3}}
 
 

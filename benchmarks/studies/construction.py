@@ -1,9 +1,8 @@
 """Speed and size of building a forest.
 
-    python -m benchmarks.paper.construction speed     seconds of a fit on Adult, as a ratio to scikit-learn's
-    python -m benchmarks.paper.construction scaling   time and memory against rows, trees and nodes
-    python -m benchmarks.paper.construction memory    Superconduct with a party for every column
-    python -m benchmarks.paper.construction bytes     what FLE-Expan sends for 100 splits
+    python -m benchmarks.studies.construction speed     seconds on Adult, as a ratio to scikit-learn's
+    python -m benchmarks.studies.construction scaling   time and memory against rows, trees and nodes
+    python -m benchmarks.studies.construction memory    Superconduct with a party for every column
 
 Each takes `--json FILE`, and those that read a set `--data PATH`; `--help` after the name lists the rest.
 """
@@ -13,38 +12,91 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from sklearn.ensemble import RandomForestClassifier
 
-from benchmarks.paper.common import (
-    MEGABYTE,
-    TOY_BITS,
+from benchmarks.paper.common import TOY_BITS, keys, seconds
+from benchmarks.paper.datasets import Column, coded, load
+from benchmarks.studies.common import (
     add_command,
+    current_memory,
     exponent,
     in_fresh_process,
-    keys,
     megabytes,
+    peak_memory,
     positive,
     run_command,
-    seconds,
     table,
 )
-from benchmarks.paper.datasets import coded, load
-from benchmarks.paper.fits import Cost, Shape, Traffic, generated_fit, superconduct_fit, traffic
-from benchmarks.paper.printed import EFFICIENCY, OURS
-from revfrf import RevocableForestClassifier
-
-PAPER_BYTES = (EFFICIENCY[OURS].construction_megabytes or 0) * MEGABYTE
-WANTED_SPLITS = 100
+from revfrf import RevocableForestClassifier, RevocableForestRegressor
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    adders = (add_speed, add_scaling, add_memory, add_bytes)
-    run_command("benchmarks.paper.construction", "Measure how a forest is built.", adders, arguments)
+    adders = (add_speed, add_scaling, add_memory)
+    run_command("benchmarks.studies.construction", "Measure how a forest is built.", adders, arguments)
+
+
+# -- single fits, most of them in a process of their own ---------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is fitted, and by how many parties with an equal share of the columns."""
+
+    rows: int
+    features: int
+    parties: int
+    trees: int
+    depth: int
+    key_bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one fit: its shape, and bytes of memory, `before` it and at the peak, of all its processes."""
+
+    shape: Shape
+    nodes: int
+    seconds: float
+    before: int
+    peak: int
+
+
+def generated_fit(shape: Shape) -> Cost:
+    """Rows of Gaussian features, and two classes that depend on some of them, with noise."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((shape.rows, shape.features))
+    y = X[:, 0] + X[:, 1] * X[:, 2] + np.sin(3 * X[:, 3]) + rng.standard_normal(shape.rows) > 0
+    return _cost(RevocableForestClassifier, X, y, shape)
+
+
+def superconduct_fit(parties: int, trees: int, depth: int, key_bits: int, data: Path | None) -> Cost:
+    dataset = load("superconduct", data)
+    rows, features = dataset.X.shape
+    shape = Shape(rows, features, min(parties, features), trees, depth, key_bits)
+    return _cost(RevocableForestRegressor, dataset.X.to_numpy(), dataset.y.to_numpy(), shape)
+
+
+def _cost(estimator: Any, X: Column, y: Column, shape: Shape) -> Cost:
+    owned = np.array_split(np.arange(shape.features), shape.parties)
+    same = {
+        "parties": {f"party {number}": list(columns) for number, columns in enumerate(owned)},
+        "random_state": 0,
+        "n_jobs": -1,
+        **keys(shape.key_bits),
+    }
+    warm_up = estimator(2, max_depth=3, **same).fit(X[:500], y[:500])  # compiles, and makes the modulus
+    del warm_up
+    before = current_memory()
+    model = estimator(shape.trees, max_depth=shape.depth, **same)
+    spent = seconds(lambda: model.fit(X, y))
+    return Cost(shape, model.n_nodes_, spent, before, peak_memory())
 
 
 # -- speed ------------------------------------------------------------------------------------------
@@ -200,37 +252,6 @@ def memory(options: argparse.Namespace, console: Console) -> object:
     )
     console.print(view)
     return [asdict(cost) for cost in costs]
-
-
-# -- bytes ------------------------------------------------------------------------------------------
-
-
-def add_bytes(commands: Any) -> None:
-    parser = add_command(commands, "bytes", "what FLE-Expan sends for 100 splits on Adult", ["adult"], wire)
-    parser.add_argument("--rows", type=positive, default=5_000)
-    parser.add_argument("--depth", type=positive, default=10)
-    parser.add_argument("--bits", type=positive, default=1024, help="key size")
-
-
-def wire(options: argparse.Namespace, console: Console) -> object:
-    """The tree of the asked depth, and the one of at most that depth with about 100 splits."""
-    split = load("adult", options.data).splits(0)[0]
-    X, y = split.X_train[: options.rows], split.y_train[: options.rows]
-    trees = traffic(X, y, range(1, options.depth + 1), options.bits)
-    near = min(trees, key=lambda tree: abs(tree.splits - WANTED_SPLITS))
-    title = f"Adult, {len(X):,} rows, one tree, {X.shape[1]} parties, {options.bits} bits: bytes of FLE-Expan"
-    view = table(title, "depth", "splits", "to parties", "from parties", "for 100 splits", "× the paper's")
-    for tree in {near.depth: near, options.depth: trees[-1]}.values():
-        sizes = [megabytes(size) for size in (tree.to_parties, tree.from_parties, tree.per_100_splits)]
-        ratio = f"{tree.per_100_splits / PAPER_BYTES:.2f}"
-        view.add_row(str(tree.depth), str(tree.splits), *sizes, ratio)
-    view.caption = f"the paper sends {megabytes(PAPER_BYTES)}"
-    console.print(view)
-    return [wire_json(tree) for tree in trees]
-
-
-def wire_json(tree: Traffic) -> dict[str, float]:
-    return asdict(tree) | {"per_100_splits": tree.per_100_splits, "paper": PAPER_BYTES}
 
 
 if __name__ == "__main__":

@@ -1,0 +1,396 @@
+"""Costs: numbers made by hand come out in the right row and column, and what is measured is checked."""
+
+import secrets
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.paper import efficiency, literal, rebuilding, rival_costs, theory
+from benchmarks.paper.cells import Done
+from benchmarks.paper.common import TOY_BITS
+from benchmarks.paper.efficiency import ALL, CC, CS, UD, System, beside, by_role, rows
+from benchmarks.paper.experiment import dataset
+from benchmarks.paper.prediction import fitted, request_rows
+from benchmarks.paper.printed import BOST, OURS, VAIDYA, WU
+from benchmarks.paper.rival_costs import SEEN
+from benchmarks.paper.settings import FULL, QUICK, TINY
+from benchmarks.paper.show import Table, spread
+from benchmarks.rivals.comparisons import evaluate
+from benchmarks.rivals.encrypted_database import ClearDatabase
+from benchmarks.rivals.irrevocable import rebuild_all
+from tests.benchmarks.made_sets import adult
+
+SIZE: dict[str, Any] = {"rows": 200, "trees": 2, "depth": 2}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Adult, made up."""
+    where = tmp_path_factory.mktemp("data")
+    table = pd.DataFrame(adult(np.random.default_rng(0)))
+    table.to_csv(where / "adult.csv.gz", index=False, compression={"method": "gzip", "compresslevel": 1})
+    return where
+
+
+def done(result: dict[str, Any], **key: Any) -> Done:
+    return Done(key, result, 1.0, "2020-01-01")
+
+
+def building(bits: int, trees: int, splits: int, seconds: float, size: float) -> Done:
+    result = {
+        "splits": splits,
+        "seconds": {CS: seconds / 4, CC: seconds / 4, UD: seconds / 2},
+        "bytes": {CS: size / 2, CC: 0, UD: size / 2},
+    }
+    return done(result, kind="construction", bits=bits, trees=trees, seed=0, rows=5000)
+
+
+def asking(bits: int, depth: int, seconds: float, comparisons: int) -> Done:
+    spent = {
+        "seconds": {"requester": seconds / 8, CS: seconds / 2, CC: seconds / 8, "owners": seconds / 4},
+        "bytes": {"requester": 1e6, CS: 2e6, CC: 3e6, "owners": 4e6},
+        "comparisons": comparisons,
+    }
+    first = {**spent, "seconds": {name: 10 * value for name, value in spent["seconds"].items()}}  # type: ignore[attr-defined]
+    result = {"first": first, "requests": [spent, spent], "as printed": 0.25}
+    return done(result, kind="prediction", bits=bits, depth=depth, trees=10, rows=5000)
+
+
+def rival(name: str, bits: int, of: float | None, trial: int = 0, seconds: float = 2.0) -> Done:
+    cost = {"seconds": {UD: seconds}, "bytes": 1e6, "of": None, "operations": {"comparisons": 1}}
+    if name in (BOST, WU):
+        result = {"prediction": cost | {"seconds": {CS: 1.0, UD: seconds}, "of": of}}
+    else:
+        result = {"construction": cost | {"of": of}, "prediction": cost}
+    return done(result, kind="rival", rival=name, bits=bits, trial=trial)
+
+
+def results(of: float | None) -> list[Done]:
+    return [
+        building(1024, 1, 50, 1.0, 1e6),
+        building(1024, 1, 50, 3.0, 1e6),
+        building(1024, 8, 400, 4.0, 8e6),
+        asking(1024, 2, 0.5, 20),
+        asking(1024, 10, 0.8, 76),
+        rival(BOST, 1024, of),
+        rival(WU, 1024, None),
+        rival(VAIDYA, 1024, of),
+        rival(SEEN, 1024, None),
+    ]
+
+
+def cell(table: Any, system: str, role: str, column: str) -> str:
+    [row] = [row for row in table.rows if (row[0], row[2]) == (system, role)]
+    return str(row[table.head.index(column)])
+
+
+# -- efficiency -------------------------------------------------------------------------------------
+
+
+def test_seconds_and_bytes_are_booked_to_who_spends_and_who_sends_them() -> None:
+    work = {
+        "CS": {"FLE-Expan": {"seconds": 1.0}, "HoLT": {"seconds": 50.0}},
+        "CC": {"FOS-Find": {"seconds": 2.0}},
+        "age": {"FLE-Expan": {"seconds": 4.0}, "FOS-Find": {"seconds": 8.0}},
+        "sex": {"FOS-Find": {"seconds": 16.0}},
+    }
+    assert by_role(work, "seconds", ("FLE-Expan", "FOS-Find")) == {CS: 1.0, CC: 2.0, UD: 28.0}
+    links = {"CS -> age": {"FLE-Expan": {"bytes": 3}}, "age -> CS": {"FLE-Expan": {"bytes": 5}}}
+    assert by_role(links, "bytes", ("FLE-Expan",)) == {CS: 3.0, CC: 0.0, UD: 5.0}
+
+
+def test_ours_is_divided_by_the_papers_and_only_where_keys_are_as_long() -> None:
+    assert beside([1.0, 3.0], 8.0, 1024) == "8 (× 0.250)"
+    assert beside([1.0, 3.0], 8.0, 2048) == "8"
+    assert beside([1.0], None, 1024) == ""
+    assert beside(None, 8.0, 1024) == "8"
+
+
+def test_both_servers_together_stand_beside_the_papers_server_and_neither_alone() -> None:
+    table = efficiency.efficiency(results(None))
+    assert cell(table, OURS, "CS + CC", "TC, s") == spread([1.0, 3.0])  # of 1 s and 3 s for 50 splits, half
+    assert cell(table, OURS, "CS + CC", "paper TC, s") == f"3.09 (× {2 / 3.09:.3f})"
+    assert cell(table, OURS, "CS + CC", "paper TP, s") == f"13.33 (× {0.5 / 13.33:.4f})"
+    for role in (CS, CC):
+        assert cell(table, OURS, role, "paper TC, s") == cell(table, OURS, role, "paper TP, s") == ""
+    assert cell(table, OURS, UD, "paper TP, s") == f"0.08 (× {0.2 / 0.08:.3f})"
+
+
+def test_bytes_are_shown_by_role_and_the_papers_beside_those_of_all() -> None:
+    table = efficiency.efficiency(results(None))
+    shown = {role: cell(table, OURS, role, "TP, MB") for role in (CS, CC, UD, "requester", ALL)}
+    assert list(shown.values()) == [spread([size, size]) for size in (2.0, 3.0, 4.0, 1.0, 10.0)]
+    assert cell(table, OURS, ALL, "paper TP, MB").startswith("0.78 (× ")
+    assert cell(table, OURS, UD, "paper TP, MB") == ""
+
+
+def test_the_first_request_has_its_own_rows() -> None:
+    table = efficiency.efficiency(results(None))
+    assert cell(table, OURS, CS, "TP, s").startswith("0.400")
+    assert cell(table, f"{OURS}, first request", CS, "TP, s") == "4.000"
+    assert "warm" in table.note
+
+
+@pytest.mark.parametrize("of", [None, 0.1])
+def test_a_tilde_stands_exactly_where_something_is_extrapolated(of: float | None) -> None:
+    table = efficiency.efficiency(results(of))
+    marked = {
+        (row[0], name)
+        for row in table.rows
+        for name, text in zip(table.head, row, strict=True)
+        if "~" in text
+    }
+    always = {("as printed", "TP, s")}
+    some = {(BOST, "TP, s"), (BOST, "TP, MB"), (VAIDYA, "TC, s"), (VAIDYA, "TC, MB")}
+    assert marked == (always if of is None else always | some)
+
+
+def test_a_complete_tree_is_scaled_to_as_many_splits_as_ours_unless_leaves_are_seen() -> None:
+    table = efficiency.efficiency(results(None))
+    assert cell(table, VAIDYA, UD, "TC, s") == f"{2 * 100 / 127:.3f}"
+    assert cell(table, SEEN, UD, "TC, s") == "2.000"
+
+
+def test_trials_show_their_mean_and_spread() -> None:
+    system = System(BOST, 1024, ({}, {CS: [1.0, 3.0]}, {}, {}))
+    [row] = rows(system)
+    assert row == (BOST, "1024", CS, "", spread([1.0, 3.0]), "", "", "", f"28.56 (× {2 / 28.56:.4f})", "", "")
+
+
+def test_what_is_said_about_growth_comes_from_the_numbers() -> None:
+    said = {figure.name: figure.note for figure in efficiency.figures(results(None))}
+    assert "seconds grow with splits to the power 0.33 (1024 bits)" in said["construction-bytes"]
+    assert "bytes to the power 1.00 (1024 bits)" in said["construction-bytes"]
+    assert "the first point's seconds 86 % (1024 bits) do not grow" in said["construction-bytes"]
+    assert "to the power 0.29 (1024 bits)" in said["prediction-bytes"]
+    assert "Not all paths" in said["prediction-bytes"]
+    linear = [
+        building(2048, 1, 50, 1.0, 1e6),
+        building(2048, 8, 400, 8.0, 8e6),
+        asking(2048, 2, 1.0, 20),
+        asking(2048, 10, 5.0, 100),
+    ]
+    said = {figure.name: figure.note for figure in efficiency.figures(linear)}
+    assert "to the power 1.00 (2048 bits)" in said["construction-bytes"]
+    assert "do not grow" not in said["construction-bytes"]
+    assert "Not all paths" not in said["prediction-bytes"]
+
+
+def test_a_point_is_the_mean_of_the_forests_of_as_many_trees_however_many_splits_they_have() -> None:
+    found = [
+        building(1024, 1, 50, 1.0, 1e6),
+        building(1024, 1, 150, 3.0, 1e6),
+        building(1024, 2, 120, 5.0, 1e6),
+    ]
+    points = efficiency.points(found, 1024, "construction", "seconds", 1)
+    assert points == [(100, 2.0, pytest.approx(2**0.5)), (120, 5.0, 0.0)]
+
+
+def test_a_full_run_extrapolates_nothing_but_hidden_leaves(data: Path) -> None:
+    found = [one.key for one in efficiency.cells(FULL, data) if one.key["kind"] == "rival"]
+    wholes = {BOST: "trees", WU: "trees", VAIDYA: "rows", SEEN: "rows"}
+    assert {key["rival"] for key in found if key["measured"] < key[wholes[key["rival"]]]} == {VAIDYA}
+    trials = [(key["rival"], key["bits"]) for key in found]
+    assert trials.count((BOST, 1024)) == trials.count((WU, 1024)) == 3
+    assert trials.count((BOST, 2048)) == trials.count((WU, 2048)) == 1
+    quick = [one.key for one in efficiency.cells(QUICK, data) if one.key["kind"] == "rival"]
+    assert all(key["measured"] < key[wholes[key["rival"]]] for key in quick)
+
+
+def test_a_forest_like_the_measured_one_is_grown_before(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grown, grow = [], efficiency._grown
+
+    def counted(*size: Any) -> Any:
+        grown.append(size)
+        return grow(*size)
+
+    monkeypatch.setattr(efficiency, "_grown", counted)
+    for seed in (1, 2):
+        found = efficiency.construction(data, TOY_BITS, 3, seed, 200, 2)
+        assert found["splits"] > 0
+        assert min(found["bytes"].values()) >= 0
+    assert [size[3] for size in grown] == [0, 1, 2]
+
+
+# -- rivals -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [BOST, WU])
+def test_a_rival_that_answers_otherwise_than_the_plain_forest_is_found_out(
+    data: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    found = rival_costs.evaluation(data, name, TOY_BITS, 1, 2, **SIZE)["prediction"]
+    assert found["of"] is None
+    assert found["operations"]["comparisons"] > 0
+    right = evaluate
+
+    def wrong(*arguments: Any) -> Any:
+        evaluation = right(*arguments)
+        return replace(evaluation, answer=evaluation.answer and evaluation.answer + 1)
+
+    monkeypatch.setattr(rival_costs, "evaluate", wrong)
+    assert rival_costs.evaluation(data, name, TOY_BITS, 1, 1, **SIZE)["prediction"]["of"] < 1
+    with pytest.raises(AssertionError, match=name):
+        rival_costs.evaluation(data, name, TOY_BITS, 1, 2, **SIZE)
+
+
+@pytest.mark.parametrize("name", [VAIDYA, SEEN])
+def test_an_encrypted_database_that_opens_other_sums_is_found_out(
+    data: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    found = rival_costs.encrypted(data, name, TOY_BITS, 200 if name == SEEN else 2, **SIZE)
+    assert (found["construction"]["of"] is None) == (name == SEEN)
+    right = ClearDatabase.totals
+    monkeypatch.setattr(ClearDatabase, "totals", lambda self, X: right(self, X) + 1)
+    with pytest.raises(AssertionError, match=name):
+        rival_costs.encrypted(data, name, TOY_BITS, 2, **SIZE)
+
+
+# -- theory -----------------------------------------------------------------------------------------
+
+
+def test_what_is_counted_must_be_what_the_protocol_costs(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = {"trees": 2, "depth": 3, "rows": 500, "leavers": 1, "as_printed": 2}
+    found = theory.run(data, TOY_BITS, **size)
+    assert found["built by owners"] == 2 * found["splits"] > 0
+    assert found["built by CS"] == 0
+    assert found["asked of CS"] >= found["comparisons"] > 0
+    assert 0 < found["asked of owners"] <= found["comparisons"]
+    assert found["level 1"]["owners"] == 2 * found["level 1"]["splits"]
+    assert found["level 2"]["owners"] == 2 * (found["level 2"]["splits"] + found["level 2"]["kept"]) > 0
+    monkeypatch.setattr(theory, "powers", lambda *_: 0)
+    with pytest.raises(AssertionError, match="powers of owners for the splits: 0"):
+        theory.run(data, TOY_BITS, **size)
+
+
+@pytest.mark.parametrize(("coin", "right", "wrong"), [(1, 20, 22), (0, 22, 20)])
+def test_the_papers_comparison_takes_as_many_powers_as_its_coin_says(
+    data: Path, monkeypatch: pytest.MonkeyPatch, coin: int, right: int, wrong: int
+) -> None:
+    made = dataset("adult", data)
+    model, X = fitted(made, 2, 3, TOY_BITS, 500), request_rows(made, 1)
+    fixed = SimpleNamespace(randbits=lambda _: coin, randbelow=secrets.randbelow)
+    monkeypatch.setattr("revfrf.crypto.literal.secrets", fixed)
+    monkeypatch.setattr(literal, "PRINTED_POWERS", (right,))
+    first, second = (literal.literal(model, X, 3).powers for _ in range(2))
+    assert first >= second == right + 1  # the second time CC knows all keys
+    monkeypatch.setattr(literal, "PRINTED_POWERS", (wrong,))
+    with pytest.raises(AssertionError, match="powers"):
+        literal.literal(model, X, 1)
+
+
+def counts() -> list[Done]:
+    left = {"splits": 10, "kept": 40, "owners": 20, "servers": 5, "bytes": 1000}
+    ours = {
+        "columns": 16,
+        "cuts": 32,
+        "rows": 1000,
+        "splits": 50,
+        "nodes a tree": 101,
+        "built by CS": 0,
+        "built by owners": 100,
+        "built bytes": 5000,
+        "comparisons": 20,
+        "asked of CS": 100,
+        "asked of CC": 40,
+        "asked of owners": 10,
+        "asked bytes": 4000,
+        "as printed": 23.0,
+        "nodes taken along": [50.0],
+        "level 1": left,
+        "level 2": left | {"owners": 100, "bytes": 2000},
+    }
+    compared = {"comparisons": 7, "DGK encryptions": 6000, "DGK zero tests": 4000, "oblivious transfers": 9}
+    vaidya = {"TC": {"encryptions": 254000, "additions": 9}, "TP": {"encryptions": 4, "decryptions": 6}}
+    return [
+        done(ours, of=OURS, bits=1024, depth=10),
+        done({BOST: compared, WU: compared, VAIDYA: vaidya}, of="rivals", trees=10, depth=10, rows=1000),
+    ]
+
+
+def test_every_formula_stands_beside_its_count() -> None:
+    table, nodes = theory.parts(counts())
+    assert isinstance(table, Table)
+    shown = {row[0]: tuple(row[3:]) for row in table.rows}
+    assert shown["construction: multiplications of CS"] == ("128.0", "not counted", "")
+    assert shown["construction: powers of owners"] == ("3.000", "2.000", "× 0.667")
+    assert shown["construction: bytes"] == ("16,512", "100.0", "× 0.0061")
+    assert shown["prediction: powers of CS"] == ("", "5.000", "")
+    assert shown["prediction: powers of CC"] == ("", "2.000", "")
+    assert shown["prediction: powers of CS + CC"] == ("28.00", "7.000", "× 0.250")
+    assert shown["prediction: powers of owners"] == ("3.000", "0.500", "× 0.167")
+    assert shown["prediction: powers of all, as printed"] == ("31.00", "23.00", "× 0.742")
+    assert shown["prediction: bytes"] == ("3,584", "200.0", "× 0.0558")
+    assert shown["leaving, level 1: powers of CS + CC"] == ("0", "0.500", "")
+    assert shown["leaving, level 2: powers of CS + CC"] == ("256.0", "0.500", "× 0.0020")
+    assert shown["leaving, level 1: powers of owners"] == ("3.000", "2.000", "× 0.667")
+    assert shown["leaving, level 2: powers of owners"] == ("3.000", "10.00", "× 3.333")
+    assert shown["leaving, level 2: bytes"] == ("17,024", "200.0", "× 0.0117")
+    assert shown["Vaidya, construction: powers of UD"] == ("1.000", "2.000", "× 2.000")
+    assert shown["Vaidya, prediction: powers of UD"] == ("1.000", "0.100", "× 0.100")
+    assert shown["Bost, prediction: powers of CS"] == ("321.0", "not counted", "")
+    assert shown["Bost, prediction: powers of all"] == ("515.0", "100.0", "× 0.194")
+    assert shown["Wu, prediction: powers of all"] == ("384.0", "100.0", "× 0.260")
+    assert nodes.name == "theory-nodes"
+
+
+# -- rebuilding -------------------------------------------------------------------------------------
+
+
+def test_a_forest_that_is_not_the_one_without_the_leavers_is_found_out(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = {"left": 1, "seed": 0, "trees": 1, "rows": 200, "depth": 2, "bits": TOY_BITS}
+    assert rebuilding.run(data, level=1, **size)["full nodes"] > 1
+
+    def somebody_stayed(model: Any, X: Any, y: Any, leavers: Any) -> Any:
+        return rebuild_all(model, X, y, [name for name in model.parties_ if name not in leavers][:1])
+
+    monkeypatch.setattr(rebuilding, "rebuild_all", somebody_stayed)
+    with pytest.raises(AssertionError, match="not the forest without"):
+        rebuilding.run(data, level=1, **size)
+
+
+def rebuilt(bits: int, left: int, seed: int = 0, level: int = 1) -> Done:
+    found = {"destroyed": 90, "rebuilt": 161 + 2 * seed, "kept": 9, "seconds": 0.6}
+    result = found | {"full nodes": 865, "full seconds": 3.732}
+    key = {"forest": "small", "left": left, "seed": seed, "level": level}
+    return done(result, **key, bits=bits, trees=5, rows=5000, depth=8)
+
+
+def test_the_papers_nodes_and_seconds_stand_beside_ours_and_building_all_again_too() -> None:
+    table = rebuilding.beside_the_paper([rebuilt(1024, 1), rebuilt(2048, 1), rebuilt(2048, 1, level=2)])
+    nodes, full = ("161.0", "16.1", "× 10.00"), ("865.0", "432.5", "× 2.000")
+    whole = ("100 %", "100 %")
+    assert table.rows == [
+        ("1", "1024", *nodes, "19 %", "4 %", "0.600", "1.2", "× 0.500", "16 %", "4 %"),
+        ("IRev.Fed", "1024", *full, *whole, "3.732", "31.1", "× 0.120", *whole),
+        ("1", "2048", *nodes, "19 %", "4 %", "0.600", "1.2", "", "16 %", "4 %"),
+        ("IRev.Fed", "2048", *full, *whole, "3.732", "31.1", "", *whole),
+    ]
+    assert len(table.head) == len(table.rows[0])
+
+
+def test_trials_of_leaving_are_one_row_with_their_spread() -> None:
+    found = [rebuilt(1024, 1, 0), rebuilt(1024, 1, 1), rebuilt(1024, 1, 0, 2), rebuilt(2048, 1)]
+    table = rebuilding.table(found)
+    assert [row[:2] for row in table.rows] == [
+        ("5 trees, 1024 bits", "1"),
+        ("5 trees, 1024 bits, new keys", "1"),
+        ("5 trees, 2048 bits", "1"),
+    ]
+    assert table.rows[0][3] == spread([161.0, 163.0])
+
+
+def test_new_keys_are_tried_three_times_in_a_full_run() -> None:
+    jobs = list(rebuilding.jobs(FULL))
+    assert {left: [level for one, _, level in jobs if one == left].count(2) for left in (1, 5)} == {
+        1: 3,
+        5: 3,
+    }
+    assert len(list(rebuilding.jobs(TINY))) == 2
