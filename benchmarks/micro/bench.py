@@ -7,16 +7,16 @@ decrypting, the paper's literal HoLT for comparing, one worker for two.
 
 import json
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from time import perf_counter
 
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
 from benchmarks.micro.operations import Bench, Operation
+from benchmarks.paper.common import seconds
 from revfrf.datafile import check_place, write_whole
 from revfrf.errors import UsageError
 
@@ -58,12 +58,6 @@ def measure(bits: int, rounds: int, console: Console) -> list[Measurement]:
                 progress.advance(task)
     medians = {name: statistics.median(samples) for name, samples in times.items()}
     return [to_measurement(op, bits, medians) for op in ops]
-
-
-def seconds(run: Callable[[], object]) -> float:
-    started = perf_counter()
-    run()
-    return perf_counter() - started
 
 
 def to_measurement(op: Operation, bits: int, medians: dict[str, float]) -> Measurement:

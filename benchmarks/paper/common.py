@@ -1,28 +1,13 @@
-"""What the scripts share: options, keys, clocks, memory, fresh processes, and how numbers are shown."""
+"""What all of it shares: units, keys of a size, and a clock."""
 
-import argparse
-import json
-import os
-import sys
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-from pathlib import Path
+from collections.abc import Callable
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.paper.datasets import MissingDataError, check_present
 from revfrf.crypto.keys import SECURE_KEY_BITS
-from revfrf.errors import RevFRFError
 
 TOY_BITS = 256
 MEGABYTE = 1_000_000
-
-Result = TypeVar("Result")
 
 
 def keys(bits: int) -> dict[str, Any]:
@@ -30,141 +15,8 @@ def keys(bits: int) -> dict[str, Any]:
     return {"key_bits": bits, "allow_insecure_keys": bits < SECURE_KEY_BITS}
 
 
-# -- options ----------------------------------------------------------------------------------------
-
-
-def add_common_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", type=Path, metavar="PATH", help="directory of the data files")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
-
-
-def run_command(
-    program: str,
-    what: str,
-    adders: Sequence[Callable[[Any], None]],
-    arguments: Sequence[str] | None,
-) -> None:
-    """Run the command that the arguments name, of those that `adders` add."""
-    parser = argparse.ArgumentParser(prog=program, description=what)
-    commands = parser.add_subparsers(dest="command", required=True)
-    for add in adders:
-        add(commands)
-    options = parser.parse_args(arguments)
-    check_options(parser, options, options.needs)
-    try:
-        results = options.run(options, console())
-    except RevFRFError as error:
-        parser.error(str(error))
-    except KeyboardInterrupt:
-        sys.exit("interrupted")
-    write_json(options.json, {options.command: results})
-
-
-def add_command(
-    commands: Any, name: str, what: str, needs: list[str], run: Callable[..., object]
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=what, description=what)
-    parser.set_defaults(run=run, needs=needs)
-    add_common_options(parser)
-    return parser
-
-
-def positive(text: str) -> int:
-    """An option that is a whole number above zero."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("at least 1 is needed")
-    return number
-
-
-def check_options(parser: argparse.ArgumentParser, options: argparse.Namespace, sets: Sequence[str]) -> None:
-    """Complain now about what would fail after minutes of work: results that cannot be written, no data."""
-    if options.json:
-        try:
-            options.json.touch()
-        except OSError as error:
-            parser.error(f"--json: {options.json} cannot be written: {error.strerror}")
-    try:
-        check_present(sets, options.data)
-    except MissingDataError as error:
-        parser.error(str(error))
-
-
-def write_json(file: Path | None, results: object) -> None:
-    if file:
-        file.write_text(json.dumps(results, indent=2) + "\n")
-
-
-# -- measuring --------------------------------------------------------------------------------------
-
-
 def seconds(run: Callable[[], object]) -> float:
+    """How long it takes."""
     started = perf_counter()
     run()
     return perf_counter() - started
-
-
-def in_fresh_process(function: Callable[..., Result], *arguments: object) -> Result:
-    """`function(*arguments)` in a new interpreter, so that its memory is its own."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(function, *arguments).result()
-
-
-def peak_memory() -> int:
-    """Bytes: the peaks of this process and of its living descendants, added up.
-
-    Read from /proc, because `ru_maxrss` of a process begins with that of the process which started it.
-    Pages that processes share count in each of them, so this is never too little.
-    """
-    return _memory("VmHWM")
-
-
-def current_memory() -> int:
-    """Bytes: what this process and its descendants hold now, added up likewise."""
-    return _memory("VmRSS")
-
-
-def _memory(field: str) -> int:
-    processes, family = _processes(), {os.getpid()}
-    while more := {pid for pid, status in processes.items() if int(status["PPid"]) in family} - family:
-        family |= more
-    kilobytes = (processes[pid].get(field, "0 kB").split()[0] for pid in family)  # a zombie has none
-    return 1024 * sum(map(int, kilobytes))
-
-
-def _processes() -> dict[int, dict[str, str]]:
-    """/proc/*/status, by process id."""
-    found = {}
-    for file in Path("/proc").glob("[0-9]*/status"):
-        try:
-            lines = file.read_text().splitlines()
-        except OSError:  # it has just ended
-            continue
-        pairs = (line.partition(":") for line in lines)
-        found[int(file.parent.name)] = {key: value.strip() for key, _, value in pairs}
-    return found
-
-
-def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """k of value ~ size^k, fitted on logarithms."""
-    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
-
-
-# -- showing ----------------------------------------------------------------------------------------
-
-
-def table(title: str, *headings: str) -> Table:
-    """Words in the first column, numbers in the others."""
-    view = Table(headings[0], title=title, title_justify="left", caption_justify="left")
-    for heading in headings[1:]:
-        view.add_column(heading, justify="right")
-    return view
-
-
-def console() -> Console:
-    """As wide as the terminal; into a file or a pipe, wide enough for every table."""
-    return Console(width=None if sys.stdout.isatty() else 150)
-
-
-def megabytes(size: float) -> str:
-    return f"{size / MEGABYTE:,.2f} MB"

@@ -8,12 +8,12 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from benchmarks.paper.cells import Cell, Done
+from benchmarks.paper.asking import WARM_UPS, fitted, request, request_rows, warm_up
+from benchmarks.paper.cells import Cell, Done, where
 from benchmarks.paper.common import MEGABYTE
 from benchmarks.paper.experiment import Experiment, Model, dataset, forest, named
 from benchmarks.paper.literal import literal
 from benchmarks.paper.plots import Series
-from benchmarks.paper.prediction import WARM_UPS, fitted, request, request_rows, warm_up
 from benchmarks.paper.printed import BOST, EFFICIENCY, KEY_BITS, OURS, VAIDYA, WU
 from benchmarks.paper.rival_costs import COMPLETE_SPLITS, SEEN, encrypted, evaluation
 from benchmarks.paper.settings import Settings
@@ -137,12 +137,6 @@ def parts(results: Sequence[Done]) -> list[Part]:
     return [efficiency(results), *figures(results)]
 
 
-def of(results: Sequence[Done], kind: str, **wanted: Any) -> list[Done]:
-    """Cells of this kind whose keys have these values."""
-    some = [one for one in results if one.key["kind"] == kind]
-    return [one for one in some if all(one.key[name] == value for name, value in wanted.items())]
-
-
 def efficiency(results: Sequence[Done]) -> Table:
     sizes = sorted({one.key["bits"] for one in results})
     systems = [system for bits in sizes for system in (*rivals(results, bits), *ours(results, bits))]
@@ -155,7 +149,7 @@ def efficiency(results: Sequence[Done]) -> Table:
 def rivals(results: Sequence[Done], bits: int) -> list[System]:
     systems = []
     for rival in (BOST, WU, VAIDYA, SEEN):
-        found = [one.result for one in of(results, RIVAL, rival=rival, bits=bits)]
+        found = [one.result for one in where(results, kind=RIVAL, rival=rival, bits=bits)]
         if found:
             columns, about = [], []
             for what, unit in (("seconds", 1), ("bytes", MEGABYTE)):
@@ -169,9 +163,9 @@ def rivals(results: Sequence[Done], bits: int) -> list[System]:
 
 
 def ours(results: Sequence[Done], bits: int) -> list[System]:
-    built = [one.result for one in of(results, BUILDING, bits=bits, trees=1)]
-    deepest = max(one.key["depth"] for one in of(results, ASKING, bits=bits))
-    asked = of(results, ASKING, bits=bits, depth=deepest)[0].result
+    built = [one.result for one in where(results, kind=BUILDING, bits=bits, trees=1)]
+    deepest = max(one.key["depth"] for one in where(results, kind=ASKING, bits=bits))
+    asked = where(results, kind=ASKING, bits=bits, depth=deepest)[0].result
     scales = [NODES / one["splits"] for one in built]
     building = [
         trials([one[what] for one in built], [scale / unit for scale in scales])
@@ -245,9 +239,9 @@ def beside(mine: Sequence[float] | None, paper: float | None, bits: int) -> str:
 
 
 def note(results: Sequence[Done]) -> str:
-    asked, paper = of(results, ASKING)[-1], EFFICIENCY[VAIDYA].construction_megabytes
+    asked, paper = where(results, kind=ASKING)[-1], EFFICIENCY[VAIDYA].construction_megabytes
     bost, wu = (
-        of(results, RIVAL, rival=rival)[0].result["prediction"]["operations"]["comparisons"]
+        where(results, kind=RIVAL, rival=rival)[0].result["prediction"]["operations"]["comparisons"]
         for rival in (BOST, WU)
     )
     return (
@@ -277,7 +271,7 @@ def note(results: Sequence[Done]) -> str:
 
 
 def figures(results: Sequence[Done]) -> list[Figure]:
-    sizes = sorted({one.key["bits"] for one in of(results, BUILDING)})
+    sizes = sorted({one.key["bits"] for one in where(results, kind=BUILDING)})
     seconds, size, longer, larger, compared = (
         [Series(f"{bits} bits", points(results, bits, *how)) for bits in sizes]
         for how in (
@@ -313,8 +307,8 @@ def points(
     """Means over trials with their spread: of as many trees over their splits, of requests over depth."""
     by = "trees" if kind == BUILDING else "depth"
     found = []
-    for place in sorted({one.key[by] for one in of(results, kind, bits=bits)}):
-        some = [one.result for one in of(results, kind, bits=bits, **{by: place})]
+    for place in sorted({one.key[by] for one in where(results, kind=kind, bits=bits)}):
+        some = [one.result for one in where(results, kind=kind, bits=bits, **{by: place})]
         several = some if kind == BUILDING else some[0]["requests"]
         values = [_all(one[what]) / unit for one in several]
         x = mean(one["splits"] for one in some) if kind == BUILDING else place

@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 from benchmarks.paper import efficiency, literal, rebuilding, rival_costs, theory
+from benchmarks.paper.asking import fitted, request_rows
 from benchmarks.paper.cells import Done
 from benchmarks.paper.common import TOY_BITS
 from benchmarks.paper.efficiency import ALL, CC, CS, UD, System, beside, by_role, rows
 from benchmarks.paper.experiment import dataset
-from benchmarks.paper.prediction import fitted, request_rows
 from benchmarks.paper.printed import BOST, OURS, VAIDYA, WU
 from benchmarks.paper.rival_costs import SEEN
 from benchmarks.paper.settings import FULL, QUICK, TINY

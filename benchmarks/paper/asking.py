@@ -1,0 +1,118 @@
+"""Encrypted requests, and what they cost every role.
+
+Forests are grown on Adult with a party for every column. Seconds of roles are processor time; "wall" is what
+the requester waits.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.paper.common import keys, seconds
+from benchmarks.paper.datasets import Dataset, Frame
+from revfrf import RevocableForestClassifier
+from revfrf.costs import Costs
+from revfrf.crypto.arithmetic import FixedBase
+
+PROTOCOLS = {"FRF-Predict", "HoLT"}
+ROLES = ("requester", "CS", "CC", "owners")
+WARM_UPS = FixedBase.BREAK_EVEN
+"""Until CC has made the tables of the keys of owners who are met once a request, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Of one request: comparisons, wall seconds, and by role processor seconds and bytes sent."""
+
+    rows: int
+    comparisons: int
+    wall: float
+    seconds: dict[str, float]
+    bytes: dict[str, float]
+    owners_powers: int
+    """Powers of the owner who computes the most."""
+
+    @property
+    def all_seconds(self) -> float:
+        return sum(self.seconds.values())
+
+    @property
+    def all_bytes(self) -> float:
+        return sum(self.bytes.values())
+
+
+def fitted(
+    dataset: Dataset, trees: int, depth: int, key_bits: int, n_rows: int | None
+) -> RevocableForestClassifier:
+    split = dataset.splits(0)[0]
+    model = RevocableForestClassifier(trees, max_depth=depth, random_state=0, n_jobs=-1, **keys(key_bits))
+    return model.fit(split.X_train[:n_rows], split.y_train[:n_rows])
+
+
+def request_rows(dataset: Dataset, n_rows: int) -> Frame:
+    return dataset.splits(0)[0].X_test.iloc[:n_rows]
+
+
+def ask(model: RevocableForestClassifier, X: Frame) -> float:
+    """Wall seconds of an encrypted request, whose answer must be the right one."""
+    answers: list[Any] = []
+    spent = seconds(lambda: answers.append(model.predict_proba_encrypted(X)))
+    if not np.array_equal(answers[0], model.predict_proba(X)):
+        raise AssertionError("the encrypted answer is another")
+    return spent
+
+
+def warm_up(model: RevocableForestClassifier, X: Frame) -> Spent:
+    """Ask until nothing is new; what the first request has cost."""
+    first, *_ = (request(model, X) for _ in range(1 + WARM_UPS))
+    return first
+
+
+def measure(model: RevocableForestClassifier, X: Frame, repeats: int) -> Spent:
+    """The median request of several."""
+    found = [request(model, X) for _ in range(repeats)]
+    return sorted(found, key=lambda spent: spent.wall)[len(found) // 2]
+
+
+def request(model: RevocableForestClassifier, X: Frame) -> Spent:
+    """What one request costs."""
+    before, bits_before = model.costs_, _comparisons(model)
+    wall = ask(model, X)
+    after = model.costs_
+    most = max(_powers(after, party) - _powers(before, party) for party in model.parties_)
+    spent, sent = (
+        {
+            role: value - _by_role(getattr(before, books), what, model)[role]
+            for role, value in _by_role(getattr(after, books), what, model).items()
+        }
+        for books, what in (("work", "seconds"), ("traffic", "bytes"))
+    )
+    return Spent(len(X), _comparisons(model) - bits_before, wall, spent, sent, most)
+
+
+def _comparisons(model: RevocableForestClassifier) -> int:
+    """All comparisons so far, as the owners have counted them."""
+    learnt = model.leakage_()
+    return sum(learnt[party].get("comparisons with its splits", 0) for party in model.parties_)
+
+
+def _role(name: str, model: RevocableForestClassifier) -> str:
+    return "owners" if name in model.parties_ else name
+
+
+def _by_role(
+    table: Mapping[str, Mapping[str, Mapping[str, Any]]], what: str, model: RevocableForestClassifier
+) -> dict[str, float]:
+    """A column of `costs_`, by role; of a link, its sender."""
+    found = dict.fromkeys(ROLES, 0.0)
+    for name, row in table.items():
+        for protocol in PROTOCOLS & row.keys():
+            found[_role(name.split(" -> ")[0], model)] += row[protocol][what]
+    return found
+
+
+def _powers(costs: Costs, party: str) -> int:
+    cell = costs.work.get(party, {}).get("HoLT", {"exponentiations": {}})
+    return int(sum(cell["exponentiations"].values()))
