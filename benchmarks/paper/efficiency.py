@@ -17,7 +17,7 @@ from benchmarks.paper.plots import Series
 from benchmarks.paper.printed import BOST, EFFICIENCY, KEY_BITS, OURS, VAIDYA, WU
 from benchmarks.paper.rival_costs import COMPLETE_SPLITS, SEEN, encrypted, evaluation
 from benchmarks.paper.settings import Settings
-from benchmarks.paper.show import Figure, Part, Table, ratio, spread
+from benchmarks.paper.show import Figure, Part, Table, number, ratio, spread
 
 NODES = 100
 """Splits of the table's construction."""
@@ -134,7 +134,20 @@ class System:
 
 
 def parts(results: Sequence[Done]) -> list[Part]:
-    return [efficiency(results), *figures(results)]
+    whole = efficiency(results)
+    return [
+        stage(whole, "construction", "TC"),
+        stage(whole, "prediction", "TP", whole.note),
+        *figures(results),
+    ]
+
+
+def stage(whole: Table, name: str, short: str, note: str = "") -> Table:
+    """The columns of one stage, and the rows that have something there."""
+    places = [i for i, head in enumerate(whole.head) if short in head]
+    rows = [(*row[:3], *(row[i] for i in places)) for row in whole.rows if any(row[i] for i in places)]
+    head = (*whole.head[:3], *(whole.head[i] for i in places))
+    return Table(f"efficiency-{name}", f"Computation and communication: {name}", head, rows, note)
 
 
 def efficiency(results: Sequence[Done]) -> Table:
@@ -200,6 +213,14 @@ def trials(found: Sequence[Mapping[str, float] | float], scales: Sequence[float]
     return several
 
 
+def middle(values: Sequence[float]) -> str:
+    """Of bytes, which hardly differ."""
+    return number(mean(values))
+
+
+SHOWN = (spread, spread, middle, middle)
+
+
 def rows(system: System) -> list[tuple[str, ...]]:
     """A row a role, beside the paper's."""
     paper = printed(system)
@@ -208,8 +229,8 @@ def rows(system: System) -> list[tuple[str, ...]]:
         mine = [column.get(role) for column in system.columns]
         if any(mine):
             shown = [
-                "" if values is None else "~" * about + spread(values)
-                for values, about in zip(mine, system.about, strict=True)
+                "" if values is None else "~" * about + show(values)
+                for values, about, show in zip(mine, system.about, SHOWN, strict=True)
             ]
             theirs = [
                 beside(values, column.get(role), system.bits)
@@ -367,7 +388,10 @@ EFFICIENT = Experiment(
     "Efficiency of construction and prediction",
     "A party holds each of Adult's 14 columns. The paper's keys of 1024 bits are INSECURE.",
     ("adult",),
-    ("efficiency", "construction-seconds", "construction-bytes", "prediction-seconds", "prediction-bytes"),
+    (
+        *(f"efficiency-{stage}" for stage in ("construction", "prediction")),
+        *(f"{stage}-{what}" for stage in ("construction", "prediction") for what in ("seconds", "bytes")),
+    ),
     cells,
     parts,
 )

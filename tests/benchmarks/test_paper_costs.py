@@ -19,7 +19,7 @@ from benchmarks.paper.experiment import dataset
 from benchmarks.paper.printed import BOST, OURS, VAIDYA, WU
 from benchmarks.paper.rival_costs import SEEN
 from benchmarks.paper.settings import FULL, QUICK, TINY
-from benchmarks.paper.show import Table, spread
+from benchmarks.paper.show import Table, number, spread
 from benchmarks.rivals.comparisons import evaluate
 from benchmarks.rivals.encrypted_database import ClearDatabase
 from benchmarks.rivals.irrevocable import rebuild_all
@@ -124,7 +124,7 @@ def test_both_servers_together_stand_beside_the_papers_server_and_neither_alone(
 def test_bytes_are_shown_by_role_and_the_papers_beside_those_of_all() -> None:
     table = efficiency.efficiency(results(None))
     shown = {role: cell(table, OURS, role, "TP, MB") for role in (CS, CC, UD, "requester", ALL)}
-    assert list(shown.values()) == [spread([size, size]) for size in (2.0, 3.0, 4.0, 1.0, 10.0)]
+    assert list(shown.values()) == [number(size) for size in (2.0, 3.0, 4.0, 1.0, 10.0)]
     assert cell(table, OURS, ALL, "paper TP, MB").startswith("0.78 (× ")
     assert cell(table, OURS, UD, "paper TP, MB") == ""
 

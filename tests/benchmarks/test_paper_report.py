@@ -31,7 +31,8 @@ WANTED = {
     *(f"{name}-scores" for name in (*CLASSIFICATION.sets, *REGRESSION.sets)),
     "comparison",
     "theory",
-    "efficiency",
+    "efficiency-construction",
+    "efficiency-prediction",
     "rebuilding",
     "datasets",
     # its figures
