@@ -9,8 +9,6 @@ from dataclasses import dataclass
 PLAIN, OURS = "plain", "ours"
 """The paper's Non.Fed, and RevFRF."""
 
-LEAVERS = range(6)
-
 
 @dataclass(frozen=True, slots=True)
 class Scores:
