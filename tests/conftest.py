@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import signal
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,10 @@ from revfrf.crypto.keys import Parameters, WeakKey
 from revfrf.crypto.primes import SafePrimes, safe_primes
 from revfrf.crypto.strong import SetUp, StrongShare, _deal_from
 from revfrf.errors import RevFRFError
+
+signal.signal(
+    signal.SIGINT, signal.default_int_handler
+)  # a shell's background jobs ignore it, and so do children
 
 settings.register_profile("revfrf", deadline=None)
 settings.load_profile("revfrf")
@@ -88,7 +93,9 @@ def toy() -> World:
     return world_of(256)
 
 
-@pytest.fixture(scope="session", params=[160, 256, 512, 1024], ids="{}-bit".format)
+@pytest.fixture(
+    scope="session", params=[160, 256, 512, pytest.param(1024, marks=pytest.mark.slow)], ids="{}-bit".format
+)
 def world(request: pytest.FixtureRequest) -> World:
     """Every size that is quick enough for laws."""
     return world_of(request.param)

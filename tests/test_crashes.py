@@ -549,7 +549,8 @@ def told(steps: Sequence[str], message: str) -> set[str]:
     return {name.split()[4][:-1] for name in steps if name.startswith(f"{message} from CS to ")}
 
 
-@pytest.mark.parametrize("level", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("level", LEVELS)
 def test_leaving_killed_at_any_step_has_happened_wholly_or_not_at_all(
     place: Path, prepared: Callable[[Small], Before], level: Level
 ) -> None:
@@ -557,6 +558,13 @@ def test_leaving_killed_at_any_step_has_happened_wholly_or_not_at_all(
     steps = check_leaving_killed(place, prepared(THREE), ("bank",), level, "shop")
     assert told(steps, "Destroy") == told(steps, "LevelRequest") == {"telco", "shop"}
     assert told(steps, "Rekey") == ({"telco", "shop"} if level == 2 else set())
+
+
+def test_leaving_killed_at_any_step_that_changes_a_disk_has_happened_wholly_or_not_at_all(
+    place: Path, prepared: Callable[[Small], Before]
+) -> None:
+    steps = check_leaving_killed(place, prepared(THREE), ("bank",), 2)
+    assert told(steps, "Destroy") == told(steps, "Rekey") == {"telco", "shop"}
 
 
 @pytest.mark.slow
