@@ -137,12 +137,12 @@ def beside_the_paper(results: Sequence[Done]) -> Table:
         rows.append(("IRev.Fed", str(bits), *compared(found, ("full nodes", "full seconds"), whole, bits)))
     head = ["left", "bits"]
     for what in ("nodes", "s"):
-        head += [what, f"paper's {what}", "ours / paper's", f"{what}, of all again", "paper's"]
+        head += [what, f"{what}, paper", f"{what}, ours / paper's", f"{what}: share", f"{what}: share, paper"]
     note = (
-        "Both sides make their tables of powers anew. The paper's forest is built again with few nodes "
-        "because it expects depth × leavers nodes a tree; all that is below a leaver's node has to go, too, "
-        "or the forest still depends on the leaver. Seconds are compared where keys are as long as the "
-        "paper's."
+        "Shares are of building all again; both sides make their tables of powers anew. The paper's forest "
+        "is built again with few nodes because it expects depth × leavers nodes a tree; all that is below a "
+        "leaver's node has to go, too, or the forest still depends on the leaver. Seconds are compared where "
+        "keys are as long as the paper's."
     )
     return Table("rebuilding-printed", "The small forest beside the paper's numbers", head, rows, note)
 
