@@ -4,7 +4,7 @@ BIN    := .venv/bin
 READY  := .venv/.ready
 INSTALL := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --only-binary :all: --constraint constraints.txt
 
-.PHONY: demo test test-all lint bench bench-micro clean
+.PHONY: demo test test-all lint bench bench-quick bench-micro clean
 
 demo: $(READY)
 	@$(BIN)/revfrf demo
@@ -23,6 +23,9 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/revfrf bench paper
+
+bench-quick: $(READY)
+	$(BIN)/revfrf bench paper --quick
 
 bench-micro: $(READY)
 	$(BIN)/revfrf bench micro
