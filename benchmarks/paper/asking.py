@@ -81,7 +81,7 @@ def request(model: RevocableForestClassifier, X: Frame) -> Spent:
     before, bits_before = model.costs_, _comparisons(model)
     wall = ask(model, X)
     after = model.costs_
-    most = max(_powers(after, party) - _powers(before, party) for party in model.parties_)
+    most = max(powers(after, party, "HoLT") - powers(before, party, "HoLT") for party in model.parties_)
     spent, sent = (
         {
             role: value - _by_role(getattr(before, books), what, model)[role]
@@ -113,6 +113,7 @@ def _by_role(
     return found
 
 
-def _powers(costs: Costs, party: str) -> int:
-    cell = costs.work.get(party, {}).get("HoLT", {"exponentiations": {}})
+def powers(costs: Costs, role: str, protocol: str) -> int:
+    """How many a role has computed in a protocol so far."""
+    cell = costs.work.get(role, {}).get(protocol, {"exponentiations": {}})
     return int(sum(cell["exponentiations"].values()))

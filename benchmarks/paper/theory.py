@@ -8,7 +8,7 @@ from statistics import mean
 from typing import Any, Literal
 
 from benchmarks.paper import printed
-from benchmarks.paper.asking import fitted, request, request_rows, warm_up
+from benchmarks.paper.asking import fitted, powers, request, request_rows, warm_up
 from benchmarks.paper.cells import Cell, Done, Plain
 from benchmarks.paper.common import TOY_BITS
 from benchmarks.paper.experiment import Experiment, dataset, leavers, named, owners
@@ -129,11 +129,6 @@ def drawn(model: Any, count: int) -> list[list[str]]:
     """Draws of so many who leave together."""
     columns = [column for owned in model.parties_.values() for column in owned]
     return [owners(model, leavers(columns, count, seed)) for seed in range(DRAWS)]
-
-
-def powers(costs: Costs, role: str, protocol: str) -> int:
-    cell = costs.work.get(role, {}).get(protocol, {"exponentiations": {}})
-    return int(sum(cell["exponentiations"].values()))
 
 
 def _owners(model: Any, costs: Costs, protocol: str) -> int:
