@@ -48,6 +48,8 @@ def test_search_finds_what_is_there_and_nothing_else() -> None:
     long = rng.randbytes(3000)
     assert traces(other[:99] + long[2984:] + other[99:], [long]) == [long]
     assert traces(bytes(1000), [bytes(100), bytes(99) + b"\1"]) == []
+    key = b"583155efcfe8e6e66e5cc5a9ea7bc5c"
+    assert traces(other + key + other, [key]) == [key]
 
 
 # -- stores -----------------------------------------------------------------------------------------
