@@ -4,7 +4,7 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from threading import Event
+from threading import Event, Thread
 
 import pytest
 from hypothesis import given
@@ -99,7 +99,7 @@ def test_calls_that_wait_are_bounded_but_the_longest_is_taken() -> None:
     taken = [load.take("bank", 10, 16) for _ in range(100)]
     assert [end is not None for end in taken] == [True] * 16 + [False] * 84
     assert taken[3] is not None
-    taken[3]()
+    taken[3].close()
     assert load.take("bank", 10, 16) is not None
     assert load.take("bank", 10, 16) is None
     assert load.take("alone", 2**40, 16) is not None
@@ -122,7 +122,7 @@ def test_no_sender_counts_for_another_and_all_are_forgotten(senders: list[str], 
         assert sum(name == sender for name, _ in ends) == min(16, senders.count(sender))
     rng.shuffle(ends)
     for _, end in ends:
-        end()
+        end.close()
     assert load._sizes == {}
 
 
@@ -134,7 +134,7 @@ def test_no_more_than_so_many_senders_wait() -> None:
     assert load.take("party 0", 1, 16) is not None
     for end in taken:
         if end is not None:
-            end()
+            end.close()
     assert load._sizes.keys() == {"party 0"}
     assert load.take("party 9999", 1, 16) is not None
 
@@ -170,6 +170,27 @@ def test_sixteen_calls_of_a_neighbour_that_wait_keep_nobody_else_waiting() -> No
     until(lambda: cs._load._sizes == {})
     bank.say(*frames("call", "bank", "CS", 100, encode(PREDICT)))
     until(lambda: [frame.kind for frame in bank.frames if frame.call == 100] == ["reply"])
+    assert not bank.closed
+    cs.close()
+
+
+def test_a_call_for_which_there_is_no_thread_is_answered_when_there_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The system has none to give; the link goes on, and nothing counts for ever."""
+
+    def no_thread(_: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    cs = Endpoint(CS, digests, known("CS").sealing, PATIENT)
+    bank = RawLink(cs, known("bank").who, known("bank").passport)
+    with monkeypatch.context() as patch:
+        patch.setattr(Thread, "start", no_thread)
+        bank.say(*frames("call", "bank", "CS", 1, encode(PREDICT)))
+    assert cs._load._sizes.keys() == {"bank"}
+    bank.say(*frames("call", "bank", "CS", 2, encode(PREDICT)))
+    assert {(frame.kind, frame.call) for frame in bank.heard(2)} == {("reply", 1), ("reply", 2)}
+    until(lambda: cs._load._sizes == {})
     assert not bank.closed
     cs.close()
 

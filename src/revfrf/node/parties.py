@@ -37,12 +37,6 @@ from revfrf.transport.passport import Passport
 log = logging.getLogger("revfrf.serve")
 
 
-def policy_of(config: Config) -> RequestPolicy:
-    """Whose requests a party answers, by its configuration."""
-    policy = config.policy or Policy()
-    return RequestPolicy(policy.accepts, policy.refuses, policy.max_rows)
-
-
 class KeyCentreService(Service):
     """KGC: sets the federation up when CS asks for it, admits requesters, and lets go whoever wants to."""
 
@@ -217,7 +211,25 @@ class KeyCentreService(Service):
         self.audit.append("epoch began", epoch=certificate.epoch, left=sorted(leaving))
 
 
-class ComputeService(Service):
+class MemberService(Service):
+    """A party that is a member of every epoch, and has a say in requests: CS, CC, a participant."""
+
+    role: AnsweringParty
+
+    @property
+    def certificate(self) -> EpochCertificate | None:
+        """See `Service.certificate`."""
+        return self.role.identity.certificate
+
+    def take_policy(self) -> None:
+        """Whose requests are answered, by the configuration, if that has changed."""
+        policy = self.config.policy or Policy()
+        asked = RequestPolicy(policy.accepts, policy.refuses, policy.max_rows)
+        if asked != self.role.policy:
+            self.role.policy = asked
+
+
+class ComputeService(MemberService):
     """CC."""
 
     role: ComputePartner
@@ -226,22 +238,10 @@ class ComputeService(Service):
         super().__init__(home, config)
         self.role = ComputePartner(home.identity(), workers(config.work.workers), home.store)
         self.role.recall()
-        take_policy(self.role, config)
-
-    @property
-    def certificate(self) -> EpochCertificate | None:
-        """See `Service.certificate`."""
-        return self.role.identity.certificate
+        self.take_policy()
 
 
-def take_policy(role: AnsweringParty, config: Config) -> None:
-    """The policy of the configuration, if it is another one."""
-    policy = policy_of(config)
-    if policy != role.policy:
-        role.policy = policy
-
-
-class ParticipantService(Service):
+class ParticipantService(MemberService):
     """An owner of columns, with its file."""
 
     role: Participant
@@ -263,7 +263,7 @@ class ParticipantService(Service):
         )
         self.role.recall()
         self.role.rows = rows
-        take_policy(self.role, config)
+        self.take_policy()
         step(log, "rows read", file=str(config.data_file), rows=len(rows.ids), columns=len(columns))
 
     @staticmethod
@@ -278,11 +278,6 @@ class ParticipantService(Service):
             drop=data.drop,
             decimals=data.decimals,
         )
-
-    @property
-    def certificate(self) -> EpochCertificate | None:
-        """See `Service.certificate`."""
-        return self.role.identity.certificate
 
     def do_ask(self, tell: Tell, **arguments: Any) -> dict[str, Any]:
         """See `node.requester.ask_about`."""

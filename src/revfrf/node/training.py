@@ -26,8 +26,7 @@ from revfrf.messages.network import SetUpReply, SetUpRequest
 from revfrf.names import CS, KGC, PARTICIPANT
 from revfrf.node.control import Tell
 from revfrf.node.home import Home
-from revfrf.node.parties import take_policy
-from revfrf.node.service import Service
+from revfrf.node.parties import MemberService
 from revfrf.protocols.alignment import Matched, align, ask_schemas, match
 from revfrf.protocols.fle_expan import LevelReport
 from revfrf.record import Record
@@ -55,7 +54,7 @@ class Training(Record, frozen=True):
     stopped: str = ""
 
 
-class TrainingService(Service):
+class TrainingService(MemberService):
     """CS, as far as forests come to be, and are left again."""
 
     role: Coordinator
@@ -74,13 +73,8 @@ class TrainingService(Service):
             self.role.labels = self.training.labels
         self._working = Lock()
         self.waiting = ""
-        take_policy(self.role, config)
+        self.take_policy()
         self._labels = None if self.role.created else self._read_own_labels()
-
-    @property
-    def certificate(self) -> EpochCertificate | None:
-        """See `Service.certificate`."""
-        return self.role.identity.certificate
 
     def answer(self, sender: str, message: Message) -> Message:
         """See `Service.answer`; whoever has left is shown out."""

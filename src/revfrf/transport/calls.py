@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from itertools import count, takewhile
 from threading import Condition, Event, Lock, Thread
 
@@ -349,35 +350,37 @@ class Endpoint:
         server = frame.sender in SERVERS
         pool, calls = (self._servers, _CALLS_OF_SERVERS) if server else (self._others, _CALLS)
         with self._lock:
-            end = None if self._closed.is_set() else self._load.take(frame.sender, len(data), calls)
-            if end is not None:
-                pool.submit(self._answer_call, line, frame, data).add_done_callback(lambda _: end())
-        if end is None:
+            wait = None if self._closed.is_set() else self._load.take(frame.sender, len(data), calls)
+            if wait is not None:
+                with suppress(RuntimeError):  # no new thread to be had: one that is there takes it later
+                    pool.submit(self._answer_call, wait, line, frame, data)
+        if wait is None:
             self._send(line, frames("refusal", self.who.name, frame.sender, frame.call, _TOO_MUCH))
 
-    def _answer_call(self, line: Line, frame: Frame, data: bytes) -> None:
-        """Answer or refuse, in a thread of its own; nothing, if the call has come before."""
-        kind: Kind = "reply"
+    def _answer_call(self, wait: ExitStack, line: Line, frame: Frame, data: bytes) -> None:
+        """In a thread of its own; nothing is said if the call has come before."""
+        with wait:
+            outcome = self._outcome(line, frame, data)
+            if outcome is not None:
+                kind, answer = outcome
+                self._send(line, frames(kind, self.who.name, frame.sender, frame.call, answer))
+
+    def _outcome(self, line: Line, frame: Frame, data: bytes) -> tuple[Kind, bytes] | None:
         try:
             if frame.sender != line.link.who.name:
-                answer = self._answer_letter((frame.sender, self.who.name, frame.call), data)
-            elif line.seen.is_new(frame.call):
-                answer = self._reply(line.link.who, data)
-            else:
-                return
+                return "reply", self._answer_letter((frame.sender, self.who.name, frame.call), data)
+            return ("reply", self._reply(line.link.who, data)) if line.seen.is_new(frame.call) else None
         except LetterError as error:
-            if error.kind == "spent":
-                return
-            kind, answer = "absence", b""  # whoever has offered that key is no more
+            # whoever has offered the key of a letter that cannot be opened is no more
+            return None if error.kind == "spent" else ("absence", b"")
         except RevFRFError as error:
             log.warning("refused a message of %s: %s", frame.sender, error)
-            kind, answer = "refusal", error.peer_message.encode()
             if isinstance(error, StorageError):
                 self._failed(error)
+            return "refusal", error.peer_message.encode()
         except Exception:
             log.exception("a message of %s could not be answered", frame.sender)
-            kind, answer = "refusal", b""
-        self._send(line, frames(kind, self.who.name, frame.sender, frame.call, answer))
+            return "refusal", b""
 
     def _answer_letter(self, place: Place, data: bytes) -> bytes:
         letter = self.sealing.open(place, data)

@@ -2,7 +2,7 @@
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Event, Lock
@@ -85,8 +85,8 @@ class Load:
         self._sizes: dict[str, list[int]] = {}
         self._lock = Lock()
 
-    def take(self, sender: str, size: int, calls: int) -> Callable[[], None] | None:
-        """None if that is too much of this sender, or more than so many calls; else what ends the wait."""
+    def take(self, sender: str, size: int, calls: int) -> ExitStack | None:
+        """None if that is too much of this sender, or more than so many calls; else a wait to close."""
         counted = max(size, _LEAST_LOAD)
         with self._lock:
             waiting = self._sizes.get(sender, [])
@@ -103,7 +103,9 @@ class Load:
                 if not waiting and self._sizes.get(sender) is waiting:
                     del self._sizes[sender]
 
-        return give_back
+        wait = ExitStack()
+        wait.callback(give_back)
+        return wait
 
 
 @dataclass(eq=False)
