@@ -4,20 +4,19 @@ Forests are grown on Adult with a party for every column. Seconds of roles are p
 the requester waits.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from benchmarks.paper.books import OWNERS, by_role, powers
 from benchmarks.paper.common import keys, seconds
 from benchmarks.paper.datasets import Dataset, Frame
 from revfrf import RevocableForestClassifier
-from revfrf.costs import Costs
 from revfrf.crypto.arithmetic import FixedBase
 
 PROTOCOLS = {"FRF-Predict", "HoLT"}
-ROLES = ("requester", "CS", "CC", "owners")
+ROLES = ("requester", "CS", "CC", OWNERS)
 WARM_UPS = FixedBase.BREAK_EVEN
 """Until CC has made the tables of the keys of owners who are met once a request, too."""
 
@@ -84,8 +83,8 @@ def request(model: RevocableForestClassifier, X: Frame) -> Spent:
     most = max(powers(after, party, "HoLT") - powers(before, party, "HoLT") for party in model.parties_)
     spent, sent = (
         {
-            role: value - _by_role(getattr(before, books), what, model)[role]
-            for role, value in _by_role(getattr(after, books), what, model).items()
+            role: value - by_role(getattr(before, books), what, PROTOCOLS, ROLES)[role]
+            for role, value in by_role(getattr(after, books), what, PROTOCOLS, ROLES).items()
         }
         for books, what in (("work", "seconds"), ("traffic", "bytes"))
     )
@@ -96,24 +95,3 @@ def _comparisons(model: RevocableForestClassifier) -> int:
     """All comparisons so far, as the owners have counted them."""
     learnt = model.leakage_()
     return sum(learnt[party].get("comparisons with its splits", 0) for party in model.parties_)
-
-
-def _role(name: str, model: RevocableForestClassifier) -> str:
-    return "owners" if name in model.parties_ else name
-
-
-def _by_role(
-    table: Mapping[str, Mapping[str, Mapping[str, Any]]], what: str, model: RevocableForestClassifier
-) -> dict[str, float]:
-    """A column of `costs_`, by role; of a link, its sender."""
-    found = dict.fromkeys(ROLES, 0.0)
-    for name, row in table.items():
-        for protocol in PROTOCOLS & row.keys():
-            found[_role(name.split(" -> ")[0], model)] += row[protocol][what]
-    return found
-
-
-def powers(costs: Costs, role: str, protocol: str) -> int:
-    """How many a role has computed in a protocol so far."""
-    cell = costs.work.get(role, {}).get(protocol, {"exponentiations": {}})
-    return int(sum(cell["exponentiations"].values()))

@@ -1,6 +1,6 @@
 """Seconds and bytes of construction and prediction: the paper's table of efficiency, its last figures."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from math import log
@@ -9,6 +9,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from benchmarks.paper.asking import WARM_UPS, fitted, request, request_rows, warm_up
+from benchmarks.paper.books import OWNERS, by_role
 from benchmarks.paper.cells import Cell, Done, where
 from benchmarks.paper.common import MEGABYTE
 from benchmarks.paper.experiment import Experiment, Model, dataset, forest, named
@@ -25,6 +26,7 @@ NODES = 100
 BUILDING, ASKING, RIVAL = "construction", "prediction", "rival"
 CS, CC, SERVERS, UD, ALL = "CS", "CC", "CS + CC", "UD", "all"
 ROLES = (CS, CC, SERVERS, UD, "requester", ALL)
+BUILDERS = (CS, CC, OWNERS)
 
 
 def cells(settings: Settings, data: Path | None) -> list[Cell]:
@@ -68,8 +70,8 @@ def construction(
     costs = model.costs_
     return {
         "splits": (model.n_nodes_ - trees) // 2,
-        "seconds": by_role(costs.work, "seconds", ("FLE-Expan", "FOS-Find")),
-        "bytes": by_role(costs.traffic, "bytes", ("FLE-Expan",)),
+        "seconds": by_role(costs.work, "seconds", ("FLE-Expan", "FOS-Find"), BUILDERS),
+        "bytes": by_role(costs.traffic, "bytes", ("FLE-Expan",), BUILDERS),
         "wall": model.federation_.timings.training,
     }
 
@@ -84,18 +86,6 @@ def _grown(data: Path | None, bits: int, trees: int, seed: int, rows: int, depth
 @cache
 def _rehearse(data: Path | None, bits: int, trees: int, rows: int, depth: int) -> None:
     _grown(data, bits, trees, 0, rows, depth)
-
-
-def by_role(
-    table: Mapping[str, Mapping[str, Mapping[str, Any]]], what: str, protocols: Collection[str]
-) -> dict[str, float]:
-    """A column of `costs_`: of each server, and of all participants together; of a link, its sender."""
-    found = {CS: 0.0, CC: 0.0, UD: 0.0}
-    for name, row in table.items():
-        sender = name.split(" -> ")[0]
-        who = sender if sender in (CS, CC) else UD
-        found[who] += sum(row[protocol][what] for protocol in protocols if protocol in row)
-    return found
 
 
 def prediction(
@@ -204,7 +194,7 @@ def trials(found: Sequence[Mapping[str, float] | float], scales: Sequence[float]
     several: dict[str, list[float]] = {}
     for one, scale in zip(found, scales, strict=True):
         roles = one if isinstance(one, Mapping) else {ALL: one}
-        named = {UD if role == "owners" else role: value for role, value in roles.items()}
+        named = {UD if role == OWNERS else role: value for role, value in roles.items()}
         sums = {ALL: sum(named.values())}
         if CC in named:
             sums[SERVERS] = named[CS] + named[CC]

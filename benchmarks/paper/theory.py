@@ -8,7 +8,8 @@ from statistics import mean
 from typing import Any, Literal
 
 from benchmarks.paper import printed
-from benchmarks.paper.asking import fitted, powers, request, request_rows, warm_up
+from benchmarks.paper.asking import fitted, request, request_rows, warm_up
+from benchmarks.paper.books import powers
 from benchmarks.paper.cells import Cell, Done, Plain
 from benchmarks.paper.common import TOY_BITS
 from benchmarks.paper.experiment import Experiment, dataset, leavers, named, owners

@@ -12,9 +12,10 @@ import pytest
 
 from benchmarks.paper import efficiency, literal, rebuilding, rival_costs, theory
 from benchmarks.paper.asking import fitted, request_rows
+from benchmarks.paper.books import OWNERS, by_role
 from benchmarks.paper.cells import Done
 from benchmarks.paper.common import TOY_BITS
-from benchmarks.paper.efficiency import ALL, CC, CS, UD, System, beside, by_role, rows
+from benchmarks.paper.efficiency import ALL, BUILDERS, CC, CS, UD, System, beside, rows
 from benchmarks.paper.experiment import dataset
 from benchmarks.paper.printed import BOST, OURS, VAIDYA, WU
 from benchmarks.paper.rival_costs import SEEN
@@ -99,9 +100,9 @@ def test_seconds_and_bytes_are_booked_to_who_spends_and_who_sends_them() -> None
         "age": {"FLE-Expan": {"seconds": 4.0}, "FOS-Find": {"seconds": 8.0}},
         "sex": {"FOS-Find": {"seconds": 16.0}},
     }
-    assert by_role(work, "seconds", ("FLE-Expan", "FOS-Find")) == {CS: 1.0, CC: 2.0, UD: 28.0}
+    assert by_role(work, "seconds", ("FLE-Expan", "FOS-Find"), BUILDERS) == {CS: 1.0, CC: 2.0, OWNERS: 28.0}
     links = {"CS -> age": {"FLE-Expan": {"bytes": 3}}, "age -> CS": {"FLE-Expan": {"bytes": 5}}}
-    assert by_role(links, "bytes", ("FLE-Expan",)) == {CS: 3.0, CC: 0.0, UD: 5.0}
+    assert by_role(links, "bytes", ("FLE-Expan",), BUILDERS) == {CS: 3.0, CC: 0.0, OWNERS: 5.0}
 
 
 def test_ours_is_divided_by_the_papers_and_only_where_keys_are_as_long() -> None:
