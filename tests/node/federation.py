@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from revfrf.errors import RevFRFError
 from revfrf.node.control import ask, runs
 from revfrf.node.home import CONFIG, CONTROL
-from tests.node.founding import SERVING, configure, free_port
+from tests.node.founding import SERVING, configure, port_of_own
 
 ROOT = Path(__file__).parents[2]
 # -- processes --------------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ def copied(source: Path, target: Path) -> Path:
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.log.old", "*.steps", "control"))
     for log in target.glob("*.log"):
         log.unlink()
-    move(target, free_port())
+    move(target, port_of_own())
     return target
 
 

@@ -1,8 +1,8 @@
 """The directories of a federation of toys: who is in it, its files, its configurations."""
 
 import json
+import os
 import random
-import socket
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from revfrf.datafile import csv_text, write_whole
 from revfrf.node.home import CONFIG, Home, found, invite, join_federation, uninvite
+from revfrf.node.local import PORTS, free_port
 
 OWNERS = ("h0", "h1", "h2")
 SERVING = ("CS", "KGC", "CC", *OWNERS)
@@ -67,10 +68,11 @@ def configure(file: Path, **values: object) -> None:
     file.write_text("\n".join(lines))
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def port_of_own() -> int:
+    """A free port that no other worker of this run chooses before it is in use."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return free_port(PORTS[worker::count])
 
 
 def found_federation(directory: Path, owners: Collection[str] = OWNERS) -> None:

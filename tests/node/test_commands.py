@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from revfrf.node.control import process_of
 from revfrf.node.home import CONFIG, CONTROL, Home, found, has_left, look
 from tests.node.conftest import Known
 from tests.node.federation import ROOT, Running
+from tests.node.founding import port_of_own
 
 Begin = Callable[..., Running]
 
@@ -387,6 +389,15 @@ def test_a_federation_that_was_interrupted_as_it_was_made_is_none(
     local.make(tried, 2, 256, allow_insecure=True)
     assert [path.name for path in tmp_path.iterdir()] == ["federation"]
     assert local.staying(tried) == ["hospital-1", "hospital-2"]
+
+
+def test_a_federation_is_not_at_a_port_that_a_system_gives_to_whoever_dials() -> None:
+    """While CS does not run, its parties dial it, and each dialling takes some such port."""
+    assert 10_000 <= local.free_port() < 32_768
+    port = port_of_own()
+    with socket.create_server(("127.0.0.1", port)), pytest.raises(UsageError, match="is free"):
+        local.free_port([port])
+    assert local.free_port([port]) == port
 
 
 def test_a_federation_that_is_there_is_not_another_one(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from revfrf.errors import RevFRFError
 from revfrf.node.home import CONFIG
 from tests.node.conftest import Known
 from tests.node.federation import Asking, Running, by_itself, copied, move, running
-from tests.node.founding import SERVING, configure, free_port
+from tests.node.founding import SERVING, configure, port_of_own
 
 Begin = Callable[..., Running]
 OTHERS = tuple(name for name in SERVING if name != "h0")
@@ -71,7 +71,7 @@ class Proxy:
 def detour(begin: Begin, founded: Path) -> Iterator[tuple[Running, Proxy]]:
     """A federation whose h0 reaches CS by a proxy."""
     federation = begin(founded, start=False)
-    port = free_port()
+    port = port_of_own()
     move(federation.directory, port)
     proxy = Proxy(port)
     move(federation.directory, proxy.port, "h0")

@@ -23,6 +23,7 @@ from revfrf.transport.grpc import _BYTES, _METHOD, _NONCE, _PASSED_ON, _SERVICE,
 from revfrf.transport.lines import Limits
 from revfrf.transport.passport import Passport, Who
 from revfrf.transport.tls import channel_credentials, grpc, server_credentials
+from tests.node.founding import port_of_own
 from tests.transport.asking import ask, digests
 from tests.transport.links import OverGrpc, known, no_threads_left, until
 
@@ -68,7 +69,7 @@ def test_a_round_trip_takes_milliseconds() -> None:
 
 def test_a_party_comes_back_when_cs_does() -> None:
     first = cs()
-    server = Server(first, known("CS").tls, "127.0.0.1:0")
+    server = Server(first, known("CS").tls, f"127.0.0.1:{port_of_own()}")
     with dialled(bank(), server.port) as dialler:
         assert first.wait_for(["bank"], 5) == []
         ask(first, "bank", b"ids")

@@ -1,13 +1,14 @@
 """A whole federation of separate processes on this machine, on a bundled data set, for trying out."""
 
 import os
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -23,6 +24,7 @@ REQUESTER_NAME = "clinic"
 _TRAINED, _ASKED = 400, 20
 _STARTING = 120.0
 _ENDING = 20.0
+PORTS = range(10_000, 32_768)
 _SERVERS = {"kgc": KGC, "cs": CS, "cc": CC}
 """Who is in which directory; all others' directories have their names."""
 
@@ -50,7 +52,7 @@ def make(directory: Path, parties: int, key_bits: int, allow_insecure: bool) -> 
 
 
 def _make(directory: Path, names: list[str], key_bits: int, allow_insecure: bool) -> None:
-    coordinator, insecure = f"127.0.0.1:{_free_port()}", allow_insecure or None
+    coordinator, insecure = f"127.0.0.1:{free_port()}", allow_insecure or None
     found(directory / "kgc", "hospitals", coordinator, key_bits=key_bits, allow_insecure=insecure)
     roles = {"cs": CS, "cc": CC, REQUESTER_NAME: REQUESTER} | dict.fromkeys(names, PARTICIPANT)
     with closing(Home.open(directory / "kgc")) as centre:
@@ -60,10 +62,17 @@ def _make(directory: Path, names: list[str], key_bits: int, allow_insecure: bool
     _write_files(directory, names)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_port(ports: Sequence[int] = PORTS) -> int:
+    """A port of this machine that nobody has.
+
+    Those that a system gives to whoever dials are left out: while CS does not run, its own parties, which
+    dial it again and again, could come to hold its port.
+    """
+    for port in random.sample(ports, len(ports)):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise UsageError(f"none of the ports {ports[0]} to {ports[-1]} is free")
 
 
 def _write_files(directory: Path, names: list[str]) -> None:
