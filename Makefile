@@ -14,7 +14,7 @@ test: lint
 
 test-all: lint
 	$(INSTALL) --editable '.[dev,ray,dask]'
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --hypothesis-profile new
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -21,8 +21,9 @@ signal.signal(
     signal.SIGINT, signal.default_int_handler
 )  # a shell's background jobs ignore it, and so do children
 
-settings.register_profile("revfrf", deadline=None)
-settings.load_profile("revfrf")
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("new", deadline=None)
+settings.load_profile("same")  # inputs nobody has tried before are for `make test-all`
 
 PRIMES = Path(__file__).parent / "vectors" / "primes.json"
 

@@ -634,7 +634,7 @@ def test_certificate_replaces_an_older_file(some_left: Left, tmp_path: Path) -> 
     assert RevocationCertificate.load(path) == some_left.certificate
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
 def test_pipe_is_no_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)

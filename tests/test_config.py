@@ -4,6 +4,7 @@ import ast
 import os
 import stat
 import tomllib
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -79,7 +80,13 @@ def is_name(text: str) -> bool:
     return True
 
 
-NAMES = st.text(min_size=1, max_size=20).filter(is_name)
+NAMES = (
+    st.text(
+        st.characters(exclude_categories=["C", "Zl", "Zp"], exclude_characters="/"), min_size=1, max_size=20
+    )
+    .map(lambda text: unicodedata.normalize("NFKC", text).strip())
+    .filter(is_name)
+)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
 PLAIN = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 ADDRESSES = st.builds(

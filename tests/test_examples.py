@@ -24,7 +24,7 @@ def demo(*options: str) -> subprocess.CompletedProcess[str]:
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_ctrl_c_ends_it_at_once_and_quietly() -> None:
         assert process.poll() is None
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "Traceback" not in errors
     assert "interrupted" in errors

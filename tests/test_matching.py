@@ -284,20 +284,18 @@ def test_a_participant_that_sends_no_points_has_nothing_in_common() -> None:
 
 
 def test_other_threads_run_while_the_library_works() -> None:
-    longest, done = 0.0, threading.Event()
+    """If it kept them waiting, they would run a few times before and after it."""
+    ticks, done = 0, threading.Event()
 
     def tick() -> None:
-        nonlocal longest
+        nonlocal ticks
         while not done.is_set():
-            before = time.perf_counter()
             time.sleep(0.001)
-            longest = max(longest, time.perf_counter() - before)
+            ticks += 1
 
     thread = threading.Thread(target=tick)
     thread.start()
-    before = time.perf_counter()
     Asking([str(i) for i in range(matching._AT_A_TIME)], **HERE, n_jobs=1)
-    took = time.perf_counter() - before
     done.set()
     thread.join()
-    assert longest < took * 0.8
+    assert ticks > 20

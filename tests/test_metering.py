@@ -74,7 +74,7 @@ def test_powers_are_counted_by_kind_and_size() -> None:
 
 
 def test_measurements_of_one_role_and_protocol_add_up() -> None:
-    ledger = Ledger()
+    ledger, begin = Ledger(), thread_time()
     for _ in range(3):
         with measured(ledger, "CS", "P"):
             count_power("public", 8)
@@ -83,7 +83,7 @@ def test_measurements_of_one_role_and_protocol_add_up() -> None:
         count_power("public", 8, 5)
     assert powers(ledger) == {PUBLIC: 3}
     assert powers(ledger, protocol="Q") == {PUBLIC: 5}
-    assert 0.03 <= ledger.entries["CS", "P"].seconds < 0.2
+    assert 0.03 <= ledger.entries["CS", "P"].seconds <= thread_time() - begin
 
 
 def test_nested_work_is_counted_once_where_it_belongs() -> None:

@@ -1,6 +1,7 @@
 """Commands for trying out: a whole federation on this machine, and the demo."""
 
 import signal
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -58,8 +59,8 @@ def up(
                 print_json({"directory": str(directory), "started": started, "hospitals": hospitals})
             else:
                 typer.echo(_next(directory, hospitals, detach))
-            if not detach:
-                signal.pause()
+            while not detach:
+                time.sleep(1)  # unlike `signal.pause`, it ends also after a signal that came just before it
         except KeyboardInterrupt:
             typer.echo("stopping …", err=True)
             detach = False

@@ -18,7 +18,8 @@ from revfrf.errors import KeyFileError, UsageError
 from tests.conftest import all_that_an_error_shows
 
 WORDS = "Korrekt Pferd Batterie"
-FIELDS = {"secret": "5ec4e7deadbeef", "public": "00ff", "note": 'ünïcode \u2028 \\ "'}
+FIELDS = {"secret": "5ec4e7deadbeef", "public": "00ff0c0ffee00ff0", "note": 'ünïcode \u2028 \\ "'}
+PUBLIC = b'"public": "00ff0c0ffee00ff0"'
 PROTECTION = ["kdf", "n", "r", "p", "salt", "cipher", "nonce"]
 NAMES = st.text(max_size=12)
 KINDS = {
@@ -426,8 +427,8 @@ def broken(data: bytes) -> list[bytes]:
         data + b" ",
         data.replace(b'"version": 1', b'"version": 2'),
         data.replace(b'"kind": "test"', b'"kind": "other"'),
-        data.replace(b'"public": "00ff"', b'"public": 7'),
-        data.replace(b'"public": "00ff"', b'"public": "00ff", "public": "00ff"'),
+        data.replace(PUBLIC, b'"public": 7'),
+        data.replace(PUBLIC, PUBLIC + b", " + PUBLIC),
         data.replace(b"revfrf-key", b"else"),
         data.replace(b"\n", b"\n" + b" " * MAX_SIZE),
     ]

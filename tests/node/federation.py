@@ -15,11 +15,14 @@ from threading import Thread
 from typing import Any, Protocol
 
 from revfrf.errors import RevFRFError
-from revfrf.node.control import ask, runs
+from revfrf.node.control import ask
 from revfrf.node.home import CONFIG, CONTROL
 from tests.node.founding import SERVING, configure, port_of_own
 
 ROOT = Path(__file__).parents[2]
+LONG = 120.0
+"""Seconds that anything may take on a slow machine. Whatever happens ends the wait for it."""
+
 # -- processes --------------------------------------------------------------------------------------
 
 
@@ -162,19 +165,19 @@ class Running:
             assert self.ended(name) == -signal.SIGKILL
             self.kills += 1
 
-    def ended(self, name: str, seconds: float = 10) -> int:
-        """How this one has ended, within this time."""
-        self.until(lambda: self.processes[name].poll() is not None, f"{name} ends", seconds)
+    def ended(self, name: str) -> int:
+        """How this one has ended."""
+        self.until(lambda: self.processes[name].poll() is not None, f"{name} ends")
         code = self.processes.pop(name).poll()
         assert code is not None
         return code
 
-    def stop(self, *names: str, seconds: float = 8) -> None:
+    def stop(self, *names: str) -> None:
         """Stop these, or all, by SIGTERM, and see that they end as they should."""
         doomed = list(names or self.processes)
         for name in doomed:
             self.kill(name, signal.SIGTERM)
-        codes = {name: self.ended(name, seconds) for name in doomed}
+        codes = {name: self.ended(name) for name in doomed}
         assert set(codes.values()) <= {0}, (codes, self.logs())
 
     def end(self) -> None:
@@ -198,7 +201,7 @@ class Running:
             cwd=self.directory,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=2 * LONG,
         )
         assert done.returncode == code, (done, self.logs())
         return done.stderr if code else done.stdout
@@ -219,7 +222,7 @@ class Running:
 
     # -- waiting
 
-    def until(self, done: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    def until(self, done: Callable[[], bool], what: str, seconds: float = LONG) -> None:
         end = time.monotonic() + seconds
         while not done():
             if time.monotonic() > end:
@@ -234,27 +237,32 @@ class Running:
                 os.kill(process.pid, signal.SIGUSR1)
         time.sleep(0.2)
 
-    def wait_until_connected(self, seconds: float = 30) -> None:
-        """Until everybody who runs has a link to CS."""
+    def wait_until_connected(self) -> None:
+        """Until everybody who runs has a link to CS, and CS has that very link."""
 
         def done() -> bool:
             for name, process in self.processes.items():
                 assert process.poll() is None, f"{name} has ended\n{self.logs()}"
-            if not all(runs(self.directory / name / CONTROL) for name in self.processes):
-                return False
-            return self.processes.keys() - {"CS"} <= set(self.status()["connected"])
+            return self.all_connected()
 
         if "CS" in self.processes:
-            self.until(done, "all are connected", seconds)
+            self.until(done, "all are connected")
 
-    def wait_until_ready(self, epoch: int, seconds: float = 60) -> str:
+    def all_connected(self) -> bool:
+        """As both ends of every link have it: of somebody who was killed, CS may still have the old one."""
+        others = self.processes.keys() - {"CS"}
+        if any(self.quiet_status(name).get("connected") != ["CS"] for name in others):
+            return False
+        return others <= set(self.quiet_status().get("connected", ()))
+
+    def wait_until_ready(self, epoch: int) -> str:
         """Until CS has a whole forest in this epoch; its digest."""
 
         def done() -> bool:
             found = self.quiet_status()
             return (found.get("forest"), found.get("epoch")) == ("ready", epoch)
 
-        self.until(done, f"a forest in epoch {epoch}", seconds)
+        self.until(done, f"a forest in epoch {epoch}")
         return str(self.status()["digest"])
 
     def quiet_status(self, name: str = "CS") -> dict[str, Any]:
@@ -264,8 +272,8 @@ class Running:
         except RevFRFError:
             return {}
 
-    def wait_for_log(self, name: str, text: str, seconds: float = 30) -> None:
-        self.until(lambda: text in self.log(name), f"{name} logs {text!r}", seconds)
+    def wait_for_log(self, name: str, text: str) -> None:
+        self.until(lambda: text in self.log(name), f"{name} logs {text!r}")
 
     def log(self, name: str) -> str:
         file = self.directory / f"{name}.log"
@@ -298,9 +306,9 @@ class Asking:
     def done(self) -> bool:
         return not self._thread.is_alive()
 
-    def outcome(self, seconds: float = 60) -> Any:
+    def outcome(self) -> Any:
         """What it has answered, or raised."""
-        self._thread.join(seconds)
+        self._thread.join(LONG)
         assert self.done, "no answer"
         if self.error is not None:
             raise self.error

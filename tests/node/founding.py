@@ -85,7 +85,7 @@ def found_federation(directory: Path, owners: Collection[str] = OWNERS) -> None:
     centre.close()
     write_files(directory)
     for file in directory.glob(f"*/{CONFIG}"):
-        configure(file, heartbeat=1, patience=30, workers=1)
+        configure(file, heartbeat=10, patience=30, workers=1)
     configure(
         directory / "CS" / CONFIG,
         n_estimators=4,

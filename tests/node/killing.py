@@ -1,5 +1,6 @@
 """Work of a federation during which parties die by SIGKILL, are started again, and die again."""
 
+import os
 import random
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,7 @@ from revfrf.certificate import RevocationCertificate
 from revfrf.errors import RevFRFError
 from revfrf.publickey import load_verify_key
 from tests.node.conftest import Known
-from tests.node.federation import Asking, Running
+from tests.node.federation import LONG, Asking, Running
 from tests.node.founding import SERVING
 
 Lives = Mapping[str, Sequence[int]]
@@ -55,15 +56,21 @@ class Killing:
             elif code is not None:
                 assert (name, code) == ("h2", 0), (name, code, self.federation.logs())
                 self.federation.processes.pop(name)
+                self._mortal.discard(name)
                 self.gone.add(name)
 
     def end(self) -> None:
         """Whoever would still die dies now, for the last time."""
         self.go_on()
         self._left.clear()
-        for name in self._mortal & self.federation.processes.keys():
-            self.federation.kill(name)
-            self._start(name)
+        for name in self._mortal:
+            os.kill(self.federation.processes[name].pid, signal.SIGKILL)  # it may just be ending otherwise
+
+        def over() -> bool:
+            self.go_on()
+            return self.over
+
+        self.federation.until(over, "nobody is about to die")
 
     def h2_has_gone(self) -> bool:
         """Whether its process has ended, as that of one who has left."""
@@ -75,7 +82,7 @@ class Killing:
         """Whether nobody is about to die any more."""
         return not self._mortal
 
-    def insist(self, ask: Callable[[], Any], goal: Callable[[], bool], seconds: float = 100) -> None:
+    def insist(self, ask: Callable[[], Any], goal: Callable[[], bool]) -> None:
         """Ask, as an operator would who sees that nothing has come of it, until the goal is reached."""
         asking = Asking(ask)
         patience = 0
@@ -90,7 +97,7 @@ class Killing:
                 asking, patience = Asking(ask), 0
             return False
 
-        self.federation.until(reached, "the goal is reached", seconds)
+        self.federation.until(reached, "the goal is reached", 2 * LONG)
 
 
 # -- work -------------------------------------------------------------------------------------------
@@ -148,7 +155,7 @@ def check_whole(killing: Killing, known: Known, epoch: int) -> None:
         found = {name: federation.quiet_status(name) for name in here - {"clinic"}}
         if any((state.get("epoch"), state.get("problem")) != (epoch, "") for state in found.values()):
             return False
-        return here - {"CS"} <= set(found["CS"]["connected"])
+        return federation.all_connected()
 
     killing.end()
     if "clinic" not in federation.processes:
@@ -162,5 +169,5 @@ def check_whole(killing: Killing, known: Known, epoch: int) -> None:
         assert (entry["leavers"], entry["digest_after"]) == (["h2"], known.digest)
         certificate = RevocationCertificate.from_json(federation.ask("CS", "export").encode())
         certificate.verify(load_verify_key(federation.directory / "h0" / "kgc.pub"))
-        federation.until(killing.h2_has_gone, "h2 has gone", 20)
+        federation.until(killing.h2_has_gone, "h2 has gone")
     federation.stop()

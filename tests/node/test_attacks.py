@@ -46,7 +46,18 @@ from revfrf.transport.tls import Authority
 from tests.node.founding import OWNERS, SERVING
 from tests.transport.asking import digests
 from tests.transport.federation import one_time_keys
-from tests.transport.links import LIMITS, Known, Recorder, invited_by, known, link_up, nothing, place, until
+from tests.transport.links import (
+    LIMITS,
+    SOON,
+    Known,
+    Recorder,
+    invited_by,
+    known,
+    link_up,
+    nothing,
+    place,
+    until,
+)
 from tests.transport.parties import authority
 
 LOOK_ALIKES = [" eve", "eve ", ".", "..", "...", "ｈ0", "h⁰", "ﬁrm", "e\u0301ve", "ＣＳ"]
@@ -285,7 +296,7 @@ def test_a_requester_that_does_not_answer_its_admission_is_admitted_once_at_a_ti
 
     def stall(_: str, message: Message) -> Message:
         called.set()
-        go_on.wait(10)
+        go_on.wait(2 * SOON)
         raise ProtocolError(f"no answer to a {type(message).__name__}")
 
     with closing(Home.open(federation.directory / "clinic")) as home:
@@ -293,12 +304,12 @@ def test_a_requester_that_does_not_answer_its_admission_is_admitted_once_at_a_ti
         federation.link(endpoint, home)
         with ThreadPoolExecutor(1) as pool:
             first = pool.submit(endpoint.call, "KGC", AdmissionRequest(), Done)
-            assert called.wait(5)
+            assert called.wait(SOON)
             for _ in range(20):
                 with pytest.raises(RefusedError):
                     endpoint.call("KGC", AdmissionRequest(), Done)
             go_on.set()
-            assert isinstance(first.exception(10), RefusedError)
+            assert isinstance(first.exception(SOON), RefusedError)
     assert federation.kgc.role.state.admitted == {}
     assert "admitted" not in (federation.directory / "KGC" / AUDIT).read_text()
 
@@ -515,7 +526,7 @@ def test_a_report_and_a_request_to_leave_do_not_wait_for_each_other(
         monkeypatch.setattr(kgc.role, "_certify", certify)
         with pytest.raises(ProtocolError, match="not now"):
             kgc.answer("CS", REPORT)
-        other[0].result(10)
+        other[0].result(SOON)
     assert set(kgc.role.state.leaving) == {"h0"}
 
 

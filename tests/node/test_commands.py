@@ -22,8 +22,10 @@ from revfrf.node import local
 from revfrf.node.control import process_of
 from revfrf.node.home import CONFIG, CONTROL, Home, found, has_left, look
 from tests.node.conftest import Known
-from tests.node.federation import ROOT, Running
+from tests.node.federation import LONG, ROOT, Running
 from tests.node.founding import port_of_own
+
+pytestmark = pytest.mark.timeout(900)  # on a slow machine
 
 Begin = Callable[..., Running]
 
@@ -345,7 +347,7 @@ def leaving(federation: Running) -> Iterator[tuple[subprocess.Popen[str], IO[str
 def test_waiting_can_be_interrupted_and_the_request_stands(federation: Running) -> None:
     with leaving(federation) as (asking, said):
         asking.send_signal(signal.SIGINT)
-        assert asking.wait(20) == INTERRUPTED
+        assert asking.wait(LONG) == INTERRUPTED
         assert "Traceback" not in said.read()
     assert federation.status("h2")["epoch"] == 1
     federation.start("h0", wait=False)
@@ -356,7 +358,7 @@ def test_waiting_can_be_interrupted_and_the_request_stands(federation: Running) 
 def test_a_process_that_dies_while_it_leaves_is_no_proof(federation: Running) -> None:
     with leaving(federation) as (asking, said):
         federation.kill("h2")
-        assert asking.wait(20) == NO_ANSWER
+        assert asking.wait(LONG) == NO_ANSWER
         assert "has ended before CS let it in no more" in said.read()
 
 
@@ -436,7 +438,7 @@ def test_whoever_ends_a_federation_in_the_foreground_ends_all_of_it(
         processes = [process_of(socket) for socket in sockets]
         assert all(processes)
         up.send_signal(number)
-        assert up.wait(60) == 0
+        assert up.wait(LONG) == 0
     assert [process_of(socket) for socket in sockets] == [None] * 5
     assert not any(local._is_alive(process) for process in processes if process)
 
@@ -452,7 +454,7 @@ def test_who_has_left_is_neither_started_nor_suggested(tmp_path: Path) -> None:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=2 * LONG,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -13,6 +13,8 @@ from tests.node.conftest import Known
 from tests.node.federation import Asking, Running
 from tests.node.founding import SERVING
 
+pytestmark = pytest.mark.timeout(900)  # on a slow machine
+
 Begin = Callable[..., Running]
 ROOM = 24_000
 """Bytes of the longest file on a disk that is full after a few commits."""
@@ -32,12 +34,12 @@ def test_a_full_disk_ends_a_party_and_with_more_room_the_work_goes_on(
     federation.start(party, limit=ROOM, wait=False)
     federation.until(lambda: runs(federation.directory / "CS" / CONTROL) or not alive("CS"), "CS begins")
     asking = Asking(federation.train)
-    assert federation.ended(party, 30) == 2
+    assert federation.ended(party) == 2
     said = federation.log(party)
     assert "the disk is full" in said or "look at its disk" in said
     assert str(federation.directory / party) in said
     federation.start(party)
-    federation.until(lambda: asking.done, "an answer", 30)
+    federation.until(lambda: asking.done, "an answer")
     if federation.status()["forest"] == "none":
         federation.train()
     assert federation.wait_until_ready(1) == trained.digest

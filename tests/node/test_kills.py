@@ -10,6 +10,8 @@ from tests.node.federation import Running
 from tests.node.founding import SERVING
 from tests.node.killing import Killing, check_whole, later_and_later, leave, request, train
 
+pytestmark = pytest.mark.timeout(900)  # on a slow machine
+
 Begin = Callable[..., Running]
 
 MORTAL = ("CS", "KGC", "CC", "h0", "h2")

@@ -15,6 +15,8 @@ from tests.node.conftest import Known
 from tests.node.federation import Asking, Running, by_itself, copied, move, running
 from tests.node.founding import SERVING, configure, port_of_own
 
+pytestmark = pytest.mark.timeout(900)  # on a slow machine
+
 Begin = Callable[..., Running]
 OTHERS = tuple(name for name in SERVING if name != "h0")
 
@@ -67,6 +69,12 @@ class Proxy:
         self.cut()
 
 
+def notice_soon(federation: Running) -> None:
+    """Whoever is silent is so after three seconds."""
+    for file in federation.directory.glob(f"*/{CONFIG}"):
+        configure(file, heartbeat=1)
+
+
 @pytest.fixture
 def detour(begin: Begin, founded: Path) -> Iterator[tuple[Running, Proxy]]:
     """A federation whose h0 reaches CS by a proxy."""
@@ -75,6 +83,7 @@ def detour(begin: Begin, founded: Path) -> Iterator[tuple[Running, Proxy]]:
     move(federation.directory, port)
     proxy = Proxy(port)
     move(federation.directory, proxy.port, "h0")
+    notice_soon(federation)
     federation.start()
     yield federation, proxy
     federation.end()
@@ -88,7 +97,7 @@ def test_a_link_that_is_cut_again_and_again_delays_a_forest(
     asking = Asking(federation.train)
     for _ in range(6):
         before = proxy.passed
-        federation.until(lambda: asking.done or proxy.passed > before + 3000, "something passes", 30)  # noqa: B023
+        federation.until(lambda: asking.done or proxy.passed > before + 3000, "something passes")  # noqa: B023
         proxy.cut()
     federation.wait_until_ready(1)
     assert federation.status()["digest"] == trained.digest
@@ -112,14 +121,14 @@ def test_a_party_that_sleeps_is_waited_for_and_named_when_patience_ends(
     begin: Begin, founded: Path, trained: Known
 ) -> None:
     federation = begin(founded, start=False)
-    configure(federation.directory / "CS" / CONFIG, patience=4)
+    configure(federation.directory / "CS" / CONFIG, patience=4, heartbeat=4)
     federation.start(*OTHERS)
     federation.start("h0", dies=("LevelRequest of CS: handled", 1), counted=True)
     with pytest.raises(RevFRFError, match=r"'h0' was away for 4 seconds.*goes on by itself") as caught:
         federation.train()
     assert caught.value.kind == "absent"
     assert federation.ended("h0") == -signal.SIGKILL
-    federation.until(lambda: "'h0'" in federation.status()["problem"], "the status says who is away", 20)
+    federation.until(lambda: "'h0'" in federation.status()["problem"], "the status says who is away")
     federation.start("h0", wait=False)
     assert federation.wait_until_ready(1) == trained.digest
     federation.until(lambda: federation.status()["problem"] == "", "no problem is left")
@@ -129,13 +138,15 @@ def test_a_party_that_sleeps_is_waited_for_and_named_when_patience_ends(
 def test_a_process_that_is_stopped_for_a_while_delays_a_forest(
     begin: Begin, founded: Path, trained: Known, party: str
 ) -> None:
-    federation = begin(founded)
+    federation = begin(founded, start=False)
+    notice_soon(federation)
+    federation.start()
     federation.kill(party, signal.SIGSTOP)
     asking = Asking(federation.train)
     other = "h1" if party == "CS" else "CS"
     federation.wait_for_log(other, "CS is silent" if party == "CS" else f"{party} is silent")
     federation.kill(party, signal.SIGCONT)
-    federation.until(lambda: asking.done, "an answer", 60)
+    federation.until(lambda: asking.done, "an answer")
     if federation.status()["forest"] == "none":
         federation.train()
     assert federation.wait_until_ready(1) == trained.digest
@@ -147,7 +158,7 @@ def test_processes_end_soon_when_told_to_even_while_a_forest_grows(founded: Path
     with running(directory, by_itself) as federation:
         asking = Asking(federation.train)
         federation.wait_for_log("CS", "growing level=1")
-        federation.stop(seconds=10)
+        federation.stop()
         federation.until(lambda: asking.done, "the operator is told")
         assert asking.error is not None
         assert "Traceback" not in federation.logs()

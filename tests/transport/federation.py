@@ -20,12 +20,10 @@ from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame
 from revfrf.transport.grpc import Dialler, Server
-from revfrf.transport.lines import Limits
 from revfrf.transport.passport import Passport, Who
 from revfrf.transport.tls import Authority
-from tests.transport.links import invited_by, until
+from tests.transport.links import LIMITS, SOON, invited_by, until
 
-LIMITS = Limits(heartbeat=2.0, call=60.0)
 SERVERS = ("KGC", "CS", "CC")
 
 
@@ -107,8 +105,8 @@ class GrpcNetwork:
         server = self.present["CS"]
         assert isinstance(server.link, Server)
         self.present[name] = _Present(endpoint, Dialler(endpoint, party.tls, f"127.0.0.1:{server.link.port}"))
-        assert server.endpoint.wait_for([name], 10) == []
-        assert endpoint.wait_for(["CS"], 10) == []
+        assert server.endpoint.wait_for([name], SOON) == []
+        assert endpoint.wait_for(["CS"], SOON) == []
 
     def _role(self, name: str) -> str:
         role: str = getattr(self.roles[name], "identity").role  # noqa: B009
@@ -135,10 +133,10 @@ class GrpcNetwork:
         before = cs.meetings()
         cs.expel(cs.present())
         others = self.present.keys() - {"CS"}
-        until(lambda: all(cs.meetings()[name] > before[name] for name in others), 20)
-        assert cs.wait_for(others, 10) == []
+        until(lambda: all(cs.meetings()[name] > before[name] for name in others))
+        assert cs.wait_for(others, SOON) == []
         for name in others:
-            assert self.present[name].endpoint.wait_for(["CS"], 10) == []
+            assert self.present[name].endpoint.wait_for(["CS"], SOON) == []
 
     def recorded_calls(self) -> list[Frame]:
         """Every frame of a call so far, as it came to whom it was for."""

@@ -11,9 +11,12 @@ from queue import SimpleQueue
 from threading import Event, Lock
 from typing import Any, Protocol
 
+import pytest
+
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import AbsentError, RejectedError, StorageError
 from revfrf.messages.base import Message
+from revfrf.transport import calls, lines
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame, frames
@@ -25,7 +28,12 @@ from revfrf.transport.tls import Authority, TlsIdentity, join
 from tests.transport.parties import ADDRESS, VERIFY_KEY, authority
 
 Answer = Callable[[str, Message], Message]
-LIMITS = Limits(heartbeat=0.5, call=10.0)
+SOON = 60.0
+"""Seconds in which a slow machine, too, has done whatever has to happen."""
+
+LIMITS = Limits(heartbeat=2 * SOON, call=2 * SOON)
+"""Longer than that: what ends soon was not ended by them."""
+
 ROLE_OF = {name: name for name in ("KGC", "CS", "CC")} | {"clinic": "requester"}
 
 
@@ -86,7 +94,7 @@ def nothing(sender: str, message: Message) -> Message:
     raise AssertionError(f"{sender} has sent a {type(message).__name__}")
 
 
-def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+def until(condition: Callable[[], object], seconds: float = SOON) -> None:
     """Wait for something that has to happen."""
     end = time.monotonic() + seconds
     while not condition():
@@ -95,11 +103,25 @@ def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
 
 
 @contextmanager
-def no_threads_left(seconds: float = 5.0) -> Iterator[None]:
+def no_threads_left() -> Iterator[None]:
     """What begins here has ended, too."""
     before = set(threading.enumerate())
     yield
-    until(lambda: set(threading.enumerate()) <= before, seconds)
+    until(lambda: set(threading.enumerate()) <= before)
+
+
+class Clock:
+    """Time as calls and links see it: it stands still until somebody moves it. Heartbeats go on."""
+
+    time_ns = staticmethod(time.time_ns)
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now = time.monotonic()
+        patch.setattr(lines, "time", self)
+        patch.setattr(calls, "time", self)
+
+    def monotonic(self) -> float:
+        return self.now
 
 
 # -- links in memory ----------------------------------------------------------------------------------
@@ -258,8 +280,8 @@ class OverGrpc:
         party = known(name)
         endpoint = Endpoint(party.who, answer, party.restarted(), self.limits, **more)
         self.diallers[name] = Dialler(endpoint, party.tls, self.address)
-        assert self.cs.wait_for([name], 5) == []
-        assert endpoint.wait_for(["CS"], 5) == []
+        assert self.cs.wait_for([name], SOON) == []
+        assert endpoint.wait_for(["CS"], SOON) == []
         return endpoint
 
     def cut(self, name: str) -> None:

@@ -41,16 +41,16 @@ def main() -> None:
     server.start()
     for name, version in VERSIONS.items():
         context = context_of(bank, ssl.PROTOCOL_TLS_CLIENT, version)
-        plain = socket.create_connection(("127.0.0.1", port), timeout=5)
+        plain = socket.create_connection(("127.0.0.1", port), timeout=60)
         print(f"our server, {name}: {spoken(context, plain, server_hostname=CS.dns)}")  # noqa: T201
     server.stop(None).wait()
     for name, version in VERSIONS.items():
         context = context_of(cs, ssl.PROTOCOL_TLS_SERVER, version)
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            listener.settimeout(5)
+            listener.settimeout(60)
             address = f"127.0.0.1:{listener.getsockname()[1]}"
             with grpc.secure_channel(address, *channel_credentials(bank)) as channel:
-                call = channel.unary_unary("/revfrf.test/call").future(b"", timeout=5)
+                call = channel.unary_unary("/revfrf.test/call").future(b"", timeout=60)
                 plain, _ = listener.accept()
                 print(f"our client, {name}: {spoken(context, plain, server_side=True)}")  # noqa: T201
                 call.cancel()

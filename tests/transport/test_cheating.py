@@ -24,11 +24,12 @@ from revfrf.messages.training import Schema
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame, frames
-from revfrf.transport.lines import Limits
 from revfrf.transport.passport import Passport, Who
 from revfrf.transport.sealed import Sealing
 from tests.transport.asking import CERTIFICATE, PREDICT, ask, digests
 from tests.transport.links import (
+    LIMITS,
+    SOON,
     InMemory,
     RawLink,
     Recorder,
@@ -37,7 +38,6 @@ from tests.transport.links import (
     no_threads_left,
     nothing,
     place,
-    until,
 )
 from tests.transport.parties import authority
 
@@ -168,13 +168,13 @@ def test_nobody_beyond_cs_breaks_the_link_to_it() -> None:
         [asked] = cs.heard(kind="call")
         cs.say(Frame("reply", "bank", "KGC", asked.call, 10 * MIB, 0, b"x"))
         with pytest.raises(RefusedError):
-            waiting.result(timeout=5)
+            waiting.result(timeout=SOON)
     assert kgc.present() == {"CS"}
     kgc.close()
 
 
 def test_answers_that_nobody_has_asked_for_are_ignored() -> None:
-    cs = Endpoint(CS, nothing, known("CS").sealing, Limits(heartbeat=9, call=5))
+    cs = Endpoint(CS, nothing, known("CS").sealing, LIMITS)
     bank, telco = (RawLink(cs, known(name).who, known(name).passport) for name in ("bank", "telco"))
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(cs.call, "bank", SchemaRequest(epoch=1), Schema)
@@ -185,7 +185,7 @@ def test_answers_that_nobody_has_asked_for_are_ignored() -> None:
         bank.say(*frames("reply", "bank", "CS", asked.call + 1, forged))
         assert not waiting.done()
         bank.say(*frames("reply", "bank", "CS", asked.call, encode(Schema(columns=(), n_rows=1))))
-        assert waiting.result(timeout=5).n_rows == 1
+        assert waiting.result(timeout=SOON).n_rows == 1
     bank.say(*frames("reply", "bank", "CS", asked.call, forged))
     assert not bank.closed
     assert not telco.closed
@@ -194,7 +194,7 @@ def test_answers_that_nobody_has_asked_for_are_ignored() -> None:
 
 def test_a_message_that_is_lost_keeps_nobody_waiting() -> None:
     """Some pieces have not come: the caller hears of it, and so does whoever waits for an answer."""
-    cs = Endpoint(CS, nothing, known("CS").sealing, Limits(heartbeat=9, call=5))
+    cs = Endpoint(CS, nothing, known("CS").sealing, LIMITS)
     bank = RawLink(cs, BANK, known("bank").passport)
     bank.say(
         Frame("call", "bank", "CS", 7, 30, 0, bytes(10)), Frame("call", "bank", "CS", 7, 30, 20, bytes(10))
@@ -207,14 +207,14 @@ def test_a_message_that_is_lost_keeps_nobody_waiting() -> None:
         for offset in (0, 20):
             bank.say(Frame("reply", "bank", "CS", asked.call, 30, offset, bytes(10)))
         with pytest.raises(AbsentError):
-            waiting.result(timeout=2)
+            waiting.result(timeout=SOON)
     cs.close()
 
 
 def test_nobody_asks_for_more_at_once_than_is_answered() -> None:
     end = Event()
-    asked = Recorder(lambda *_: (end.wait(10), Done())[1])
-    cs = Endpoint(CS, asked, known("CS").sealing, Limits(heartbeat=9, call=5))
+    asked = Recorder(lambda *_: (end.wait(2 * SOON), Done())[1])
+    cs = Endpoint(CS, asked, known("CS").sealing, LIMITS)
     bank = RawLink(cs, BANK, known("bank").passport)
     for number in range(300):
         bank.say(*to_cs(PREDICT, number))
@@ -224,8 +224,7 @@ def test_nobody_asks_for_more_at_once_than_is_answered() -> None:
     end.set()
     assert len(bank.heard(300)) == 300
     bank.say(*to_cs(PREDICT, 1000))
-    until(lambda: bank.frames[-1].call == 1000)
-    assert bank.frames[-1].kind == "reply"
+    assert [(frame.kind, frame.call) for frame in bank.heard(301)[300:]] == [("reply", 1000)]
     cs.close()
 
 
@@ -308,7 +307,7 @@ def test_limits_are_those_of_the_calls_that_may_come() -> None:
 
 def test_a_closed_endpoint_has_no_threads() -> None:
     with no_threads_left():
-        network = InMemory(limits=Limits(heartbeat=30, call=30))
+        network = InMemory()
         network.add("bank", digests)
         ask(network.cs, "bank", b"ids")
         network.close()

@@ -23,8 +23,8 @@ from tests.federations import (
     train,
     with_rules,
 )
-from tests.transport.federation import LIMITS, GrpcNetwork, over_grpc
-from tests.transport.links import nothing, until
+from tests.transport.federation import GrpcNetwork, over_grpc
+from tests.transport.links import LIMITS, nothing, until
 
 CASE = random_case(61, rules=with_rules(n_trees=2, max_depth=3))
 SOME = {party: table[:, :4] for party, table in CASE.codes.items()}

@@ -18,11 +18,12 @@ from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame, frames
 from revfrf.transport.grpc import _METHOD, _NONCE, _SERVICE, Dialler, Server
-from revfrf.transport.lines import Limits
 from revfrf.transport.passport import Passport, Who
 from revfrf.transport.tls import Authority, channel_credentials, grpc
 from tests.test_messages import FULL
 from tests.transport.links import (
+    LIMITS,
+    SOON,
     InMemory,
     Known,
     RawLink,
@@ -36,7 +37,6 @@ from tests.transport.links import (
 from tests.transport.parties import ADDRESS, BANK, DAY, NOW, VERIFY_KEY, authority, joined, token_for
 
 PARTIES = ("KGC", "CS", "CC", "bank", "telco", "clinic")
-LIMITS = Limits(heartbeat=30.0, call=30.0)
 NUMBERS = count(1)
 
 
@@ -297,7 +297,7 @@ def refused_by_tls_or_cs(at: Listening, credentials: Any, name: str) -> Any:
     """Whoever does not wait to be let in, but says all at once, is heard by nobody."""
     options = [("grpc.ssl_target_name_override", Who("CS", "CS").dns)]
     with grpc.secure_channel(at.address, credentials, options) as channel:
-        stream = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")(in_all_frames(name), timeout=10)
+        stream = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")(in_all_frames(name), timeout=SOON)
         with pytest.raises(grpc.RpcError) as caught:
             list(stream)
     assert at.endpoint.present() == set()
@@ -339,7 +339,7 @@ def test_over_tls_too_nobody_speaks_for_another(listening: Listening) -> None:
         credentials, options = channel_credentials(known("bank").tls)
         with grpc.secure_channel(listening.address, credentials, options) as channel:
             dial = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")
-            stream = dial(in_all_frames(name), timeout=10, metadata=((_NONCE, bytes(32)),))
+            stream = dial(in_all_frames(name), timeout=SOON, metadata=((_NONCE, bytes(32)),))
             with suppress(grpc.RpcError):
                 assert next(stream, None) is None
             assert stream.code() in (grpc.StatusCode.CANCELLED, grpc.StatusCode.OK)  # cut off, or ended

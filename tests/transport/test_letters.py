@@ -13,6 +13,7 @@ from revfrf.transport.frames import Frame, frames
 from revfrf.transport.sealed import _CALL, Letter, _Call, _sealed
 from tests.transport.asking import CERTIFICATE, digests
 from tests.transport.links import (
+    SOON,
     InMemory,
     Network,
     OverGrpc,
@@ -79,7 +80,7 @@ def test_a_letter_to_a_key_of_before_a_restart_is_not_read_and_its_writer_hears_
         assert absence.kind == "absence"
         kgc.cs.say(absence)
         with pytest.raises(AbsentError):
-            kgc.waiting.result(timeout=5)
+            kgc.waiting.result(timeout=SOON)
         assert bank.asked.calls == []
 
 
@@ -142,7 +143,7 @@ def test_an_answer_of_somebody_else_is_refused(writer: str) -> None:
         forged = known(writer).sealing.answer(place(asked), read, ACCEPTED)
         kgc.cs.say(*frames("reply", "bank", "KGC", asked.call, forged))
         with pytest.raises(RejectedError):
-            kgc.waiting.result(timeout=5)
+            kgc.waiting.result(timeout=SOON)
 
 
 def test_the_answer_to_another_call_is_refused() -> None:
@@ -153,9 +154,9 @@ def test_the_answer_to_another_call_is_refused() -> None:
             if kgc is first:
                 answer = known("bank").sealing.answer(place(asked), read, ACCEPTED)
             kgc.cs.say(*frames("reply", "bank", "KGC", asked.call, answer))
-        assert first.waiting.result(timeout=5).epoch == CERTIFICATE.epoch
+        assert first.waiting.result(timeout=SOON).epoch == CERTIFICATE.epoch
         with pytest.raises(RejectedError):
-            second.waiting.result(timeout=5)
+            second.waiting.result(timeout=SOON)
 
 
 @pytest.mark.parametrize("point", LOW_ORDER[:3], ids=lambda point: point[:2].hex())
@@ -189,4 +190,4 @@ def test_an_answer_shows_nobody_but_its_reader_what_it_says() -> None:
         assert encode(CERTIFICATE) not in asked.piece
         assert ACCEPTED not in answer
         kgc.cs.say(*frames("reply", "bank", "KGC", asked.call, answer))
-        assert kgc.waiting.result(timeout=5).epoch == CERTIFICATE.epoch
+        assert kgc.waiting.result(timeout=SOON).epoch == CERTIFICATE.epoch

@@ -21,6 +21,9 @@ from revfrf.transport.lines import Limits, Line, Load, Seen, Waiting
 from revfrf.transport.passport import Who
 from tests.transport.asking import CERTIFICATE, PREDICT, digests
 from tests.transport.links import (
+    LIMITS,
+    SOON,
+    Clock,
     InMemory,
     Network,
     OverGrpc,
@@ -34,7 +37,6 @@ from tests.transport.links import (
 from tests.transport.parties import joined, token_for
 
 CS, KGC = Who("CS", "CS"), Who("KGC", "KGC")
-PATIENT = Limits(heartbeat=9, call=20)
 
 
 class Nowhere:
@@ -148,13 +150,13 @@ class Slow:
 
     def answer(self, sender: str, message: Message) -> Message:
         if sender == "bank":
-            self.end.wait(20)
+            self.end.wait(2 * SOON)
         return digests(sender, message)
 
 
 def test_sixteen_calls_of_a_neighbour_that_wait_keep_nobody_else_waiting() -> None:
     slow = Slow()
-    cs = Endpoint(CS, slow.asked, known("CS").sealing, PATIENT)
+    cs = Endpoint(CS, slow.asked, known("CS").sealing, LIMITS)
     bank, telco, kgc = (
         RawLink(cs, known(name).who, known(name).passport) for name in ("bank", "telco", "KGC")
     )
@@ -182,7 +184,7 @@ def test_a_call_for_which_there_is_no_thread_is_answered_when_there_is_one(
     def no_thread(_: Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    cs = Endpoint(CS, digests, known("CS").sealing, PATIENT)
+    cs = Endpoint(CS, digests, known("CS").sealing, LIMITS)
     bank = RawLink(cs, known("bank").who, known("bank").passport)
     with monkeypatch.context() as patch:
         patch.setattr(Thread, "start", no_thread)
@@ -198,7 +200,7 @@ def test_a_call_for_which_there_is_no_thread_is_answered_when_there_is_one(
 def test_sixteen_letters_that_wait_keep_nobody_else_waiting() -> None:
     """All of them come over one link, CS's."""
     slow = Slow()
-    kgc = Endpoint(KGC, slow.asked, known("KGC").sealing, PATIENT)
+    kgc = Endpoint(KGC, slow.asked, known("KGC").sealing, LIMITS)
     cs = RawLink(kgc, CS)
     for number in range(17):
         cs.say(*letter(known("bank"), "KGC", number, AdmissionRequest()))
@@ -217,7 +219,7 @@ def test_sixteen_letters_that_wait_keep_nobody_else_waiting() -> None:
 @pytest.mark.parametrize("make", [InMemory, OverGrpc], ids=["memory", "gRPC"])
 def test_whoever_asks_too_much_is_refused_and_the_servers_go_on(make: type[InMemory | OverGrpc]) -> None:
     slow = Slow()
-    network: Network = make(digests, PATIENT)
+    network: Network = make(digests, LIMITS)
     kgc, bank = network.add("KGC", slow.asked), network.add("bank", digests)
     clinic = network.add("clinic", digests)
     with ThreadPoolExecutor(16) as pool:
@@ -230,7 +232,7 @@ def test_whoever_asks_too_much_is_refused_and_the_servers_go_on(make: type[InMem
         assert kgc.call("bank", CERTIFICATE, EpochAccepted).epoch == CERTIFICATE.epoch
         assert not any(job.done() for job in waiting)
         slow.end.set()
-        assert [job.result(timeout=10) for job in waiting] == [Done()] * 16
+        assert [job.result(timeout=SOON) for job in waiting] == [Done()] * 16
     until(lambda: kgc._load._sizes == {})
     assert bank.call("KGC", AdmissionRequest(), Done) == Done()
     network.close()
@@ -252,9 +254,10 @@ def test_a_link_ends_with_the_certificate_of_who_is_at_its_other_end(
     hub: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It was good when the link began, and whoever has it goes on saying that it is alive."""
+    Clock(monkeypatch)  # nobody is silent, however slow this machine is
     here, there = ("CS", "bank") if hub else ("bank", "CS")
     brief = joined(token_for(known(there).who, days=1)).passport
-    endpoint = Endpoint(known(here).who, nothing, known(here).sealing, Limits(heartbeat=0.3, call=5))
+    endpoint = Endpoint(known(here).who, nothing, known(here).sealing, Limits(heartbeat=0.02, call=5))
     link = RawLink(endpoint, known(there).who, brief)
     for count in (1, 2, 3):
         link.say(Frame("ping", there, here, 0))
@@ -268,7 +271,7 @@ def test_a_link_ends_with_the_certificate_of_who_is_at_its_other_end(
 
     monkeypatch.setattr("revfrf.transport.lines.datetime", Tomorrow)
     link.say(Frame("ping", there, here, 0))
-    until(lambda: endpoint.present() == set())
-    assert link.closed
+    until(lambda: link.closed)
+    assert endpoint.present() == set()
     assert f"{there} has a certificate that has ended" in caplog.text
     endpoint.close()

@@ -19,6 +19,8 @@ from revfrf.transport.sealed import _OFFER, OneTimeKeys, Place, Sealing, _Offer
 from revfrf.transport.tls import Authority, join
 from tests.transport.asking import CERTIFICATE
 from tests.transport.links import (
+    LIMITS,
+    SOON,
     Known,
     RawLink,
     invited_by,
@@ -29,7 +31,7 @@ from tests.transport.links import (
 )
 from tests.transport.parties import ADDRESS, DAY, NOW, VERIFY_KEY, authority
 from tests.transport.test_sealed import LOW_ORDER
-from tests.transport.writing import ACCEPTED, BANK, CS, KGC, PATIENT, reading, writing
+from tests.transport.writing import ACCEPTED, BANK, CS, KGC, reading, writing
 
 # -- keys -------------------------------------------------------------------------------------------------
 
@@ -155,15 +157,15 @@ def test_an_offer_that_comes_from_cs_itself_does_not_count() -> None:
         read = known("bank").sealing.open(place(asked), asked.piece)
         answer = known("bank").sealing.answer(place(asked), read, ACCEPTED)
         kgc.cs.say(*frames("reply", "bank", "KGC", asked.call, answer))
-        assert kgc.waiting.result(timeout=5).epoch == CERTIFICATE.epoch
+        assert kgc.waiting.result(timeout=SOON).epoch == CERTIFICATE.epoch
 
 
 def test_an_offer_that_does_not_come_is_not_waited_for_longer_than_a_call() -> None:
     started = time.monotonic()
-    with writing(Limits(heartbeat=9, call=0.3)) as kgc:
+    with writing(Limits(LIMITS.heartbeat, call=0.3)) as kgc:
         with pytest.raises(AbsentError, match="within"):
-            kgc.waiting.result(timeout=5)
-        assert time.monotonic() - started < 2
+            kgc.waiting.result(timeout=SOON)
+        assert time.monotonic() - started < SOON
         assert [frame.kind for frame in kgc.cs.heard()] == ["hello"]
         assert kgc.endpoint._waiting == {}
 
@@ -173,7 +175,7 @@ def test_who_gets_no_offer_is_told_that_it_is_refused_or_that_nobody_is_there() 
         with writing() as kgc:
             kgc.cs.say(Frame(kind, "bank", "KGC", kgc.hello.call))  # type: ignore[arg-type]
             with pytest.raises(error):
-                kgc.waiting.result(timeout=5)
+                kgc.waiting.result(timeout=SOON)
             assert [frame.kind for frame in kgc.cs.heard()] == ["hello"]
 
 
@@ -181,7 +183,7 @@ def test_an_offer_that_is_too_long_is_refused_and_ends_no_link() -> None:
     with writing() as kgc:
         kgc.cs.say(Frame("reply", "bank", "KGC", kgc.hello.call, Sealing.OVERHEAD + 1, 0, b"x"))
         with pytest.raises(RefusedError):
-            kgc.waiting.result(timeout=5)
+            kgc.waiting.result(timeout=SOON)
         assert kgc.endpoint.present() == {"CS"}
 
 
@@ -239,7 +241,7 @@ def test_neighbours_have_no_hellos_for_each_other(body: bytes) -> None:
         bank.cs.say(Frame("hello", "CS", "bank", 1, len(body), 0, body))
         assert bank.cs.closed
         assert bank.cs.frames == []
-    cs = Endpoint(CS, nothing, known("CS").sealing, PATIENT)
+    cs = Endpoint(CS, nothing, known("CS").sealing, LIMITS)
     for recipient in ("CS", "telco", "CC", "clinic", "nobody"):
         link = RawLink(cs, BANK, known("bank").passport)
         telco = RawLink(cs, known("telco").who, known("telco").passport)
@@ -253,7 +255,7 @@ def test_nobody_but_cs_passes_hellos_on_and_nobody_sends_them_for_others() -> No
     with reading() as bank:
         bank.cs.say(Frame("hello", "KGC", "telco", 1))
         assert bank.cs.closed
-    cs = Endpoint(CS, nothing, known("CS").sealing, PATIENT)
+    cs = Endpoint(CS, nothing, known("CS").sealing, LIMITS)
     kgc, link = (RawLink(cs, known(name).who, known(name).passport) for name in ("KGC", "bank"))
     link.say(Frame("hello", "telco", "KGC", 1))
     assert link.closed
@@ -262,7 +264,7 @@ def test_nobody_but_cs_passes_hellos_on_and_nobody_sends_them_for_others() -> No
 
 
 def test_a_hello_to_who_is_absent_is_answered_at_once() -> None:
-    cs = Endpoint(CS, nothing, known("CS").sealing, PATIENT)
+    cs = Endpoint(CS, nothing, known("CS").sealing, LIMITS)
     kgc = RawLink(cs, KGC, known("KGC").passport)
     kgc.say(Frame("hello", "KGC", "bank", 7))
     [frame] = kgc.heard()
@@ -271,7 +273,7 @@ def test_a_hello_to_who_is_absent_is_answered_at_once() -> None:
 
 
 def test_a_hello_is_owed_an_answer_when_the_link_beyond_cs_breaks() -> None:
-    cs = Endpoint(CS, nothing, known("CS").sealing, PATIENT)
+    cs = Endpoint(CS, nothing, known("CS").sealing, LIMITS)
     kgc, bank = (RawLink(cs, known(name).who, known(name).passport) for name in ("KGC", "bank"))
     kgc.say(Frame("hello", "KGC", "bank", 7))
     bank.heard(kind="hello")

@@ -6,7 +6,7 @@ from revfrf.errors import ProtocolError
 from revfrf.messages.base import MIB, Done
 from revfrf.messages.network import AdmissionRequest
 from revfrf.transport.frames import Frame
-from revfrf.transport.lines import Limits, Line
+from revfrf.transport.lines import Line
 from revfrf.transport.passport import Who
 from revfrf.transport.relay import fate_of
 from revfrf.transport.sealed import Sealing
@@ -66,7 +66,7 @@ def test_pieces_follow_the_first_one_alone() -> None:
 
 
 def test_who_asks_too_much_at_once_is_refused_and_the_others_are_not() -> None:
-    network = InMemory(limits=Limits(heartbeat=10, call=10))
+    network = InMemory()
     asked = []
 
     def never(data: bytes) -> list[bytes]:

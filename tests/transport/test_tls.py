@@ -22,6 +22,7 @@ from revfrf.transport.tls import (
     peer_passport,
     server_credentials,
 )
+from tests.transport.links import SOON
 from tests.transport.parties import (
     ADDRESS,
     BANK,
@@ -86,7 +87,7 @@ def listening(credentials: Any) -> Iterator[tuple[int, list[Any]]]:
 
 def dial(port: int, credentials: Any, options: Any) -> bytes:
     with grpc.secure_channel(f"127.0.0.1:{port}", credentials, options) as channel:
-        reply: bytes = channel.unary_unary("/revfrf.test/call")(b"ping", timeout=5)
+        reply: bytes = channel.unary_unary("/revfrf.test/call")(b"ping", timeout=SOON)
         return reply
 
 

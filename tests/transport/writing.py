@@ -17,16 +17,9 @@ from revfrf.transport.lines import Limits
 from revfrf.transport.passport import Who
 from revfrf.transport.sealed import Sealing
 from tests.transport.asking import CERTIFICATE, digests
-from tests.transport.links import (
-    RawLink,
-    Recorder,
-    known,
-    nothing,
-    place,
-)
+from tests.transport.links import LIMITS, SOON, RawLink, Recorder, known, nothing, place
 
 CS, BANK, KGC = Who("CS", "CS"), Who("participant", "bank"), Who("KGC", "KGC")
-PATIENT = Limits(heartbeat=9, call=5)
 ACCEPTED = encode(EpochAccepted(epoch=CERTIFICATE.epoch, receipt=None))
 
 
@@ -42,7 +35,7 @@ class Reading:
 @contextmanager
 def reading(name: str = "bank", sealing: Sealing | None = None) -> Iterator[Reading]:
     party, asked = known(name), Recorder(digests)
-    endpoint = Endpoint(party.who, asked, sealing or party.sealing, PATIENT)
+    endpoint = Endpoint(party.who, asked, sealing or party.sealing, LIMITS)
     yield Reading(endpoint, asked, RawLink(endpoint, CS))
     endpoint.close()
 
@@ -69,14 +62,14 @@ class Writing:
     def refuses(self) -> RejectedError:
         """Whatever it was offered: KGC says nothing more."""
         with pytest.raises(RejectedError) as caught:
-            self.waiting.result(timeout=5)
+            self.waiting.result(timeout=SOON)
         assert [frame.kind for frame in self.cs.heard()] == ["hello"]
         assert self.endpoint._waiting == {}
         return caught.value
 
 
 @contextmanager
-def writing(limits: Limits = PATIENT, **more: Any) -> Iterator[Writing]:
+def writing(limits: Limits = LIMITS, **more: Any) -> Iterator[Writing]:
     kgc = Endpoint(KGC, nothing, known("KGC").sealing, limits, **more)
     cs = RawLink(kgc, CS)
     with ThreadPoolExecutor(1) as pool:
