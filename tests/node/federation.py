@@ -253,7 +253,8 @@ class Running:
         others = self.processes.keys() - {"CS"}
         if any(self.quiet_status(name).get("connected") != ["CS"] for name in others):
             return False
-        return others <= set(self.quiet_status().get("connected", ()))
+        connected = self.quiet_status().get("connected")
+        return connected is not None and others <= set(connected)
 
     def wait_until_ready(self, epoch: int) -> str:
         """Until CS has a whole forest in this epoch; its digest."""

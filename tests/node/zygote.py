@@ -30,7 +30,7 @@ from revfrf.node.service import Service
 from revfrf.transport.base import Reply
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.grpc import Dialler
-from tests import crashes
+from tests.crashes import killing as crashes
 
 
 class Steps:

@@ -10,12 +10,15 @@ Children are forked from a process that has everything imported and compiled, an
 import gc
 import os
 import pickle
+import shutil
 import signal
 import sqlite3
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,6 +35,9 @@ for_good = pytest.MonkeyPatch()
 
 _SECONDS = 120
 """After which a child that hangs is ended."""
+
+AT_ONCE = 16
+"""So many killed processes' directories one other process opens, one by one."""
 
 _NAMES = {"COMMIT": "commit", "VACUUM": "new pages", "PRAGMA wal_checkpoint(TRUNCATE)": "empty log"}
 """What is a step of all that a database is told."""
@@ -210,3 +216,66 @@ def _live(work: Callable[[], object], writing: int) -> None:
             pickle.dump(answer, pipe)
     finally:
         os._exit(0)
+
+
+# -- directories, and a kill at every step ----------------------------------------------------------
+
+
+_numbers = count()
+
+
+def some_place(place: Path) -> Path:
+    return place / str(next(_numbers))
+
+
+def copy_of(directory: Path, place: Path) -> Path:
+    return Path(shutil.copytree(directory, some_place(place)))
+
+
+def lasting(steps: Sequence[str]) -> list[int]:
+    """The steps, by number, after which the disk is another; at all others it is as it was before."""
+    return [i for i, name in enumerate(steps, 1) if name.endswith(": after")]
+
+
+def number_of(steps: Sequence[str], start: str, nth: int = 1) -> int:
+    """Of the nth step whose name begins like this."""
+    return [number for number, name in enumerate(steps, 1) if name.startswith(start)][nth - 1]
+
+
+def sweep(
+    place: Path,
+    directory: Path | None,
+    steps: Sequence[str],
+    work: Callable[[Path], object],
+    check: Callable[[Path, int], object],
+    numbers: Sequence[int] | None = None,
+) -> None:
+    """Kill a process at each of these steps of its work, each time in a copy of a directory, or a new one;
+    other processes check what each has left, some of these each.
+    """
+    assert steps
+    failures: list[str] = []
+    left: dict[int, Path] = {}
+    chosen = range(1, len(steps) + 1) if numbers is None else numbers
+    for number in chosen:
+        left[number] = some_place(place) if directory is None else copy_of(directory, place)
+        assert dies_at(number, partial(work, left[number])), f"there is no step {number}"
+        if len(left) == AT_ONCE or number == chosen[-1]:
+            wrong = in_process(partial(_checked, left, check))
+            failures += [f"step {n}, {steps[n - 1]}: {reason}" for n, reason in wrong.items()]
+            for killed in left.values():
+                shutil.rmtree(killed)
+            left = {}
+    lines = [failure.splitlines()[0] for failure in failures]
+    assert not failures, "\n".join([f"{len(failures)} of {len(chosen)} kills:", *lines, "", failures[0]])
+
+
+def _checked(left: Mapping[int, Path], check: Callable[[Path, int], object]) -> dict[int, str]:
+    """What is wrong with what was left, by the number of the step."""
+    wrong = {}
+    for number, killed in left.items():
+        try:
+            check(killed, number)
+        except Exception as error:
+            wrong[number] = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
+    return wrong

@@ -1,0 +1,143 @@
+"""Leaving a small federation: what parties say then, and what has to hold when they have left."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from revfrf.certificate import RevocationCertificate
+from revfrf.errors import RefusedError, RejectedError
+from revfrf.federation import Federation
+from revfrf.forest.nodes import Node
+from revfrf.messages.base import PATHS, TREES, Done, Message
+from revfrf.messages.revocation import Destroy, Level, Rekey, RevocationRequest
+from revfrf.model_check import check_federation
+from tests.federations import Case, Codes, digest_of, grown_splits, ignore, leaf_paths, random_case, train
+
+CASE = random_case(61)
+LEVELS: tuple[Level, ...] = (1, 2)
+NO_DIGEST = "0" * 64
+changed = msgspec.structs.replace
+
+
+def without(case: Case, leavers: Sequence[str]) -> Case:
+    for party in leavers:
+        case = case.without(party)
+    return case
+
+
+def leave(federation: Federation, leavers: Sequence[str], level: Level = 1) -> RevocationCertificate:
+    return federation.revoke(leavers, level, (), ignore)
+
+
+def answers(federation: Federation, codes: Codes, voting: Any = "soft") -> NDArray[np.float64]:
+    return federation.ask(codes, None, voting, False, lambda _: None).votes
+
+
+# -- the forest of those who stay -------------------------------------------------------------------
+
+
+def check_same(federation: Federation, case: Case, *, ask: bool = False) -> None:
+    """The forest is the one of this case: structure, cuts, where rows end, votes."""
+    fresh = train(case)
+    assert digest_of(federation) == digest_of(fresh)
+    check_federation(federation, case.n_classes or 2)
+    assert grown_splits(federation) == grown_splits(fresh)
+    np.testing.assert_array_equal(leaf_paths(federation), leaf_paths(fresh))
+    for voting in ("hard", "soft"):
+        votes = federation.votes(case.codes, case.n_rows, voting)
+        assert votes.tobytes() == fresh.votes(case.codes, case.n_rows, voting).tobytes()
+    check_rows_are_in_their_leaves(federation, case)
+    if ask:
+        some = {party: table[:, :6] for party, table in case.codes.items()}
+        assert answers(federation, some).tobytes() == federation.votes(some, 6, "soft").tobytes()
+
+
+def check_rows_are_in_their_leaves(federation: Federation, case: Case) -> None:
+    """By the owners' own cuts."""
+    splits, store, targets = (
+        grown_splits(federation),
+        federation.coordinator.store,
+        federation.coordinator.targets,
+    )
+    ends = leaf_paths(federation)
+    for tree, row in np.ndindex(*ends.shape):
+        if not targets.repeats[tree, row] * targets.weights[row]:
+            assert ends[tree, row] == 0
+            continue
+        path = 1
+        while (tree, path) in splits:
+            owner, column = splits[tree, path].feature.rsplit("/x", 1)
+            path = 2 * path + int(case.codes[owner][int(column)][row] > splits[tree, path].threshold)
+        assert ends[tree, row] == path
+        assert (tree, path) in store.leaves
+
+
+# -- messages ---------------------------------------------------------------------------------------
+
+
+def refusal(call: Callable[[], object]) -> str:
+    """The kind of the other side's refusal, of which whoever asked is told nothing."""
+    with pytest.raises(RefusedError) as caught:
+        call()
+    assert str(caught.value).endswith(": rejected")
+    assert isinstance(caught.value.__cause__, RejectedError)
+    return caught.value.__cause__.kind
+
+
+def send(
+    federation: Federation, recipient: str, message: Message, sender: str, reply: type[Any] = Done
+) -> Any:
+    return federation.network.channel(sender).call(recipient, message, reply)
+
+
+def refused(federation: Federation, recipient: str, message: Message, sender: str) -> str:
+    """The kind of the refusal of this message."""
+    return refusal(lambda: send(federation, recipient, message, sender, Message))
+
+
+def request_of(federation: Federation, party: str = "bank", level: Level = 1) -> RevocationRequest:
+    return federation.participants[party].leave(level)
+
+
+def nodes_in_bytes(nodes: Sequence[Node]) -> dict[str, bytes]:
+    trees, paths = [tree for tree, _ in nodes], [path for _, path in nodes]
+    return {"trees": np.array(trees, TREES).tobytes(), "paths": np.array(paths, PATHS).tobytes()}
+
+
+NO_NODES = Destroy(epoch=0, forest=bytes(16), trees=b"", paths=b"")
+NO_SPLITS = Rekey(epoch=0, forest=bytes(16), trees=b"", paths=b"")
+
+
+def destroying(federation: Federation, nodes: Sequence[Node], **fields: Any) -> Destroy:
+    plan = federation.coordinator.plan
+    return changed(
+        NO_NODES, **({"epoch": plan.epoch, "forest": plan.forest} | nodes_in_bytes(nodes) | fields)
+    )
+
+
+def rekeying(federation: Federation, nodes: Sequence[Node], **fields: Any) -> Rekey:
+    plan = federation.coordinator.plan
+    return changed(
+        NO_SPLITS, **({"epoch": plan.epoch, "forest": plan.forest} | nodes_in_bytes(nodes) | fields)
+    )
+
+
+def state(federation: Federation) -> Any:
+    """What a refused message must not change."""
+    roles = federation.with_policies
+    owners = federation.participants.items()
+    return (
+        digest_of(federation),
+        {name: dict(owner.store.cuts) for name, owner in owners},
+        {
+            name: (role.identity.certificate, role.identity.keys, role.identity.dealt)
+            for name, role in roles.items()
+        },
+        {name: (dict(role.book.known), dict(role.book.rows)) for name, role in roles.items()},
+        dict(federation.kgc.state.leaving),
+        len(federation.kgc.state.certificates),
+    )

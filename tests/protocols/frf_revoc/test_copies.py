@@ -1,0 +1,250 @@
+"""What a copy of the old forest is worth after each level of leaving, and which keys are new, or gone."""
+
+import gc
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from revfrf import federation as federation_module
+from revfrf.crypto.dtpkc import h_enc_ref, ho_enc, par_h_dec2
+from revfrf.crypto.keys import Ciphertext, WeakKey
+from revfrf.crypto.packing import Comparison, mask_comparisons, read_slots, undo_coins
+from revfrf.crypto.secret import SecretInt
+from revfrf.crypto.strong import StrongShare, strong_half, strong_open
+from revfrf.crypto.strong import set_up as new_set_up
+from revfrf.errors import RevFRFError
+from revfrf.federation import Federation
+from revfrf.forest.nodes import Node
+from revfrf.messages.base import number, of_number
+from revfrf.messages.revocation import Level
+from revfrf.moduli import new_keys_like
+from revfrf.names import CC, CS
+from revfrf.protocols.epoch import certificate_digest, erased_keys
+from revfrf.storage.memory import StoredSplit
+from tests.federations import moduli, participants, train
+from tests.protocols.frf_revoc.leaving import CASE, LEVELS, check_same, leave
+
+# -- copies of the old forest -----------------------------------------------------------------------
+
+
+@dataclass
+class Copy:
+    """What somebody took along from CS's disk, and both servers' shares of that time."""
+
+    splits: dict[Node, StoredSplit]
+    cuts: dict[Node, int]
+    cs: WeakKey
+    cs_share: StrongShare
+    cc_share: StrongShare
+    leaver: WeakKey
+
+    def ciphertext(self, node: Node) -> Ciphertext:
+        return Ciphertext.from_bytes(self.cs.parameters, self.splits[node].ciphertext)
+
+
+def copied(federation: Federation) -> Copy:
+    cs, cc, bank = federation.coordinator, federation.compute, federation.participants["bank"]
+    own = {node: cut for node, (_, cut) in list(bank.store.cuts.items())[:4]}
+    splits = dict(cs.store.splits)
+    identities = (cs.identity.weak, cs.identity.share, cc.identity.share, bank.identity.weak)
+    return Copy(splits, own, *identities)
+
+
+def compared(cs_share: StrongShare, cc_share: StrongShare, cs: WeakKey, x: int, s: Ciphertext) -> bool | None:
+    """Whether x ≤ s, as CS and CC find it together; None if CC reads nothing."""
+    [known] = ho_enc(cs.public, [x], n_jobs=1)
+    packs, coins = mask_comparisons(cs_share, cs.public, [Comparison(known, s)], n_jobs=1)
+    [bit] = read_slots(cc_share, packs, n_jobs=1)
+    return None if bit is None else undo_coins([bit], coins)[0]
+
+
+def check_compares(
+    copy: Copy, cs_share: StrongShare, cc_share: StrongShare, cs: WeakKey, refresh: bool = False
+) -> None:
+    for node, cut in copy.cuts.items():
+        split = copy.ciphertext(node)
+        if refresh:
+            [split] = h_enc_ref(cs.parameters, SecretInt(12345), [split], n_jobs=1)
+        for x in (cut - 1, cut, cut + 1):
+            assert compared(cs_share, cc_share, cs, x, split) == (x <= cut)
+
+
+def test_level_1_leaves_the_shares_so_that_a_copy_of_the_old_forest_still_compares(
+    federation: Federation,
+) -> None:
+    """What level 1 does not promise."""
+    copy = copied(federation)
+    leave(federation, ["bank"], 1)
+    cs, cc = federation.coordinator.identity, federation.compute.identity
+    check_compares(copy, cs.share, cc.share, cs.weak)
+    for node, cut in copy.cuts.items():
+        c = copy.ciphertext(node).c
+        halves = strong_half(cs.share, [c], n_jobs=1)
+        assert strong_open(cc.share, [c], halves, n_jobs=1) == [cut]
+
+
+def compares_nothing(
+    cs_share: StrongShare, cc_share: StrongShare, cs: WeakKey, x: int, s: Ciphertext
+) -> bool:
+    """Whether a comparison fails, or CC reads nothing."""
+    try:
+        return compared(cs_share, cc_share, cs, x, s) is None
+    except RevFRFError:
+        return True
+
+
+def opened_by(first: StrongShare, second: StrongShare, ciphertext: Ciphertext) -> int | None:
+    try:
+        halves = strong_half(first, [ciphertext.c], n_jobs=1)
+        [opened] = strong_open(second, [ciphertext.c], halves, n_jobs=1)
+    except RevFRFError:
+        return None
+    return opened
+
+
+def test_level_2_leaves_no_share_that_opens_or_compares_a_copy_of_the_old_forest(
+    federation: Federation,
+) -> None:
+    """Not even with the leaver's own key and the other owners'."""
+    copy = copied(federation)
+    check_compares(copy, copy.cs_share, copy.cc_share, copy.cs)
+    leave(federation, ["bank"], 2)
+    cs, cc = federation.coordinator.identity, federation.compute.identity
+    for node, cut in copy.cuts.items():
+        old = copy.ciphertext(node)
+        for first, second, weak in (
+            (cs.share, cc.share, cs.weak),
+            (copy.cs_share, cc.share, copy.cs),
+            (cs.share, copy.cc_share, cs.weak),
+        ):
+            assert compares_nothing(first, second, weak, cut, old)
+            opened = opened_by(first, second, old)
+            assert opened is None or abs(opened) > 2**128  # a random number below N
+        for owner in federation.participants.values():
+            with pytest.raises(RevFRFError):
+                par_h_dec2(owner.identity.weak, [old], n_jobs=1)
+        assert par_h_dec2(copy.leaver, [old], n_jobs=1) == [cut]  # its own cut it can always read
+
+
+def test_splits_refreshed_as_in_the_paper_still_compare_under_the_old_shares_alone(
+    federation: Federation,
+) -> None:
+    """HEncRef changes the weak key that opens a split, and the strong shares do not care."""
+    copy = copied(federation)
+    check_compares(copy, copy.cs_share, copy.cc_share, copy.cs, refresh=True)
+    for node in copy.cuts:
+        [refreshed] = h_enc_ref(copy.cs.parameters, SecretInt(9), [copy.ciphertext(node)], n_jobs=1)
+        with pytest.raises(RevFRFError):
+            par_h_dec2(copy.leaver, [refreshed], n_jobs=1)
+    leave(federation, ["bank"], 2)
+    cs, cc = federation.coordinator.identity, federation.compute.identity
+    for node, cut in copy.cuts.items():
+        [refreshed] = h_enc_ref(copy.cs.parameters, SecretInt(9), [copy.ciphertext(node)], n_jobs=1)
+        assert compares_nothing(cs.share, cc.share, cs.weak, cut, refreshed)
+
+
+# -- keys, old and new ------------------------------------------------------------------------------
+
+
+SEARCHED = new_keys_like
+
+
+def keys_in_memory(n: int) -> list[Any]:
+    """Every weak key and strong share under this modulus that anything in this process still holds."""
+    gc.collect()
+    held = [thing for thing in gc.get_objects() if isinstance(thing, WeakKey | StrongShare)]
+    return [thing for thing in held if thing.parameters.n == n]
+
+
+def fresh_federation(level: Level) -> tuple[Federation, int]:
+    """One whose shares no cache holds, after the bank has left; and its first modulus."""
+    case = CASE
+    columns = {party: owner.columns for party, owner in participants(train(case)).items()}
+    dealt = new_set_up(256, allow_insecure=True, n_jobs=1)
+    federation = Federation(columns, dealt=dealt, seed=case.seed)
+    n = dealt.parameters.n
+    del dealt
+    train(case, federation)
+    some = {party: table[:, :2] for party, table in case.codes.items()}
+    federation.ask(some, "telco", "hard", False, lambda _: None)
+    assert len(keys_in_memory(n)) == 7
+    leave(federation, ["bank"], level)
+    return federation, n
+
+
+def test_level_2_erases_every_key_and_share_of_the_old_epoch() -> None:
+    """Of everybody who stays, wherever a reference could be left; the leaver's go with it."""
+    federation, n = fresh_federation(2)
+    assert keys_in_memory(n) == []
+    assert len(keys_in_memory(federation.parameters.n)) >= 6
+
+
+def test_level_1_keeps_the_keys_of_those_who_stay() -> None:
+    federation, n = fresh_federation(1)
+    assert len(keys_in_memory(n)) == 6
+    assert federation.parameters.n == n
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_all_keys_are_new_at_level_2_and_none_at_level_1(federation: Federation, level: Level) -> None:
+    before = federation.kgc.current
+    certificate = leave(federation, ["bank"], level)
+    after = federation.kgc.current
+    old = {member.name: member for member in before.members}
+    assert {member.name for member in after.members} == {CS, CC, "telco", "shop"}
+    for member in after.members:
+        assert (member.h == old[member.name].h) == (level == 1)
+        assert (member.role, member.verify_key) == (old[member.name].role, old[member.name].verify_key)
+    assert (after.n == before.n) == (after.g0 == before.g0) == (level == 1)
+    assert (after.epoch, after.revoked) == (2, ("bank",))
+    assert federation.parameters.n == of_number(after.n)
+    roles = {CS: federation.coordinator, CC: federation.compute, **federation.participants}
+    for name, role in roles.items():
+        identity = role.identity
+        assert identity.keys is not None
+        assert identity.dealt is None
+        assert identity.certificate == after
+        assert identity.keys.epoch == level
+        assert identity.weak.parameters.n == of_number(after.n)
+        [member] = [member for member in after.members if member.name == name]
+        assert number(identity.weak.public.h) == member.h
+        if name in (CS, CC):
+            assert identity.share.parameters.n == of_number(after.n)
+    receipts = {receipt.party: receipt for receipt in certificate.receipts}
+    assert set(receipts) == (set(roles) if level == 2 else set())
+    for name, receipt in receipts.items():
+        assert (receipt.epoch, receipt.keys) == (1, erased_keys(before.n, old[name]))
+        assert receipt.entered == certificate_digest(after)
+
+
+def test_receipts_of_a_later_epoch_name_the_keys_that_were_used_until_then(federation: Federation) -> None:
+    """Of level 1 there are none, and the next at level 2 are for the keys of the first epoch."""
+    n, members = federation.kgc.current.n, federation.kgc.current.members
+    first = {member.name: member for member in members}
+    leave(federation, ["bank"], 1)
+    certificate = leave(federation, ["shop"], 2)
+    assert {receipt.party: receipt.keys for receipt in certificate.receipts} == {
+        name: erased_keys(n, first[name]) for name in (CS, CC, "telco")
+    }
+    assert {receipt.epoch for receipt in certificate.receipts} == {2}
+
+
+def test_new_modulus_is_searched_for(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(federation_module, "new_keys_like", SEARCHED)
+    before = federation.parameters
+    leave(federation, ["bank"], 2)
+    assert federation.parameters.n not in {before.n, *(dealt.parameters.n for dealt in moduli())}
+    assert federation.parameters.exponent_bits == before.exponent_bits
+    check_same(federation, CASE.without("bank"), ask=True)
+
+
+def test_requesters_forget_their_keys_at_level_2(federation: Federation) -> None:
+    clinic = federation.enrol_requester("clinic")
+    before = clinic.identity.weak
+    leave(federation, ["bank"], 1)
+    assert clinic.identity.weak is before
+    leave(federation, ["shop"], 2)
+    assert (clinic.identity.keys, clinic.identity.dealt, clinic.identity.admission) == (None, None, None)
+    federation.enrol_requester("clinic")
+    assert clinic.identity.weak.parameters == federation.parameters != before.parameters

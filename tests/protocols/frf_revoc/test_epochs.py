@@ -1,0 +1,233 @@
+"""The old epoch is over for everybody: its messages, its admissions, and whoever has left with it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from revfrf.crypto.signing import SigningKey
+from revfrf.errors import AbsentError, ProtocolError, RevFRFError, UsageError
+from revfrf.federation import Federation
+from revfrf.messages import testing
+from revfrf.messages.base import Message, number
+from revfrf.messages.enrolment import Admission, Dealt, Enrolment, EpochCertificate
+from revfrf.messages.prediction import MaskedComparisons, PredictReply, PredictRequest, ShareRequest
+from revfrf.messages.revocation import Destroy, Level, Rekey, Report, RevocationReport, RevocationRequest
+from revfrf.messages.training import LevelRequest, OpenForest
+from revfrf.names import CC, CS, KGC, REQUESTER
+from revfrf.protocols.epoch import certificate_digest
+from revfrf.protocols.identity import Identity
+from revfrf.protocols.request import sign_request
+from revfrf.roles.requester import Requester
+from revfrf.transport.memory import MemoryChannel
+from tests.federations import moduli, train
+from tests.protocols.frf_revoc.leaving import (
+    CASE,
+    LEVELS,
+    NO_DIGEST,
+    answers,
+    changed,
+    check_same,
+    destroying,
+    leave,
+    refusal,
+    refused,
+    rekeying,
+    request_of,
+    send,
+    state,
+    without,
+)
+
+# -- the old epoch ----------------------------------------------------------------------------------
+
+
+Sent = tuple[str, str, Message]
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Sent]:
+    """Every message that anybody sends: sender, recipient, message."""
+    sent: list[Sent] = []
+    call = MemoryChannel.call
+
+    def record(self: MemoryChannel, recipient: str, request: Message, reply_type: Any) -> Any:
+        sent.append((self.sender, recipient, request))
+        return call(self, recipient, request, reply_type)
+
+    monkeypatch.setattr(MemoryChannel, "call", record)
+    return sent
+
+
+OLD = {
+    Dealt,
+    EpochCertificate,
+    Admission,
+    OpenForest,
+    LevelRequest,
+    testing.TestRequest,
+    PredictRequest,
+    MaskedComparisons,
+    ShareRequest,
+    RevocationRequest,
+    Destroy,
+    RevocationReport,
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_message_of_an_old_epoch_is_refused_by_every_role(recorded: list[Sent], level: Level) -> None:
+    """Of the first epoch, and of the revocation that began the second, after a third has begun."""
+    wide = replace(CASE, codes=CASE.codes | {"casino": -CASE.codes["shop"]})
+    federation = train(wide)
+    for left, leaver in ((wide, "casino"), (wide.without("casino"), "bank")):
+        some = {party: table[:, :3] for party, table in left.codes.items()}
+        federation.votes(left.codes, left.n_rows, "hard")
+        for requester in (None, "telco"):
+            federation.ask(some, requester, "hard", False, lambda _: None)
+        leave(federation, [leaver], level)
+    current, here = federation.kgc.current, federation.network.roles
+    now = (current.epoch, certificate_digest(current))
+    old = [(s, r, m) for s, r, m in recorded if r in here and not _is_of(*now, m)]
+    assert {type(m) for _, _, m in old} >= OLD | ({Rekey} if level == 2 else set())
+    before = state(federation)
+    for sender, recipient, message in old:
+        if recipient == "requester" or isinstance(message, PredictReply):
+            continue
+        refused(federation, recipient, message, sender)
+    assert state(federation) == before
+    check_same(federation, without(wide, ["casino", "bank"]), ask=True)
+
+
+def _is_of(epoch: int, epoch_digest: bytes, message: Message) -> bool:
+    """Whether it belongs to the current epoch; its report, told again, has the same answer."""
+    if isinstance(message, RevocationReport):
+        return message.report.epoch == epoch_digest
+    return getattr(message, "epoch", 0) == epoch and not isinstance(message, Dealt)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_old_admissions_are_worth_nothing(federation: Federation, level: Level) -> None:
+    """Of the leaver, of a participant who stays, and of a requester who belongs to nobody."""
+    parties = ("bank", "telco", "clinic")
+    for name in parties:
+        federation.enrol_requester(name)
+    old = {name: federation.requesters[name] for name in parties}
+    admissions = {name: old[name].identity.admission for name in parties}
+    leave(federation, ["bank"], level)
+    rows = {party: table[:, :2] for party, table in CASE.without("bank").codes.items()}
+    forest, current = federation.coordinator.plan.forest, federation.kgc.current
+    for name in parties:
+        with pytest.raises(RevFRFError):
+            old[name].ask(rows, "hard")
+        identity = replace(old[name].identity, admission=admissions[name])
+        request = sign_request(identity, forest, 1, "hard", False, b"")
+        message = PredictRequest(request=request, rows=b"")
+        assert refused(federation, CS, message, name) == "epoch"
+        admission = admissions[name]
+        assert admission is not None
+        moved = changed(admission, epoch=current.epoch)
+        forged = sign_request(replace(identity, admission=moved), forest, 1, "hard", False, b"")
+        message = PredictRequest(request=forged, rows=b"")
+        kind = refused(federation, CS, message, name)
+        assert kind == ("member" if name == "bank" else "signature")
+    for name in ("telco", "clinic"):
+        answer = federation.ask(rows, name, "hard", False, lambda _: None)
+        assert answer.votes.tobytes() == federation.votes(rows, 2, "hard").tobytes()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_whoever_has_left_is_admitted_no_more(federation: Federation, level: Level) -> None:
+    leaver = federation.participants["bank"]
+    leave(federation, ["bank"], level)
+    roles = set(federation.network.roles)
+    for call in (federation.enrol_requester, federation.requester):
+        with pytest.raises(UsageError, match="'bank'"):
+            call("bank")
+    assert set(federation.network.roles) == roles
+    assert "bank" not in federation.kgc.state.admitted
+    federation.network.roles["bank"] = leaver
+    with pytest.raises(UsageError, match="revoked"):
+        federation.kgc.admit(federation.parameters, "bank")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_messages_of_whoever_has_left_are_refused(federation: Federation, level: Level) -> None:
+    cut = next(iter(federation.participants["telco"].store.cuts))
+    leave(federation, ["bank"], level)
+    plan = federation.coordinator.plan
+    before = state(federation)
+    for message in (destroying(federation, [cut]), rekeying(federation, [cut])):
+        assert refused(federation, "telco", message, "bank") == "sender"
+    report = Report(bytes(32), plan.forest, NO_DIGEST, NO_DIGEST, 0, 0, 0, bytes(64))
+    assert refused(federation, KGC, RevocationReport(report=report), "bank") == "sender"
+    assert state(federation) == before
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_leaver_that_refuses_to_go_stays_in_its_own_epoch_alone(federation: Federation, level: Level) -> None:
+    """It takes no certificate that does not name it, and nobody else's share opens anything for it."""
+    leaver = federation.participants["bank"]
+    leave(federation, ["bank"], level)
+    federation.network.roles["bank"] = leaver
+    assert refused(federation, "bank", federation.kgc.current, KGC) in ("member", "epoch", "order")
+    assert leaver.identity.epoch == 1
+
+
+def test_impostor_gets_no_admission_in_a_later_epoch(federation: Federation) -> None:
+    """A name stays with who had it first: another key under it is not signed, let alone sent."""
+    federation.enrol_requester("clinic")
+    leave(federation, ["bank"])
+    kgc = federation.coordinator.identity.kgc
+    impostor = Identity("clinic", REQUESTER, kgc, SigningKey.generate(), True)
+    federation.network.roles["clinic"] = Requester(impostor, federation.network.channel("clinic"))
+    with pytest.raises(ProtocolError, match="the name of another"):
+        federation.kgc.admit(federation.parameters, "clinic")
+    assert impostor.admission is None
+
+
+# -- the next epoch ---------------------------------------------------------------------------------
+
+
+def test_coordinator_is_the_first_to_hear_of_an_epoch(federation: Federation) -> None:
+    """Whoever is absent then: nothing is answered any more with what the leaver left behind."""
+    del federation.network.roles[CC]
+    with pytest.raises(AbsentError):
+        leave(federation, ["bank"])
+    assert federation.kgc.current.epoch == 2
+    assert not federation.coordinator.ready
+    with pytest.raises(RevFRFError):
+        federation.votes(CASE.codes, CASE.n_rows, "hard")
+
+
+def test_keys_for_the_next_epoch_are_worth_nothing_before_it_begins(federation: Federation) -> None:
+    """Who was dealt new keys, however often, goes on with the old ones."""
+    p, telco = moduli()[0].parameters, federation.participants["telco"]
+    dealt = Dealt(
+        federation=federation.kgc.current.federation,
+        epoch=2,
+        number=100,
+        n=number(p.n),
+        g0=number(p.g0),
+        exponent_bits=p.exponent_bits,
+        share=None,
+    )
+    old = telco.identity.weak
+    for wrong in ({"epoch": 1}, {"epoch": 3}, {"federation": "another"}):
+        message = changed(dealt, **wrong)
+        assert refused(federation, "telco", message, KGC) == "order"
+    send(federation, "telco", dealt, KGC, Enrolment)
+    assert telco.identity.weak is old
+    first = telco.identity.dealt
+    assert refused(federation, "telco", dealt, KGC) == "order"
+    send(federation, "telco", changed(dealt, number=101), KGC, Enrolment)
+    assert telco.identity.dealt is not first
+    assert telco.identity.weak is old
+    assert answers(federation, {party: table[:, :2] for party, table in CASE.codes.items()}).shape == (2, 3)
+
+
+def test_signing_key_of_another_key_centre_begins_no_epoch(federation: Federation) -> None:
+    send(federation, KGC, request_of(federation), "bank")
+    federation.kgc.signing = SigningKey.generate()
+    assert refusal(lambda: federation.kgc.revoke(None)) == "signature"
+    assert {owner.identity.epoch for owner in federation.participants.values()} == {1}

@@ -1,0 +1,266 @@
+"""The forest without the leaver is the one that never knew it, bit for bit; and what is gone."""
+
+import random
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from revfrf.crypto.encoding import MISSING
+from revfrf.errors import UsageError
+from revfrf.federation import Federation
+from revfrf.forest.randomness import candidate_limit
+from revfrf.messages.revocation import Level
+from revfrf.model_check import check_federation
+from revfrf.protocols.frf_revoc import doomed
+from tests.federations import Case, digest_of, participants, random_case, train, with_rules
+from tests.protocols.frf_revoc.leaving import CASE, LEVELS, answers, check_same, leave, without
+
+# -- the forest without the leaver ------------------------------------------------------------------
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Forests of all kinds, with ties, missing values, rows without weight, and columns of one value."""
+    rng = random.Random(draw(st.integers(0, 2**32)))
+    n_rows, spread = draw(st.integers(4, 40)), draw(st.sampled_from([1, 2, 5, 10**6]))
+    missing = draw(st.sampled_from([0.0, 0.3]))
+    names = rng.sample(["bank", "telco", "shop", "Ämter", "a b"], draw(st.integers(2, 5)))
+    codes = {}
+    for name in names:
+        columns = []
+        for _ in range(rng.randint(1, 3)):
+            width = rng.choice([0, spread])
+            column = [rng.randint(-width, width) for _ in range(n_rows)]
+            columns.append([MISSING if rng.random() < missing else x for x in column])
+        codes[name] = np.array(columns, dtype=np.int64)
+    n_classes = draw(st.sampled_from([0, 2, 3]))
+    y = [rng.gauss(0, 9) if not n_classes else float(rng.randrange(n_classes)) for _ in range(n_rows)]
+    weights: list[float] | None = None
+    if draw(st.booleans()):
+        weights = [rng.choice([0.0, 1.0, 2.0, 0.37]) for _ in range(n_rows - 1)] + [1.0]
+    rules = with_rules(
+        n_trees=draw(st.integers(1, 4)),
+        max_depth=draw(st.integers(1, 6)),
+        candidate_limit=candidate_limit(draw(st.sampled_from([1e-9, 0.2, 0.6, 1.0]))),
+        min_samples_split=draw(st.sampled_from([2, 7])),
+        min_samples_leaf=draw(st.sampled_from([1, 2, max(1, n_rows // 3), n_rows])),
+        bootstrap=draw(st.booleans()),
+        method=draw(st.sampled_from(["quantile", "uniform"])),
+        n_candidates=draw(st.sampled_from([1, 3, 9])),
+        n_sampled=draw(st.sampled_from([2, 8, 64])),
+    )
+    return Case(codes, y, n_classes, rules, weights, seed=rng.randbytes(8))
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(cases(), st.data())
+def test_whoever_leaves_in_whatever_order_the_forest_is_the_one_without_them(
+    case: Case, data: st.DataObject
+) -> None:
+    """Groups of leavers, one after the other, at any level, until one participant is left."""
+    federation, order = train(case), data.draw(st.permutations(sorted(case.codes)))
+    while len(order) > 1:
+        group = order[: data.draw(st.integers(1, len(order) - 1))]
+        before = federation.coordinator.digest(())
+        level = data.draw(st.sampled_from(LEVELS))
+        certificate = leave(federation, group, level)
+        case, order = without(case, group), order[len(group) :]
+        check_same(federation, case)
+        certificate.verify(federation.coordinator.identity.kgc)
+        report = certificate.report
+        assert (report.digest_before, report.digest_after) == (before, digest_of(federation))
+        store = federation.coordinator.store
+        assert report.kept + report.rebuilt == len(store.splits) + len(store.leaves)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("leaver", CASE.codes)
+@pytest.mark.parametrize("n_classes", [0, 3])
+def test_encrypted_answers_are_those_of_the_forest_without_the_leaver(
+    leaver: str, level: Level, n_classes: int
+) -> None:
+    case = replace(CASE, n_classes=n_classes)
+    federation, left = train(case), case.without(leaver)
+    leave(federation, [leaver], level)
+    check_same(federation, left, ask=True)
+    some = {party: table[:, :6] for party, table in left.codes.items()}
+    assert answers(federation, some).tobytes() == answers(train(left), some).tobytes()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_owner_consents_although_its_nodes_have_moved_to_other_levels(level: Level) -> None:
+    """It was asked before, and has as many nodes as then."""
+    case = replace(CASE, n_classes=0)
+    federation, left = train(case), case.without("bank")
+    answers(federation, {party: table[:, :2] for party, table in case.codes.items()})
+    store = federation.participants["shop"].store
+    before = len(store.cuts)
+    leave(federation, ["bank"], level)
+    assert len(store.cuts) == before
+    check_same(federation, left, ask=True)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_several_who_leave_together_leave_what_they_leave_one_after_the_other(level: Level) -> None:
+    wide = random_case(62)
+    codes = wide.codes | {f"{name} 2": -table for name, table in wide.codes.items()}
+    case = replace(wide, codes=codes)
+    together = train(case)
+    leave(together, ["bank", "telco", "shop 2"], level)
+    for order in list(permutations(["bank", "telco", "shop 2"]))[::2]:
+        alone = train(case)
+        for party in order:
+            leave(alone, [party], level)
+        assert digest_of(alone) == digest_of(together)
+        assert alone.coordinator.certificate.epoch == 4
+        assert together.coordinator.certificate.epoch == 2
+    check_same(together, without(case, ["bank", "telco", "shop 2"]), ask=True)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("stays", CASE.codes)
+def test_everyone_but_one_may_leave(stays: str, level: Level) -> None:
+    federation, leavers = train(CASE), [party for party in CASE.codes if party != stays]
+    leave(federation, leavers, level)
+    check_same(federation, without(CASE, leavers), ask=True)
+
+
+@pytest.mark.parametrize("leavers", [["bank"], ["bank", "telco", "shop"]], ids=["last one", "all of them"])
+def test_last_participant_is_told_that_it_cannot_leave(leavers: list[str]) -> None:
+    federation = train(CASE)
+    if len(leavers) == 1:
+        leave(federation, ["telco", "shop"])
+    with pytest.raises(UsageError, match="the last participant cannot leave"):
+        leave(federation, leavers)
+    assert set(federation.participants) == set(leavers)
+
+
+def test_last_participant_stays_and_the_forest_goes_on(federation: Federation) -> None:
+    for party in ("bank", "shop"):
+        leave(federation, [party])
+    with pytest.raises(UsageError, match="the last participant cannot leave"):
+        leave(federation, ["telco"])
+    assert not federation.leaving
+    check_same(federation, without(CASE, ["bank", "shop"]), ask=True)
+
+
+def test_forest_goes_on_if_the_last_participant_was_refused() -> None:
+    federation = train(CASE)
+    before = federation.votes(CASE.codes, CASE.n_rows, "hard")
+    with pytest.raises(UsageError):
+        leave(federation, list(CASE.codes))
+    np.testing.assert_array_equal(federation.votes(CASE.codes, CASE.n_rows, "hard"), before)
+    leave(federation, ["bank"])
+    check_same(federation, CASE.without("bank"))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_leaver_that_alone_could_split_leaves_leaves_behind(level: Level) -> None:
+    """Columns of one value cannot take its place: every tree becomes its root."""
+    codes = {name: np.zeros_like(table) for name, table in CASE.codes.items()} | {"bank": CASE.codes["bank"]}
+    case = replace(CASE, codes=codes, rules=with_rules(candidate_limit=candidate_limit(1.0)))
+    federation = train(case)
+    assert len(federation.coordinator.store.splits) > 4
+    leave(federation, ["bank"], level)
+    store = federation.coordinator.store
+    assert not store.splits
+    assert sorted(store.leaves) == [(tree, 1) for tree in range(4)]
+    check_same(federation, case.without("bank"), ask=True)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_leaver_without_a_split_takes_nothing_along(level: Level) -> None:
+    case = replace(CASE, codes=CASE.codes | {"shop": np.full((1, 60), 7)})
+    federation = train(case)
+    before = digest_of(federation)
+    certificate = leave(federation, ["shop"], level)
+    report = certificate.report
+    assert (report.destroyed, report.rebuilt, report.digest_after) == (0, 0, before)
+    check_same(federation, case.without("shop"), ask=True)
+
+
+@pytest.mark.parametrize("n_classes", [0, 2])
+@pytest.mark.parametrize("level", LEVELS)
+def test_chain_to_the_deepest_level_is_cut_where_the_leaver_stands(level: Level, n_classes: int) -> None:
+    """Paths of more than 53 bits: every cut takes the lowest row off, and the rest goes right."""
+    n_rows = 60
+    chain = -(2 ** np.arange(n_rows + 1)[:0:-1])
+    upper, lower = chain.copy(), chain.copy()
+    upper[56:], lower[:56] = chain[56], chain[56]
+    codes = {"bank": np.array([upper]), "telco": np.array([lower]), "shop": np.array([np.minimum(lower, -9)])}
+    y = [float(i % 2) for i in range(n_rows)]
+    rules = with_rules(
+        n_trees=2,
+        max_depth=62,
+        bootstrap=False,
+        method="uniform",
+        n_candidates=1,
+        n_sampled=64,
+        candidate_limit=candidate_limit(1.0),
+    )
+    case = Case(codes, y, n_classes, rules)
+    federation = train(case)
+    owned = [node for node, split in federation.coordinator.store.splits.items() if split.owner != "bank"]
+    assert max(path for _, path in owned) > 2**56
+    for number_of_leavers, party in enumerate(["telco", "shop"], 1):
+        leave(federation, [party], level)
+        check_same(federation, without(case, ["telco", "shop"][:number_of_leavers]))
+
+
+# -- what is gone -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("leavers", [["bank"], ["telco"], ["bank", "shop"]], ids=" and ".join)
+def test_coordinator_keeps_nothing_of_the_leaver_and_of_destroyed_nodes(
+    leavers: list[str], level: Level
+) -> None:
+    federation = train(CASE)
+    store = federation.coordinator.store
+    old, going = dict(store.splits), doomed(store, leavers)
+    certificate = leave(federation, leavers, level)
+    assert certificate.report.destroyed == len(going.nodes)
+    assert not [split for split in store.splits.values() if split.owner in leavers]
+    dead = {old[node].ciphertext for node in going.nodes & old.keys()}
+    kept_batches = {split.batch.root for split in store.splits.values()}
+    assert not dead & {split.ciphertext for split in store.splits.values()}
+    of_leavers = {split.batch.root for split in old.values() if split.owner in leavers}
+    assert not of_leavers & kept_batches
+    owned = {name: set(owner.store.cuts) for name, owner in participants(federation).items()}
+    assert set().union(*owned.values()) == set(store.splits)
+    assert sum(map(len, owned.values())) == len(store.splits)
+    assert all(store.splits[node].owner == name for name, nodes in owned.items() for node in nodes)
+    for node in old.keys() - going.nodes:
+        same = store.splits[node].ciphertext == old[node].ciphertext
+        assert same == (level == 1)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_split_is_signed_for_the_epoch_in_which_it_was_encrypted(level: Level) -> None:
+    federation = train(CASE)
+    kept = set(federation.coordinator.store.splits)
+    kept -= doomed(federation.coordinator.store, ["bank"]).nodes
+    leave(federation, ["bank"], level)
+    epochs = {node: split.epoch for node, split in federation.coordinator.store.splits.items()}
+    assert {epochs[node] for node in kept} <= {level}
+    assert {epoch for node, epoch in epochs.items() if node not in kept} == {2}
+    check_federation(federation, 3)
+
+
+def test_destroyed_are_exactly_the_nodes_at_and_below_the_leavers_splits() -> None:
+    store = train(CASE).coordinator.store
+    for leavers in (["bank"], ["telco", "shop"], []):
+        roots = {node for node, split in store.splits.items() if split.owner in leavers}
+        below = set()
+        for tree, path in [*store.splits, *store.leaves]:
+            above = [(tree, path >> shift) for shift in range(path.bit_length())]
+            if roots & set(above):
+                below.add((tree, path))
+        going = doomed(store, leavers)
+        assert going.nodes == below
+        assert set(going.tops) <= roots
+        assert not [node for node in going.tops if (node[0], node[1] // 2) in going.nodes]

@@ -1,0 +1,274 @@
+"""Requests to leave and reports that somebody has left: each is its signer's own, of now, and taken once."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from revfrf.certificate import RevocationCertificate
+from revfrf.errors import ProtocolError, RejectedError, RevFRFError, UsageError
+from revfrf.federation import Federation
+from revfrf.messages.revocation import Certified, Report, RevocationReport, RevocationRequest
+from revfrf.names import CC, CS, KGC
+from revfrf.protocols.epoch import certificate_digest
+from revfrf.protocols.frf_revoc import Doomed, sign_report, sign_revocation
+from revfrf.roles import coordinator as coordinator_module
+from tests.federations import digest_of, ignore, moduli, set_up, train
+from tests.protocols.frf_revoc.leaving import (
+    CASE,
+    LEVELS,
+    NO_DIGEST,
+    changed,
+    leave,
+    refusal,
+    refused,
+    request_of,
+    send,
+)
+
+# -- requests to leave ------------------------------------------------------------------------------
+
+
+def resigned(members: Federation, signer: str, /, **changes: Any) -> RevocationRequest:
+    """A request signed by this party, who pretends that some of its identity is otherwise."""
+    identity = members.network.roles[signer].identity  # type: ignore[attr-defined]
+    forest = changes.pop("forest", members.coordinator.plan.forest)
+    pretended = replace(identity, **changes)
+    return sign_revocation(pretended, forest, 1)
+
+
+def test_request_is_taken_once(federation: Federation) -> None:
+    request = request_of(federation)
+    send(federation, KGC, request, "bank")
+    assert refused(federation, KGC, request, "bank") == "replay"
+    assert federation.kgc.state.leaving == {"bank": request}
+
+
+def test_request_is_not_taken_again_after_the_leaver_has_left(federation: Federation) -> None:
+    request, other = request_of(federation), request_of(federation)
+    federation.network.roles["keeps"] = federation.participants["bank"]
+    send(federation, KGC, request, "bank")
+    leave(federation, ["bank"])
+    assert refused(federation, KGC, request, "bank") == "replay"
+    assert refused(federation, KGC, other, "bank") == "epoch"
+    for old in (request, other):
+        assert refused(federation, CS, old, "bank") == "epoch"
+    late = resigned(federation, "keeps", certificate=federation.kgc.current)
+    for server in (KGC, CS):
+        assert refused(federation, server, late, "bank") == "member"
+    assert not federation.kgc.state.leaving
+
+
+@pytest.mark.parametrize("server", [KGC, CS])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"signature": bytes(64)},
+        {"level": 2},
+        {"time": 0},
+        {"nonce": bytes(16)},
+        {"party": "telco"},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_changed_request_is_refused(federation: Federation, server: str, fields: dict[str, Any]) -> None:
+    request = changed(request_of(federation), **fields)
+    assert refused(federation, server, request, request.party) == "signature"
+    assert not federation.kgc.state.leaving
+
+
+@pytest.mark.parametrize("server", [KGC, CS])
+@pytest.mark.parametrize("signer", ["telco", "shop", CS, CC])
+def test_nobody_signs_for_another(federation: Federation, server: str, signer: str) -> None:
+    """Not even if the message seems to come from the leaver."""
+    request = resigned(federation, signer, name="bank")
+    assert refused(federation, server, request, "bank") == "signature"
+    assert not federation.kgc.state.leaving
+
+
+@pytest.mark.parametrize("server", [KGC, CS])
+@pytest.mark.parametrize("sender", ["telco", CS, CC, KGC, "mallory"])
+def test_request_is_taken_from_the_leaver_alone(federation: Federation, server: str, sender: str) -> None:
+    request = request_of(federation)
+    assert refused(federation, server, request, sender) == "sender"
+    assert not federation.kgc.state.leaving
+
+
+@pytest.mark.parametrize("server", [KGC, CS])
+def test_request_to_leave_another_federation_is_refused(federation: Federation, server: str) -> None:
+    request = resigned(federation, "bank", federation="another")
+    assert refused(federation, server, request, "bank") == "epoch"
+
+
+def test_request_to_leave_another_forest_is_refused_or_never_certified(federation: Federation) -> None:
+    """CS refuses it; KGC, who knows of no forest, certifies nothing that it was not meant for."""
+    request = resigned(federation, "bank", forest=bytes(16))
+    assert refused(federation, CS, request, "bank") == "forest"
+    send(federation, KGC, request, "bank")
+    federation.kgc.revoke(None)
+    with pytest.raises(RevFRFError):
+        federation.coordinator.revoke((), ignore)
+    assert not federation.coordinator.ready
+
+
+@pytest.mark.parametrize("server", [KGC, CS])
+@pytest.mark.parametrize("epoch", [0, 2, 2**32 - 1])
+def test_request_of_another_epoch_is_refused(federation: Federation, server: str, epoch: int) -> None:
+    certificate = changed(federation.kgc.current, epoch=epoch)
+    request = resigned(federation, "bank", certificate=certificate)
+    assert request.epoch == epoch
+    assert refused(federation, server, request, "bank") == "epoch"
+
+
+@pytest.mark.parametrize("server", [KGC, CS])
+@pytest.mark.parametrize("party", [CS, CC, "clinic"])
+def test_servers_and_requesters_cannot_leave(federation: Federation, server: str, party: str) -> None:
+    federation.enrol_requester("clinic")
+    request = resigned(federation, party, certificate=federation.kgc.current)
+    assert refused(federation, server, request, party) == "member"
+
+
+def test_nobody_leaves_before_there_is_a_forest() -> None:
+    with pytest.raises(RejectedError) as caught:
+        set_up(CASE).participants["bank"].leave(1)
+    assert caught.value.kind == "forest"
+
+
+def test_epoch_begins_only_if_somebody_asks_and_with_keys_that_fit_the_level(federation: Federation) -> None:
+    with pytest.raises(UsageError, match="nobody has asked"):
+        federation.kgc.revoke(None)
+    send(federation, KGC, request_of(federation, level=2), "bank")
+    with pytest.raises(UsageError, match="level 2 needs"):
+        federation.kgc.revoke(None)
+    federation.kgc.stay(["bank"])
+    send(federation, KGC, request_of(federation, level=1), "bank")
+    with pytest.raises(UsageError, match="level 1 none"):
+        federation.kgc.revoke(moduli()[0])
+    assert federation.kgc.current.epoch == 1
+
+
+def test_who_asks_again_is_told_the_same_and_only_a_higher_level_counts(federation: Federation) -> None:
+    first = request_of(federation, level=1)
+    send(federation, KGC, first, "bank")
+    send(federation, KGC, request_of(federation, level=1), "bank")
+    assert federation.kgc.state.leaving == {"bank": first}
+    higher = request_of(federation, level=2)
+    send(federation, KGC, higher, "bank")
+    send(federation, KGC, request_of(federation, level=1), "bank")
+    assert federation.kgc.state.leaving == {"bank": higher}
+
+
+def test_highest_level_that_anybody_asks_for_is_everybodys(federation: Federation) -> None:
+    for party, level in zip(("bank", "shop"), LEVELS, strict=True):
+        send(federation, KGC, request_of(federation, party, level), party)
+    with pytest.raises(UsageError, match="level 2 needs"):
+        federation.kgc.revoke(None)
+
+
+# -- reports ----------------------------------------------------------------------------------------
+
+
+def begun(federation: Federation) -> Report:
+    """The new epoch has begun; a report as CS would sign it."""
+    send(federation, KGC, request_of(federation), "bank")
+    federation.kgc.revoke(None)
+    epoch, forest = certificate_digest(federation.kgc.current), federation.coordinator.plan.forest
+    unsigned = Report(epoch, forest, NO_DIGEST, NO_DIGEST, 1, 2, 3, bytes(64))
+    return sign_report(federation.coordinator.identity, unsigned)
+
+
+def reported(federation: Federation, report: Report, sender: str = CS) -> Certified:
+    reply: Certified = send(federation, KGC, RevocationReport(report=report), sender, Certified)
+    return reply
+
+
+def test_request_that_comes_while_another_leaves_is_kept_until_that_has_ended(federation: Federation) -> None:
+    """A revocation that takes long, or that CS does not end, keeps nobody from asking."""
+    report = begun(federation)
+    send(federation, KGC, request_of(federation, "shop"), "shop")
+    with pytest.raises(ProtocolError, match="has not ended"):
+        federation.kgc.revoke(None)
+    assert set(federation.kgc.state.leaving) == {"shop"}
+    reported(federation, report)
+    assert set(federation.kgc.state.leaving) == {"shop"}
+    assert federation.kgc.revoke(None).revoked == ("bank", "shop")
+
+
+def test_revocation_is_certified_once(federation: Federation) -> None:
+    report = begun(federation)
+    certified = RevocationCertificate.from_json(reported(federation, report).certificate)
+    assert certified.report == report
+    again = RevocationCertificate.from_json(reported(federation, report).certificate)
+    assert again == certified
+    other = sign_report(federation.coordinator.identity, changed(report, kept=report.kept + 1))
+    assert refusal(lambda: reported(federation, other)) == "order"
+
+
+def test_report_before_anybody_has_left_is_refused(federation: Federation) -> None:
+    epoch, forest = certificate_digest(federation.kgc.current), federation.coordinator.plan.forest
+    unsigned = Report(epoch, forest, NO_DIGEST, NO_DIGEST, 0, 0, 0, bytes(64))
+    report = sign_report(federation.coordinator.identity, unsigned)
+    assert refusal(lambda: reported(federation, report)) == "order"
+
+
+@pytest.mark.parametrize("sender", [CC, KGC, "bank", "telco", "mallory"])
+def test_report_is_taken_from_the_coordinator_alone(federation: Federation, sender: str) -> None:
+    report = begun(federation)
+    assert refusal(lambda: reported(federation, report, sender)) == "sender"
+
+
+@pytest.mark.parametrize("fields", [{"epoch": bytes(32)}, {"forest": bytes(16)}], ids=["epoch", "forest"])
+def test_report_of_another_epoch_or_forest_is_refused(federation: Federation, fields: dict[str, Any]) -> None:
+    report = sign_report(federation.coordinator.identity, changed(begun(federation), **fields))
+    assert refusal(lambda: reported(federation, report)) == "order"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"signature": bytes(64)},
+        {"digest_before": "1" * 64},
+        {"digest_after": "1" * 64},
+        {"destroyed": 9},
+        {"rebuilt": 9},
+        {"kept": 9},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_report_that_the_coordinator_has_not_signed_is_refused(
+    federation: Federation, fields: dict[str, Any]
+) -> None:
+    report = changed(begun(federation), **fields)
+    assert refusal(lambda: reported(federation, report)) == "order"
+
+
+@pytest.mark.parametrize("signer", ["telco", CC])
+def test_report_that_another_has_signed_is_refused(federation: Federation, signer: str) -> None:
+    report = begun(federation)
+    identity = federation.network.roles[signer].identity  # type: ignore[attr-defined]
+    assert refusal(lambda: reported(federation, sign_report(identity, report))) == "order"
+
+
+def test_audit_finds_a_coordinator_that_reports_without_rebuilding(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its certificate holds, for it signs what it likes; training without the leaver shows the lie."""
+    monkeypatch.setattr(coordinator_module, "destroy", lambda *_: Doomed(frozenset(), []))
+    certificate = leave(federation, ["bank"])
+    certificate.verify(federation.coordinator.identity.kgc)
+    assert certificate.report.digest_after != digest_of(train(CASE.without("bank")))
+
+
+def test_audit_finds_a_coordinator_that_forges_the_digest_of_the_forest_it_keeps(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = digest_of(train(CASE.without("bank")))
+    monkeypatch.setattr(coordinator_module, "destroy", lambda *_: Doomed(frozenset(), []))
+    monkeypatch.setattr(
+        coordinator_module,
+        "sign_report",
+        lambda identity, report: sign_report(identity, changed(report, digest_after=honest)),
+    )
+    certificate = leave(federation, ["bank"])
+    assert certificate.report.digest_after == honest
+    assert digest_of(federation) != honest

@@ -1,0 +1,23 @@
+"""Parties before anything is dealt."""
+
+import pytest
+
+from revfrf.crypto.signing import SigningKey
+from revfrf.names import KGC
+from revfrf.protocols.identity import Identity
+from revfrf.roles.compute import ComputePartner
+from revfrf.roles.kgc import KeyCentre
+from revfrf.transport.memory import MemoryNetwork
+from tests.protocols.key_setup.parties import ROLES, Parties
+
+
+@pytest.fixture
+def parties() -> Parties:
+    network, signing = MemoryNetwork(), SigningKey.generate()
+    kgc = KeyCentre(network.channel(KGC), signing)
+    identities = {
+        name: Identity(name, role, signing.verify_key, SigningKey.generate(), allow_insecure=True)
+        for name, role in ROLES.items()
+    }
+    network.roles = {name: ComputePartner(identity) for name, identity in identities.items()}
+    return Parties(network, kgc, signing, identities)

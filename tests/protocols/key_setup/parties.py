@@ -1,0 +1,128 @@
+"""KGC and five parties, what KGC deals to them and certifies, and how it could lie."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import msgspec
+import pytest
+
+from revfrf.crypto.signing import SigningKey
+from revfrf.crypto.strong import SetUp
+from revfrf.errors import RefusedError, RejectedError, RevFRFError
+from revfrf.messages.base import Done, Message, number
+from revfrf.messages.enrolment import Dealt, EpochAccepted, EpochCertificate, Member, Receipt
+from revfrf.names import CC, CS, KGC, PARTICIPANT
+from revfrf.protocols.epoch import _CERTIFICATE, certificate_fields
+from revfrf.protocols.frf_revoc import next_epoch
+from revfrf.protocols.identity import Identity
+from revfrf.protocols.key_setup import announce
+from revfrf.roles.kgc import KeyCentre
+from revfrf.transport.memory import MemoryNetwork
+from tests.conftest import world_of
+from tests.federations import keys
+
+DEALS = count(1000)
+"""Numbers of deals, higher than those that KGC makes by itself."""
+
+ROLES = {CS: CS, CC: CC, "bank": PARTICIPANT, "shop": PARTICIPANT, "telco": PARTICIPANT}
+
+
+@dataclass
+class Parties:
+    """KGC and five parties, before anything is dealt."""
+
+    network: MemoryNetwork
+    kgc: KeyCentre
+    signing: SigningKey
+    identities: dict[str, Identity]
+
+    def enrol(self) -> EpochCertificate:
+        return self.kgc.enrol("federation", keys(), ROLES)
+
+    def send(self, party: str, message: Message, sender: str = KGC) -> Done:
+        return self.network.channel(sender).call(party, message, Done)
+
+    def leave(
+        self, *leavers: str, dealt: SetUp | None = None
+    ) -> tuple[EpochCertificate, tuple[Receipt, ...]]:
+        """The epoch without these, with new keys if there is a new set-up."""
+        current = self.identities[CS].certificate
+        assert current is not None
+        channel = self.network.channel(KGC)
+        after = next_epoch(channel, self.signing, current, leavers, dealt, next(DEALS), 1)
+        return after, announce(channel, current, after, 1)
+
+
+def new_keys() -> SetUp:
+    """Another modulus than the first epoch's."""
+    return world_of(256).dealt
+
+
+def shares_of(parties: Parties) -> dict[str, int]:
+    """Who has a strong share, and which."""
+    held = {name: identity.keys for name, identity in parties.identities.items()}
+    return {name: k.share.value.reveal() for name, k in held.items() if k is not None and k.share is not None}
+
+
+def untouched(identity: Identity) -> bool:
+    return (identity.keys, identity.dealt, identity.certificate) == (None, None, None)
+
+
+def refusal(call: Callable[[], object]) -> RevFRFError:
+    """Why the other side refused; whoever asked is told nothing."""
+    with pytest.raises(RefusedError) as caught:
+        call()
+    assert str(caught.value).endswith(": rejected")
+    assert isinstance(caught.value.__cause__, RejectedError)
+    return caught.value.__cause__
+
+
+# -- what KGC sends ---------------------------------------------------------------------------------
+
+
+def dealt_to(role: str, **changes: Any) -> Dealt:
+    p = keys().parameters
+    shares = {CS: keys().cs_share, CC: keys().cc_share}
+    share = number(shares[role].value.reveal()) if role in shares else None
+    message = Dealt(
+        federation="federation",
+        epoch=1,
+        number=next(DEALS),
+        n=number(p.n),
+        g0=number(p.g0),
+        exponent_bits=p.exponent_bits,
+        share=share,
+    )
+    return msgspec.structs.replace(message, **changes)
+
+
+def accepted(parties: Parties, party: str, certificate: EpochCertificate) -> EpochAccepted:
+    return parties.network.channel(KGC).call(party, certificate, EpochAccepted)
+
+
+def signed_again(kgc: SigningKey, certificate: EpochCertificate, **changes: Any) -> EpochCertificate:
+    """Changed, and signed by KGC itself."""
+    new = msgspec.structs.replace(certificate, **changes)
+    return msgspec.structs.replace(new, signature=kgc.sign(_CERTIFICATE, *certificate_fields(new)))
+
+
+def with_bank(certificate: EpochCertificate, **changes: Any) -> tuple[Member, ...]:
+    return tuple(
+        msgspec.structs.replace(member, **changes) if member.name == "bank" else member
+        for member in certificate.members
+    )
+
+
+@dataclass
+class Forging:
+    """KGC's channel, on which certificates for "bank" are not what KGC made."""
+
+    network: MemoryNetwork
+    forge: Callable[[EpochCertificate], EpochCertificate]
+
+    def call(self, recipient: str, request: Message, reply_type: type[Any]) -> Any:
+        if recipient == "bank" and isinstance(request, EpochCertificate):
+            request = self.forge(request)
+        return self.network.channel(KGC).call(recipient, request, reply_type)

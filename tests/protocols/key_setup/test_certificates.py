@@ -1,0 +1,145 @@
+"""Nobody trusts a certificate that is not KGC's, not about itself, or not about what was dealt."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from revfrf.crypto.keys import WeakKey
+from revfrf.crypto.signing import SigningKey
+from revfrf.errors import ProtocolError, RevFRFError
+from revfrf.messages.base import Done, number
+from revfrf.messages.enrolment import EpochAccepted, EpochCertificate, Member
+from revfrf.names import CC, KGC, PARTICIPANT
+from revfrf.protocols.identity import Identity
+from revfrf.roles.compute import ComputePartner
+from revfrf.transport.memory import MemoryNetwork
+from tests.conftest import world_of
+from tests.federations import keys
+from tests.protocols.key_setup.parties import (
+    Forging,
+    Parties,
+    accepted,
+    new_keys,
+    refusal,
+    signed_again,
+    untouched,
+    with_bank,
+)
+
+
+def test_certificate_that_comes_again_is_answered_the_same_and_changes_nothing(parties: Parties) -> None:
+    certificate = parties.enrol()
+    bank = parties.identities["bank"]
+    held = bank.keys
+    assert accepted(parties, "bank", certificate) == EpochAccepted(epoch=1, receipt=None)
+    second, receipts = parties.leave("telco", dealt=new_keys())
+    [receipt] = [receipt for receipt in receipts if receipt.party == "bank"]
+    assert bank.keys is not held
+    held = bank.keys
+    for _ in range(2):
+        assert accepted(parties, "bank", second) == EpochAccepted(epoch=2, receipt=receipt)
+    assert bank.keys is held
+
+
+def test_certificate_of_the_same_epoch_with_anything_else_is_refused(parties: Parties) -> None:
+    certificate = parties.enrol()
+    other = signed_again(parties.signing, certificate, revoked=("nobody",))
+    assert refusal(lambda: parties.send("bank", other)).kind == "order"
+    unsigned = msgspec.structs.replace(certificate, signature=bytes(64))
+    assert refusal(lambda: parties.send("bank", unsigned)).kind == "order"
+    assert parties.identities["bank"].certificate == certificate
+
+
+def test_certificate_before_any_key_is_refused(parties: Parties) -> None:
+    other = MemoryNetwork()
+    late = Identity("bank", PARTICIPANT, parties.signing.verify_key, SigningKey.generate(), True)
+    other.roles = {"bank": ComputePartner(late)}
+    certificate = parties.enrol()
+    call = lambda: other.channel(KGC).call("bank", certificate, Done)  # noqa: E731
+    assert refusal(call).kind == "order"
+    assert untouched(late)
+
+
+def certified_wrongly(parties: Parties, forge: Callable[[EpochCertificate], EpochCertificate]) -> RevFRFError:
+    parties.kgc.channel = Forging(parties.network, forge)
+    cause = refusal(parties.enrol)
+    assert parties.identities["bank"].certificate is None
+    assert not parties.kgc.told
+    return cause
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"signature": bytes(64)},
+        {"epoch": 2},
+        {"federation": "other"},
+        {"exponent_bits": 127},
+        {"revoked": ("telco",)},
+        {"previous": b"\0"},
+        {"n": b"\7"},
+        {"members": ()},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_certificate_that_was_changed_on_its_way_is_refused(
+    parties: Parties, changes: dict[str, Any]
+) -> None:
+    forge = lambda certificate: msgspec.structs.replace(certificate, **changes)  # noqa: E731
+    out_of_turn = changes.keys() & {"epoch", "n"}  # seen before the signature is looked at
+    assert certified_wrongly(parties, forge).kind == ("order" if out_of_turn else "signature")
+
+
+def test_certificate_signed_by_anybody_else_is_refused(parties: Parties) -> None:
+    stranger = SigningKey.generate()
+    assert certified_wrongly(parties, lambda c: signed_again(stranger, c)).kind == "signature"
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        lambda c: with_bank(c, h=number(WeakKey.generate(keys().parameters).public.h)),
+        lambda c: with_bank(c, verify_key=SigningKey.generate().verify_key.raw),
+        lambda c: with_bank(c, role=CC),
+        lambda c: with_bank(c, name="Bank"),
+        lambda c: tuple(m for m in c.members if m.name != "bank"),
+        lambda c: (*c.members, c.members[0]),
+        lambda c: (*c.members, *with_bank(c, h=b"\4")),
+    ],
+    ids=[
+        "its key replaced",
+        "its verify key replaced",
+        "another role",
+        "another name",
+        "left out",
+        "somebody twice",
+        "itself twice, once with another key",
+    ],
+)
+def test_certificate_that_does_not_name_the_party_rightly_is_refused(
+    parties: Parties, members: Callable[[EpochCertificate], tuple[Member, ...]]
+) -> None:
+    kgc = parties.signing
+    cause = certified_wrongly(parties, lambda c: signed_again(kgc, c, members=members(c)))
+    assert isinstance(cause, ProtocolError)
+    assert cause.kind == "member"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        lambda: {"n": number(world_of(256).parameters.n), "g0": number(world_of(256).parameters.g0)},
+        lambda: {"g0": number(pow(keys().parameters.g0, 2, keys().parameters.n))},
+        lambda: {"exponent_bits": keys().parameters.exponent_bits - 1},
+        lambda: {"federation": "another federation than at the deal"},
+    ],
+    ids=["another modulus", "another generator", "other exponents", "another federation"],
+)
+def test_certificate_for_something_else_than_was_dealt_is_refused(
+    parties: Parties, changes: Callable[[], dict[str, Any]]
+) -> None:
+    kgc = parties.signing
+    cause = certified_wrongly(parties, lambda c: signed_again(kgc, c, **changes()))
+    assert isinstance(cause, ProtocolError)

@@ -1,0 +1,307 @@
+"""KGC admits nobody who is not who it should be; nobody takes keys that are not for it, or out of turn."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+
+from revfrf.crypto.arithmetic import inverse, multiply
+from revfrf.crypto.keys import WeakKey
+from revfrf.crypto.possession import prove_possession
+from revfrf.crypto.signing import SigningKey
+from revfrf.errors import AbsentError, ProtocolError, RefusedError, RejectedError
+from revfrf.messages.base import Message, number, of_number
+from revfrf.messages.enrolment import Dealt, Enrolment
+from revfrf.names import CC, CS, KGC, REQUESTER
+from revfrf.protocols.epoch import check_succession
+from revfrf.protocols.identity import Identity
+from revfrf.protocols.key_setup import answer_deal
+from revfrf.roles.party import Party
+from revfrf.transport.base import Answering
+from tests.federations import keys
+from tests.protocols.key_setup.parties import (
+    ROLES,
+    Parties,
+    dealt_to,
+    new_keys,
+    refusal,
+    shares_of,
+    untouched,
+)
+
+
+def test_everybody_ends_with_its_own_key_and_the_same_certificate(parties: Parties) -> None:
+    certificate = parties.enrol()
+    assert (certificate.federation, certificate.epoch, certificate.revoked) == ("federation", 1, ())
+    assert {member.name: member.role for member in certificate.members} == ROLES
+    for member in certificate.members:
+        identity = parties.identities[member.name]
+        assert identity.certificate == certificate
+        assert identity.dealt is None
+        assert of_number(member.h) == identity.weak.public.h
+        assert member.verify_key == identity.signing_key.verify_key.raw
+    assert shares_of(parties) == {CS: keys().cs_share.value.reveal(), CC: keys().cc_share.value.reveal()}
+
+
+def test_keys_that_are_not_there_are_not_used(parties: Parties) -> None:
+    identity = parties.identities["bank"]
+    for read in (lambda: identity.weak, lambda: identity.share):
+        with pytest.raises(ProtocolError, match="has no"):
+            read()
+    assert identity.epoch == 0
+    parties.enrol()
+    assert identity.epoch == 1
+    assert identity.weak.parameters == keys().parameters
+    with pytest.raises(ProtocolError, match="'bank' has no strong share here"):
+        _ = identity.share
+
+
+# -- a lying party ----------------------------------------------------------------------------------
+
+
+@dataclass
+class Liar:
+    """A party whose enrolment is not what it should be."""
+
+    party: Party
+    change: Callable[[Enrolment], Enrolment]
+
+    def handle(self, sender: str, message: Message) -> Message:
+        reply = self.party.handle(sender, message)
+        return self.change(reply) if isinstance(reply, Enrolment) else reply
+
+
+def admission_of_a_liar(parties: Parties, change: Callable[[Enrolment], Enrolment]) -> RejectedError:
+    honest = parties.network.roles["telco"]
+    assert isinstance(honest, Party)
+    liar: Answering = Liar(honest, change)
+    parties.network.roles["telco"] = liar
+    with pytest.raises(RejectedError) as caught:
+        parties.enrol()
+    assert not parties.kgc.told
+    assert all(identity.certificate is None for identity in parties.identities.values())
+    return caught.value
+
+
+def changed(**fields: Any) -> Callable[[Enrolment], Enrolment]:
+    return lambda enrolment: msgspec.structs.replace(enrolment, **fields)
+
+
+def test_rogue_key_is_refused(parties: Parties) -> None:
+    """h = g0^a / h_CS, so that the joint key with CS is one whose secret the rogue knows alone."""
+    p = keys().parameters
+
+    def rogue(enrolment: Enrolment) -> Enrolment:
+        cs, known = parties.identities[CS].dealt, WeakKey.generate(p)
+        assert cs is not None
+        h = multiply(p.n, known.public.h, inverse(cs.weak.public.h, p.n))
+        proof = prove_possession(known, "telco")
+        return msgspec.structs.replace(
+            enrolment, h=number(h), challenge=number(proof.challenge), response=number(proof.response)
+        )
+
+    assert admission_of_a_liar(parties, rogue).kind == "proof"
+
+
+def test_key_of_another_party_is_refused(parties: Parties) -> None:
+    def stolen(enrolment: Enrolment) -> Enrolment:
+        dealt = parties.identities["bank"].dealt
+        assert dealt is not None
+        bank = dealt.weak
+        proof = prove_possession(bank, "bank")
+        h, challenge, response = (number(x) for x in (bank.public.h, proof.challenge, proof.response))
+        return msgspec.structs.replace(enrolment, h=h, challenge=challenge, response=response)
+
+    assert admission_of_a_liar(parties, stolen).kind == "proof"
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (changed(name="bank"), "member"),
+        (changed(name="Telco"), "member"),
+        (changed(role=CC), "member"),
+        (changed(role=CS), "member"),
+        (changed(h=b"\0"), "out-of-range"),
+        (changed(h=b"\1"), "trivial"),
+        (changed(h=b"\xff" * 32), "out-of-range"),
+        (changed(h=b"\0\2"), "malformed"),
+        (changed(challenge=b"\0"), "proof"),
+        (changed(response=b"\0"), "proof"),
+        (changed(response=b"\xff" * 500), "proof"),
+        (changed(verify_key=bytes(32)), "malformed"),
+        (changed(verify_key=b"\1" + bytes(31)), "malformed"),
+    ],
+    ids=[
+        "name of another",
+        "name that is nobody's",
+        "role of CC",
+        "role of CS",
+        "h is 0",
+        "h is 1",
+        "h above N",
+        "h with leading zeros",
+        "another challenge",
+        "another response",
+        "a response far too long",
+        "verify key of small order",
+        "verify key that everybody can sign for",
+    ],
+)
+def test_liar_is_not_admitted(parties: Parties, change: Callable[[Enrolment], Enrolment], kind: str) -> None:
+    assert admission_of_a_liar(parties, change).kind == kind
+
+
+# -- a lying key centre -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("party", [CS, CC])
+def test_server_without_a_share_is_refused(parties: Parties, party: str) -> None:
+    call = lambda: parties.send(party, dealt_to(party, share=None))  # noqa: E731
+    assert refusal(call).kind == "member"
+    assert untouched(parties.identities[party])
+
+
+def test_share_for_a_participant_is_refused(parties: Parties) -> None:
+    share = number(keys().cs_share.value.reveal())
+    assert refusal(lambda: parties.send("bank", dealt_to("bank", share=share))).kind == "member"
+    assert untouched(parties.identities["bank"])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"g0": b"\1"}, {"g0": b"\0"}, {"n": b"\0\7"}, {"g0": b"\xff" * 40}],
+    ids=["generator 1", "generator 0", "leading zeros", "generator above N"],
+)
+def test_parameters_that_are_none_are_refused(parties: Parties, changes: dict[str, bytes]) -> None:
+    refusal(lambda: parties.send("bank", dealt_to("bank", **changes)))
+    assert untouched(parties.identities["bank"])
+
+
+@pytest.mark.parametrize("changes", [{"n": b"\7"}, {"exponent_bits": 8}, {"n": b"\x80" * 32}])
+def test_sizes_that_cannot_work_are_refused(parties: Parties, changes: dict[str, Any]) -> None:
+    with pytest.raises(RefusedError):
+        parties.send("bank", dealt_to("bank", **changes))
+    assert untouched(parties.identities["bank"])
+
+
+def test_party_takes_toy_keys_only_if_it_was_told_to(parties: Parties) -> None:
+    parties.identities["bank"].allow_insecure = False
+    with pytest.raises(RefusedError):
+        parties.enrol()
+    assert untouched(parties.identities["bank"])
+
+
+def test_keys_are_dealt_once(parties: Parties) -> None:
+    certificate = parties.enrol()
+    before = {name: identity.weak for name, identity in parties.identities.items()}
+    for party, role in ROLES.items():
+        assert refusal(lambda p=party, r=role: parties.send(p, dealt_to(r))).kind == "order"  # type: ignore[misc]
+        assert parties.identities[party].weak is before[party]
+        assert parties.identities[party].dealt is None
+        assert parties.identities[party].certificate == certificate
+
+
+@pytest.mark.parametrize("enrolled", [False, True])
+def test_keys_can_be_dealt_again_before_their_epoch_begins(parties: Parties, enrolled: bool) -> None:
+    """So that a deal that has failed half-way can be repeated."""
+    if enrolled:
+        parties.enrol()
+    bank, epoch = parties.identities["bank"], 1 + enrolled
+    held, made = bank.keys, []
+    for _ in range(2):
+        enrolment = parties.network.channel(KGC).call("bank", dealt_to("bank", epoch=epoch), Enrolment)
+        assert bank.dealt is not None
+        assert (bank.dealt.epoch, bank.dealt.weak.public.h) == (epoch, of_number(enrolment.h))
+        made.append(enrolment.h)
+    assert len(set(made)) == 2
+    last = bank.dealt
+    assert refusal(lambda: parties.send("bank", dealt_to("bank", epoch=epoch + 1))).kind == "order"
+    assert bank.dealt is last
+    assert bank.keys is held
+
+
+def test_what_was_dealt_earlier_and_comes_late_displaces_nothing(parties: Parties) -> None:
+    """Whoever passes letters on holds some back until KGC has dealt again, and everybody has enrolled."""
+    parties.enrol()
+    late, dealt = [dealt_to("bank", epoch=2) for _ in range(9)], new_keys()
+    bank, refusals = parties.network.roles["bank"], []
+
+    class Delaying:
+        def handle(self, sender: str, message: Message) -> Message:
+            reply = bank.handle(sender, message)
+            for each in late if isinstance(message, Dealt) else ():
+                with pytest.raises(ProtocolError) as caught:
+                    bank.handle(sender, each)
+                refusals.append(caught.value.kind)
+            return reply
+
+    parties.network.roles["bank"] = Delaying()
+    second, _ = parties.leave("telco", dealt=dealt)
+    assert refusals == ["order"] * 9
+    assert parties.identities["bank"].certificate == second
+    assert parties.identities["bank"].weak.parameters == dealt.parameters
+
+
+def test_numbers_of_deals_ascend_also_after_one_that_failed(parties: Parties) -> None:
+    shop = parties.network.roles.pop("shop")
+    with pytest.raises(AbsentError):
+        parties.enrol()
+    parties.network.roles["shop"] = shop
+    assert parties.kgc.state.deals == 1
+    parties.enrol()
+    assert parties.kgc.state.deals == 2
+    assert {identity.deal for identity in parties.identities.values()} == {2}
+
+
+def test_leaving_that_failed_at_the_deal_can_be_repeated_at_either_level(parties: Parties) -> None:
+    first = parties.enrol()
+    shop = parties.network.roles.pop("shop")
+    with pytest.raises(AbsentError):
+        parties.leave("telco", dealt=new_keys())
+    assert all(identity.certificate == first for identity in parties.identities.values())
+    parties.network.roles["shop"] = shop
+    second, receipts = parties.leave("telco")
+    assert receipts == ()
+    third, receipts = parties.leave("bank", dealt=new_keys())
+    assert {receipt.party for receipt in receipts} == {CS, CC, "shop"}
+    check_succession(first, second)
+    check_succession(second, third)
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 3, 2**32 - 1])
+def test_keys_are_dealt_for_the_next_epoch_alone(parties: Parties, epoch: int) -> None:
+    if epoch != 1:
+        assert refusal(lambda: parties.send("bank", dealt_to("bank", epoch=epoch))).kind == "order"
+        assert untouched(parties.identities["bank"])
+    parties.enrol()
+    assert refusal(lambda: parties.send("bank", dealt_to("bank", epoch=epoch))).kind == "order"
+    assert parties.identities["bank"].dealt is None
+
+
+def test_keys_of_another_federation_are_refused_once_there_is_one(parties: Parties) -> None:
+    parties.enrol()
+    other = dealt_to("bank", epoch=2, federation="another")
+    assert refusal(lambda: parties.send("bank", other)).kind == "order"
+    assert (parties.identities["bank"].federation, parties.identities["bank"].dealt) == ("federation", None)
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 9])
+def test_requester_comes_in_any_epoch(parties: Parties, epoch: int) -> None:
+    signing = SigningKey.generate()
+    clinic = Identity("clinic", REQUESTER, parties.signing.verify_key, signing, allow_insecure=True)
+    assert answer_deal(clinic, dealt_to(REQUESTER, epoch=epoch)).name == "clinic"
+    assert clinic.dealt is not None
+    assert clinic.dealt.epoch == epoch
+
+
+@pytest.mark.parametrize("sender", [CS, CC, "bank", "telco", "kgc"])
+def test_keys_and_certificates_of_anybody_but_the_key_centre_are_refused(
+    parties: Parties, sender: str
+) -> None:
+    assert refusal(lambda: parties.send("bank", dealt_to("bank"), sender)).kind == "sender"
+    assert untouched(parties.identities["bank"])
+    certificate = parties.enrol()
+    assert refusal(lambda: parties.send("bank", certificate, sender)).kind == "sender"

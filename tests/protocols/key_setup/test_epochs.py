@@ -1,0 +1,277 @@
+"""One epoch after another: nobody enters one that does not follow its own, whatever KGC has signed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from revfrf.crypto.keys import WeakKey
+from revfrf.crypto.strong import SetUp
+from revfrf.errors import ProtocolError
+from revfrf.messages.base import number, of_number
+from revfrf.messages.enrolment import Enrolment, EpochAccepted, EpochCertificate, Member
+from revfrf.names import CC, CS, KGC, PARTICIPANT
+from revfrf.protocols.epoch import certificate_digest, check_succession
+from revfrf.protocols.frf_revoc import next_epoch
+from revfrf.protocols.key_setup import announce
+from tests.federations import keys
+from tests.protocols.key_setup.parties import (
+    DEALS,
+    ROLES,
+    Forging,
+    Parties,
+    accepted,
+    dealt_to,
+    new_keys,
+    refusal,
+    shares_of,
+    signed_again,
+    with_bank,
+)
+
+LEVELS = pytest.mark.parametrize("dealt", [lambda: None, new_keys], ids=["level 1", "level 2"])
+MakeKeys = Callable[[], SetUp | None]
+
+
+@LEVELS
+def test_epoch_without_the_leaver_follows(parties: Parties, dealt: MakeKeys) -> None:
+    first = parties.enrol()
+    second, _ = parties.leave("telco", dealt=dealt())
+    check_succession(None, first)
+    check_succession(first, second)
+    assert (second.epoch, second.revoked, second.previous) == (2, ("telco",), certificate_digest(first))
+    assert {m.name: m.role for m in second.members} == {n: r for n, r in ROLES.items() if n != "telco"}
+    for name, identity in parties.identities.items():
+        assert identity.certificate == (first if name == "telco" else second)
+        assert identity.dealt is None
+
+
+def test_epochs_of_both_levels_follow_one_another(parties: Parties) -> None:
+    first = parties.enrol()
+    second, _ = parties.leave("telco")
+    third, receipts = parties.leave("bank", dealt=new_keys())
+    check_succession(first, second)
+    check_succession(second, third)
+    assert third.revoked == ("telco", "bank")
+    assert {receipt.epoch for receipt in receipts} == {2}
+    with pytest.raises(ProtocolError):
+        check_succession(first, third)
+
+
+def test_several_leave_together(parties: Parties) -> None:
+    first = parties.enrol()
+    second, _ = parties.leave("telco", "bank")
+    check_succession(first, second)
+    assert second.revoked == ("bank", "telco")
+
+
+def test_keys_stay_at_level_1(parties: Parties) -> None:
+    first = parties.enrol()
+    before = {name: identity.keys for name, identity in parties.identities.items()}
+    second, receipts = parties.leave("telco")
+    assert receipts == ()
+    assert (second.n, second.g0, second.exponent_bits) == (first.n, first.g0, first.exponent_bits)
+    assert set(second.members) < set(first.members)
+    assert all(identity.keys is before[name] for name, identity in parties.identities.items())
+
+
+def test_all_who_stay_have_new_keys_and_forget_the_old_ones_at_level_2(parties: Parties) -> None:
+    first = parties.enrol()
+    second, _ = parties.leave("telco", dealt=new_keys())
+    assert not {m.h for m in first.members} & {m.h for m in second.members}
+    for member in second.members:
+        identity = parties.identities[member.name]
+        assert identity.keys is not None
+        assert identity.keys.epoch == 2
+        assert identity.weak.parameters == new_keys().parameters
+        assert of_number(member.h) == identity.weak.public.h
+    assert shares_of(parties) == {
+        CS: new_keys().cs_share.value.reveal(),
+        CC: new_keys().cc_share.value.reveal(),
+    }
+
+
+@pytest.mark.parametrize("changes", [{"epoch": 2}, {"revoked": ("telco",)}, {"previous": bytes(32)}])
+def test_first_epoch_comes_after_none(parties: Parties, changes: dict[str, Any]) -> None:
+    first = msgspec.structs.replace(parties.enrol(), **changes)
+    with pytest.raises(ProtocolError) as caught:
+        check_succession(None, first)
+    assert caught.value.kind == "epoch"
+
+
+def only(certificate: EpochCertificate, *names: str) -> tuple[Member, ...]:
+    return tuple(member for member in certificate.members if member.name in names)
+
+
+Epochs = tuple[EpochCertificate, EpochCertificate]
+WRONG: dict[str, tuple[str, Callable[[EpochCertificate, EpochCertificate], dict[str, Any]]]] = {
+    "another federation": ("epoch", lambda _a, _b: {"federation": "another"}),
+    "the same number": ("epoch", lambda _a, b: {"epoch": b.epoch - 1}),
+    "a number left out": ("epoch", lambda _a, b: {"epoch": b.epoch + 1}),
+    "after none": ("epoch", lambda _a, _b: {"previous": b""}),
+    "after itself": ("epoch", lambda _a, b: {"previous": certificate_digest(b)}),
+    "after another": (
+        "epoch",
+        lambda a, _b: {"previous": certificate_digest(msgspec.structs.replace(a, revoked=()))},
+    ),
+    "nobody has left": ("member", lambda a, _b: {"revoked": a.revoked}),
+    "nobody has left, and all are there": (
+        "member",
+        lambda a, b: {"revoked": a.revoked, "members": (*b.members, *only(a, "telco"))},
+    ),
+    "who has left is back": ("member", lambda _a, b: {"revoked": b.revoked[1:]}),
+    "who has left before is first no more": ("member", lambda _a, b: {"revoked": b.revoked[::-1]}),
+    "the leaver is a member": ("member", lambda a, b: {"members": (*b.members, *only(a, "telco"))}),
+    "another one is missing": (
+        "member",
+        lambda _a, b: {"members": tuple(m for m in b.members if m.name != "bank")},
+    ),
+    "somebody new": (
+        "member",
+        lambda _a, b: {"members": (*b.members, Member("x", PARTICIPANT, b"1", bytes(32)))},
+    ),
+    "another name": ("member", lambda _a, b: {"members": with_bank(b, name="Bank")}),
+    "another role": ("member", lambda _a, b: {"members": with_bank(b, role=CC)}),
+    "another verify key": ("member", lambda _a, b: {"members": with_bank(b, verify_key=bytes(32))}),
+    "a leaver who was never there": ("member", lambda _a, b: {"revoked": (*b.revoked, "nobody")}),
+    "a server has left": (
+        "member",
+        lambda _a, b: {
+            "revoked": (*b.revoked, CC),
+            "members": tuple(m for m in b.members if m.name != CC),
+        },
+    ),
+    "a leaver twice": ("member", lambda _a, b: {"revoked": (*b.revoked, "telco")}),
+    "an earlier leaver again": ("member", lambda _a, b: {"revoked": (*b.revoked, b.revoked[0])}),
+    "somebody twice": ("member", lambda _a, b: {"members": (*b.members, *only(b, "bank"))}),
+    "somebody with a key besides": (
+        "member",
+        lambda _a, b: {"members": (*b.members, *with_bank(b, h=b"\4"))},
+    ),
+    "one new key": ("member", lambda a, b: {"members": with_bank(b, h=other_key(a, b))}),
+    "somebody with the leaver's key": (
+        "member",
+        lambda a, b: {"members": with_bank(b, h=only(a, "telco")[0].h)},
+    ),
+    "somebody with the key of another": (
+        "member",
+        lambda _a, b: {"members": with_bank(b, h=only(b, CC)[0].h)},
+    ),
+    "new keys and the old modulus, or old keys and a new one": (
+        "member",
+        lambda a, b: {"n": a.n if a.n != b.n else number(new_keys().parameters.n)},
+    ),
+}
+
+
+def other_key(before: EpochCertificate, after: EpochCertificate) -> bytes:
+    """Of bank: where all have new keys its old one, else a new one."""
+    fresh = number(WeakKey.generate(keys().parameters).public.h)
+    return only(before, "bank")[0].h if before.n != after.n else fresh
+
+
+@pytest.fixture(params=[1, 2], ids=["level 1", "level 2"])
+def epochs(parties: Parties, request: pytest.FixtureRequest) -> Epochs:
+    """The second and the third epoch: first shop has left, then telco."""
+    parties.enrol()
+    second, _ = parties.leave("shop")
+    third, _ = parties.leave("telco", dealt=new_keys() if request.param == 2 else None)
+    return second, third
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_epoch_that_does_not_follow_is_refused(epochs: Epochs, wrong: str) -> None:
+    before, after = epochs
+    kind, changes = WRONG[wrong]
+    check_succession(before, after)
+    with pytest.raises(ProtocolError) as caught:
+        check_succession(before, msgspec.structs.replace(after, **changes(before, after)))
+    assert caught.value.kind == kind
+
+
+@pytest.mark.parametrize(
+    "changes", [{"g0": b"\4"}, {"exponent_bits": 127}], ids=["another generator", "other exponents"]
+)
+def test_parameters_stay_where_keys_do(parties: Parties, changes: dict[str, Any]) -> None:
+    first = parties.enrol()
+    second, _ = parties.leave("telco")
+    with pytest.raises(ProtocolError):
+        check_succession(first, msgspec.structs.replace(second, **changes))
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@LEVELS
+def test_party_stays_in_its_epoch_if_the_next_one_is_wrong(
+    parties: Parties, wrong: str, dealt: MakeKeys
+) -> None:
+    """Whatever KGC itself has signed."""
+    parties.enrol()
+    second, _ = parties.leave("shop")
+    bank, kgc, held = parties.identities["bank"], parties.signing, parties.identities["bank"].keys
+
+    def forge(certificate: EpochCertificate) -> EpochCertificate:
+        return signed_again(kgc, certificate, **WRONG[wrong][1](second, certificate))
+
+    channel = Forging(parties.network, forge)
+    third = next_epoch(channel, kgc, second, ["telco"], dealt(), next(DEALS), 1)
+    refusal(lambda: announce(channel, second, third, 1))
+    assert bank.certificate == second
+    assert bank.keys is held
+
+
+def test_certificates_are_taken_in_turn(parties: Parties) -> None:
+    first = parties.enrol()
+    late = parties.identities["bank"]
+    second = signed_again(
+        parties.signing,
+        first,
+        epoch=2,
+        members=tuple(m for m in first.members if m.name != "shop"),
+        revoked=("shop",),
+        previous=certificate_digest(first),
+    )
+    third = signed_again(
+        parties.signing,
+        second,
+        epoch=3,
+        members=tuple(m for m in second.members if m.name != "telco"),
+        revoked=("shop", "telco"),
+        previous=certificate_digest(second),
+    )
+    assert refusal(lambda: parties.send("bank", third)).kind == "order"
+    assert late.certificate == first
+    for certificate in (second, third):
+        assert accepted(parties, "bank", certificate) == EpochAccepted(epoch=certificate.epoch, receipt=None)
+        for old in (first, second)[: certificate.epoch - 1]:
+            assert refusal(lambda c=old: parties.send("bank", c)).kind == "order"  # type: ignore[misc]
+    assert late.certificate == third
+
+
+def test_leaver_does_not_enter_the_epoch_without_it(parties: Parties) -> None:
+    first = parties.enrol()
+    second, _ = parties.leave("telco")
+    assert refusal(lambda: parties.send("telco", second)).kind == "member"
+    assert parties.identities["telco"].certificate == first
+
+
+def test_keys_that_were_dealt_are_not_used_before_their_epoch(parties: Parties) -> None:
+    parties.enrol()
+    bank = parties.identities["bank"]
+    before, p = bank.weak, new_keys().parameters
+    changes = {"epoch": 2, "n": number(p.n), "g0": number(p.g0), "exponent_bits": p.exponent_bits}
+    parties.network.channel(KGC).call("bank", dealt_to("bank", **changes), Enrolment)
+    assert bank.weak is before
+    assert bank.epoch == 1
+
+
+def test_keys_that_were_dealt_in_vain_are_forgotten_with_the_next_epoch(parties: Parties) -> None:
+    parties.enrol()
+    bank, p = parties.identities["bank"], new_keys().parameters
+    changes = {"epoch": 2, "n": number(p.n), "g0": number(p.g0), "exponent_bits": p.exponent_bits}
+    parties.network.channel(KGC).call("bank", dealt_to("bank", **changes), Enrolment)
+    held = bank.keys
+    _, receipts = parties.leave("telco")
+    assert receipts == ()
+    assert bank.keys is held
+    assert bank.dealt is None
