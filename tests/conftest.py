@@ -4,7 +4,7 @@ import json
 import secrets
 import signal
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from revfrf.crypto.keys import Parameters, WeakKey
 from revfrf.crypto.primes import SafePrimes, safe_primes
 from revfrf.crypto.strong import SetUp, StrongShare, _deal_from
 from revfrf.errors import RevFRFError
+from tests.federations import no_search_for_primes
 
 signal.signal(
     signal.SIGINT, signal.default_int_handler
@@ -86,6 +87,13 @@ def drawn_exponents(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(Parameters, "random_exponent", record)
     return drawn
+
+
+@pytest.fixture(scope="module")
+def prepared_moduli() -> Iterator[None]:
+    """Keys of later epochs without a search."""
+    with no_search_for_primes():
+        yield
 
 
 @pytest.fixture(scope="session")

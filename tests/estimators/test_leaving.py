@@ -1,6 +1,6 @@
 """Leaving fitted forests: the forest of a fit without the leaver, and what users see of it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,6 @@ from revfrf.messages.training import LevelRequest
 from revfrf.names import CS
 from revfrf.protocols.request import RequestPolicy
 from tests.estimators.toys import classifier, frame, regressor, signs, table
-from tests.federations import no_search_for_primes
 
 LEVELS: tuple[Level, ...] = (1, 2)
 X = table(120, 5)
@@ -40,11 +39,7 @@ NUMBERS = X[:, 0] + X[:, 2] / 2
 PARTIES = {"bank": [0, 4], "telco": [1, 3], "shop": [2]}
 MEAN = 5**0.5 / 5
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _prepared_moduli() -> Iterator[None]:
-    with no_search_for_primes():
-        yield
+pytestmark = pytest.mark.usefixtures("prepared_moduli")
 
 
 @pytest.fixture

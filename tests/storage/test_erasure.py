@@ -2,7 +2,7 @@
 
 import random
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,21 +22,11 @@ from revfrf.storage.memory import KnownRequest, Rebuilding, StoredSplit
 from revfrf.storage.sqlite import SqliteCoordinatorStore, SqliteParticipantStore, SqliteStore
 from tests.conftest import world_of
 from tests.estimators.toys import classifier
-from tests.federations import no_search_for_primes
 from tests.storage.traces import Files, all_there, raw, traces, where, windows
 
 REBUILDING = Rebuilding("", 0, 0)
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _prepared_moduli() -> Iterator[None]:
-    with no_search_for_primes():
-        yield
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "party.db"
+pytestmark = pytest.mark.usefixtures("prepared_moduli")
 
 
 def test_search_finds_what_is_there_and_nothing_else() -> None:

@@ -55,11 +55,6 @@ def somewhere() -> Iterator[Path]:
         yield Path(name) / "party.db"
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "party.db"
-
-
 def created(kind: type[Kind], path: Path) -> Kind:
     return kind(Database(path, create=True))
 

@@ -1,6 +1,5 @@
 """Whole protocols over gRPC: the same forest, answers and books as in one process."""
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
@@ -18,7 +17,6 @@ from tests.federations import (
     Case,
     digest_of,
     ignore,
-    no_search_for_primes,
     random_case,
     train,
     with_rules,
@@ -29,11 +27,7 @@ from tests.transport.links import LIMITS, nothing, until
 CASE = random_case(61, rules=with_rules(n_trees=2, max_depth=3))
 SOME = {party: table[:, :4] for party, table in CASE.codes.items()}
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _prepared_moduli() -> Iterator[None]:
-    with no_search_for_primes():
-        yield
+pytestmark = pytest.mark.usefixtures("prepared_moduli")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,215 @@
+"""Certificates, policies, requesters, quotas and answered requests are kept when a forest is opened again."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from revfrf import RevocableForestClassifier
+from revfrf.errors import AbsentError, RefusedError, RejectedError, UsageError
+from revfrf.messages.base import Message
+from revfrf.messages.enrolment import Admission
+from revfrf.messages.prediction import MaskedComparisons, PredictRequest, ShareRequest
+from revfrf.messages.revocation import Level
+from revfrf.names import CC, CS
+from revfrf.protocols.request import RequestPolicy
+from revfrf.transport.memory import MemoryChannel
+from tests.estimators.directories import LEVELS, ROWS, X, Y, again, in_memory, opened, same_answers
+
+pytestmark = pytest.mark.usefixtures("prepared_moduli")
+
+
+@pytest.mark.parametrize("levels", [(1, 1), (1, 2), (2, 1), (2, 2)], ids=str)
+def test_participants_leave_opened_forests_as_they_leave_others(
+    directory: Path, levels: tuple[Level, Level]
+) -> None:
+    """One leaves, then another after the forest was opened again; the certificates are kept and hold."""
+    memory, model, digests = in_memory(), opened(directory), []
+    for party, level in zip(("bank", "shop"), levels, strict=True):
+        digests.append(model.digest_)
+        certificate = model.revoke(party, level)
+        memory.revoke(party, level)
+        assert certificate.report.digest_before == digests[-1]
+        assert certificate.report.digest_after == memory.digest_
+        same_answers(model, memory)
+        model = again(model)
+        same_answers(model, memory)
+        assert model.certificates_[-1] == certificate
+        assert not list(directory.glob(f"*-{party}-*"))
+    assert [certificate.leavers for certificate in model.certificates_] == [("bank",), ("shop",)]
+    for certificate, digest in zip(model.certificates_, digests, strict=True):
+        certificate.verify(model.kgc_key_)
+        assert certificate.report.digest_before == digest
+    assert model.federation_.coordinator.certificates == tuple(model.certificates_)
+    with pytest.raises(UsageError, match="the last participant cannot leave"):
+        model.revoke("telco")
+    model.close()
+
+
+def test_preview_of_leaving_is_the_same_when_opened(directory: Path) -> None:
+    model, memory = opened(directory), in_memory()
+    preview, expected = (m.revocation_preview("telco", X, Y) for m in (model, memory))
+    for name in ("nodes", "nodes_lost", "trees_touched", "digest_after", "score_now", "score_without"):
+        assert getattr(preview, name) == getattr(expected, name)
+    model.close()
+
+
+def test_opened_forest_is_saved_and_loaded_like_others(directory: Path, tmp_path: Path) -> None:
+    model = opened(directory)
+    model.save(tmp_path / "file", private_keys=True)
+    loaded: Any = RevocableForestClassifier.load(tmp_path / "file")
+    same_answers(loaded, model)
+    assert loaded.directory is None
+    model.close()
+
+
+def test_policies_are_kept(directory: Path) -> None:
+    policies = {
+        "bank": RequestPolicy(refuses=["insurer"], max_rows=7),
+        CC: RequestPolicy(accepts=["insurer", "requester"]),
+        CS: RequestPolicy(max_rows=100),
+    }
+    model = opened(directory)
+    for party, policy in policies.items():
+        model.set_policy(party, RequestPolicy(max_rows=0))
+        model.set_policy(party, policy)
+    for level in (None, 1, 2):
+        if level is not None:
+            model.revoke("shop" if level == 1 else "telco", level)
+        model = again(model)
+        for name, role in model.federation_.with_policies.items():
+            assert role.policy == policies.get(name, RequestPolicy())
+    model.enrol_requester("insurer")
+    with pytest.raises(RefusedError) as caught:
+        model.predict_encrypted(ROWS, "insurer")
+    assert caught.value.party == "bank"
+    model.close()
+
+
+def test_requesters_are_kept(directory: Path) -> None:
+    model, memory = opened(directory), in_memory()
+    model.enrol_requester("insurer").enrol_requester("telco")
+    model.predict_encrypted(ROWS)
+    keys = {name: r.identity.weak.public for name, r in model.federation_.requesters.items()}
+    for _ in range(2):
+        model = again(model)
+        for name in ("insurer", "telco", "bank", None):
+            assert model.predict_encrypted(ROWS, name).tobytes() == memory.predict(ROWS).tobytes()
+        assert (
+            keys.items()
+            <= {name: r.identity.weak.public for name, r in model.federation_.requesters.items()}.items()
+        )
+        for name in ("insurer", "telco"):
+            with pytest.raises(UsageError, match="is a requester already"):
+                model.enrol_requester(name)
+    for level in LEVELS:
+        leaver = "shop" if level == 1 else "bank"
+        model.revoke(leaver, level)
+        memory.revoke(leaver, level)
+        model = again(model)
+        for name in ("insurer", "telco", None):
+            assert model.predict_encrypted(ROWS, name).tobytes() == memory.predict(ROWS).tobytes()
+        with pytest.raises(UsageError, match="is no requester here"):
+            model.predict_encrypted(ROWS, leaver)
+    model.close()
+
+
+def test_name_of_a_requester_stays_its_own(directory: Path) -> None:
+    model = opened(directory)
+    model.enrol_requester("insurer")
+    verify_key = model.federation_.requesters["insurer"].identity.signing_key.verify_key
+    model = again(model)
+    assert model.federation_.requesters["insurer"].identity.signing_key.verify_key == verify_key
+    model.revoke("bank")
+    model.predict_encrypted(ROWS, "insurer")
+    assert model.federation_.kgc.state.requesters["insurer"] == verify_key.raw
+    model.close()
+
+
+def test_requester_whose_admission_was_lost_may_enrol_when_the_forest_is_opened_again(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, call = opened(directory), MemoryChannel.call
+
+    def losing(channel: MemoryChannel, recipient: str, request: Message, reply_type: Any) -> Any:
+        if isinstance(request, Admission):
+            raise AbsentError(recipient, "is gone")
+        return call(channel, recipient, request, reply_type)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryChannel, "call", losing)
+        for call_of, value in ((model.enrol_requester, "insurer"), (model.predict_encrypted, ROWS)):
+            with pytest.raises(AbsentError):
+                call_of(value)
+    model = again(model)
+    model.enrol_requester("insurer")
+    for requester in ("insurer", None):
+        assert model.predict_encrypted(ROWS, requester).tobytes() == model.predict(ROWS).tobytes()
+    model.close()
+
+
+@pytest.mark.parametrize("party", ["bank", CS, CC])
+def test_quota_is_not_reset_by_opening(directory: Path, party: str) -> None:
+    """Everybody is asked about every row, for everybody has a split in every tree's way."""
+    model = opened(directory)
+    model.enrol_requester("insurer")
+    model.set_policy(party, RequestPolicy(max_rows=8))
+    model.predict_encrypted(X[:5], "insurer")
+    for _ in range(2):
+        model = again(model)
+        with pytest.raises(RefusedError) as caught:
+            model.predict_encrypted(X[:4], "insurer")
+        assert caught.value.party == party
+    model = again(model)
+    assert len(model.predict_encrypted(X[5:8], "insurer")) == 3
+    model = again(model)
+    for n_rows in (1, 2):
+        with pytest.raises(RefusedError):
+            model.predict_encrypted(X[:n_rows], "insurer")
+    assert len(model.predict_encrypted(X[:8], "telco")) == 8  # its quota is its own
+    model.set_policy(party, RequestPolicy(max_rows=9))
+    model = again(model)
+    assert len(model.predict_encrypted(X[:1], "insurer")) == 1
+    model.close()
+
+
+def test_quota_begins_anew_with_an_epoch_and_not_with_its_opening(directory: Path) -> None:
+    model = opened(directory)
+    model.set_policy("telco", RequestPolicy(max_rows=len(ROWS)))
+    for epoch, leaver in enumerate((None, "bank", "shop")):
+        if leaver is not None:
+            model.revoke(leaver, epoch)
+            model = again(model)
+        model.predict_encrypted(ROWS)
+        model = again(model)
+        with pytest.raises(RefusedError):
+            model.predict_encrypted(ROWS[:1])
+    model.close()
+
+
+@pytest.mark.parametrize("kind", [PredictRequest, MaskedComparisons, ShareRequest])
+def test_request_from_before_is_not_answered_after_opening(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Message]
+) -> None:
+    """Whoever has kept the messages sends them again: to CS, to CC, to the owners."""
+    kept: list[tuple[str, str, Message, Any]] = []
+    call = MemoryChannel.call
+
+    def keeping(channel: MemoryChannel, recipient: str, request: Message, reply_type: Any) -> Any:
+        if isinstance(request, kind):
+            kept.append((channel.sender, recipient, request, reply_type))
+        return call(channel, recipient, request, reply_type)
+
+    model = opened(directory)
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryChannel, "call", keeping)
+        model.predict_encrypted(ROWS)
+    assert kept
+    for _ in range(2):
+        for sender, recipient, request, reply_type in kept:
+            with pytest.raises(RefusedError) as caught:
+                model.federation_.network.channel(sender).call(recipient, request, reply_type)
+            assert isinstance(caught.value.__cause__, RejectedError)
+            assert caught.value.__cause__.kind == "replay"
+        model = again(model)
+    model.close()

@@ -1,0 +1,220 @@
+"""Where forests may be kept, and that a directory is opened by one at a time."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from revfrf import RevocableForestClassifier, estimator_base
+from revfrf.errors import RefusedError, StorageError, UsageError
+from revfrf.protocols.request import RequestPolicy
+from tests.estimators.directories import (
+    PARTIES,
+    ROWS,
+    X,
+    Y,
+    in_memory,
+    opened,
+    opened_after_all,
+    refused,
+    same_answers,
+)
+from tests.estimators.toys import classifier
+
+pytestmark = pytest.mark.usefixtures("prepared_moduli")
+
+# -- where a forest may be kept ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", ["a file", "a directory", "a hidden file", "a forest"])
+def test_directory_that_is_not_empty_is_refused_before_any_work(
+    directory: Path, tmp_path: Path, content: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    match content:
+        case "a file":
+            (place / "notes.txt").write_text("mine")
+        case "a directory":
+            (place / "notes").mkdir()
+        case "a hidden file":
+            (place / ".notes").write_text("mine")
+        case _:
+            place = directory
+    before = {file: file.stat().st_mtime_ns for file in place.iterdir()}
+    bytes_before = {file: file.read_bytes() for file in before if file.is_file()}
+    monkeypatch.setattr(estimator_base, "keys_of_size", lambda *_: pytest.fail("keys were searched for"))
+    model = classifier(parties=PARTIES, directory=place)
+    with pytest.raises(UsageError, match="is not empty; `open` the forest that is in it"):
+        model.fit(X, Y)
+    assert {file: file.stat().st_mtime_ns for file in place.iterdir()} == before
+    assert {file: file.read_bytes() for file in bytes_before} == bytes_before
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+def test_file_is_no_directory(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for place in (file, file / "below"):
+        with pytest.raises(StorageError):
+            classifier(directory=place).fit(X, Y)
+        assert refused(lambda place=place: opened(place)) == "wrong-kind"  # type: ignore[misc]
+    assert file.read_text() == "mine"
+
+
+@pytest.mark.parametrize("value", [5, b"bytes", ["list"], True])
+def test_directory_is_a_path(value: Any) -> None:
+    with pytest.raises(ValueError, match="directory"):
+        classifier(directory=value).fit(X, Y)
+
+
+def test_second_fit_into_a_directory_is_refused_and_the_first_forest_stays(tmp_path: Path) -> None:
+    model: Any = classifier(6, parties=PARTIES, directory=tmp_path / "d").fit(X, Y)
+    digest = model.digest_
+    for attempt in (model, clone(model)):
+        with pytest.raises(UsageError, match="is not empty"):
+            attempt.fit(X, -Y)
+    assert model.digest_ == digest
+    model.revoke("telco", 1)
+    model.set_params(directory=tmp_path / "e").fit(X, Y)
+    assert model.digest_ == digest
+    assert opened_after_all(tmp_path / "e") == "in-use"
+    model.close()
+
+
+def test_forest_that_is_fitted_elsewhere_lets_go_of_its_directory_when_closed(tmp_path: Path) -> None:
+    model = classifier(3, parties=PARTIES, directory=tmp_path / "d").fit(X, Y)
+    first = model.federation_
+    model.set_params(directory=None).fit(X, Y)
+    model.close()
+    first.shelf.close()
+    assert opened_after_all(tmp_path / "d") == ""
+
+
+def test_path_may_be_of_any_kind_and_is_a_parameter_like_others(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(directory.parent)
+    for place in (directory, str(directory), directory.name, Path(directory.name)):
+        model: Any = RevocableForestClassifier.open(place)
+        assert Path(model.directory).samefile(directory)
+        parameters = model.get_params()
+        assert parameters["n_estimators"] == 6
+        assert parameters["parties"] == PARTIES
+        copy = clone(model)
+        assert copy.get_params() == parameters
+        assert not hasattr(copy, "federation_")
+        fresh = copy.set_params(directory=None).fit(X, Y)
+        assert fresh.digest_ == model.digest_
+        model.close()
+
+
+def test_directory_is_found_when_the_process_has_gone_elsewhere(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Relative paths are meant from where the process was: the leaver's database is removed there."""
+    monkeypatch.chdir(directory.parent)
+    model: Any = RevocableForestClassifier.open(directory.name)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    model.revoke("bank")
+    assert list(directory.glob("*bank*")) == []
+    model.enrol_requester("insurer")
+    model.close()
+    assert list(elsewhere.iterdir()) == []
+    assert len(list(directory.glob("*insurer*"))) == 1
+    assert opened_after_all(directory) == ""
+
+
+def test_directory_with_anything_else_in_it_is_opened_all_the_same(directory: Path) -> None:
+    (directory / "notes.txt").write_text("mine")
+    model = opened(directory)
+    model.revoke("bank")
+    model.close()
+    assert (directory / "notes.txt").read_text() == "mine"
+
+
+def test_copy_of_a_directory_is_a_forest_of_its_own(directory: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(directory, tmp_path / "far" / "away"))
+    shutil.move(directory, tmp_path / "moved")
+    first, second = opened(copy), opened(tmp_path / "moved")
+    assert Path(first.directory) == copy
+    first.revoke("bank", 1)
+    assert first.digest_ != second.digest_
+    same_answers(second, in_memory())
+    first.close()
+    second.close()
+
+
+# -- one at a time ----------------------------------------------------------------------------------
+
+
+def test_open_forest_cannot_be_opened_again_until_it_is_closed(directory: Path) -> None:
+    first = opened(directory)
+    for _ in range(2):
+        assert refused(lambda: opened(directory)) == "in-use"
+    same_answers(first, in_memory())
+    first.close()
+    first.close()
+    second = opened(directory)
+    assert refused(lambda: opened(directory)) == "in-use"
+    second.close()
+
+
+def test_fitted_forest_cannot_be_opened_until_it_is_closed(tmp_path: Path) -> None:
+    model = classifier(2, parties=PARTIES, directory=tmp_path).fit(X, Y)
+    assert refused(lambda: opened(tmp_path)) == "in-use"
+    model.close()
+    assert opened(tmp_path).close() is None
+
+
+def test_close_does_nothing_without_a_forest_or_without_a_directory(directory: Path) -> None:
+    classifier(directory=directory).close()
+    model = in_memory()
+    model.close()
+    same_answers(model, in_memory())
+    model.revoke("bank", 1)
+
+
+def test_closed_forest_changes_nothing_any_more(directory: Path) -> None:
+    model = opened(directory)
+    model.close()
+    before = {file.name: file.read_bytes() for file in directory.iterdir()}
+    for call, values in (
+        (model.predict_encrypted, (ROWS,)),
+        (model.enrol_requester, ("insurer",)),
+        (model.set_policy, ("bank", RequestPolicy(max_rows=1))),
+        (model.revoke, ("bank", 1)),
+        (model.revoke, ("bank", 2)),
+    ):
+        with pytest.raises((StorageError, RefusedError)):
+            call(*values)
+    assert {file.name: file.read_bytes() for file in directory.iterdir()} == before
+    model = opened(directory)
+    same_answers(model, in_memory())
+    model.close()
+
+
+def test_another_process_opens_what_this_one_has_closed(directory: Path) -> None:
+    code = """
+import sys
+from revfrf import RevocableForestClassifier
+model = RevocableForestClassifier.open(sys.argv[1])
+print(model.digest_, flush=True)
+model.revoke("shop", level=1)
+"""
+    command = [sys.executable, "-c", code, str(directory)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    memory = in_memory()
+    assert done.stdout.strip() == memory.digest_
+    memory.revoke("shop", 1)
+    model = opened(directory)
+    same_answers(model, memory)
+    model.close()
