@@ -24,10 +24,10 @@ from benchmarks.studies.common import add_command, positive, run_command, table
 from revfrf import RevocableForestClassifier
 from revfrf.config import load_config, with_overrides, write_config
 from revfrf.crypto.keys import SECURE_KEY_BITS
-from revfrf.node.control import ask
-from revfrf.node.home import CONFIG, CONTROL
+from revfrf.node.control import CONTROL, ask
+from revfrf.node.home import CONFIG
 from revfrf.node.local import REQUESTER_NAME, make, start, stop
-from revfrf.node.services import ask_party
+from revfrf.node.services import do_alone
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -140,8 +140,8 @@ def _train(cs: Path) -> float:
 
 def _ask(home: Path) -> float:
     """Seconds of a request by somebody who is connected and admitted."""
-    ask_party(home, "ask", {"file": str(home / "first.csv")}, lambda _: None)
-    return seconds(lambda: ask_party(home, "ask", {"file": str(home / "request.csv")}, lambda _: None))
+    do_alone(home, "ask", {"file": str(home / "first.csv")}, lambda _: None)
+    return seconds(lambda: do_alone(home, "ask", {"file": str(home / "request.csv")}, lambda _: None))
 
 
 if __name__ == "__main__":

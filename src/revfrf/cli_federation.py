@@ -251,7 +251,7 @@ def _confirmed() -> bool:
 
 
 def _wait_until_left(directory: Path, quiet: bool) -> None:
-    from revfrf.node.control import wait_until_left
+    from revfrf.node.home import wait_until_left
 
     if not quiet:
         typer.echo("KGC has the request. Waiting until CS lets this party in no more …", err=True)

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 from rich.console import Console
@@ -22,9 +22,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from revfrf.errors import AuditLogError, CertificateError, PartyError, RevFRFError
-
-if TYPE_CHECKING:  # it takes a while to load, and `verify` does without
-    from revfrf.node.control import Tell
+from revfrf.node.control import CONTROL, Tell, ask
 
 DOES_NOT_HOLD = 1
 WRONG_USAGE = 2
@@ -204,14 +202,27 @@ def progress(quiet: bool) -> Iterator["Tell"]:
 
 
 def ask_party(directory: Path, verb: str, quiet: bool, **arguments: Any) -> Any:
-    """See `node.services.ask_party`; with a line that says how far it is."""
-    from revfrf.node import services
+    """Ask the process that runs in a directory, with a line that says how far it is; where none does, see
+    `node.services.do_alone`. That takes a second to load, and is left alone where a process runs.
+    """
+    home = directory.expanduser().absolute()
+
+    def alone() -> Any:
+        from revfrf.node.services import do_alone
+
+        return do_alone(home, verb, arguments, tell)
 
     with progress(quiet) as tell:
         try:
-            return services.ask_party(directory.expanduser().absolute(), verb, arguments, tell)
+            return ask(home / CONTROL, verb, arguments, tell, alone)
         except KeyboardInterrupt:
             fail("interrupted; what a running party has begun goes on there", INTERRUPTED)
+        except RevFRFError as error:
+            if error.kind == "verb":
+                from revfrf.node.services import party_with
+
+                party_with(home, verb)
+            raise
 
 
 # -- how commands end -------------------------------------------------------------------------------

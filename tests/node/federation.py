@@ -15,8 +15,8 @@ from threading import Thread
 from typing import Any, Protocol
 
 from revfrf.errors import RevFRFError
-from revfrf.node.control import ask
-from revfrf.node.home import CONFIG, CONTROL
+from revfrf.node.control import CONTROL, ask
+from revfrf.node.home import CONFIG
 from tests.node.founding import SERVING, configure, port_of_own
 
 ROOT = Path(__file__).parents[2]

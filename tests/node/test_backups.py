@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from revfrf.errors import RevFRFError
-from revfrf.node.home import CONTROL
+from revfrf.node.control import CONTROL
 from tests.node.conftest import Known
 from tests.node.federation import Asking, Running
 from tests.node.founding import SERVING

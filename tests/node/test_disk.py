@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from revfrf.errors import RevFRFError
-from revfrf.node.control import runs
-from revfrf.node.home import AUDIT, CONFIG, CONTROL, DATABASE
+from revfrf.node.control import CONTROL, runs
+from revfrf.node.home import AUDIT, CONFIG, DATABASE
 from tests.node.conftest import Known
 from tests.node.federation import Asking, Running
 from tests.node.founding import SERVING

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from revfrf.errors import RevFRFError
-from revfrf.node.control import process_of
-from revfrf.node.home import CONFIG, CONTROL
+from revfrf.node.control import CONTROL, process_of
+from revfrf.node.home import CONFIG
 from tests.node.conftest import Known
 from tests.node.federation import LONG, Asking, Running, by_itself, copied, running
 from tests.node.founding import (
@@ -69,6 +69,7 @@ def test_a_federation_by_its_command_line_from_training_to_a_certificate(
 def test_a_requester_without_a_process_is_told_who_refuses(begin: Begin, trained: Known) -> None:
     federation = begin(trained.directory, start=False)
     configure(federation.directory / "h0" / CONFIG, accepts=["nobody"])
+    configure(federation.directory / "clinic" / CONFIG, heartbeat=1)  # so long CS is dialled in vain
     federation.start()
     said = federation.command("predict", "--encrypted", "clinic/rows.csv", "-d", "clinic", code=3)
     assert "'h0' has refused" in said

@@ -10,7 +10,6 @@ import os
 import socket
 import socketserver
 import struct
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,7 +17,7 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from revfrf.errors import RevFRFError, StorageError, UsageError
-from revfrf.node.home import CONTROL, has_left
+from revfrf.storage.ownership import check_writable_by_owner_alone
 
 log = logging.getLogger("revfrf.control")
 
@@ -26,10 +25,10 @@ Tell = Callable[[dict[str, Any]], None]
 """Whom to tell how far a command is."""
 
 Command = Callable[[str, dict[str, Any], Tell], Any]
-_MAX_LINE = 2**26
-_LOOKS = 0.2
-"""Seconds between two looks at whether a process runs."""
+CONTROL = "control"
+"""The socket's name."""
 
+_MAX_LINE = 2**26
 _ALIVE, _DEAD = 5.0, 30.0
 """Seconds: between two signs of life of a process that works, and until it is given up."""
 
@@ -167,7 +166,8 @@ def ask(
 ) -> Any:
     """Ask the process that listens there; if none does, do this otherwise.
 
-    Raises what it answers with, and UsageError if there is neither.
+    Raises what it answers with, StorageError if somebody else could listen there, and UsageError if nobody
+    does and there is nothing else to do.
     """
     connection = _connect(path)
     if connection is None:
@@ -175,6 +175,7 @@ def ask(
             raise not_running(path.parent, "start it, and ask again")
         return otherwise()
     with connection:
+        check_writable_by_owner_alone(path.parent)
         connection.settimeout(_DEAD)
         for answer in _answers(connection, {"verb": verb, "arguments": arguments}):
             if "progress" in answer:
@@ -189,31 +190,6 @@ def ask(
         "what was under way goes on by itself, and requests can be asked again",
         kind="absent",
     )
-
-
-def wait_until_left(directory: Path) -> None:
-    """Until a participant's process has ended because CS lets it in no more.
-
-    Raises RevFRFError if it has ended otherwise.
-    """
-    while (left := _has_left(directory)) is None:
-        time.sleep(_LOOKS)
-    if not left:
-        raise RevFRFError(
-            f"KGC has the request, but the process in {directory} has ended before CS let it in no more; "
-            "`revfrf history` at CS says whether it has left",
-            kind="absent",
-        )
-
-
-def _has_left(directory: Path) -> bool | None:
-    """See `has_left`; None while a process runs there, if only to its end."""
-    try:
-        return None if runs(directory / CONTROL) else has_left(directory)
-    except StorageError as error:
-        if error.kind != "in-use":
-            raise
-        return None
 
 
 def _answers(connection: socket.socket, question: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -19,24 +19,26 @@ from revfrf.auditlog import AuditLog
 from revfrf.config import Config, load_config, new_config, write_config
 from revfrf.crypto.secret import hides_locals
 from revfrf.crypto.signing import SigningKey, VerifyKey
-from revfrf.errors import PassportError, StorageError, UsageError
+from revfrf.errors import PassportError, RevFRFError, StorageError, UsageError
 from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER, check_name
+from revfrf.node.control import CONTROL, runs
 from revfrf.protocols.identity import Identity, IdentityRecord
 from revfrf.publickey import save_verify_key
 from revfrf.record import Record
 from revfrf.roles.kgc import KeyCentreState
 from revfrf.storage.database import Database
-from revfrf.storage.directory import check_writable_by_owner_alone
+from revfrf.storage.ownership import check_writable_by_owner_alone
 from revfrf.storage.sqlite import SqliteCoordinatorStore, SqliteParticipantStore, SqliteStore
 from revfrf.transport.passport import Passport, Who
 from revfrf.transport.sealed import Sealing
 from revfrf.transport.tls import Authority, TlsIdentity, Token, join
 
-CONFIG, DATABASE, AUDIT, CONTROL, PUBLIC_KEY = "revfrf.toml", "party.db", "audit.log", "control", "kgc.pub"
+CONFIG, DATABASE, AUDIT, PUBLIC_KEY = "revfrf.toml", "party.db", "audit.log", "kgc.pub"
 _STORES: dict[str, type[SqliteStore]] = {CS: SqliteCoordinatorStore, PARTICIPANT: SqliteParticipantStore}
 _DAYS = 365
 _MOMENT = 1.0
-"""Seconds."""
+_LOOKS = 0.2
+"""Seconds: that a database may be in use, and between two looks at whether a process runs."""
 
 _OWN_SERIAL = 1
 """The number of KGC's invitation to itself; others have higher ones, each once."""
@@ -159,6 +161,31 @@ def has_left(path: Path) -> bool:
     """Whether CS lets the participant in no more. Raises StorageError of kind `in-use` while it runs."""
     with closing(Home.open(path)) as home:
         return bool(home.store.read("left", bool))
+
+
+def wait_until_left(directory: Path) -> None:
+    """Until a participant's process has ended because CS lets it in no more.
+
+    Raises RevFRFError if it has ended otherwise.
+    """
+    while (left := _has_left(directory)) is None:
+        time.sleep(_LOOKS)
+    if not left:
+        raise RevFRFError(
+            f"KGC has the request, but the process in {directory} has ended before CS let it in no more; "
+            "`revfrf history` at CS says whether it has left",
+            kind="absent",
+        )
+
+
+def _has_left(directory: Path) -> bool | None:
+    """See `has_left`; None while a process runs there, if only to its end."""
+    try:
+        return None if runs(directory / CONTROL) else has_left(directory)
+    except StorageError as error:
+        if error.kind != "in-use":
+            raise
+        return None
 
 
 class Pins:

@@ -15,8 +15,8 @@ from pathlib import Path
 from revfrf.datafile import csv_text, write_whole
 from revfrf.errors import RevFRFError, UsageError
 from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
-from revfrf.node.control import ask, process_of, runs
-from revfrf.node.home import CONFIG, CONTROL, Home, found, invite, join_federation, look
+from revfrf.node.control import CONTROL, ask, process_of, runs
+from revfrf.node.home import CONFIG, Home, found, invite, join_federation, look
 from revfrf.roles.kgc import KeyCentreState
 
 ROWS, TEST, REQUEST = "rows.csv", "test.csv", "request.csv"

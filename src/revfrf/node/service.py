@@ -23,8 +23,8 @@ from revfrf.messages.prediction import ForestQuery, MaskedComparisons, PredictRe
 from revfrf.messages.revocation import RevocationRequest
 from revfrf.messages.testing import TestRequest
 from revfrf.names import REQUESTER
-from revfrf.node.control import Control, Tell
-from revfrf.node.home import CONTROL, Home, Pins, days_left
+from revfrf.node.control import CONTROL, Control, Tell
+from revfrf.node.home import Home, Pins, days_left
 from revfrf.transport.base import Answering
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.grpc import Dialler, Server
@@ -276,7 +276,7 @@ class Service:
         """What the operator asks of the running process. Raises RevFRFError."""
         method = getattr(self, f"do_{verb}", None)
         if method is None:
-            raise RevFRFError(f"{self.home.who.role} has no `{verb}`", kind="usage")
+            raise RevFRFError(f"{self.home.who.role} has no `{verb}`", kind="verb")
         try:
             watched = {"tell": tell} if "tell" in signature(method).parameters else {}
             return method(**watched, **arguments)

@@ -10,9 +10,9 @@ from typing import Any
 from revfrf.config import Config, Party
 from revfrf.errors import AbsentError, UsageError
 from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
-from revfrf.node.control import Tell, ask, not_running
+from revfrf.node.control import Tell, not_running
 from revfrf.node.coordinator import CoordinatorService
-from revfrf.node.home import CONTROL, Home, has_left, invite, look, uninvite
+from revfrf.node.home import Home, has_left, invite, look, uninvite
 from revfrf.node.parties import ComputeService, KeyCentreService, ParticipantService
 from revfrf.node.requester import RequesterService
 from revfrf.node.service import Service
@@ -31,11 +31,8 @@ def service_of(home: Home, config: Config) -> Service:
     return _SERVICES[config.party.role](home, config)
 
 
-def ask_party(directory: Path, verb: str, arguments: dict[str, Any], tell: Tell) -> Any:
-    """Ask the process that runs in a directory, or, where none is needed, do it in its stead.
-
-    Raises UsageError if the party has no such verb, or no process runs.
-    """
+def party_with(directory: Path, verb: str) -> Party:
+    """Whose directory this is. Raises UsageError if that party has no such verb."""
     party = look(directory).party
     if not hasattr(_SERVICES[party.role], f"do_{verb}"):
         roles = [role for role, service in _SERVICES.items() if hasattr(service, f"do_{verb}")]
@@ -43,9 +40,7 @@ def ask_party(directory: Path, verb: str, arguments: dict[str, Any], tell: Tell)
             f"{_SAID.get(verb, verb)!r} is for {' or '.join(roles)}, and {directory} is the directory of "
             f"{party.role} {party.name!r}; {_fix(party.role, verb)}give another one with -d"
         )
-    return ask(
-        directory / CONTROL, verb, arguments, tell, lambda: _alone(directory, party, verb, arguments, tell)
-    )
+    return party
 
 
 def _fix(role: str, verb: str) -> str:
@@ -60,11 +55,12 @@ _SAID = {
 """What verbs are called on the command line, if otherwise."""
 
 
-def _alone(directory: Path, party: Party, verb: str, arguments: dict[str, Any], tell: Tell) -> Any:
+def do_alone(directory: Path, verb: str, arguments: dict[str, Any], tell: Tell) -> Any:
     """A command where no process runs: a requester connects, asks, and goes; KGC invites offline.
 
-    Raises UsageError for whatever needs a process.
+    Raises UsageError for whatever needs a process, or is for another party.
     """
+    party = party_with(directory, verb)
     if (party.role, verb) in _ALONE:
         with closing(Home.open(directory)) as home:
             return _ALONE[party.role, verb](home, tell, arguments)

@@ -2,13 +2,13 @@
 
 import os
 import re
-import shlex
 from hashlib import sha256
 from pathlib import Path
 
 from revfrf.errors import StorageError, UsageError
 from revfrf.storage.database import Database
 from revfrf.storage.memory import CoordinatorStore, Kept, ParticipantStore, Shelf, Store
+from revfrf.storage.ownership import check_writable_by_owner_alone
 from revfrf.storage.sqlite import SqliteCoordinatorStore, SqliteParticipantStore, SqliteStore
 
 _ON_DISK: dict[type[Store], type[SqliteStore]] = {
@@ -16,21 +16,6 @@ _ON_DISK: dict[type[Store], type[SqliteStore]] = {
     CoordinatorStore: SqliteCoordinatorStore,
     ParticipantStore: SqliteParticipantStore,
 }
-
-
-def check_writable_by_owner_alone(path: Path) -> None:
-    """Raise StorageError for a file that others could change, or a directory in which they could."""
-    status = path.stat()
-    if status.st_uid != os.geteuid():
-        raise StorageError(
-            f"{path}: it belongs to another user; run this as that user, or have it given to you by chown",
-            kind="mode",
-        )
-    if status.st_mode & 0o022:
-        mode = "700" if path.is_dir() else "600"
-        raise StorageError(
-            f"{path}: others can write to it; run: chmod {mode} {shlex.quote(str(path))}", kind="mode"
-        )
 
 
 class Directory(Shelf):
