@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from revfrf.costs import Costs
+from revfrf.names import REQUESTER, SERVERS
 
 OWNERS = "owners"
 """All participants together."""
@@ -15,12 +16,14 @@ def by_role(
     protocols: Collection[str],
     roles: Collection[str],
 ) -> dict[str, float]:
-    """A column of work or traffic; of a link, its sender. Whoever is none of `roles` is an owner."""
+    """A column of work or traffic; of a link, its sender. Owners are all but servers and requester."""
     found = dict.fromkeys(roles, 0.0)
     for name, row in book.items():
         sender = name.split(" -> ")[0]
-        role = sender if sender in roles else OWNERS
-        found[role] += sum(row[protocol][what] for protocol in protocols if protocol in row)
+        role = sender if sender in (*SERVERS, REQUESTER) else OWNERS
+        spent = [row[protocol][what] for protocol in protocols if protocol in row]
+        if spent:
+            found[role] += sum(spent)
     return found
 
 

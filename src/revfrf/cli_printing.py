@@ -178,7 +178,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 @contextmanager
-def progress(quiet: bool) -> Iterator["Tell"]:
+def progress(quiet: bool) -> Iterator[Tell]:
     """A line on standard error that says how far it is."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())

@@ -32,7 +32,6 @@ from revfrf.messages.network import AdmissionRequest, SetUpReply, SetUpRequest
 from revfrf.messages.prediction import ForestQuery
 from revfrf.messages.revocation import Level, Report, RevocationReport
 from revfrf.moduli import keys_of_size, new_keys_like
-from revfrf.node.control import CONTROL, Control, ask
 from revfrf.node.home import AUDIT, Home, Invited, Pins, found, invite, join_federation, uninvite
 from revfrf.node.parties import KeyCentreService, ParticipantService
 from revfrf.node.service import Service
@@ -553,23 +552,6 @@ def test_a_directory_that_others_can_write_to_is_refused(centre: Home, copy: Pat
     assert list((copy / "eve").iterdir()) == []
     (copy / "h0").chmod(0o700)
     assert join_federation(copy / "h0", renewal.text()).name == "h0"
-
-
-def test_nothing_is_said_to_a_process_where_others_could_have_put_it(tmp_path: Path) -> None:
-    """A socket in a directory that others can change may be theirs, and rows of requests go over it."""
-    heard: list[str] = []
-
-    def listen(verb: str, *_: object) -> str:
-        heard.append(verb)
-        return "mine"
-
-    with closing(Control(tmp_path / CONTROL, listen)):
-        tmp_path.chmod(0o777)
-        with pytest.raises(StorageError, match="others can write to it; run: chmod 700"):
-            ask(tmp_path / CONTROL, "ask", {"rows": "secret"})
-        assert heard == []
-        tmp_path.chmod(0o700)
-        assert ask(tmp_path / CONTROL, "ask", {}) == "mine"
 
 
 def test_a_directory_of_another_user_is_refused(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

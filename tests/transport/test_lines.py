@@ -184,13 +184,16 @@ def test_a_call_for_which_there_is_no_thread_is_answered_when_there_is_one(
     def no_thread(_: Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    cs = Endpoint(CS, digests, known("CS").sealing, LIMITS)
+    slow = Slow()
+    cs = Endpoint(CS, slow.asked, known("CS").sealing, LIMITS)
     bank = RawLink(cs, known("bank").who, known("bank").passport)
     with monkeypatch.context() as patch:
         patch.setattr(Thread, "start", no_thread)
-        bank.say(*frames("call", "bank", "CS", 1, encode(PREDICT)))
-    assert cs._load._sizes.keys() == {"bank"}
-    bank.say(*frames("call", "bank", "CS", 2, encode(PREDICT)))
+        for number in (1, 2):
+            bank.say(*frames("call", "bank", "CS", number, encode(PREDICT)))
+    until(lambda: len(slow.asked.calls) == 1)
+    assert len(cs._load._sizes["bank"]) == 2
+    slow.end.set()
     assert {(frame.kind, frame.call) for frame in bank.heard(2)} == {("reply", 1), ("reply", 2)}
     until(lambda: cs._load._sizes == {})
     assert not bank.closed

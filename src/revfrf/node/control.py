@@ -1,7 +1,8 @@
 """How an operator talks to a running party: a socket in the party's directory, which is its owner's alone.
 
 One JSON object a line. A question is {"verb": …, "arguments": {…}}; before the answer there may be any number
-of {"progress": {…}}; the answer is {"result": …} or {"error": {"kind": …, "reason": …}}.
+of {"progress": {…}}; the answer is {"result": …} or {"error": {"kind": …, "reason": …}}. An error of kind
+`verb` is that this party has no such verb.
 """
 
 import json
@@ -96,7 +97,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
 @contextmanager
 def _short(path: Path) -> Iterator[str]:
     """The address of a socket, which must be short: by its directory, opened."""
-    directory = os.open(path.parent, os.O_RDONLY)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{directory}/{path.name}"
     finally:
@@ -126,7 +127,9 @@ class Control:
 
 
 def _connect(path: Path) -> socket.socket | None:
-    """A connection to the process that listens there, if one does."""
+    """A connection to the process that listens there, if one does. Raises StorageError if it is another
+    user's.
+    """
     connection = socket.socket(socket.AF_UNIX)
     try:
         with _short(path) as address:
@@ -134,7 +137,17 @@ def _connect(path: Path) -> socket.socket | None:
     except OSError:
         connection.close()
         return None
+    if _peer(connection)[1] != os.geteuid():
+        connection.close()
+        raise StorageError(f"{path}: the process that listens there is another user's", kind="mode")
     return connection
+
+
+def _peer(connection: socket.socket) -> tuple[int, int]:
+    """The numbers of the process at the other end, and of its user."""
+    known = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    process, user, _ = _CREDENTIALS.unpack(known)
+    return process, user
 
 
 def process_of(path: Path) -> int | None:
@@ -143,8 +156,7 @@ def process_of(path: Path) -> int | None:
     if connection is None:
         return None
     with connection:
-        known = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        return int(_CREDENTIALS.unpack(known)[0])
+        return _peer(connection)[0]
 
 
 def runs(path: Path) -> bool:
@@ -169,15 +181,17 @@ def ask(
     Raises what it answers with, StorageError if somebody else could listen there, and UsageError if nobody
     does and there is nothing else to do.
     """
+    with suppress(OSError):  # what is not there is not asked
+        if path.is_socket():
+            check_writable_by_owner_alone(path.parent)
     connection = _connect(path)
     if connection is None:
         if otherwise is None:
             raise not_running(path.parent, "start it, and ask again")
         return otherwise()
     with connection:
-        check_writable_by_owner_alone(path.parent)
         connection.settimeout(_DEAD)
-        for answer in _answers(connection, {"verb": verb, "arguments": arguments}):
+        for answer in _answers(path, connection, {"verb": verb, "arguments": arguments}):
             if "progress" in answer:
                 if answer["progress"]:
                     tell(answer["progress"])
@@ -192,10 +206,20 @@ def ask(
     )
 
 
-def _answers(connection: socket.socket, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _answers(path: Path, connection: socket.socket, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What the process says, line by line, until it has no more to say, or has ended."""
     with suppress(ConnectionError, TimeoutError), connection.makefile("rb") as lines:
         connection.sendall(json.dumps(question).encode() + b"\n")
         for line in lines:
             if line.endswith(b"\n"):
-                yield json.loads(line)
+                yield _answer(path, line)
+
+
+def _answer(path: Path, line: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(line)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict) or len(answer.keys() & {"progress", "error", "result"}) != 1:
+        raise StorageError(f"{path}: what listens there is no party's process", kind="wrong-kind")
+    return answer

@@ -8,12 +8,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from revfrf.datafile import csv_text, write_whole
-from revfrf.errors import RevFRFError, UsageError
+from revfrf.errors import RevFRFError, StorageError, UsageError
 from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
 from revfrf.node.control import CONTROL, ask, process_of, runs
 from revfrf.node.home import CONFIG, Home, found, invite, join_federation, look
@@ -25,6 +25,10 @@ _TRAINED, _ASKED = 400, 20
 _STARTING = 120.0
 _ENDING = 20.0
 PORTS = range(10_000, 32_768)
+"""Below those that systems, if nobody has told them otherwise, give to whoever dials: while CS does not run,
+its own parties, which dial it again and again, could come to hold its port.
+"""
+
 _SERVERS = {"kgc": KGC, "cs": CS, "cc": CC}
 """Who is in which directory; all others' directories have their names."""
 
@@ -63,11 +67,7 @@ def _make(directory: Path, names: list[str], key_bits: int, allow_insecure: bool
 
 
 def free_port(ports: Sequence[int] = PORTS) -> int:
-    """A port of this machine that nobody has.
-
-    Those that a system gives to whoever dials are left out: while CS does not run, its own parties, which
-    dial it again and again, could come to hold its port.
-    """
+    """One that nobody has."""
     for port in random.sample(ports, len(ports)):
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
@@ -165,7 +165,7 @@ def _wait(directory: Path, expected: set[str], processes: Mapping[str, subproces
                 raise RevFRFError(
                     f"{name} has ended at once; {_last_line(directory / f'{name}.log')}", kind="absent"
                 )
-        with suppress(RevFRFError):
+        with _not_yet():
             status = ask(directory / "cs" / CONTROL, "status", {})
             missing = expected - {*status["connected"], *status["left"]}
             if not missing:
@@ -175,6 +175,17 @@ def _wait(directory: Path, expected: set[str], processes: Mapping[str, subproces
     raise RevFRFError(
         f"{names}: not connected after {_STARTING:.0f} seconds; look at {directory}/*.log", kind="absent"
     )
+
+
+@contextmanager
+def _not_yet() -> Iterator[None]:
+    """What fails while processes start may succeed in a moment, but for what is wrong with directories."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except RevFRFError:
+        return
 
 
 def _last_line(log: Path) -> str:

@@ -17,14 +17,7 @@ from contextlib import ExitStack, suppress
 from itertools import count, takewhile
 from threading import Condition, Event, Lock, Thread
 
-from revfrf.errors import (
-    AbsentError,
-    FormatError,
-    LetterError,
-    ProtocolError,
-    RevFRFError,
-    StorageError,
-)
+from revfrf.errors import AbsentError, FormatError, LetterError, ProtocolError, RevFRFError, StorageError
 from revfrf.messages.base import Message
 from revfrf.messages.registry import calls_between
 from revfrf.metering import Ledger, measured
@@ -79,6 +72,8 @@ class Endpoint:
         self._closed = Event()
         self._servers = ThreadPoolExecutor(_ANSWERING, thread_name_prefix="answer")
         self._others = ThreadPoolExecutor(_ANSWERING, thread_name_prefix="answer")
+        for pool in (self._servers, self._others):
+            pool.submit(int)  # from now on it has a thread
         Thread(target=self._keep_alive, name="heartbeat", daemon=True).start()
 
     @property
@@ -350,22 +345,23 @@ class Endpoint:
         server = frame.sender in SERVERS
         pool, calls = (self._servers, _CALLS_OF_SERVERS) if server else (self._others, _CALLS)
         with self._lock:
-            wait = None if self._closed.is_set() else self._load.take(frame.sender, len(data), calls)
-            if wait is not None:
+            counted = None if self._closed.is_set() else self._load.take(frame.sender, len(data), calls)
+            if counted is not None:
                 with suppress(RuntimeError):  # no new thread to be had: one that is there takes it later
-                    pool.submit(self._answer_call, wait, line, frame, data)
-        if wait is None:
+                    pool.submit(self._answer_call, counted, line, frame, data)
+        if counted is None:
             self._send(line, frames("refusal", self.who.name, frame.sender, frame.call, _TOO_MUCH))
 
-    def _answer_call(self, wait: ExitStack, line: Line, frame: Frame, data: bytes) -> None:
+    def _answer_call(self, counted: ExitStack, line: Line, frame: Frame, data: bytes) -> None:
         """In a thread of its own; nothing is said if the call has come before."""
-        with wait:
+        with counted:
             outcome = self._outcome(line, frame, data)
             if outcome is not None:
                 kind, answer = outcome
                 self._send(line, frames(kind, self.who.name, frame.sender, frame.call, answer))
 
     def _outcome(self, line: Line, frame: Frame, data: bytes) -> tuple[Kind, bytes] | None:
+        """What to say to a call; None if it has come before."""
         try:
             if frame.sender != line.link.who.name:
                 return "reply", self._answer_letter((frame.sender, self.who.name, frame.call), data)

@@ -164,9 +164,10 @@ class Server:
             context.abort(grpc.StatusCode.PERMISSION_DENIED, told)
         log.info("%s is connected", link.who.name)
         context.add_callback(link.close)
+        # first, since it takes the link down also if the welcome fails
         Thread(target=_carry, args=(self._endpoint, link, incoming), daemon=True).start()
         chain, signature = self._endpoint.sealing.welcome(nonce, passport)
-        context.send_initial_metadata(((_CHAIN, chain), (_SIGNATURE, signature)))  # fails if it has hung up
+        context.send_initial_metadata(((_CHAIN, chain), (_SIGNATURE, signature)))
         yield from link.outgoing()
 
     def close(self) -> None:

@@ -86,7 +86,7 @@ class Load:
         self._lock = Lock()
 
     def take(self, sender: str, size: int, calls: int) -> ExitStack | None:
-        """None if that is too much of this sender, or more than so many calls; else a wait to close."""
+        """None if that is too much of this sender, or more than so many calls; else a stack to be closed."""
         counted = max(size, _LEAST_LOAD)
         with self._lock:
             waiting = self._sizes.get(sender, [])

@@ -1,0 +1,92 @@
+"""An operator talks to the party's own process, and to nobody else."""
+
+import os
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from revfrf.errors import RevFRFError, StorageError, UsageError
+from revfrf.node import control
+from revfrf.node.control import CONTROL, Control, Tell, ask, process_of
+from tests.node.federation import LONG
+
+
+class Listening:
+    """What a process has heard. It answers everything."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def __call__(self, verb: str, arguments: dict[str, object], tell: Tell) -> object:
+        self.heard.append(verb)
+        if verb == "fail":
+            raise UsageError("not that")
+        tell({"step": verb})
+        return arguments
+
+
+def test_a_question_is_answered_and_how_far_it_is_is_told(tmp_path: Path) -> None:
+    told: list[object] = []
+    with closing(Control(tmp_path / CONTROL, Listening())):
+        assert ask(tmp_path / CONTROL, "train", {"trees": 3}, told.append) == {"trees": 3}
+        with pytest.raises(RevFRFError, match="not that") as caught:
+            ask(tmp_path / CONTROL, "fail", {})
+        assert process_of(tmp_path / CONTROL) == os.getpid()
+    assert told == [{"step": "train"}]
+    assert caught.value.kind == "usage"
+    with pytest.raises(UsageError, match="no `revfrf serve` runs"):
+        ask(tmp_path / CONTROL, "train", {})
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702], ids=oct)
+def test_nothing_is_said_where_others_could_have_put_a_process(tmp_path: Path, mode: int) -> None:
+    """Rows of requests go over the socket."""
+    listening = Listening()
+    with closing(Control(tmp_path / CONTROL, listening)):
+        tmp_path.chmod(mode)
+        with pytest.raises(StorageError, match="others can write to it; run: chmod 700"):
+            ask(tmp_path / CONTROL, "ask", {"rows": "secret"})
+        tmp_path.chmod(0o700)
+    assert listening.heard == []
+
+
+def test_nothing_is_said_to_a_process_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The socket's name may be a link to somebody else's."""
+    listening, me = Listening(), os.geteuid()
+    monkeypatch.setattr(control, "_peer", lambda _: (1, me + 1))
+    with closing(Control(tmp_path / CONTROL, listening)):
+        for call in (lambda: ask(tmp_path / CONTROL, "ask", {}), lambda: process_of(tmp_path / CONTROL)):
+            with pytest.raises(StorageError, match="is another user's"):
+                call()
+    assert listening.heard == []
+
+
+@pytest.mark.parametrize(
+    "answer", [b"hello", b"\xff", b"[]", b"{}", b'"result"', b'{"result": 1, "error": 2}'], ids=repr
+)
+def test_what_is_no_partys_process_is_told_from_one(tmp_path: Path, answer: bytes) -> None:
+    with closing(socket.socket(socket.AF_UNIX)) as other, ThreadPoolExecutor(1) as pool:
+        with control._short(tmp_path / CONTROL) as address:
+            other.bind(address)
+        other.listen()
+        asking = pool.submit(ask, tmp_path / CONTROL, "status", {})
+        with closing(other.accept()[0]) as connection:
+            connection.sendall(answer + b"\n")
+            with pytest.raises(StorageError, match="no party's process"):
+                asking.result(LONG)
+
+
+@pytest.mark.parametrize("what", ["nothing", "file", "pipe"])
+def test_where_there_is_no_directory_nobody_is_asked(tmp_path: Path, what: str) -> None:
+    place = tmp_path / "place"
+    if what == "file":
+        place.touch()
+    elif what == "pipe":
+        os.mkfifo(place)
+    assert ask(place / CONTROL, "status", {}, otherwise=lambda: "nobody") == "nobody"
+    assert process_of(place / CONTROL) is None
