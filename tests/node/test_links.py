@@ -154,7 +154,7 @@ def test_a_process_that_is_stopped_for_a_while_delays_a_forest(
 
 def test_processes_end_soon_when_told_to_even_while_a_forest_grows(founded: Path, tmp_path: Path) -> None:
     directory = copied(founded, tmp_path / "federation")
-    configure(directory / "CS" / CONFIG, n_estimators=400, max_depth=12, min_samples_leaf=1)
+    configure(directory / "CS" / CONFIG, n_estimators=4000, max_depth=12, min_samples_leaf=1)
     with running(directory, by_itself) as federation:
         asking = Asking(federation.train)
         federation.wait_for_log("CS", "growing level=1")
