@@ -1,4 +1,6 @@
-"""A directory that is brought back from a copy of the same epoch: noticed and named, or as good as before."""
+"""A directory that is brought back from a copy of the same epoch: noticed and named, or as good as before; and
+one that is lost.
+"""
 
 import shutil
 import signal
@@ -83,3 +85,18 @@ def test_a_coordinator_from_the_middle_of_the_training_ends_with_the_same_forest
     federation.start(*SERVING, "clinic")
     assert federation.wait_until_ready(1) == trained.digest
     assert federation.answers() == trained.answers
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_party_whose_disk_is_lost_leaves_by_a_request_that_it_has_kept(
+    begin: Begin, trained: Known, never_with_h2: Known, level: int
+) -> None:
+    federation = begin(trained.directory)
+    kept = federation.ask("h2", "revoke", level=level, send=False)["request"]
+    assert federation.status("KGC")["epoch"] == 1  # it is a request that nobody has
+    federation.kill("h2")
+    shutil.rmtree(federation.directory / "h2")
+    federation.ask("KGC", "accept", request=kept)
+    assert federation.wait_until_ready(2) == never_with_h2.digest
+    federation.start("clinic")
+    assert federation.answers() == never_with_h2.answers
