@@ -4,7 +4,7 @@ BIN    := .venv/bin
 READY  := .venv/.ready
 INSTALL := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --only-binary :all: --constraint constraints.txt
 
-.PHONY: demo test test-all lint bench bench-quick bench-micro clean
+.PHONY: demo test test-all fuzz lint bench bench-quick bench-micro clean
 
 demo: $(READY)
 	@$(BIN)/revfrf demo
@@ -15,6 +15,11 @@ test: lint
 test-all: lint
 	$(INSTALL) --editable '.[dev,ray,dask]'
 	$(BIN)/pytest -n auto --hypothesis-profile new
+
+# A minute for each decoder of what comes from outside, with a fuzzer that follows branches.
+fuzz: $(READY)
+	$(INSTALL) --editable '.[dev,fuzz]'
+	$(BIN)/python -m tests.fuzz.decoders --seconds 60
 
 lint: $(READY)
 	$(BIN)/ruff check .
