@@ -24,18 +24,49 @@ app = typer.Typer()
 
 
 @app.command()
-def train(directory: Directory = Path(), as_json: Json = False) -> None:
+def match(directory: Directory = Path(), as_json: Json = False) -> None:
+    """CS: how many rows all have, before a forest is grown from them.
+
+    The federation is set up, with everybody who is invited, and the participants are asked in turn, each
+    about the ids that all before it have. Nothing is settled: correct a table, start `revfrf serve` again,
+    and look again. `train` settles the rows for good.
+
+    \b
+    Example:
+      revfrf match -d cs
+    """
+    with errors(as_json):
+        result = ask_party(directory, "match", as_json)
+    if as_json:
+        print_json(result)
+        return
+    participants = result.pop("participants")
+    print_facts("Rows of CS", result)
+    for name, facts in participants.items():
+        print_facts(name, facts)
+
+
+@app.command()
+def train(
+    directory: Directory = Path(),
+    min_common: Annotated[
+        float,
+        typer.Option(min=0, max=1, metavar="SHARE", help="Stop if all have less of CS's rows than this."),
+    ] = 0.5,
+    as_json: Json = False,
+) -> None:
     """CS: grow the forest, or go on with it.
 
-    First, the federation is set up, with everybody who is invited, and the rows are found that all have.
-    Whoever is away is waited for. Ctrl-C ends the command, not the training.
+    First, the federation is set up, with everybody who is invited, and the rows are found that all have: the
+    forest knows no others for its life. `revfrf match` counts them beforehand. Whoever is away is waited for.
+    Ctrl-C ends the command, not the training.
 
     \b
     Example:
       revfrf train -d cs
     """
     with errors(as_json):
-        result = ask_party(directory, "train", as_json)
+        result = ask_party(directory, "train", as_json, min_common=min_common)
     show("The forest is grown.", result, as_json)
 
 

@@ -86,14 +86,21 @@ class CoordinatorService(TrainingService):
             raise UsageError("there is no whole forest now; `revfrf train` first, or wait")
 
     def _when_ready(self, work: Callable[[], Result], tell: Tell) -> Result:
-        """Do something with a whole forest; if somebody is leaving just now, again when it has left."""
+        """Do something with a whole forest; if somebody is leaving just now, again when it has left, and if
+        somebody goes meanwhile, again when it is back. Whoever is away from the beginning is not waited for.
+        """
+
+        def try_it() -> Result:
+            self._expect_ready()  # else it is said at once
+            with self._turn(tell):
+                self._expect_ready()
+                return work()
+
         until = time.monotonic() + self.config.network.patience
         while True:
             epoch = 0 if self.certificate is None else self._epoch
             try:
-                with self._working:
-                    self._expect_ready()
-                    return work()
+                return self.patiently(try_it, tell, waits_for=self.endpoint.present())
             except RevFRFError:
                 left = self.role.created and self.role.rebuilding
                 changed = bool(epoch) and (self._epoch != epoch or left)

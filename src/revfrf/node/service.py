@@ -7,7 +7,7 @@ What is to be done follows from what is written down, so that a process that was
 import logging
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, nullcontext
 from inspect import signature
 from threading import Event, Lock, Thread
@@ -237,8 +237,15 @@ class Service:
                 self._stop.wait(_LOOKS)  # however often it is woken
                 self._awake.clear()  # by what this very work has caused
 
-    def patiently(self, work: Callable[[], Result], progress: Callable[[], object]) -> Result:
-        """Do something that goes on from what is written down, again whenever somebody was away.
+    def patiently(
+        self,
+        work: Callable[[], Result],
+        tell: Tell,
+        progress: Callable[[], object] = lambda: None,
+        waits_for: Collection[str] | None = None,
+    ) -> Result:
+        """Do something that may be done again, or goes on from what is written down, again whenever somebody
+        was away: anybody, or one of those that are waited for.
 
         Raises AbsentError if a party is away for longer than the configured patience, and whatever else
         happens twenty times in a row without any progress.
@@ -254,14 +261,18 @@ class Service:
                 came_back = self.endpoint.meetings().get(party, 0) != met.get(party, 0)
                 if tries >= _TRIES or (isinstance(error, RefusedError) and not came_back):
                     raise
-                self._wait_for(party)
+                if waits_for is not None and party not in waits_for:
+                    raise
+                self._wait_for(party, tell)
 
-    def _wait_for(self, party: str) -> None:
+    def _wait_for(self, party: str, tell: Tell) -> None:
+        """Until it is there, or has left."""
         patience, until = self.config.network.patience, time.monotonic() + self.config.network.patience
         step(log, "waiting for a party", party=party, seconds=patience)
         self.problem = f"waiting for {party!r}, who is not connected"
+        tell({"step": f"waiting for {party!r}"})
         while not self._stop.is_set() and time.monotonic() < until:
-            if not self.endpoint.wait_for([party], _LOOKS):
+            if party in self.revoked or not self.endpoint.wait_for([party], _LOOKS):
                 self.problem = ""
                 return
         raise AbsentError(

@@ -2,7 +2,9 @@
 
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
@@ -36,22 +38,51 @@ from revfrf.storage.sqlite import SqliteCoordinatorStore
 
 log = logging.getLogger("revfrf.serve")
 
+_LOOKS = 1.0
+"""Seconds until somebody who waits is told again for what."""
+
+MIN_COMMON = 0.5
+"""The share of CS's rows that all must have: less is rather a mistake in ids than what was meant."""
+
 
 class Training(Record, frozen=True):
     """A forest that is to be grown, from when the operator has asked for it: by which rules, from which rows.
 
-    `ids` are the rows that all have, once they are found, and `not_common` counts those that not all have;
-    they stay the same for the federation's life. `stopped` says why no rows could be found.
+    `ids` are the rows that all have, once they are found, with their labels as `values`, and `not_common`
+    counts those that not all have; they stay the same for the federation's life. `min_common` is the share of
+    CS's rows that all must have. `stopped` says why no rows could be found.
     """
 
     forest: Forest
     task: Task
     seed: bytes
+    min_common: float
     ids: tuple[str, ...] = ()
+    values: tuple[str | float, ...] = ()
     labels: tuple[str, ...] = ()
     n_features: int = 0
     not_common: int = 0
     stopped: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The rows that all have. Of each participant, in the order in which they were asked: how many columns
+    and rows it has, and how many rows were common to all up to it.
+    """
+
+    ids: tuple[str, ...]
+    parties: dict[str, dict[str, int]]
+
+    def check(self, n_rows: int, least: float) -> None:
+        """Raise UsageError if all have less than this share of CS's rows."""
+        if len(self.ids) < least * n_rows:
+            left = ", ".join(f"{facts['common']:,} after {party!r}" for party, facts in self.parties.items())
+            raise UsageError(
+                f"all have {len(self.ids):,} of CS's {n_rows:,} rows; asked in turn, the participants left "
+                f"{left}. Look at the id columns; if they are right, say which share will do, like `revfrf "
+                "train --min-common 0`"
+            )
 
 
 class TrainingService(MemberService):
@@ -72,9 +103,10 @@ class TrainingService(MemberService):
         if self.training is not None:
             self.role.labels = self.training.labels
         self._working = Lock()
+        self._under_way: dict[str, Any] = {}
         self.waiting = ""
         self.take_policy()
-        self._labels = None if self.role.created else self._read_own_labels()
+        self._labels = self._read_own_labels() if self.training is None or not self.training.ids else None
 
     def answer(self, sender: str, message: Message) -> Message:
         """See `Service.answer`; whoever has left is shown out."""
@@ -87,13 +119,29 @@ class TrainingService(MemberService):
 
     def work(self) -> None:
         """See `Service.work`: end the revocation or the training that is under way."""
-        with self._working:
-            self._work(lambda _: None)
+        with self._turn(lambda _: None) as told:
+            self._work(told)
+
+    @contextmanager
+    def _turn(self, tell: Tell) -> Iterator[Tell]:
+        """One thing at a time; whoever waits for its turn is told how far the other is."""
+        while not self._working.acquire(timeout=_LOOKS):
+            tell(self._under_way)
+
+        def told(facts: dict[str, Any]) -> None:
+            self._under_way = facts
+            tell(facts)
+
+        try:
+            yield told
+        finally:
+            self._under_way = {}
+            self._working.release()
 
     def _work(self, tell: Tell) -> None:
         if self.training is None or self.training.stopped or self.role.ready:
             return
-        self.patiently(lambda: self._try_training(tell), lambda: self.store.n_nodes)
+        self.patiently(lambda: self._try_training(tell), tell, lambda: self.store.n_nodes)
 
     def _try_training(self, tell: Tell) -> None:
         """See `_go_on_training`; `waiting` says who was away."""
@@ -102,23 +150,15 @@ class TrainingService(MemberService):
             self._go_on_training(tell)
         except AbsentError as error:
             self.waiting = f"waiting for {error.party!r}, which {error.reason}"
-            tell({"step": f"waiting for {error.party!r}"})
             raise
 
     def _go_on_training(self, tell: Tell) -> None:
         """From wherever it is to its end."""
-        if self.certificate is None:
-            tell({"step": "setting up the federation"})
-            self._set_up()
-            if self.certificate is None:
-                raise ProtocolError(
-                    "KGC has set the federation up before, and CS knows nothing of it: CS's directory is an "
-                    "old copy; bring back the one that it had last",
-                    kind="epoch",
-                )
+        if not self.role.created:
+            self._enter_epoch(tell)
         if not self._expect_training().ids:
             try:
-                self._match(tell)
+                self._settle(tell)
             except UsageError as error:  # nothing has begun yet: the operator may change what is wrong
                 self._become(msgspec.structs.replace(self._expect_training(), stopped=str(error)))
                 raise
@@ -136,6 +176,17 @@ class TrainingService(MemberService):
         self.role.grow(self._progress(tell))
         self.audit.append("trained", digest=self.digest, nodes=self.store.n_nodes)
         step(log, "trained", digest=self.digest, nodes=self.store.n_nodes)
+
+    def _enter_epoch(self, tell: Tell) -> None:
+        """Set the federation up, or see to it that everybody knows that it is. Raises AbsentError."""
+        tell({"step": "setting up the federation"})
+        self._set_up()
+        if self.certificate is None:
+            raise ProtocolError(
+                "KGC has set the federation up before, and CS knows nothing of it: CS's directory is an "
+                "old copy; bring back the one that it had last",
+                kind="epoch",
+            )
 
     def _gather(self) -> None:
         """Wait until KGC has told everybody of the epoch. Raises AbsentError."""
@@ -175,25 +226,44 @@ class TrainingService(MemberService):
             raise ProtocolError("nothing is to be trained", kind="order")
         return self.training
 
-    def _match(self, tell: Tell) -> None:
-        """Find the rows that all have, and the labels that go with them."""
-        training, labels = self._expect_training(), self._expect_labels()
+    def _find(self, tell: Tell) -> Found:
+        """The rows that all have."""
         schemas = ask_schemas(self.endpoint, self._epoch, self.participants)
-        for party, schema in schemas.items():
-            facts = {"party": party, "columns": len(schema.columns), "rows": schema.n_rows}
-            step(log, "schema", **facts)
-            tell({"step": "schema", **facts})
-        ids = self._common("training", labels.ids, tell)
-        values = labels_of(labels, ids)
-        classes = () if training.task == "numbers" else tuple(sorted(set(map(str, values))))
-        n_features = sum(len(schema.columns) for schema in schemas.values())
-        counts = {"n_features": n_features, "not_common": len(labels.ids) - len(ids)}
-        found = msgspec.structs.replace(training, ids=tuple(ids), labels=classes, **counts)
-        _rules(found)  # says what is wrong with them
-        self._become(found)
+        parties = {
+            party: {"columns": len(schema.columns), "rows": schema.n_rows}
+            for party, schema in schemas.items()
+        }
+        for party, facts in parties.items():
+            step(log, "schema", party=party, **facts)
+            tell({"step": "schema", "party": party, **facts})
+        ids = self._common("training", self._expect_labels().ids, tell, parties)
+        return Found(tuple(ids), parties)
 
-    def _common(self, table: str, ids: Sequence[str], tell: Tell) -> list[str]:
+    def _settle(self, tell: Tell) -> None:
+        """Settle, for the federation's life, the rows that all have, and the labels that go with them."""
+        training, labels, found = self._expect_training(), self._expect_labels(), self._find(tell)
+        found.check(len(labels.ids), training.min_common)
+        values = labels_of(labels, found.ids)
+        classes = () if training.task == "numbers" else tuple(sorted(set(map(str, values))))
+        n_features = sum(facts["columns"] for facts in found.parties.values())
+        counts = {"n_features": n_features, "not_common": len(labels.ids) - len(found.ids)}
+        settled = msgspec.structs.replace(
+            training, ids=found.ids, values=tuple(values), labels=classes, **counts
+        )
+        _rules(settled)  # says what is wrong with them
+        self._become(settled)
+        self._labels = None
+
+    def _common(
+        self, table: str, ids: Sequence[str], tell: Tell, parties: dict[str, dict[str, int]] | None = None
+    ) -> list[str]:
+        """Those of these ids that all participants have; what is known of `parties` grows by how many were
+        common up to each.
+        """
+
         def progress(matched: Matched) -> None:
+            if parties is not None:
+                parties[matched.party]["common"] = matched.common
             facts = {"party": matched.party, "common": matched.common, "of": len(ids)}
             step(log, "matched", table=table, **facts)
             tell({"step": "matching ids", **facts})
@@ -208,8 +278,7 @@ class TrainingService(MemberService):
     def _create(self) -> None:
         """The forest, with its targets; participants are told of it after."""
         training = self._expect_training()
-        values = labels_of(self._expect_labels(), training.ids)
-        weights = np.ones(len(values))
+        values, weights = training.values, np.ones(len(training.values))
         rules = _rules(training)
         repeats = row_repeats(training.seed, rules.n_trees, rules.bootstrap, weights)
         if training.task == "numbers":
@@ -220,7 +289,6 @@ class TrainingService(MemberService):
             targets = Targets.classes(known, len(places), weights, repeats)
         align(self.endpoint, self._epoch, TRAINING, training.ids, self.participants)
         self.role.create(rules, training.seed, targets)
-        self._labels = None
 
     @property
     def _task(self) -> Task:
@@ -240,7 +308,7 @@ class TrainingService(MemberService):
 
     def _expect_labels(self) -> Labels:
         if self._labels is None:
-            raise ProtocolError("the forest has its labels already", kind="order")
+            raise UsageError("the forest's rows are settled, with their labels; `revfrf status` counts them")
         return self._labels
 
     def _fields(self) -> tuple[Field, ...]:
@@ -257,15 +325,29 @@ class TrainingService(MemberService):
 
     # -- commands -----------------------------------------------------------------------------------
 
-    def do_train(self, tell: Tell) -> dict[str, Any]:
+    def do_match(self, tell: Tell) -> dict[str, Any]:
+        """How many rows all have, before anything is settled."""
+        with self._turn(tell) as told:
+            rows = len(self._expect_labels().ids)
+
+            def look() -> Found:
+                self._enter_epoch(told)
+                return self._find(told)
+
+            found = self.patiently(look, told)
+            common = len(found.ids)
+            counts = {"rows": rows, "common": common, "not_common": rows - common}
+            return {**counts, "participants": found.parties}
+
+    def do_train(self, tell: Tell, min_common: float = MIN_COMMON) -> dict[str, Any]:
         """Train, or go on with the training that is under way."""
-        with self._working:
+        with self._turn(tell) as told:
             if self.training is None or self.training.stopped:
                 forest = self.config.forest or Forest()
                 seed = secrets.token_bytes(32) if forest.random_state is None else _seed(forest.random_state)
-                self._become(Training(forest, self._task, seed))
+                self._become(Training(forest, self._task, seed, min_common))
                 self.audit.append("training asked for", trees=forest.n_estimators)
-            self._work(tell)
+            self._work(told)
             return self._summary()
 
     def _summary(self) -> dict[str, Any]:

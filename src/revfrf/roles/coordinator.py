@@ -92,7 +92,7 @@ class Coordinator(AnsweringParty):
         """Answer KGC and requesters."""
         match message:
             case Dealt() | EpochCertificate() if self._busy and message.epoch > self.certificate.epoch:
-                raise ProtocolError("the forest is not opened yet, or a revocation not over", kind="order")
+                raise ProtocolError("a revocation is not over", kind="order")
             case ForestQuery():
                 self.expect(sender, message.admission.member.name)
                 check_admission(self.identity, message.admission)
@@ -125,7 +125,7 @@ class Coordinator(AnsweringParty):
     @property
     def _busy(self) -> bool:
         """Whether something has begun that ends in the epoch in which it began."""
-        return self.created and (not self.columns or self.store.rebuilding is not None)
+        return self.created and self.store.rebuilding is not None
 
     @property
     def opening(self) -> OpenForest:
@@ -136,7 +136,7 @@ class Coordinator(AnsweringParty):
 
     @property
     def columns(self) -> Mapping[str, Sequence[Column]]:
-        """The columns of all who are part of the forest."""
+        """The columns of all who are part of the forest; none before all have been told of it."""
         return self.record.columns
 
     def create(self, rules: Rules, seed: bytes, targets: Targets) -> None:
@@ -213,7 +213,14 @@ class Coordinator(AnsweringParty):
     @property
     def rebuilding(self) -> bool:
         """Whether somebody has left, and the forest is not whole, or not certified, without it."""
-        return bool(self._leavers) or self.store.rebuilding is not None
+        return self._to_destroy or self.store.rebuilding is not None
+
+    @property
+    def _to_destroy(self) -> bool:
+        """Whether somebody has left, and nothing has been done about it: one who is part of the forest, or
+        was told of it before all were.
+        """
+        return bool(self._leavers) or not (self.columns or self.opening.epoch == self.certificate.epoch)
 
     def revoke(
         self, targets: Sequence[Field], progress: Callable[[LevelReport], None]
@@ -224,9 +231,11 @@ class Coordinator(AnsweringParty):
         """
         if not len(self.targets.values) or not self.rebuilding:
             raise ProtocolError("nobody has left, or there are no rows to grow a forest from", kind="order")
-        if self._leavers:
+        if self._to_destroy:
             self._destroy(self._leavers, targets)
-        fle_expan(self.channel, self.plan, self.targets, self.store, self._calls, progress)
+        if not self.columns:
+            self.open()
+        self.grow(progress)
         if self.record.n != self.certificate.n:
             rekey(self.channel, self.plan, self.store, self._calls)
         self.store.scrub()
