@@ -123,6 +123,7 @@ SAMPLES: tuple[Message, ...] = (
         labels=("ill", "well"),
         centre=0.5,
         places=3,
+        absent=("shop",),
     ),
     SetUpRequest(),
     SetUpReply(missing="bank", refused=None),

@@ -194,6 +194,10 @@ class Running:
     def ask(self, name: str, verb: str, **arguments: Any) -> Any:
         return ask(self.directory / name / CONTROL, verb, arguments)
 
+    def watched(self, name: str, verb: str, tell: Callable[[dict[str, Any]], None]) -> Any:
+        """Ask, and be told how far it is."""
+        return ask(self.directory / name / CONTROL, verb, {}, tell)
+
     def command(self, *arguments: str, code: int = 0) -> str:
         """What a command prints; if it is to fail, what it says."""
         done = subprocess.run(

@@ -1,5 +1,6 @@
-"""A directory that is brought back from a copy of the same epoch: noticed and named, or as good as before; and
-one that is lost.
+"""A directory that is brought back from a copy of the same epoch: noticed and named, or as good as before.
+
+And one that is lost.
 """
 
 import shutil

@@ -28,7 +28,8 @@ class ForestFacts(Message, frozen=True):
     """CS to a requester: the forest, and its columns, in the order in which a row gives them.
 
     `epoch` is the current one; `n_votes` is how many numbers an answer has for each row: one, or one a class.
-    `labels` are the names of the classes; a number is `centre` + vote·2^-`places`.
+    `labels` are the names of the classes; a number is `centre` + vote·2^-`places`. `absent` are members who
+    are not connected now.
     """
 
     protocol = "FRF-Predict"
@@ -40,11 +41,13 @@ class ForestFacts(Message, frozen=True):
     labels: tuple[str, ...]
     centre: float
     places: Annotated[int, msgspec.Meta(ge=-(2**12), le=2**12)]
+    absent: tuple[Name, ...]
 
     def discloses(self) -> dict[str, int]:
-        """The rules and the schema, and what its answers mean."""
+        """The rules and the schema, what its answers mean, and who is away."""
         columns = [column for owned in self.columns.values() for column in owned]
-        return self.opening.discloses() | published(columns) | {"names of classes": len(self.labels)}
+        more = {"names of classes": len(self.labels), "names of absent parties": len(self.absent)}
+        return self.opening.discloses() | published(columns) | more
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

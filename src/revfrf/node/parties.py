@@ -282,7 +282,7 @@ class ParticipantService(MemberService):
     def do_ask(self, tell: Tell, **arguments: Any) -> dict[str, Any]:
         """See `node.requester.ask_about`."""
         requester = Requester(self.role.identity, self.endpoint, self.role.n_jobs)
-        return ask_about(self.endpoint, requester, tell=tell, **arguments)
+        return ask_about(self, requester, tell=tell, **arguments)
 
     def do_revoke(self, level: Level = 2, send: bool = True) -> dict[str, Any]:
         """Leave the forest: the request goes to KGC, sealed, or into the operator's hands."""

@@ -1,6 +1,8 @@
 """Requests from another machine: rows in a file go out encrypted, and answers come back."""
 
+import time
 from collections import Counter
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 from revfrf.config import Config
 from revfrf.crypto.parallel import workers
 from revfrf.datafile import Rows, read_rows
-from revfrf.errors import RefusedError, UsageError
+from revfrf.errors import AbsentError, RefusedError, UsageError
 from revfrf.forest.voting import Voting, numbers
 from revfrf.messages.base import Done
 from revfrf.messages.network import AdmissionRequest
@@ -27,7 +29,7 @@ from revfrf.transport.base import Channel
 
 
 def ask_about(
-    channel: Channel,
+    service: Service,
     requester: Requester,
     *,
     tell: Tell,
@@ -36,12 +38,23 @@ def ask_about(
     voting: Voting = "hard",
     partial: bool = False,
 ) -> dict[str, Any]:
-    """FRF-Predict on the rows of a file. Raises RefusedError and AbsentError, which name the party."""
-    facts = _facts(channel, requester.identity)
+    """FRF-Predict on the rows of a file. Whoever goes meanwhile is waited for.
+
+    Raises RefusedError and AbsentError, which name the party.
+    """
+    facts = _facts(service.endpoint, requester.identity)
     rows = read_rows(file, id_column, categories=_categories(facts))
-    answer = requester.ask(
-        _codes(facts, rows), voting, partial, lambda done: tell({"rows": done, "of": len(rows.ids)})
-    )
+
+    def progress(done: int) -> None:
+        tell({"rows": done, "of": len(rows.ids)})
+
+    def wait(error: AbsentError) -> None:
+        if error.party in facts.absent:  # from the beginning
+            raise error
+        tell({"step": f"waiting for {error.party!r}"})
+        _wait(service, requester.identity, facts.absent, error)
+
+    answer = requester.ask(_codes(facts, rows), voting, partial, progress, wait)
     return {"ids": list(rows.ids), "absent": list(answer.absent), **_answers(facts, answer)}
 
 
@@ -52,6 +65,18 @@ def _facts(channel: Channel, identity: Identity) -> ForestFacts:
             return ask_facts(channel, identity)
     channel.call(KGC, AdmissionRequest(), Done)
     return ask_facts(channel, identity)
+
+
+def _wait(service: Service, identity: Identity, away: Collection[str], error: AbsentError) -> None:
+    """Until CS says that nobody is away but these. Raises the error if that takes longer than the party's
+    patience.
+    """
+    until = time.monotonic() + service.config.network.patience
+    while service.pause() and time.monotonic() < until:
+        with suppress(AbsentError):
+            if {*ask_facts(service.endpoint, identity).absent} <= {*away}:
+                return
+    raise error
 
 
 def _names(facts: ForestFacts) -> dict[str, list[Column]]:
@@ -98,4 +123,4 @@ class RequesterService(Service):
 
     def do_ask(self, tell: Tell, **arguments: Any) -> dict[str, Any]:
         """See `ask_about`."""
-        return ask_about(self.endpoint, self.role, tell=tell, **arguments)
+        return ask_about(self, self.role, tell=tell, **arguments)

@@ -25,7 +25,7 @@ from revfrf.logs import step
 from revfrf.messages.base import Message
 from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.network import SetUpReply, SetUpRequest
-from revfrf.names import CS, KGC, PARTICIPANT
+from revfrf.names import CC, CS, KGC, PARTICIPANT
 from revfrf.node.control import Tell
 from revfrf.node.home import Home
 from revfrf.node.parties import MemberService
@@ -97,6 +97,7 @@ class TrainingService(MemberService):
             raise UsageError(f"{home.path} is not the directory of CS")
         self.store, self.data = store, data
         self.role = Coordinator(home.identity(), self.endpoint, workers(config.work.workers), store)
+        self.role.absent = lambda: {CC, *self.participants} - self.endpoint.present()
         self.training = store.read("training", Training)
         if store.read("forest", ForestRecord) is not None:
             self.role.recall()

@@ -60,7 +60,7 @@ class Coordinator(AnsweringParty):
     """CS, with one forest: first `create`, then `grow`, then any number of `votes` and of requests.
 
     `watch` is told how many rows of a request are walked, those on their way in part. `labels` are the names
-    of the classes, if requesters are to know them.
+    of the classes, if requesters are to know them, and `absent` says which members cannot be reached now.
     """
 
     plan: Plan
@@ -77,6 +77,7 @@ class Coordinator(AnsweringParty):
         self.watch: Callable[[float], None] = lambda _: None
         self.certificates: tuple[RevocationCertificate, ...] = ()
         self.labels: tuple[str, ...] = ()
+        self.absent: Callable[[], Collection[str]] = tuple
 
     def recall(self) -> None:
         """See `Party.recall`: the forest, its targets, and the certificates of all who have left."""
@@ -309,6 +310,7 @@ class Coordinator(AnsweringParty):
             labels=self.labels,
             centre=self.targets.centre,
             places=self.targets.places,
+            absent=tuple(sorted(self.absent())),
         )
 
     def _predict(self, message: PredictRequest) -> PredictReply:

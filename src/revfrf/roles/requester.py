@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revfrf.crypto.keys import Parameters
-from revfrf.errors import UsageError
+from revfrf.errors import AbsentError, UsageError
 from revfrf.forest.voting import Voting
+from revfrf.messages.prediction import ForestFacts
 from revfrf.protocols.frf_predict import Answer, ask, ask_facts, rows_at_once
 from revfrf.protocols.identity import Identity
 from revfrf.roles.party import Party
@@ -39,11 +40,13 @@ class Requester(Party):
         voting: Voting,
         partial: bool = False,
         progress: Callable[[int], None] = lambda _: None,
+        wait: Callable[[AbsentError], None] | None = None,
     ) -> Answer:
         """The forest's answer for these rows: for each party the x̂ of its columns, a row a column.
 
-        Long tables are several requests; `progress` is told how many rows are answered. Raises RefusedError
-        and AbsentError, which name the party, if there is no answer.
+        Long tables are several requests; `progress` is told how many rows are answered. If somebody is away,
+        `wait` returns when it is back, and the request that has failed is made anew, or raises. Raises
+        RefusedError and AbsentError, which name the party, if there is no answer.
         """
         facts = ask_facts(self.channel, self.identity)
         n_rows = max((table.shape[1] for table in codes.values()), default=0)
@@ -53,9 +56,25 @@ class Requester(Party):
         for begin in range(0, n_rows, size):
             progress(begin)
             some = {party: table[:, begin : begin + size] for party, table in codes.items()}
-            answers.append(ask(self.channel, self.identity, facts, some, voting, partial, self.n_jobs))
+            answers.append(self._ask(facts, some, voting, partial, wait))
         return Answer(
             np.concatenate([answer.votes for answer in answers]),
             np.concatenate([answer.n_voted for answer in answers]),
             tuple(sorted({party for answer in answers for party in answer.absent})),
         )
+
+    def _ask(
+        self,
+        facts: ForestFacts,
+        codes: Mapping[str, NDArray[np.int64]],
+        voting: Voting,
+        partial: bool,
+        wait: Callable[[AbsentError], None] | None,
+    ) -> Answer:
+        while True:
+            try:
+                return ask(self.channel, self.identity, facts, codes, voting, partial, self.n_jobs)
+            except AbsentError as error:
+                if wait is None:
+                    raise
+                wait(error)

@@ -1,0 +1,212 @@
+"""What has begun outlasts whoever dies and comes back; what cannot begin says so at once; and what is settled
+stays so.
+"""
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from revfrf.errors import RevFRFError
+from revfrf.node.home import CONFIG
+from tests.node.conftest import Known
+from tests.node.federation import Asking, Running
+from tests.node.founding import SERVING, configure
+
+pytestmark = pytest.mark.timeout(900)  # on a slow machine
+
+Begin = Callable[..., Running]
+
+
+def again(federation: Running, party: str, step: str) -> None:
+    """Start a party again, to die at this step."""
+    federation.stop(party)
+    federation.start(party, dies=(step, 1), counted=True)
+
+
+def tested(federation: Running) -> Any:
+    """What CS says of the forest on rows that the participants hold."""
+    return federation.ask("CS", "test", file=str(federation.directory / "CS" / "test.csv"))
+
+
+# -- tests and requests -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "step", ["MatchRequest of CS: not handled", "Align of CS: handled", "TestRequest of CS: not handled"]
+)
+def test_a_test_outlasts_a_participant_that_dies_and_comes_back(
+    begin: Begin, trained: Known, step: str
+) -> None:
+    federation = begin(trained.directory)
+    expected = tested(federation)
+    again(federation, "h1", step)
+    asking = Asking(lambda: tested(federation))
+    assert federation.ended("h1") == -signal.SIGKILL
+    federation.start("h1", wait=False)
+    assert asking.outcome() == expected
+
+
+@pytest.mark.parametrize(
+    ("party", "step"),
+    [
+        ("h1", "ShareRequest of CS: not handled"),
+        ("CC", "MaskedComparisons of CS: handled"),
+        ("CS", "MaskedComparisons to CC: answered"),
+    ],
+)
+def test_a_request_outlasts_a_party_that_dies_and_comes_back(
+    begin: Begin, trained: Known, party: str, step: str
+) -> None:
+    federation = begin(trained.directory, *SERVING)
+    federation.start("clinic")
+    again(federation, party, step)
+    asking = Asking(federation.answers)
+    assert federation.ended(party) == -signal.SIGKILL
+    federation.start(party, wait=False)
+    assert asking.outcome() == trained.answers
+
+
+@pytest.mark.parametrize("who", ["CS", "clinic"])
+def test_a_party_that_does_not_come_back_is_named_when_patience_is_over(
+    begin: Begin, trained: Known, who: str
+) -> None:
+    federation = begin(trained.directory, start=False)
+    configure(federation.directory / who / CONFIG, patience=10)
+    federation.start(*SERVING, "clinic")
+    again(federation, "h1", "ShareRequest" if who == "clinic" else "TestRequest")
+    asking = Asking(lambda: federation.answers() if who == "clinic" else tested(federation))
+    assert federation.ended("h1") == -signal.SIGKILL
+    began = time.monotonic()
+    with pytest.raises(RevFRFError, match="'h1'") as caught:
+        asking.outcome()
+    assert caught.value.kind == "absent"
+    assert 5 < time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("who", ["CS", "clinic"])
+def test_a_party_that_is_away_from_the_beginning_is_named_at_once(
+    begin: Begin, trained: Known, who: str
+) -> None:
+    federation = begin(trained.directory, *SERVING)
+    federation.start("clinic")
+    federation.stop("h1")
+    federation.until(lambda: "h1" not in federation.status()["connected"], "CS has noticed")
+    began = time.monotonic()
+    with pytest.raises(RevFRFError, match="'h1' is"):
+        federation.answers() if who == "clinic" else federation.ask(
+            "CS", "test", file=labels_file(federation)
+        )
+    assert time.monotonic() - began < 20  # and not as long as patience, which is 30 seconds
+
+
+# -- setting up -------------------------------------------------------------------------------------
+
+
+def test_a_key_centre_killed_while_it_tells_of_the_first_epoch_delays_training_and_no_more(
+    begin: Begin, founded: Path, trained: Known
+) -> None:
+    federation = begin(founded, *(name for name in SERVING if name != "KGC"))
+    federation.start("KGC", dies=("EpochCertificate to CS: answered", 1), counted=True)
+    training = Asking(federation.train)
+    assert federation.ended("KGC") == -signal.SIGKILL
+    federation.start("KGC", wait=False)
+    assert training.outcome()["digest"] == trained.digest
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_who_leaves_before_all_know_of_the_forest_is_not_waited_for(
+    begin: Begin, founded: Path, never_with_h2: Known, level: int
+) -> None:
+    federation = begin(founded, *(name for name in SERVING if name != "CS"))
+    federation.start("CS", dies=("OpenForest to h2: answered", 1), counted=True)
+    Asking(federation.train)
+    assert federation.ended("CS") == -signal.SIGKILL
+    kept = federation.ask("h2", "revoke", level=level, send=False)["request"]
+    federation.stop("h2")
+    federation.ask("KGC", "accept", request=kept)
+    federation.start("CS", wait=False)
+    assert federation.wait_until_ready(2) == never_with_h2.digest
+    [left] = federation.ask("CS", "history")
+    assert (left["leavers"], left["nodes_destroyed"], left["nodes_kept"]) == (["h2"], 0, 0)
+    federation.start("clinic")
+    assert federation.answers() == never_with_h2.answers
+
+
+# -- rows -------------------------------------------------------------------------------------------
+
+
+def rename_ids(federation: Running, party: str, keep: int) -> str:
+    """Give all rows but the first few ids that nobody else has; what the file was."""
+    file = federation.directory / party / "rows.csv"
+    text = file.read_text()
+    head, *rows = text.splitlines()
+    file.write_text("\n".join([head, *rows[:keep], *(f"x{row}" for row in rows[keep:])]) + "\n")
+    return text
+
+
+def test_few_common_ids_stop_the_training_before_anything_is_settled(
+    begin: Begin, founded: Path, trained: Known
+) -> None:
+    federation = begin(founded, start=False)
+    right = rename_ids(federation, "h0", 40)
+    federation.start()
+    with pytest.raises(RevFRFError, match=r"after 'h0'.*--min-common") as caught:
+        federation.train()
+    assert caught.value.kind == "usage"
+    assert federation.status()["forest"] == "none"
+    (federation.directory / "h0" / "rows.csv").write_text(right)
+    federation.stop("h0")
+    federation.start("h0")
+    assert federation.train()["digest"] == trained.digest
+
+
+def test_few_common_ids_will_do_if_that_is_said(begin: Begin, founded: Path) -> None:
+    federation = begin(founded, start=False)
+    rename_ids(federation, "h0", 40)
+    federation.start()
+    assert 0 < federation.ask("CS", "train", min_common=0.0)["rows"] <= 40
+
+
+def test_matching_counts_rows_and_settles_nothing(begin: Begin, founded: Path, trained: Known) -> None:
+    federation = begin(founded)
+    found: dict[str, Any] = federation.ask("CS", "match")
+    assert federation.status()["forest"] == "none"
+    assert list(found["participants"]) == ["h0", "h1", "h2"]
+    assert found["common"] == found["participants"]["h2"]["common"] == federation.train()["rows"]
+    assert found["common"] + found["not_common"] == found["rows"]
+    assert federation.status()["digest"] == trained.digest
+    with pytest.raises(RevFRFError, match="settled"):
+        federation.ask("CS", "match")
+
+
+def test_labels_are_settled_with_their_rows(begin: Begin, founded: Path, trained: Known) -> None:
+    federation = begin(founded, *(name for name in SERVING if name != "CS"))
+    federation.start("CS", dies=("Align to h0: not sent", 1), counted=True)
+    training = Asking(federation.train)
+    assert federation.ended("CS") == -signal.SIGKILL
+    file = federation.directory / "CS" / "rows.csv"
+    head, *rows = file.read_text().splitlines()
+    file.write_text("\n".join([head, *(f"{row.rpartition(',')[0]},perhaps" for row in rows)]) + "\n")
+    federation.start("CS", wait=False)
+    assert federation.wait_until_ready(1) == trained.digest
+    assert training.done
+
+
+# -- turns ------------------------------------------------------------------------------------------
+
+
+def test_a_command_never_waits_in_silence_for_another(begin: Begin, founded: Path) -> None:
+    federation = begin(founded, *(name for name in SERVING if name != "h2"))
+    first = Asking(federation.train)
+    federation.until(lambda: federation.status()["forest"] == "waiting", "training waits")
+    with pytest.raises(RevFRFError, match="no whole forest now"):
+        tested(federation)
+    said: list[dict[str, Any]] = []
+    second = Asking(lambda: federation.watched("CS", "train", said.append))
+    federation.until(lambda: {"step": "waiting for 'h2'"} in said, "the second one is told, too")
+    federation.start("h2", wait=False)
+    assert first.outcome()["digest"] == second.outcome()["digest"]
