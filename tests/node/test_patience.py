@@ -97,9 +97,7 @@ def test_a_party_that_is_away_from_the_beginning_is_named_at_once(
     federation.until(lambda: "h1" not in federation.status()["connected"], "CS has noticed")
     began = time.monotonic()
     with pytest.raises(RevFRFError, match="'h1' is"):
-        federation.answers() if who == "clinic" else federation.ask(
-            "CS", "test", file=labels_file(federation)
-        )
+        federation.answers() if who == "clinic" else tested(federation)
     assert time.monotonic() - began < 20  # and not as long as patience, which is 30 seconds
 
 

@@ -160,8 +160,9 @@ def test_requester_receives_votes_only(run: Run) -> None:
 def test_facts_of_a_forest_are_its_name_and_its_columns(run: Run) -> None:
     for sent in of_kind(run, "ForestFacts"):
         f = sent.plain
-        assert set(f) == {"type", "epoch", "opening", "n_votes", "columns", "labels", "centre", "places"}
-        assert f["labels"] == []
+        known = {"type", "epoch", "opening", "n_votes", "columns", "labels", "centre", "places", "absent"}
+        assert set(f) == known
+        assert f["labels"] == f["absent"] == []
         [opening] = [o for o in of_kind(run, "OpenForest") if o.recipient == CC]
         assert f["opening"] == opening.plain
         names = {party: [column["name"] for column in columns] for party, columns in f["columns"].items()}

@@ -53,10 +53,12 @@ _MAX_CUTS = 2**26
 
 
 def forest_id(opening: OpenForest) -> bytes:
-    """The name of a forest: a hash of its rules, so that whoever knows it was told the same rules."""
+    """The name of a forest: a hash of its rules, so that whoever knows it was told the same rules. It stays
+    the same in all epochs.
+    """
     o = opening
     rules = (o.n_trees, o.max_depth, o.method, o.n_candidates, o.n_sampled)
-    return digest("revfrf forest name v1", o.federation, o.epoch, o.nonce, *rules)[:16]
+    return digest("revfrf forest name v1", o.federation, o.nonce, *rules)[:16]
 
 
 # -- CS ---------------------------------------------------------------------------------------------

@@ -57,10 +57,11 @@ class ComputePartner(AnsweringParty):
     def open(self, forest: OpenForest) -> None:
         """Serve a forest of this federation and epoch. Its trees and levels bound every request."""
         self.check_forest(forest)
-        if self.forest not in (None, forest):
+        if self.forest is None:
+            self.store.write(forest=forest)
+            self.forest = forest
+        elif self.forest.forest != forest.forest:
             raise ProtocolError("a second forest", kind="forest")
-        self.store.write(forest=forest)
-        self.forest = forest
 
     def _compare(self, message: MaskedComparisons) -> Message:
         if self.forest is None:

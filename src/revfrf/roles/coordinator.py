@@ -162,10 +162,11 @@ class Coordinator(AnsweringParty):
         self.open()
 
     def open(self) -> None:
-        """Tell CC and all participants of the forest; they may be told again."""
+        """Tell CC and all participants of the forest; they may be told again, and in a later epoch."""
         members = [member.name for member in self.certificate.members if member.role == PARTICIPANT]
-        self.channel.call(CC, self.opening, Done)
-        schemas = {party: self.channel.call(party, self.opening, Schema) for party in members}
+        opening = msgspec.structs.replace(self.opening, epoch=self.certificate.epoch)
+        self.channel.call(CC, opening, Done)
+        schemas = {party: self.channel.call(party, opening, Schema) for party in members}
         for party, schema in schemas.items():
             _check_schema(party, schema, len(self.targets.values))
         columns = {party: schema.columns for party, schema in schemas.items()}

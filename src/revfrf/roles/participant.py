@@ -158,7 +158,7 @@ class Participant(AnsweringParty):
 
     def _open(self, message: OpenForest) -> Schema:
         self.check_forest(message)
-        if self.growth is not None and self.growth.rules != message:
+        if self.growth is not None and self.growth.rules.forest != message.forest:
             raise ProtocolError("a second forest", kind="forest")
         codes = self._table(TRAINING)
         if self.growth is None:

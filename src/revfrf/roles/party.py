@@ -77,12 +77,8 @@ class Party:
         return VerifyKey(member.verify_key)
 
     def check_forest(self, opening: OpenForest) -> None:
-        """Refuse a forest of another federation, of an epoch to come, or with rules that no forest has.
-
-        Whoever was away when it was created is told of it later, perhaps after others have left.
-        """
-        if opening.epoch > self.certificate.epoch:
-            self.check_epoch(opening.epoch)
+        """Refuse a forest of another federation or epoch, or with rules that no forest has."""
+        self.check_epoch(opening.epoch)
         if opening.federation != self.certificate.federation:
             raise ProtocolError("a forest of another federation", kind="forest")
         if not 1 <= opening.max_depth <= MAX_DEPTH or not opening.n_trees:
