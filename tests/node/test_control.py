@@ -2,9 +2,12 @@
 
 import os
 import socket
+import stat
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
+from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -12,6 +15,8 @@ from revfrf.errors import RevFRFError, StorageError, UsageError
 from revfrf.node import control
 from revfrf.node.control import CONTROL, Control, Tell, ask, process_of
 from tests.node.federation import LONG
+
+NOBODY = 65534
 
 
 class Listening:
@@ -64,6 +69,60 @@ def test_nothing_is_said_to_a_process_of_another_user(
             with pytest.raises(StorageError, match="is another user's"):
                 call()
     assert listening.heard == []
+
+
+@pytest.mark.parametrize("who", ["own", "root", "other"])
+def test_a_process_hears_its_own_user_and_root_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    listening, users = Listening(), {"own": os.geteuid(), "root": 0, "other": os.geteuid() + 1}
+    monkeypatch.setattr(control, "_peer", lambda _: (1, users[who]))
+    with closing(Control(tmp_path / CONTROL, listening)):
+        answered = invited_through(tmp_path / CONTROL)
+    assert (answered, listening.heard) == ((False, []) if who == "other" else (True, ["invite"]))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_is_not_heard_even_where_it_can_open_the_socket() -> None:
+    """KGC would invite it."""
+    listening = Listening()
+    with TemporaryDirectory() as directory, get_context("fork").Pool(1, os.setuid, [NOBODY]) as nobody:
+        path = Path(directory) / CONTROL
+        path.parent.chmod(0o755)
+        with closing(Control(path, listening)):
+            path.chmod(0o666)
+            assert nobody.apply_async(os.access, [path, os.W_OK]).get(LONG)
+            assert not nobody.apply_async(invited_through, [path]).get(LONG)
+    assert listening.heard == []
+
+
+def invited_through(path: Path) -> bool:
+    """Whether whoever listens there gives this user an invitation."""
+    with closing(socket.socket(socket.AF_UNIX)) as connection, suppress(ConnectionError):
+        connection.settimeout(LONG)
+        with control._short(path) as address:
+            connection.connect(address)
+        connection.sendall(b'{"verb": "invite", "arguments": {}}\n')
+        return bool(connection.recv(1))
+    return False
+
+
+def test_the_socket_is_its_owners_alone_from_when_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes, listen = [], socket.socket.listen
+
+    def look(own: socket.socket, *backlog: int) -> None:
+        modes.append(stat.S_IMODE((tmp_path / CONTROL).stat().st_mode))
+        listen(own, *backlog)
+
+    monkeypatch.setattr(socket.socket, "listen", look)
+    before = os.umask(0)
+    try:
+        Control(tmp_path / CONTROL, Listening()).close()
+    finally:
+        os.umask(before)
+    assert modes == [0o600]
 
 
 @pytest.mark.parametrize(

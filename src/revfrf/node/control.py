@@ -1,4 +1,4 @@
-"""How an operator talks to a running party: a socket in the party's directory, which is its owner's alone.
+"""How an operator talks to a running party: a socket in the party's directory, for its owner alone, and root.
 
 One JSON object a line. A question is {"verb": …, "arguments": {…}}; before the answer there may be any number
 of {"progress": {…}}; the answer is {"result": …} or {"error": {"kind": …, "reason": …}}. An error of kind
@@ -93,6 +93,18 @@ class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     command: Command
 
+    def server_bind(self) -> None:
+        os.fchmod(self.fileno(), 0o600)  # the file, which `bind` makes, begins with this mode
+        super().server_bind()
+
+    def verify_request(self, request: Any, *_: Any) -> bool:
+        """Hear this party's own user, and root, and nobody else."""
+        user = _peer(request)[1]
+        if user not in (0, os.geteuid()):
+            log.warning("refused a command of user %d", user)
+            return False
+        return True
+
 
 @contextmanager
 def _short(path: Path) -> Iterator[str]:
@@ -115,7 +127,6 @@ class Control:
                 self._server = _Server(address, _Handler)
         except OSError as error:
             raise StorageError(f"{path}: cannot listen: {error.strerror or error}", kind="io") from None
-        path.chmod(0o600)
         self._server.command = command
         Thread(target=self._server.serve_forever, name="control", daemon=True).start()
 
