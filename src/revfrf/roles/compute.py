@@ -1,8 +1,9 @@
 """CC, the compute partner: holds the second strong share, and never talks to anybody but KGC and CS."""
 
-from revfrf.crypto.keys import PublicKey
+from revfrf.crypto.keys import Parameters, PublicKey
 from revfrf.errors import ProtocolError
 from revfrf.messages.base import Done, Message, of_number
+from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.prediction import HoAddRequest, HoLTRequest, MaskedComparisons
 from revfrf.messages.training import OpenForest
 from revfrf.names import CS, PARTICIPANT
@@ -64,26 +65,29 @@ class ComputePartner(AnsweringParty):
             raise ProtocolError("a second forest", kind="forest")
 
     def _compare(self, message: MaskedComparisons) -> Message:
+        """Everything is of the epoch in which it was asked, also if the next one begins meanwhile."""
         if self.forest is None:
             raise ProtocolError("there is no forest", kind="forest")
+        certificate, share = self.certificate, self.identity.share
         check_request(self.identity, self.forest, self.book, message.request)
+        own = share.parameters
+        if (message.request.admission.epoch, own.n) != (certificate.epoch, of_number(certificate.n)):
+            raise ProtocolError("a new epoch began meanwhile", kind="epoch")
         counts = read_counts(message)
-        keys = self._keys_with_cs()
+        keys = self._keys_with_cs(certificate, own)
         if not counts.keys() <= keys.keys():
             raise ProtocolError("a split of nobody in this epoch", kind="member")
         enter_request(
             self.book, self.policy, self.forest, message.request, message.level, sum(counts.values())
         )
-        return answer_comparisons(
-            self.identity.share, self.identity.signing_key, keys, counts, message, self.n_jobs
-        )
+        return answer_comparisons(share, self.identity.signing_key, keys, counts, message, self.n_jobs)
 
-    def _keys_with_cs(self) -> dict[str, PublicKey]:
+    def _keys_with_cs(self, certificate: EpochCertificate, p: Parameters) -> dict[str, PublicKey]:
         """h_CS·h_τ of every participant of the epoch."""
-        if self._joint_keys[0] != self.identity.epoch:
-            p, members = self.identity.share.parameters, self.certificate.members
-            [cs] = [PublicKey(p, of_number(member.h)) for member in members if member.role == CS]
-            owners = [member for member in members if member.role == PARTICIPANT]
+        epoch, keys = self._joint_keys
+        if epoch != certificate.epoch:
+            [cs] = [PublicKey(p, of_number(m.h)) for m in certificate.members if m.role == CS]
+            owners = [member for member in certificate.members if member.role == PARTICIPANT]
             keys = {m.name: cs + PublicKey(p, of_number(m.h)) for m in owners}
-            self._joint_keys = self.identity.epoch, keys
-        return self._joint_keys[1]
+            self._joint_keys = certificate.epoch, keys
+        return keys

@@ -9,7 +9,7 @@ from revfrf.crypto.signing import SigningKey
 from revfrf.errors import AbsentError, ProtocolError, RevFRFError, UsageError
 from revfrf.federation import Federation
 from revfrf.messages import testing
-from revfrf.messages.base import Message, number
+from revfrf.messages.base import Message, number, of_number
 from revfrf.messages.enrolment import Admission, Dealt, Enrolment, EpochCertificate
 from revfrf.messages.prediction import MaskedComparisons, PredictReply, PredictRequest, ShareRequest
 from revfrf.messages.revocation import Destroy, Level, Rekey, Report, RevocationReport, RevocationRequest
@@ -18,6 +18,8 @@ from revfrf.names import CC, CS, KGC, REQUESTER
 from revfrf.protocols.epoch import certificate_digest
 from revfrf.protocols.identity import Identity
 from revfrf.protocols.request import sign_request
+from revfrf.roles import compute
+from revfrf.roles.compute import ComputePartner
 from revfrf.roles.requester import Requester
 from revfrf.transport.memory import MemoryChannel
 from tests.federations import moduli, train
@@ -97,6 +99,61 @@ def test_every_message_of_an_old_epoch_is_refused_by_every_role(recorded: list[S
         refused(federation, recipient, message, sender)
     assert state(federation) == before
     check_same(federation, without(wide, ["casino", "bank"]), ask=True)
+
+
+MOMENTS = ["certificate", "check_request", "read_counts", "PublicKey", "enter_request"]
+"""What CC looks at, or does, to answer a comparison."""
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("after", MOMENTS)
+def test_comparison_that_meets_a_new_epoch_is_answered_with_keys_of_its_own_or_refused(
+    federation: Federation,
+    recorded: list[Sent],
+    monkeypatch: pytest.MonkeyPatch,
+    level: Level,
+    after: str,
+) -> None:
+    """CC answers it beside whatever else it does: the epoch may begin after any of these."""
+    before, message = federation.kgc.current, _comparisons(federation, recorded)
+    begin = iter([lambda: leave(federation, ["bank"], level)])
+
+    def then(result: Any) -> Any:
+        next(begin, lambda: None)()
+        return result
+
+    with monkeypatch.context() as patch:
+        if after == "certificate":
+            reading = property(lambda self: then(self.identity.certificate))
+            patch.setattr(ComputePartner, "certificate", reading)
+        else:
+            function = getattr(compute, after)
+            patch.setattr(compute, after, lambda *given: then(function(*given)))
+        used: list[Any] = []
+        patch.setattr(compute, "answer_comparisons", lambda *given: used.append(given))
+        if after == "certificate":
+            with pytest.raises(ProtocolError) as caught:
+                federation.compute.handle(CS, message)
+            assert (caught.value.kind, used) == ("epoch", [])
+        else:
+            federation.compute.handle(CS, message)
+            [(share, _, keys, *_)] = used
+            h, n = {m.name: of_number(m.h) for m in before.members}, of_number(before.n)
+            assert share.parameters.n == n
+            assert {name: key.h for name, key in keys.items()} == {p: h[CS] * h[p] % n for p in CASE.codes}
+    assert federation.compute.identity.epoch == 2
+    check_same(federation, CASE.without("bank"), ask=True)
+
+
+def _comparisons(federation: Federation, recorded: list[Sent]) -> Message:
+    """What CC is asked first for a request, and has not got yet."""
+    cc = federation.network.roles.pop(CC)
+    with pytest.raises(AbsentError):
+        answers(federation, {party: table[:, :2] for party, table in CASE.codes.items()})
+    federation.network.roles[CC] = cc
+    [message] = [message for _, recipient, message in recorded if recipient == CC][-1:]
+    assert isinstance(message, MaskedComparisons)
+    return message
 
 
 def _is_of(epoch: int, epoch_digest: bytes, message: Message) -> bool:
