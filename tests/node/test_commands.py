@@ -171,8 +171,8 @@ def test_a_requester_is_told_to_ask_and_not_to_serve(place: Path) -> None:
 
 def test_no_name_in_the_log_makes_a_party_one_that_has_left(place: Path) -> None:
     run("join", token("participant", "bank"))
-    with closing(Home.open("bank")) as bank, closing(bank.audit_log()) as log:
-        log.append("ShareRequest", sender="let in no more")
+    with closing(Home.open("bank")) as bank:
+        bank.audit.append("ShareRequest", sender="let in no more")
     assert not has_left(place / "bank")
     assert "start it, and ask again" in run("status", "-d", "bank", code=WRONG_USAGE)
 

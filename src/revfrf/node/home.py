@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -125,8 +126,9 @@ class Home:
         """Whether keys may be too short to protect anything."""
         return bool(self.store.read("insecure", bool))
 
-    def audit_log(self) -> AuditLog:
-        """What this party has done."""
+    @cached_property
+    def audit(self) -> AuditLog:
+        """What this party has done, open from its first use until the directory is closed."""
         party = self.config.party
         return AuditLog(self.path / AUDIT, (party.federation, party.role, party.name))
 
@@ -154,6 +156,8 @@ class Home:
 
     def close(self) -> None:
         """What was not written has not happened."""
+        if "audit" in vars(self):
+            self.audit.close()
         self.store.close()
 
 
@@ -294,7 +298,9 @@ def _invite(home: Home, role: str, name: str, days: int) -> Token:
     address = home.config.network.coordinator or ""
     token = authority.invite(Who(role, name), address, home.signing().verify_key.raw, serial, days)
     first = serial if before is None else before.first
-    home.store.write(invited=invited | {name: Invited(role, first, serial)}, serial=serial)
+    with home.store.transaction():
+        home.store.write(invited=invited | {name: Invited(role, first, serial)}, serial=serial)
+        home.audit.append("invited", role=role, name=name, serial=serial, first=first)
     return token
 
 
@@ -307,7 +313,9 @@ def uninvite(home: Home, name: str) -> None:
         certified = home.store.expect("state", KeyCentreState).certificates
         if certified and invited[name].role != REQUESTER:
             raise UsageError("the federation is set up; whoever is in it leaves by itself: `revfrf revoke`")
-        home.store.write(invited={known: who for known, who in invited.items() if known != name})
+        with home.store.transaction():
+            home.store.write(invited={known: who for known, who in invited.items() if known != name})
+            home.audit.append("uninvited", name=name)
 
 
 @hides_locals
@@ -361,7 +369,9 @@ def _renew(path: Path, token: Token) -> None:
                 f"{path} has a certificate by this token, or a newer one; ask KGC for a new token"
             )
         tls = join(token, home.signing().verify_key.raw)
-        home.store.write(tls=tls.to_fields())
+        with home.store.transaction():
+            home.store.write(tls=tls.to_fields())
+            home.audit.append("certificate renewed", serial=token.serial)
         home.store.scrub()
     finally:
         home.close()

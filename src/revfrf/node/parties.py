@@ -158,10 +158,14 @@ class KeyCentreService(Service):
         """A request to leave that has come by another way than CS."""
         try:
             found = decode(bytes.fromhex(request), RevocationRequest)
-            self.answer(found.party, found)
+            with self._answering:
+                self.role.handle(found.party, found)
         except (ValueError, RejectedError) as error:
             raise UsageError(f"not a request to leave this federation now: {error}") from None
-        return {"party": found.party, "level": found.level, "epoch": found.epoch}
+        facts = {"party": found.party, "level": found.level, "epoch": found.epoch}
+        self.audit.append("accepted a request to leave", **facts)
+        self.wake()
+        return facts
 
     def do_invite(self, party_role: str, name: str, days: int) -> str:
         """See `node.home.invite`."""

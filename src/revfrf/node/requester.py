@@ -54,6 +54,7 @@ def ask_about(
         tell({"step": f"waiting for {error.party!r}"})
         _wait(service, requester.identity, facts.absent, error)
 
+    service.audit.append("asked", rows=len(rows.ids))
     answer = requester.ask(_codes(facts, rows), voting, partial, progress, wait)
     return {"ids": list(rows.ids), "absent": list(answer.absent), **_answers(facts, answer)}
 

@@ -61,7 +61,7 @@ class Service:
 
     def __init__(self, home: Home, config: Config) -> None:
         self.home, self.config = home, config
-        self.audit = home.audit_log()
+        self.audit = home.audit
         self._pins = Pins(home.store)
         limits = Limits(config.network.heartbeat, config.network.call)
         self.endpoint = Endpoint(

@@ -1,0 +1,135 @@
+"""What a party does by itself stands in its audit log: a line each, without what is secret."""
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from revfrf.auditlog import verify_log
+from revfrf.errors import RevFRFError, StorageError, UsageError
+from revfrf.node.control import CONTROL, ask
+from revfrf.node.home import AUDIT, Home, Invited, invite, join_federation, uninvite
+from revfrf.node.services import do_alone
+from revfrf.transport.tls import Token
+from tests.node.conftest import Known
+from tests.node.federation import Running, copied
+from tests.node.founding import N_ASKED
+
+pytestmark = pytest.mark.timeout(900)  # on a slow machine
+
+Begin = Callable[..., Running]
+Line = tuple[str, dict[str, Any]]
+
+
+def lines(home: Path) -> list[Line]:
+    """Events and facts of a log that holds."""
+    verify_log(home / AUDIT, who=("toys", "KGC" if home.name == "KGC" else "participant", home.name))
+    found = map(json.loads, (home / AUDIT).read_text().splitlines())
+    return [(line["event"], line["facts"]) for line in found]
+
+
+def alone(home: Path, verb: str, **arguments: Any) -> Any:
+    return do_alone(home, verb, arguments, lambda _: None)
+
+
+@pytest.fixture
+def kgc(founded: Path, tmp_path: Path) -> Path:
+    """KGC's directory in a federation that is not set up, and does not run."""
+    return copied(founded, tmp_path / "federation") / "KGC"
+
+
+# -- KGC ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_invitations_given_and_taken_back_leave_a_line_each_without_the_token(
+    begin: Begin, founded: Path, runs: bool
+) -> None:
+    federation = begin(founded, "CS", "KGC", start=runs)
+    home = federation.directory / "KGC"
+
+    def tell(verb: str, **arguments: Any) -> Any:
+        return ask(home / CONTROL, verb, arguments) if runs else alone(home, verb, **arguments)
+
+    before = lines(home)
+    first, second = (
+        Token.parse(tell("invite", party_role="participant", name="eve", days=9)) for _ in range(2)
+    )
+    tell("uninvite", name="eve")
+    who = {"role": "participant", "name": "eve", "first": first.serial}
+    assert lines(home)[len(before) :] == [
+        ("invited", who | {"serial": first.serial}),
+        ("invited", who | {"serial": second.serial}),
+        ("uninvited", {"name": "eve"}),
+    ]
+
+
+def test_an_invitation_that_is_refused_leaves_no_line(kgc: Path) -> None:
+    before = lines(kgc)
+    for verb, arguments in (
+        ("invite", {"party_role": "participant", "name": "H0", "days": 9}),
+        ("uninvite", {"name": "eve"}),
+    ):
+        with pytest.raises(UsageError):
+            alone(kgc, verb, **arguments)
+    assert lines(kgc) == before
+
+
+@pytest.mark.parametrize(
+    "act", [lambda home: invite(home, "participant", "eve"), lambda home: uninvite(home, "h0")]
+)
+def test_nobody_is_invited_or_uninvited_without_a_line(
+    kgc: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Home], object]
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    def invited() -> dict[str, Invited]:
+        with closing(Home.open(kgc)) as home:
+            return home.store.expect("invited", dict[str, Invited])
+
+    before, written = invited(), lines(kgc)
+    with closing(Home.open(kgc)) as home, monkeypatch.context() as patch:
+        patch.setattr("revfrf.auditlog.os.write", full)
+        with pytest.raises(StorageError, match="disk is full"):
+            act(home)
+    assert (invited(), lines(kgc)) == (before, written)
+
+
+def test_a_request_to_leave_that_kgc_is_brought_leaves_one_line(begin: Begin, trained: Known) -> None:
+    federation = begin(trained.directory, "CS", "KGC", "h2")  # without the others no epoch begins
+    before = lines(federation.directory / "KGC")
+    request = federation.ask("h2", "revoke", level=2, send=False)["request"]
+    federation.ask("KGC", "accept", request=request)
+    with pytest.raises(RevFRFError, match="not a request to leave"):
+        federation.ask("KGC", "accept", request=request[:-2])
+    federation.stop("KGC")
+    assert lines(federation.directory / "KGC")[len(before) :] == [
+        ("accepted a request to leave", {"party": "h2", "level": 2, "epoch": 1}),
+        ("stopped", {}),
+    ]
+
+
+# -- the others ---------------------------------------------------------------------------------------
+
+
+def test_a_new_certificate_leaves_a_line_with_its_number_alone(kgc: Path) -> None:
+    own = kgc.parent / "h0"
+    with closing(Home.open(kgc)) as centre:
+        token = invite(centre, "participant", "h0")
+    join_federation(own, token.text())
+    with pytest.raises(UsageError, match="ask KGC for a new token"):
+        join_federation(own, token.text())
+    assert lines(own) == [("certificate renewed", {"serial": token.serial})]
+
+
+def test_requests_leave_a_line_each_with_the_number_of_rows(begin: Begin, trained: Known) -> None:
+    federation = begin(trained.directory)
+    federation.answers("h1")
+    federation.stop()
+    assert [line for line in lines(federation.directory / "h1") if line[0] == "asked"] == [
+        ("asked", {"rows": N_ASKED})
+    ]
