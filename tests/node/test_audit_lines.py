@@ -10,6 +10,7 @@ import pytest
 
 from revfrf.auditlog import verify_log
 from revfrf.errors import RevFRFError, StorageError, UsageError
+from revfrf.names import PARTICIPANT, SERVERS
 from revfrf.node.control import CONTROL, ask
 from revfrf.node.home import AUDIT, Home, Invited, invite, join_federation, uninvite
 from revfrf.node.services import do_alone
@@ -26,7 +27,8 @@ Line = tuple[str, dict[str, Any]]
 
 def lines(home: Path) -> list[Line]:
     """Events and facts of a log that holds."""
-    verify_log(home / AUDIT, who=("toys", "KGC" if home.name == "KGC" else "participant", home.name))
+    role = home.name if home.name in SERVERS else PARTICIPANT
+    verify_log(home / AUDIT, who=("toys", role, home.name))
     found = map(json.loads, (home / AUDIT).read_text().splitlines())
     return [(line["event"], line["facts"]) for line in found]
 
@@ -126,10 +128,13 @@ def test_a_new_certificate_leaves_a_line_with_its_number_alone(kgc: Path) -> Non
     assert lines(own) == [("certificate renewed", {"serial": token.serial})]
 
 
-def test_requests_leave_a_line_each_with_the_number_of_rows(begin: Begin, trained: Known) -> None:
+def test_tests_and_requests_leave_a_line_each_with_the_number_of_rows(begin: Begin, trained: Known) -> None:
     federation = begin(trained.directory)
+    before = lines(federation.directory / "CS")
+    file = str(federation.directory / "CS" / "test.csv")
+    rows = {"rows": federation.ask("CS", "test", file=file)["rows"]}
+    federation.ask("CS", "predict", file=file)
+    assert lines(federation.directory / "CS")[len(before) :] == [("tested", rows), ("predicted", rows)]
     federation.answers("h1")
-    federation.stop()
-    assert [line for line in lines(federation.directory / "h1") if line[0] == "asked"] == [
-        ("asked", {"rows": N_ASKED})
-    ]
+    asked = [facts for event, facts in lines(federation.directory / "h1") if event == "asked"]
+    assert asked == [{"rows": N_ASKED}]

@@ -47,7 +47,9 @@ class CoordinatorService(TrainingService):
         self, tell: Tell, file: str, id_column: str | None = None, voting: Voting = "hard"
     ) -> dict[str, Any]:
         """Answers for rows that all participants hold, whose ids are in a file."""
-        return self._predict(Table.read(file).ids(id_column or self.data.id_column), voting, tell)
+        found = self._predict(Table.read(file).ids(id_column or self.data.id_column), voting, tell)
+        self.audit.append("predicted", rows=len(found["ids"]))
+        return found
 
     def _predict(self, ids: Sequence[str], voting: Voting, tell: Tell) -> dict[str, Any]:
         def find() -> tuple[list[str], NDArray[np.float64]]:
@@ -73,6 +75,7 @@ class CoordinatorService(TrainingService):
             error = np.asarray(truth, dtype=np.float64) - np.asarray(answers, dtype=np.float64)
             score = {"mse": float(np.mean(error**2)), "mae": float(np.mean(np.abs(error)))}
         known = len({*training.ids} & {*found["ids"]})
+        self.audit.append("tested", rows=len(answers))
         return {"rows": len(answers), "not_common": found["not_common"], "trained_on": known, **score}
 
     def _answers(self, votes: NDArray[np.float64]) -> list[Any]:
