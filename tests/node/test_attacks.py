@@ -1,5 +1,6 @@
 """Stolen and withdrawn tokens, requests to leave at the wrong moment, and names and directories that lie."""
 
+import json
 import shutil
 from base64 import b64encode
 from collections.abc import Callable, Iterator
@@ -484,6 +485,48 @@ def test_of_the_last_two_who_ask_at_once_one_is_refused_and_the_other_leaves(
     kgc.work()
     assert federation.epoch.epoch == 2
     assert federation.members() == ["CC", "CS", *(name for name in left if not left[name])]
+
+
+@pytest.fixture
+def leaver(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> ParticipantService:
+    """Who asks as its operator would have it; of the forest it needs only the name."""
+    service = cast(ParticipantService, federation.services["h2"])
+    monkeypatch.setattr(service.role, "leave", partial(sign_revocation, service.role.identity, bytes(16)))
+    return service
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_whoever_leaves_asks_kgc_alone_and_cs_learns_it_by_the_epoch(
+    federation: Federation, leaver: ParticipantService, level: Level
+) -> None:
+    cs = federation.services["CS"]
+    leaver.do_revoke(level)
+    federation.kgc.work()
+    assert cs.revoked == ("h2",)
+    events = [json.loads(line)["event"] for line in (cs.home.path / AUDIT).read_text().splitlines()]
+    assert events[-1] == "EpochCertificate"
+    assert "RevocationRequest" not in events
+
+
+def test_whoever_gets_no_answer_is_told_that_kgc_may_have_the_request_and_may_ask_again(
+    federation: Federation, leaver: ParticipantService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The link breaks when KGC has the request."""
+    call, kgc = leaver.endpoint.call, federation.kgc
+
+    def broken(*given: Any) -> Any:
+        call(*given)
+        raise AbsentError("KGC", "is not connected")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(leaver.endpoint, "call", broken)
+        with pytest.raises(AbsentError, match="KGC may have the request all the same: ask again"):
+            leaver.do_revoke(2)
+    taken = kgc.role.state.leaving
+    assert set(taken) == {"h2"}
+    assert leaver.do_revoke(2) == {"party": "h2", "level": 2, "epoch": 1}
+    assert kgc.role.state.leaving == taken
+    assert len(kgc.role.state.nonces) == 1
 
 
 # -- invitations that are withdrawn during the set-up -------------------------------------------------

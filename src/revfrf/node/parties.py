@@ -297,7 +297,11 @@ class ParticipantService(MemberService):
         facts = {"party": self.home.who.name, "level": level, "epoch": request.epoch}
         if not send:
             return facts | {"request": encode(request).hex()}
-        self.endpoint.call(KGC, request, Done)
+        try:
+            self.endpoint.call(KGC, request, Done)
+        except AbsentError as error:
+            reason = f"{error.reason}; KGC may have the request all the same: ask again, it takes it once"
+            raise AbsentError(error.party, reason) from None
         return facts
 
     def shown_out(self) -> None:
