@@ -83,7 +83,10 @@ class Killing:
         return not self._mortal
 
     def insist(self, ask: Callable[[], Any], goal: Callable[[], bool]) -> None:
-        """Ask, as an operator would who sees that nothing has come of it, until the goal is reached."""
+        """Ask, as an operator would who sees that nothing has come of it, until the goal is reached.
+
+        Whatever keeps it from being reached is somebody's absence, never anybody's refusal.
+        """
         asking = Asking(ask)
         patience = 0
 
@@ -93,6 +96,8 @@ class Killing:
             if goal():
                 return True
             patience = patience + 1 if asking.done else 0
+            if asking.error is not None:
+                assert asking.error.kind in ("absent", "usage"), (asking.error, self.federation.logs())
             if patience > 50:
                 asking, patience = Asking(ask), 0
             return False

@@ -27,7 +27,7 @@ def again(federation: Running, party: str, step: str) -> None:
     federation.start(party, dies=(step, 1), counted=True)
 
 
-def tested(federation: Running) -> Any:
+def score_of(federation: Running) -> Any:
     """What CS says of the forest on rows that the participants hold."""
     return federation.ask("CS", "test", file=str(federation.directory / "CS" / "test.csv"))
 
@@ -42,9 +42,9 @@ def test_a_test_outlasts_a_participant_that_dies_and_comes_back(
     begin: Begin, trained: Known, step: str
 ) -> None:
     federation = begin(trained.directory)
-    expected = tested(federation)
+    expected = score_of(federation)
     again(federation, "h1", step)
-    asking = Asking(lambda: tested(federation))
+    asking = Asking(lambda: score_of(federation))
     assert federation.ended("h1") == -signal.SIGKILL
     federation.start("h1", wait=False)
     assert asking.outcome() == expected
@@ -78,7 +78,7 @@ def test_a_party_that_does_not_come_back_is_named_when_patience_is_over(
     configure(federation.directory / who / CONFIG, patience=10)
     federation.start(*SERVING, "clinic")
     again(federation, "h1", "ShareRequest" if who == "clinic" else "TestRequest")
-    asking = Asking(lambda: federation.answers() if who == "clinic" else tested(federation))
+    asking = Asking(lambda: federation.answers() if who == "clinic" else score_of(federation))
     assert federation.ended("h1") == -signal.SIGKILL
     began = time.monotonic()
     with pytest.raises(RevFRFError, match="'h1'") as caught:
@@ -97,7 +97,7 @@ def test_a_party_that_is_away_from_the_beginning_is_named_at_once(
     federation.until(lambda: "h1" not in federation.status()["connected"], "CS has noticed")
     began = time.monotonic()
     with pytest.raises(RevFRFError, match="'h1' is"):
-        federation.answers() if who == "clinic" else tested(federation)
+        federation.answers() if who == "clinic" else score_of(federation)
     assert time.monotonic() - began < 20  # and not as long as patience, which is 30 seconds
 
 
@@ -202,7 +202,7 @@ def test_a_command_never_waits_in_silence_for_another(begin: Begin, founded: Pat
     first = Asking(federation.train)
     federation.until(lambda: federation.status()["forest"] == "waiting", "training waits")
     with pytest.raises(RevFRFError, match="no whole forest now"):
-        tested(federation)
+        score_of(federation)
     said: list[dict[str, Any]] = []
     second = Asking(lambda: federation.watched("CS", "train", said.append))
     federation.until(lambda: {"step": "waiting for 'h2'"} in said, "the second one is told, too")

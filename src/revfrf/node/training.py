@@ -337,6 +337,7 @@ class TrainingService(MemberService):
 
             found = self.patiently(look, told)
             common = len(found.ids)
+            self.audit.append("matched", rows=rows, common=common)
             counts = {"rows": rows, "common": common, "not_common": rows - common}
             return {**counts, "participants": found.parties}
 
