@@ -82,10 +82,10 @@ class Killing:
         """Whether nobody is about to die any more."""
         return not self._mortal
 
-    def insist(self, ask: Callable[[], Any], goal: Callable[[], bool]) -> None:
+    def insist(self, ask: Callable[[], Any], goal: Callable[[], bool], said: str = "") -> None:
         """Ask, as an operator would who sees that nothing has come of it, until the goal is reached.
 
-        Whatever keeps it from being reached is somebody's absence, never anybody's refusal.
+        Whatever keeps it from being reached is somebody's absence, or what may be said.
         """
         asking = Asking(ask)
         patience = 0
@@ -96,7 +96,7 @@ class Killing:
             if goal():
                 return True
             patience = patience + 1 if asking.done else 0
-            if asking.error is not None:
+            if asking.error is not None and not (said and said in str(asking.error)):
                 assert asking.error.kind in ("absent", "usage"), (asking.error, self.federation.logs())
             if patience > 50:
                 asking, patience = Asking(ask), 0
@@ -124,7 +124,7 @@ def leave(killing: Killing, level: int) -> None:
         found = federation.quiet_status()
         return (found.get("forest"), found.get("epoch")) == ("ready", 2)
 
-    killing.insist(lambda: federation.ask("h2", "revoke", level=level), done)
+    killing.insist(lambda: federation.ask("h2", "revoke", level=level), done, "has left already")
 
 
 def request(killing: Killing, known: Known) -> None:

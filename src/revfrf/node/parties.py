@@ -302,6 +302,9 @@ class ParticipantService(MemberService):
         except AbsentError as error:
             reason = f"{error.reason}; KGC may have the request all the same: ask again, it takes it once"
             raise AbsentError(error.party, reason) from None
+        except RefusedError as error:
+            reason = f"{error.reason}; perhaps this party has left already, by a request before this one"
+            raise RefusedError(error.party, reason) from None
         return facts
 
     def shown_out(self) -> None:
