@@ -174,12 +174,13 @@ def bost(keys: ClientKeys, meter: Meter, features: list[EncryptedFeature], tree:
     seen = compare(keys, meter, features, asked, coins)
     with meter.role(CLIENT):
         returned = [paillier.encrypt(int(bit)) for bit in seen]
+    meter.count("Paillier encryptions", len(returned))
     meter.send(len(returned) * paillier.ciphertext_bytes)
     with meter.role(SERVER):
         leaves = path_costs(paillier, tree, returned, coins)
         pairs = [_blinded_leaf(paillier, cost, (value + mask) % VALUES) for cost, value in leaves]
         _RANDOM.shuffle(pairs)
-    meter.count("Paillier encryptions", len(returned) + 2 * len(pairs))
+    meter.count("Paillier encryptions", 2 * len(pairs))
     meter.count("Paillier products", 2 * len(pairs))
     meter.send(2 * len(pairs) * paillier.ciphertext_bytes)
     with meter.role(CLIENT):

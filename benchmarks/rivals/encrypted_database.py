@@ -243,12 +243,12 @@ class EncryptedDatabase:
                 total = [key.encrypt(0) for _ in range(self.labels_.width)]
                 for tree, leaf in enumerate(row):
                     total = [key.add(a, b) for a, b in zip(total, self.leaves_[tree][leaf], strict=True)]
+            meter.count("encryptions", len(total))
+            meter.count("additions", len(row) * len(total))
             meter.send((self.trees.n_trees + 1) * len(total) * key.ciphertext_bytes)
             with meter.role(OPENER):
                 numbers = [key.decrypt(sum_) for sum_ in total]
             opened.append([number - key.n if number > key.n // 2 else number for number in numbers])
-            meter.count("encryptions", len(total))
-            meter.count("additions", len(row) * len(total))
             meter.count("decryptions", len(total))
         self.predicting = meter.cost()
         return np.array(opened, dtype=np.int64)

@@ -68,11 +68,12 @@ def rebuild_all(forest: Forest, X: Any, y: Any, leavers: Sequence[str]) -> Rebui
 def counted(costs: Costs) -> Cost:
     """The books of one of our forests, participants taken together."""
     seconds: dict[str, float] = {}
-    powers: dict[str, int] = {}
+    powers: dict[str, dict[str, int]] = {}
     for role, protocols in costs.work.items():
         who = role if role in ("KGC", "CS", "CC") else "participants"
         for cell in protocols.values():
             seconds[who] = seconds.get(who, 0.0) + cell["seconds"]
+            kinds = powers.setdefault(who, {})
             for kind, count in cell["exponentiations"].items():
-                powers[kind] = powers.get(kind, 0) + count
+                kinds[kind] = kinds.get(kind, 0) + count
     return Cost(seconds, int(costs.total("bytes")), powers)

@@ -12,14 +12,14 @@ from revfrf.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Processor seconds by role, bytes of all messages both ways, and operations by name.
+    """Processor seconds by role, bytes of all messages both ways, and operations by role and name.
 
     `extrapolated_from` is the share of the work that was really done, and None if that was all of it.
     """
 
     seconds: dict[str, float]
     bytes: int
-    operations: dict[str, int]
+    counts: dict[str, dict[str, int]]
     extrapolated_from: float | None = None
 
     @property
@@ -30,6 +30,11 @@ class Cost:
     def all_seconds(self) -> float:
         return sum(self.seconds.values())
 
+    @property
+    def operations(self) -> dict[str, int]:
+        """Of all roles, by name."""
+        return dict(sum(map(Counter, self.counts.values()), Counter[str]()))
+
     def times(self, whole: float) -> "Cost":
         """The cost of `whole` times as much work of the same sort; no longer measured unless that is 1."""
         if whole < 1:
@@ -37,7 +42,7 @@ class Cost:
         return Cost(
             {role: spent * whole for role, spent in self.seconds.items()},
             round(self.bytes * whole),
-            {name: round(count * whole) for name, count in self.operations.items()},
+            {role: {name: round(n * whole) for name, n in row.items()} for role, row in self.counts.items()},
             self.extrapolated_from if whole == 1 else (self.extrapolated_from or 1.0) / whole,
         )
 
@@ -47,7 +52,10 @@ class Cost:
         return Cost(
             dict(Counter(self.seconds) + Counter(other.seconds)),
             self.bytes + other.bytes,
-            dict(Counter(self.operations) + Counter(other.operations)),
+            {
+                role: dict(Counter(self.counts.get(role)) + Counter(other.counts.get(role)))
+                for role in {**self.counts, **other.counts}
+            },
             min(shares, default=None),
         )
 
@@ -57,24 +65,26 @@ class Meter:
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
-        self._operations: Counter[str] = Counter()
-        self._bytes = 0
+        self._counts: dict[str, Counter[str]] = {}
+        self._bytes, self._role = 0, ""
 
     @contextmanager
     def role(self, name: str) -> Iterator[None]:
         """The work of this block is this role's."""
-        started = thread_time()
+        self._role, started = name, thread_time()
         try:
             yield
         finally:
             self._seconds[name] = self._seconds.get(name, 0.0) + thread_time() - started
 
     def count(self, operation: str, times: int = 1) -> None:
-        self._operations[operation] += times
+        """Operations of the role whose block this is in, or follows."""
+        self._counts.setdefault(self._role, Counter())[operation] += times
 
     def send(self, size: int) -> None:
         """A message of so many bytes, either way."""
         self._bytes += size
 
     def cost(self) -> Cost:
-        return Cost(dict(self._seconds), self._bytes, dict(self._operations))
+        counts = {role: dict(counted) for role, counted in self._counts.items()}
+        return Cost(dict(self._seconds), self._bytes, counts)
