@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.paper.cells import Cell, Done, where
 from benchmarks.paper.datasets import SOURCES
 from benchmarks.paper.experiment import CHIEF, NAMES, Experiment, answers, dataset, forest, named, scores
-from benchmarks.paper.plots import Series
+from benchmarks.paper.plots import Point, Series
 from benchmarks.paper.printed import OURS, PLAIN
 from benchmarks.paper.settings import Settings
 from benchmarks.paper.show import Figure, Part
@@ -47,19 +47,20 @@ def figure(name: str, results: Sequence[Done]) -> Figure:
     measure = CHIEF[SOURCES[name].task]
     lines = []
     for who in (PLAIN, OURS):
-        points = []
+        points: list[Point] = []
         for trees in sorted({done.key["trees"] for done in results}):
             values = [done.result[who][measure] for done in where(results, trees=trees)]
-            points.append((trees, mean(values), stdev(values) if len(values) > 1 else 0.0))
+            points.append((trees, mean(values), stdev(values) if len(values) > 1 else None))
         lines.append(Series(who, points))
-    unit = "ACC, %" if measure == "ACC" else measure
-    return Figure(f"{name}-growth", NAMES[name], "trees", unit, lines)
+    unit, seeds = "ACC, %" if measure == "ACC" else measure, len({done.key["seed"] for done in results})
+    note = f"Mean and standard deviation over {seeds} seeds." if seeds > 1 else "One seed."
+    return Figure(f"{name}-growth", NAMES[name], "trees", unit, lines, note)
 
 
 GROWTH = Experiment(
     "growth",
     "Accuracy and error against the number of trees",
-    "Bands are standard deviations over seeds. The paper's figures have no numbers to compare with.",
+    "One forest of each a seed. The paper's figures have no numbers to compare with.",
     SETS,
     tuple(f"{name}-growth" for name in SETS),
     cells,

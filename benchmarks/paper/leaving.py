@@ -1,15 +1,15 @@
 """Scores after 0 to 5 participants have left: the paper's tables of classification and regression."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean, stdev, variance
 from typing import Any
 
 from scipy.stats import t  # type: ignore[import-untyped]
 
 from benchmarks.paper.cells import Cell, Done, where
-from benchmarks.paper.datasets import SOURCES, Split, Task
+from benchmarks.paper.datasets import SMALL, SOURCES, Column, Split, Task
 from benchmarks.paper.experiment import (
     CHIEF,
     NAMES,
@@ -25,7 +25,7 @@ from benchmarks.paper.experiment import (
 )
 from benchmarks.paper.printed import CLASSIFICATION, OURS, PLAIN, REGRESSION, Scores
 from benchmarks.paper.settings import Settings
-from benchmarks.paper.show import Part, Table, ratio, spread
+from benchmarks.paper.show import Part, Table, ratio, several, spread
 from benchmarks.rivals.plain import plain_forest
 
 SOFT, HARD = "ours", "ours, majority"
@@ -44,6 +44,7 @@ def cells(
                 "trees": settings.trees,
                 "rows": settings.rows,
                 "leavers": settings.leavers,
+                "plain": settings.plain_forests,
             }
             key = {"set": name, "seed": seed, **size, "task": task, "file": named(name, data)}
             found.append(Cell(experiment, key, partial(run, name, data, task, seed, **size)))
@@ -51,23 +52,35 @@ def cells(
 
 
 def run(
-    name: str, data: Path | None, task: Task, seed: int, trees: int, rows: int | None, leavers: int
+    name: str,
+    data: Path | None,
+    task: Task,
+    seed: int,
+    trees: int,
+    rows: int | None,
+    leavers: int,
+    plain: int,
 ) -> dict[str, Any]:
-    """Scores of all models after each leaving, the mean of the set's splits, or the first if rows are few."""
+    """Scores of all forests after each leaving, means of the set's splits, or the first if rows are few."""
     splits = [split.first(rows) for split in dataset(name, data).splits(seed)[: 1 if rows else None]]
-    runs = [one_split(task, split, trees, leavers, seed) for split in splits]
-    left = runs[0]["left"]
+    runs = [one_split(task, split, trees, leavers, seed, plain) for split in splits]
     found = [
         {
-            who: {measure: mean(r["scores"][n][who][measure] for r in runs) for measure in values}
-            for who, values in runs[0]["scores"][n].items()
+            who: [means(of_splits) for of_splits in zip(*(one[who] for one in same), strict=True)]
+            for who in same[0]
         }
-        for n in range(len(left) + 1)
+        for same in zip(*(run["scores"] for run in runs), strict=True)
     ]
-    return {"left": left, "scores": found, "parties": runs[0]["parties"], "rows": len(splits[0].X_train)}
+    return {**runs[0], "scores": found, "rows": len(splits[0].X_train)}
 
 
-def one_split(task: Task, split: Split, trees: int, count: int, seed: int) -> dict[str, Any]:
+def means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Of each measure."""
+    return {measure: mean(one[measure] for one in found) for measure in found[0]}
+
+
+def one_split(task: Task, split: Split, trees: int, count: int, seed: int, plain: int) -> dict[str, Any]:
+    """Scores after each leaving, of every forest: ours has one, and there are several plain ones."""
     going = leavers(list(split.X_train.columns), count, seed)
     ours = forest(task, trees, seed).fit(split.X_train, split.y_train)
     parties, found = len(ours.parties_), []
@@ -75,13 +88,22 @@ def one_split(task: Task, split: Split, trees: int, count: int, seed: int) -> di
         if n:
             ours.revoke(owners(ours, [going[n - 1]]), level=1)
         rest = split.without(going[:n])
-        columns = rest.X_train.shape[1]
-        plain = plain_forest(task, trees, seed, columns).fit(rest.coded.X_train, rest.y_train)
-        told = {PLAIN: plain.predict(rest.coded.X_test), SOFT: answers(ours, rest.X_test, "soft")}
-        if task == "classes":
-            told[HARD] = answers(ours, rest.X_test, "hard")
-        found.append({who: scores(task, rest.y_test, y) for who, y in told.items()})
+        told = {PLAIN: plain_answers(task, rest.coded, trees, range(seed * plain, (seed + 1) * plain))}
+        told |= {who: [answers(ours, rest.X_test, vote)] for who, vote in models(task).items()}
+        found.append({who: [scores(task, rest.y_test, y) for y in each] for who, each in told.items()})
     return {"left": going, "scores": found, "parties": parties}
+
+
+def plain_answers(task: Task, split: Split, trees: int, seeds: Iterable[int]) -> list[Column]:
+    """Of a plain forest for each of these seeds."""
+    columns = split.X_train.shape[1]
+    forests = (plain_forest(task, trees, seed, columns, n_jobs=-1) for seed in seeds)
+    return [one.fit(split.X_train, split.y_train).predict(split.X_test) for one in forests]
+
+
+def models(task: Task) -> dict[str, str]:
+    """Ours, by each vote."""
+    return {SOFT: "soft", HARD: "hard"} if task == "classes" else {SOFT: "soft"}
 
 
 # -- showing ----------------------------------------------------------------------------------------
@@ -93,14 +115,14 @@ def parts(printed: Scores, task: Task, results: Sequence[Done]) -> list[Part]:
     return [verdicts(printed.measures, task, {name: done for name, done in sets.items() if done}), *tables]
 
 
-def models(task: Task) -> tuple[str, ...]:
-    """Ours, by each vote."""
-    return (SOFT, HARD) if task == "classes" else (SOFT,)
+def forests(done: Sequence[Done], left: int, who: str, measure: str) -> list[list[float]]:
+    """A score, seed by seed, of every forest."""
+    return [[found[measure] for found in one.result["scores"][left][who]] for one in done]
 
 
 def values(done: Sequence[Done], left: int, who: str, measure: str) -> list[float]:
-    """A score, seed by seed."""
-    return [one.result["scores"][left][who][measure] for one in done]
+    """A score, seed by seed, the mean of its forests."""
+    return list(map(mean, forests(done, left, who, measure)))
 
 
 def score_table(printed: Scores, task: Task, name: str, done: Sequence[Done]) -> Table:
@@ -117,7 +139,15 @@ def score_table(printed: Scores, task: Task, name: str, done: Sequence[Done]) ->
     head = ("left", "", PLAIN, *models(task), "paper, Non.Fed", "paper, RevFRF", "ours / paper's")
     title = f"{NAMES[name]}: {first['rows']:,} training rows, {first['parties']} parties"
     better = "Less is better, but for R2." if task == "numbers" else "More is better."
-    return Table(f"{name}-scores", title, head, rows, f"Target: {SOURCES[name].predicts}. {better}")
+    note = f"Target: {SOURCES[name].predicts}. {better} {over(done)}"
+    return Table(f"{name}-scores", title, head, rows, note)
+
+
+def over(done: Sequence[Done]) -> str:
+    """Of how many forests a table tells."""
+    seeds, plain = several(len(done), "seed"), several(done[0].key["plain"], "forest")
+    kind = f"Mean ± standard deviation over {seeds}" if len(done) > 1 else "One seed"
+    return f"{kind}; of each, ours is one forest and plain the mean of {plain}."
 
 
 def losses(done: Sequence[Done], left: int, who: str, measure: str) -> list[float]:
@@ -133,22 +163,45 @@ def verdicts(measures: Sequence[str], task: Task, sets: Mapping[str, Sequence[Do
         for left in range(len(done[0].result["scores"])):
             found = [losses(done, left, who, CHIEF[task]) for who in models(task)]
             judged = [cell for one in found for cell in (spread(one, 2), verdict(one))]
-            rows.append((NAMES[name], str(left), *judged))
+            rows.append((NAMES[name], str(left), *judged, noise(done, left, CHIEF[task])))
             for measure in measures:
                 worse = mean(losses(done, left, SOFT, measure))
                 others.append((worse, f"{worse:.1f} % ({measure}, {NAMES[name]}, {left} left)"))
     heads = [head for who in models(task) for head in (f"{who}: worse by, %", f"under {LIMIT:g} %?")]
     what = "accuracy" if task == "classes" else "MSE"
     note = (
-        "Mean ± standard deviation, over seeds, of the loss in percent of the plain forest's score, on the "
-        "same rows without the same columns; negative is better than plain. “Perhaps” is a mean whose 95 % "
-        "confidence interval (Student's t) holds the limit, or that comes from a single seed. Where a set "
-        "has official test rows (Adult, Insurance), all seeds are tested on these: the spread is then that "
-        f"of forests and leavers, not of rows. The largest mean loss by any of {', '.join(measures)} is "
-        f"{max(others)[1]}."
+        f"The loss is in percent of the plain forests' score, on the same rows without the same columns; "
+        f"negative is better than plain. {over(next(iter(sets.values())))} “Perhaps” is a mean whose 95 % "
+        "confidence interval (Student's t) holds the limit, or that comes from a single seed. Chance is the "
+        "standard deviation of a single plain forest's score from one forest seed to the next, all else "
+        "being the same; ours, one forest a seed, varies by chance as well. "
+        f"{same_rows(sets)}The largest mean loss by any of {', '.join(measures)} is {max(others)[1]}."
     )
-    head = ("set", "left", *heads)
+    head = ("set", "left", *heads, "chance, plain: ±, %")
     return Table(f"{what.lower()}-verdicts", f"Loss of {what} against the plain forest", head, rows, note)
+
+
+def noise(done: Sequence[Done], left: int, measure: str) -> str:
+    """By how many percent a plain forest's score varies with nothing but its own seed."""
+    found = forests(done, left, PLAIN, measure)
+    if len(found[0]) == 1:
+        return ""
+    return f"{100 * mean(variance(one) / mean(one) ** 2 for one in found) ** 0.5:.2f}"
+
+
+def same_rows(sets: Mapping[str, Sequence[Done]]) -> str:
+    """Whose spread says nothing of rows: official ones are tested each time, or every quarter once."""
+    found = [
+        NAMES[name]
+        for name, done in sets.items()
+        if SOURCES[name].train_rows or (done[0].key["rows"] is None and SOURCES[name].instances < SMALL)
+    ]
+    if not found:
+        return ""
+    return (
+        f"All seeds test the same rows of {' and '.join(found)}: there the spread is that of forests and "
+        "leavers, not of test rows. "
+    )
 
 
 def verdict(losses: Sequence[float]) -> str:

@@ -9,18 +9,21 @@ WIDTH, HEIGHT = 480, 300
 LEFT, RIGHT, TOP, BOTTOM = 74, 16, 16, 78
 
 
+Point = tuple[float, float, float | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line: x, y, and by how much y varies up and down."""
+    """A line: x, y, and by how much y varies up and down, None where there is a single trial."""
 
     label: str
-    points: Sequence[tuple[float, float, float]]
+    points: Sequence[Point]
 
 
 def plot(title: str, x_label: str, y_label: str, lines: Sequence[Series]) -> str:
     """A drawing. Marks of different shape say what colours say."""
     xs = [x for line in lines for x, _, _ in line.points]
-    ys = [y + side * d for line in lines for _, y, d in line.points for side in (-1, 1)]
+    ys = [y + side * (d or 0) for line in lines for _, y, d in line.points for side in (-1, 1)]
     across, up = ticks(min(xs), max(xs)), ticks(min(ys), max(ys))
 
     def place(x: float, y: float) -> tuple[float, float]:
@@ -43,7 +46,7 @@ def plot(title: str, x_label: str, y_label: str, lines: Sequence[Series]) -> str
         f'rotate(-90)">{escape(y_label)}</text>'
     )
     for i, line in enumerate(lines):
-        parts.append(_line(i, [(*place(x, y), place(x, y + d)[1]) for x, y, d in line.points]))
+        parts.append(_line(i, [(*place(x, y), place(x, y + (d or 0))[1]) for x, y, d in line.points]))
     parts.append(_legend(lines))
     return (
         f'<svg class="plot" role="img" viewBox="0 0 {WIDTH} {HEIGHT}"><title>{escape(title)}</title>'

@@ -11,7 +11,7 @@ from benchmarks.paper import printed
 from benchmarks.paper.cells import Cell, Done, Plain
 from benchmarks.paper.experiment import Experiment, dataset, forest, leavers, named, owners, warm
 from benchmarks.paper.settings import Settings
-from benchmarks.paper.show import Part, Table, ratio, spread
+from benchmarks.paper.show import Part, Table, ratio, several, spread
 from benchmarks.rivals.irrevocable import rebuild_all
 from revfrf.crypto.arithmetic import fixed_base
 
@@ -32,11 +32,12 @@ def cells(settings: Settings, data: Path | None) -> list[Cell]:
         for left, trial, level in jobs(settings):
             who = {"left": left, "seed": trial, "level": level, "bits": bits}
             found.append(_cell({"forest": SMALL, **who, **size, **file}, data))
-    if settings.large_rebuild:
-        size = {"trees": settings.trees, "rows": settings.rows, "depth": 10}
-        rest = {"seed": 0, "level": 1, "bits": settings.rebuild_bits[-1], **size, **file}
-        found += [_cell({"forest": LARGE, "left": left, **rest}, data) for left in LARGE_LEAVERS]
-    return found
+    size = {"trees": settings.trees, "rows": settings.rows, "depth": 10}
+    rest = {"level": 1, "bits": settings.rebuild_bits[-1], **size, **file}
+    large = [(left, trial) for left in LARGE_LEAVERS for trial in range(settings.large_trials)]
+    return found + [
+        _cell({"forest": LARGE, "left": left, "seed": seed, **rest}, data) for left, seed in large
+    ]
 
 
 def jobs(settings: Settings) -> Iterator[tuple[int, int, int]]:
@@ -66,7 +67,7 @@ def run(
     split = dataset("adult", data).splits(0)[0]
     X, y = split.X_train[:rows], split.y_train[:rows]
     warm(bits, X, y)
-    model = forest("classes", trees, seed, bits, max_depth=depth).set_params(n_jobs=1).fit(X, y)
+    model = forest("classes", trees, seed, bits, max_depth=depth).fit(X, y).set_params(n_jobs=1)
     going = owners(model, leavers(list(X.columns), left, seed))
     fixed_base.cache_clear()
     full = rebuild_all(model, X, y, going)
@@ -102,10 +103,11 @@ def table(results: Sequence[Done]) -> Table:
         share = [100 * one["seconds"] / one["full seconds"] for one in found]
         columns = ("destroyed", "rebuilt", "full nodes", "seconds", "full seconds")
         values = [spread([float(one[name]) for one in found]) for name in columns]
-        rows.append((what, str(left), *values, spread(share, 0)))
+        rows.append((what, str(left), str(len(found)), *values, spread(share, 0)))
     head = (
         "forest",
         "left",
+        "draws",
         "nodes destroyed",
         "nodes rebuilt",
         "all nodes",
@@ -114,11 +116,12 @@ def table(results: Sequence[Done]) -> Table:
         "share, %",
     )
     note = (
-        "On Adult, with 14 participants, of whom those drawn leave together; the forest is checked to be bit "
-        "for bit the one that is built without them. Nodes are splits and leaves. Both sides run on one core "
-        "and make their tables of powers anew, as after a restart; set-up of keys is left out of building "
-        "all again. “New keys” is level 2: a new modulus, whose search takes now more and now less, new keys "
-        "for all who stay, and every split encrypted again, which building all again would need as well."
+        "On Adult, with 14 participants. A draw is a forest and who leaves it together; it is checked "
+        "to be bit for bit the one that is built without them. Mean ± standard deviation of draws. Nodes are "
+        "splits and leaves. Both sides run on one core and make their tables of powers anew, as after a "
+        "restart; set-up of keys is left out of building all again. “New keys” is level 2: a new modulus, "
+        "whose search takes now more and now less, new keys for all who stay, and every split encrypted "
+        "again, which building all again would need as well."
     )
     return Table("rebuilding", "Leaving, beside building all again (IRev.Fed)", head, rows, note)
 
@@ -138,11 +141,13 @@ def beside_the_paper(results: Sequence[Done]) -> Table:
     head = ["left", "bits"]
     for what in ("nodes", "s"):
         head += [what, f"{what}, paper", f"{what}, ours / paper's", f"{what}: share", f"{what}: share, paper"]
+    draws = len([one for one in small if one.key["left"] == 1 and one.key["bits"] == small[0].key["bits"]])
     note = (
-        "Shares are of building all again; both sides make their tables of powers anew. The paper's forest "
-        "is built again with few nodes because it expects depth × leavers nodes a tree; all that is below a "
-        "leaver's node has to go, too, or the forest still depends on the leaver. Seconds are compared where "
-        "keys are as long as the paper's."
+        f"{several(draws, 'draw').capitalize()} for each row, IRev.Fed's of all rows together. Shares are of "
+        "building all again; both sides make their tables of powers anew. The paper's forest is built again "
+        "with few nodes because it expects depth × leavers nodes a tree; all that is below a leaver's node "
+        "has to go, too, or the forest still depends on the leaver. Seconds are compared where keys are as "
+        "long as the paper's."
     )
     return Table("rebuilding-printed", "The small forest beside the paper's numbers", head, rows, note)
 

@@ -15,6 +15,9 @@ class Settings:
     seeds: int
     """Forests of a set, and draws of who leaves."""
 
+    plain_forests: int
+    """Plain forests for each of ours there, so that what chance does to one of them can be told."""
+
     leavers: int
     growth: tuple[int, ...]
     """Numbers of trees of the figures of accuracy and error."""
@@ -52,8 +55,8 @@ class Settings:
 
     rebuild_trees: int
     rebuild_trials: int
-    large_rebuild: bool
-    """Whether the whole forest on all rows is rebuilt, too."""
+    large_trials: int
+    """How often the whole forest on all rows is rebuilt, too."""
 
     encrypted_rows: int
     counted_rows: int
@@ -67,6 +70,7 @@ FULL = Settings(
     trees=100,
     rows=None,
     seeds=5,
+    plain_forests=3,
     leavers=5,
     growth=(1, 5, 10, 20, 40, 60, 80, 100),
     growth_seeds=3,
@@ -84,7 +88,7 @@ FULL = Settings(
     rebuild_bits=(1024, 2048),
     rebuild_trees=5,
     rebuild_trials=5,
-    large_rebuild=True,
+    large_trials=3,
     encrypted_rows=20,
     counted_rows=5000,
 )
@@ -94,6 +98,7 @@ QUICK = Settings(
     trees=20,
     rows=2000,
     seeds=2,
+    plain_forests=2,
     leavers=5,
     growth=(1, 5, 10, 20),
     growth_seeds=1,
@@ -111,7 +116,7 @@ QUICK = Settings(
     rebuild_bits=(1024,),
     rebuild_trees=5,
     rebuild_trials=1,
-    large_rebuild=False,
+    large_trials=0,
     encrypted_rows=20,
     counted_rows=20,
 )
@@ -121,6 +126,7 @@ TINY = Settings(
     trees=2,
     rows=100,
     seeds=1,
+    plain_forests=2,
     leavers=1,
     growth=(1, 2),
     growth_seeds=1,
@@ -138,7 +144,7 @@ TINY = Settings(
     rebuild_bits=(TOY_BITS,),
     rebuild_trees=2,
     rebuild_trials=1,
-    large_rebuild=True,
+    large_trials=1,
     encrypted_rows=2,
     counted_rows=200,
 )

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from math import floor, log10
 from statistics import mean, stdev
 
 from benchmarks.paper.plots import Series, plot
@@ -134,8 +135,8 @@ def points(figure: Figure) -> Table:
     places = sorted({x for series in figure.series for x, _, _ in series.points})
     rows = []
     for place in places:
-        values = [{x: y for x, y, _ in series.points}.get(place) for series in figure.series]
-        rows.append((f"{place:,g}", *("" if y is None else number(y) for y in values)))
+        found = [{x: (y, d) for x, y, d in series.points}.get(place) for series in figure.series]
+        rows.append((f"{place:,g}", *("" if one is None else varied(*one) for one in found)))
     head = (figure.x, *(series.label for series in figure.series))
     return Table(figure.name, f"{figure.title}: {figure.y}", head, rows, figure.note)
 
@@ -146,6 +147,9 @@ def _row(cells: Iterable[str]) -> str:
 
 # -- numbers ------------------------------------------------------------------------------------------
 
+TINY = 0.001
+"""Below it four decimals say nothing."""
+
 
 def number(value: float) -> str:
     """About four digits that count."""
@@ -153,19 +157,33 @@ def number(value: float) -> str:
 
 
 def _places(value: float) -> int:
-    """Decimals of which about four digits count."""
+    """Decimals of which about four digits count, of what is very small two."""
     size = abs(value)
+    if 0 < size < TINY:
+        return 1 - floor(log10(size))
     return 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 10 else 3 if size >= 0.1 else 4
 
 
 def spread(values: Sequence[float], places: int | None = None) -> str:
-    """ "mean ± standard deviation", with as many decimals; of a single value, the value."""
-    middle = mean(values)
+    """ "mean ± standard deviation"; of a single value, the value."""
+    return varied(mean(values), stdev(values) if len(values) > 1 else None, places)
+
+
+def varied(middle: float, around: float | None, places: int | None = None) -> str:
+    """ "middle ± around", with as many decimals; the middle alone, if nothing is known of around."""
     places = _places(middle) if places is None else places
-    both = [middle, stdev(values)] if len(values) > 1 else [middle]
+    both = [middle] if around is None else [middle, around]
     return " ± ".join(f"{round(value, places) + 0.0:,.{places}f}" for value in both)
 
 
+def several(count: int, what: str) -> str:
+    """ "one seed", "5 seeds"."""
+    return f"one {what}" if count == 1 else f"{count:,} {what}s"
+
+
 def ratio(ours: float, theirs: float) -> str:
-    """ "× 1.02": ours over theirs."""
-    return f"× {number(ours / theirs)}" if theirs else ""
+    """ "× 1.02": ours over theirs; "× 1/23,000" if it is next to nothing."""
+    if not theirs:
+        return ""
+    times = ours / theirs
+    return f"× 1/{float(f'{1 / times:.2g}'):,.0f}" if 0 < times < TINY else f"× {number(times)}"

@@ -1,6 +1,7 @@
 """Costs: numbers made by hand come out in the right row and column, and what is measured is checked."""
 
 import secrets
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -380,12 +381,18 @@ def test_the_papers_nodes_and_seconds_stand_beside_ours_and_building_all_again_t
 def test_trials_of_leaving_are_one_row_with_their_spread() -> None:
     found = [rebuilt(1024, 1, 0), rebuilt(1024, 1, 1), rebuilt(1024, 1, 0, 2), rebuilt(2048, 1)]
     table = rebuilding.table(found)
-    assert [row[:2] for row in table.rows] == [
-        ("5 trees, 1024 bits", "1"),
-        ("5 trees, 1024 bits, new keys", "1"),
-        ("5 trees, 2048 bits", "1"),
+    assert [row[:3] for row in table.rows] == [
+        ("5 trees, 1024 bits", "1", "2"),
+        ("5 trees, 1024 bits, new keys", "1", "1"),
+        ("5 trees, 2048 bits", "1", "1"),
     ]
-    assert table.rows[0][3] == spread([161.0, 163.0])
+    assert table.rows[0][4] == spread([161.0, 163.0])
+
+
+def test_every_row_of_a_full_run_has_three_draws_at_least(data: Path) -> None:
+    draws = Counter(rebuilding._place(done({}, **one.key)) for one in rebuilding.cells(FULL, data))
+    assert min(draws.values()) == 3
+    assert {place[0] for place in draws} == {"small", "large"}
 
 
 def test_new_keys_are_tried_three_times_in_a_full_run() -> None:

@@ -17,7 +17,7 @@ from benchmarks.paper.bench import EXPERIMENTS
 from benchmarks.paper.cells import Done
 from benchmarks.paper.datasets import MissingDataError, load
 from benchmarks.paper.experiment import loss, scores
-from benchmarks.paper.leaving import verdict, verdicts
+from benchmarks.paper.leaving import noise, verdict, verdicts
 from benchmarks.paper.plots import Series, plot, ticks
 from benchmarks.paper.printed import CLASSIFICATION, REGRESSION
 from benchmarks.paper.report import MARK, SMALL, documentation, html_page, read
@@ -128,7 +128,8 @@ def test_ours_and_the_plain_forest_are_measured_after_each_leaving(out: Path) ->
             assert len(result["scores"]) == 2
             for found in result["scores"]:
                 assert {"plain", "ours"} <= set(found)
-                assert all(set(values) == measures for values in found.values())
+                assert all(set(values) == measures for one in found.values() for values in one)
+                assert {who: len(one) for who, one in found.items()} == dict.fromkeys(found, 1) | {"plain": 2}
 
 
 def test_a_run_does_nothing_twice_and_the_page_of_the_documentation_comes_from_its_json(
@@ -236,31 +237,45 @@ def test_scores_are_those_of_the_definitions() -> None:
 def test_a_ratio_is_ours_over_theirs() -> None:
     assert ratio(3.0, 2.0) == "× 1.500"
     assert ratio(1.0, 0.0) == ""
+    assert ratio(0.0, 2.0) == "× 0"
+    assert ratio(0.0021, 239.5) == "× 1/110,000"
 
 
-def test_verdicts_are_by_vote_and_name_the_largest_loss_of_any_measure() -> None:
-    def done(seed: int) -> Done:
-        plain = {"ACC": 80.0, "RR": 80.0, "F1": 50.0}
-        after = {"plain": plain, "ours": plain | {"F1": 49.0}, "ours, majority": plain | {"ACC": 76.0}}
-        result = {"scores": [dict.fromkeys(after, plain), after]}
-        return Done({"set": "wine_white", "seed": seed}, result, 1.0, "2026-01-01")
+def test_verdicts_are_by_vote_against_the_mean_plain_forest_and_name_the_largest_loss_of_any_measure() -> (
+    None
+):
+    def done(name: str, seed: int) -> Done:
+        mean = {"ACC": 80.0, "RR": 80.0, "F1": 50.0}
+        plain = [mean | {"ACC": 79.2}, mean | {"ACC": 80.8}]
+        after = {"plain": plain, "ours": [mean | {"F1": 49.0}], "ours, majority": [mean | {"ACC": 76.0}]}
+        result = {"scores": [{"plain": plain, "ours": [mean], "ours, majority": [mean]}, after]}
+        return Done({"set": name, "seed": seed, "plain": 2, "rows": None}, result, 1.0, "2026-01-01")
 
-    table = verdicts(("ACC", "RR", "F1"), "classes", {"wine_white": [done(seed) for seed in range(3)]})
-    assert [row[2:] for row in table.rows] == [
-        ("0.00 ± 0.00", "yes", "0.00 ± 0.00", "yes"),
-        ("0.00 ± 0.00", "yes", "5.00 ± 0.00", "NO"),
+    sets = {name: [done(name, seed) for seed in range(3)] for name in ("wine_white", "bank")}
+    table = verdicts(("ACC", "RR", "F1"), "classes", sets)
+    assert [row[2:] for row in table.rows][:2] == [
+        ("0.00 ± 0.00", "yes", "0.00 ± 0.00", "yes", "1.41"),
+        ("0.00 ± 0.00", "yes", "5.00 ± 0.00", "NO", "1.41"),
     ]
     assert "2.0 % (F1, Wine Quality, 1 left)" in table.note
+    assert "over 3 seeds; of each, ours is one forest and plain the mean of 2 forests" in table.note
+    assert "the same rows of Wine Quality:" in table.note  # of Bank a quarter is drawn
+
+
+def test_a_single_plain_forest_says_nothing_of_chance() -> None:
+    one = Done({}, {"scores": [{"plain": [{"MSE": 2.0}]}]}, 1.0, "2026-01-01")
+    assert noise([one], 0, "MSE") == ""
 
 
 def test_numbers_show_about_four_digits_and_means_their_spread() -> None:
-    assert [number(x) for x in (0, 12345.6, 123.45, 12.345, 1.2345, 0.01234, -2.5)] == [
+    assert [number(x) for x in (0, 12345.6, 123.45, 12.345, 1.2345, 0.01234, 0.00012, -2.5)] == [
         "0",
         "12,346",
         "123.5",
         "12.35",
         "1.234",
         "0.0123",
+        "0.00012",
         "-2.500",
     ]
     assert spread([1.0, 3.0], 1) == "2.0 ± 1.4"
@@ -280,8 +295,11 @@ def test_text_in_pages_is_escaped() -> None:
     assert "<b>" not in plot("<b>", "<b>", "<b>", [Series("<b>", [(1, 2, 0), (2, 3, 0.5)])])
     table = Table("t", "T", ("a|b",), [("c|d",)])
     assert "a\\|b" in markdown_part(table)
-    figure = Figure("f", "F", "x", "y", [Series("a", [(1, 2, 0)]), Series("b", [(2, 3, 0)])])
-    assert "| 1 | 2.000 |  |" in markdown_part(figure)
+
+
+def test_points_of_a_figure_are_shown_with_their_spread() -> None:
+    figure = Figure("f", "F", "x", "y", [Series("a", [(1, 2, None)]), Series("b", [(2, 3, 0.25)])])
+    assert "| 1 | 2.000 |  |\n| 2 |  | 3.000 ± 0.250 |" in markdown_part(figure)
 
 
 def test_an_experiment_that_draws_something_else_than_it_says_is_an_error(out: Path) -> None:
