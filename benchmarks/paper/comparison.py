@@ -14,7 +14,7 @@ from benchmarks.paper.datasets import SOURCES, Split, Task
 from benchmarks.paper.experiment import NAMES, Experiment, answers, dataset, forest, named, scores
 from benchmarks.paper.printed import COMPARISON, OURS, PLAIN, RANA, VAIDYA
 from benchmarks.paper.settings import Settings
-from benchmarks.paper.show import Part, Table, ratio, spread
+from benchmarks.paper.show import Part, Table, ratio, several, spread
 from benchmarks.rivals.encrypted_database import ClearDatabase, RandomTrees
 from benchmarks.rivals.plain import plain_forest
 from benchmarks.rivals.private_noise import Domain, PrivateForest
@@ -70,7 +70,7 @@ def rivals(task: Task, split: Split, trees: int, seed: int) -> list[tuple[str, A
 def parts(results: Sequence[Done]) -> list[Part]:
     printed_head = ("set", "", PLAIN, RANA, VAIDYA, OURS)
     head = (*printed_head, RANA_FEW, DEFAULTS)
-    mine, theirs = [], []
+    mine, theirs, seeds = [], [], len({one.key["seed"] for one in results})
     for name, printed in COMPARISON.items():
         done = [one.result for one in where(results, set=name)]
         for measure in ("ACC",) if SOURCES[name].task == "classes" else ("MAE", "MSE"):
@@ -81,13 +81,15 @@ def parts(results: Sequence[Done]) -> list[Part]:
                     f"{printed[who]:g} ({ratio(mean(values[who]), printed[who])})" for who in printed_head[2:]
                 ]
                 theirs.append((NAMES[name], measure, *pairs))
+    targets = [f"{NAMES[name]}, {SOURCES[name].predicts}" for name in COMPARISON]
     note = (
         "Rana's forest hides single rows by noise: here by the usual definition, stricter than theirs, with "
         f"ε = {EPSILON:g} for the whole forest and trees of depth {NOISY_DEPTH}. Every row is in one tree, "
         f"so few trees suffer less from noise. Vaidya's trees are random, of depth {RANDOM_DEPTH}; "
         "encryption does not change their answers. The last column is a forest whose trees are as deep as "
         "they grow, and for numbers tries all features at every node; plain tries ⌈√F⌉ of F, ours √F on "
-        "average."
+        f"average. {'Mean ± standard deviation over' if seeds > 1 else 'Of'} {several(seeds, 'seed')}, one "
+        f"forest of each. Targets: {'; '.join(targets)}."
     )
     return [
         Table("comparison", "Measured", head, mine, note),
