@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import os
 import platform
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -22,10 +23,10 @@ from rich.progress import (
 )
 
 import revfrf
-from benchmarks import rivals
+from benchmarks import paper, rivals
 from benchmarks.paper.cells import Cell, Store, plain, write
 from benchmarks.paper.comparison import COMPARED
-from benchmarks.paper.datasets import check_present
+from benchmarks.paper.datasets import ROOT, check_present
 from benchmarks.paper.efficiency import EFFICIENT
 from benchmarks.paper.experiment import Experiment
 from benchmarks.paper.growth import GROWTH
@@ -42,7 +43,10 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     for experiment in (CLASSES, NUMBERS, GROWTH, COMPARED, THEORY, EFFICIENT, REBUILDING)
 }
 SETTINGS = {settings.name: settings for settings in (FULL, QUICK, TINY)}
-LIBRARIES = ("revfrf", "numpy", "scikit-learn", "gmpy2", "numba", "phe")
+LIBRARIES = ("revfrf", "numpy", "scipy", "pandas", "scikit-learn", "gmpy2", "numba", "phe")
+PRESENTING = {"show.py", "plots.py", "report.py", "page.py", "printed.py"}
+"""Modules beside this one on which no result depends: they only show results."""
+
 INTERRUPTED = 130
 
 
@@ -69,7 +73,9 @@ def run(options: Options, console: Console, experiments: Mapping[str, Experiment
     check_present(sorted({name for experiment in chosen for name in experiment.sets}), options.data)
     cells = {e.name: e.cells(options.settings, options.data) for e in chosen}
     with alone(options.out):
-        store = Store(options.out / "cells", world(), lambda line: console.print(line, style="yellow"))
+        store = Store(
+            options.out / "cells", world(), lambda line: console.print(line, style="yellow"), commit()
+        )
         if not worked(store, cells, options, console):
             return INTERRUPTED
         run = about(options)
@@ -167,13 +173,24 @@ def world() -> dict[str, Any]:
 
 
 def code() -> str:
-    """Names the contents of all modules that are measured: ours, and the rivals."""
+    """Names the contents of all modules that are measured, ours and the rivals, and of those that measure."""
     digest = hashlib.sha256()
-    for package in (revfrf, rivals):
+    for package in (revfrf, rivals, paper):
         root = Path(package.__path__[0])
         for file in sorted(root.rglob("*.py")):
-            digest.update(f"{file.relative_to(root)}\0".encode() + file.read_bytes() + b"\0")
+            if package is not paper or file.name not in PRESENTING:
+                digest.update(f"{file.relative_to(root)}\0".encode() + file.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
+
+
+def commit() -> str:
+    """The commit of these sources, "-dirty" behind it if they differ; nothing if they are no checkout."""
+    command = ("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return said.stdout.strip()
 
 
 def about(options: Options) -> dict[str, Any]:

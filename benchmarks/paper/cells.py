@@ -39,12 +39,13 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A cell's key and result, how long it took, and on which day."""
+    """A cell's key and result, how long it took, on which day, and from which commit, where that is known."""
 
     key: Plain
     result: Plain
     seconds: float
     date: str
+    commit: str = ""
 
 
 def where(results: Iterable[Done], **wanted: Any) -> list[Done]:
@@ -53,10 +54,13 @@ def where(results: Iterable[Done], **wanted: Any) -> list[Done]:
 
 
 class Store:
-    """A directory of finished cells. `world` is what every result depends on: code, versions, machine."""
+    """A directory of finished cells. `world` is what every result depends on: code, versions, machine.
 
-    def __init__(self, directory: Path, world: Plain, warn: Callable[[str], None]) -> None:
-        self._directory, self._world, self._warn = directory, world, warn
+    `commit` is kept beside results for readers, and names nothing: what counts of it is in `world`.
+    """
+
+    def __init__(self, directory: Path, world: Plain, warn: Callable[[str], None], commit: str = "") -> None:
+        self._directory, self._world, self._warn, self._commit = directory, world, warn, commit
 
     def file(self, cell: Cell) -> Path:
         """Where its result is, or will be."""
@@ -73,7 +77,7 @@ class Store:
                 raise ValueError("the key is another")
             if not content["result"]:
                 raise ValueError("the result is empty")
-            return Done(*(content[name] for name in ("key", "result", "seconds", "date")))
+            return Done(*(content[name] for name in ("key", "result", "seconds", "date", "commit")))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -85,7 +89,7 @@ class Store:
         started = perf_counter()
         result = plain(cell.run())
         spent, today = perf_counter() - started, datetime.now(UTC).strftime("%Y-%m-%d")
-        done = Done(plain(cell.key), result, spent, today)
+        done = Done(plain(cell.key), result, spent, today, self._commit)
         write(self.file(cell), {**asdict(done), "world": self._world})
         return done
 

@@ -18,7 +18,7 @@ from revfrf.report.html import document, facts, section
 Run = Mapping[str, Any]
 """The JSON of one experiment."""
 
-FORMAT = 2
+FORMAT = 3
 """Changes when an experiment measures something else: results of another format are measured again."""
 
 
@@ -92,6 +92,7 @@ def described(runs: Mapping[str, Run]) -> dict[str, str]:
     cells = [cell for one in runs.values() for cell in one["cells"]]
     depth, leaf = map(RevocableForestClassifier().get_params().get, ("max_depth", "min_samples_leaf"))
     dates = sorted({cell["date"] for cell in cells})
+    commits = " and ".join(sorted({cell["commit"] for cell in cells} - {""}))
     rows = "all rows" if settings["rows"] is None else f"{settings['rows']:,} training rows at most"
     return {
         "to repeat it": "revfrf bench paper"
@@ -99,7 +100,7 @@ def described(runs: Mapping[str, Run]) -> dict[str, str]:
         "measured": " to ".join(dict.fromkeys((dates[0], dates[-1]))),
         "machine": f"{machine['cores']} cores ({machine['processor']}), {machine['memory'] / 2**30:.0f} GiB",
         "versions": ", ".join(f"{name} {number}" for name, number in run["versions"].items()),
-        "code": run["code"],
+        "code": run["code"] + (f", of commit {commits}" if commits else ""),
         "forests": f"{settings['trees']} trees of depth {depth}, {leaf} rows a leaf at least, {rows}",
         "it took": f"{sum(cell['seconds'] for cell in cells) / 60:.0f} minutes",
     }

@@ -65,7 +65,7 @@ class Work:
         return code, console.file.getvalue()
 
 
-EMPTY = '{"key": {"number": 2}, "result": {}, "seconds": 1, "date": "2026-01-01"}'
+EMPTY = '{"key": {"number": 2}, "result": {}, "seconds": 1, "date": "2026-01-01", "commit": ""}'
 ALL = [("first", 0), ("first", 1), ("first", 2), ("second", 0), ("second", 1), ("second", 2)]
 
 
@@ -160,7 +160,7 @@ def test_another_version_of_any_library_is_another_world(
     assert bench.world() != before
 
 
-@pytest.mark.parametrize("package", ["revfrf", "rivals"])
+@pytest.mark.parametrize("package", ["revfrf", "rivals", "paper"])
 def test_other_code_is_another_world(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = bench.world()
     copy = ModuleType(package)
@@ -168,9 +168,40 @@ def test_other_code_is_another_world(package: str, tmp_path: Path, monkeypatch: 
     shutil.copytree(getattr(bench, package).__path__[0], tmp_path / package)
     monkeypatch.setattr(bench, package, copy)
     assert bench.world() == before
-    with next((tmp_path / package).rglob("*s.py")).open("a") as module:
+    for name in bench.PRESENTING & {file.name for file in (tmp_path / package).iterdir()}:
+        (tmp_path / package / name).write_text("# shown otherwise")
+    assert bench.world() == before
+    modules = (file for file in (tmp_path / package).rglob("*.py") if file.name not in bench.PRESENTING)
+    with next(modules).open("a") as module:
         module.write("# changed")
     assert bench.world() != before
+
+
+def test_the_commit_is_shown_and_names_no_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Work()
+    monkeypatch.setattr(bench, "commit", lambda: "0123abcd")
+    work.run(tmp_path, only=("first",))
+    monkeypatch.setattr(bench, "commit", lambda: "4567cdef-dirty")
+    work.run(tmp_path)
+    assert work.done == ALL
+    page = (tmp_path / "report.html").read_text()
+    assert "of commit 0123abcd and 4567cdef-dirty" in page
+
+
+def test_a_commit_is_that_of_a_checkout_and_says_if_something_was_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "ROOT", tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert bench.commit() == ""
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    (tmp_path / "file").write_text("")
+    for command in (["init", "-q"], ["add", "file"], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *command], check=True)
+    clean = bench.commit()
+    assert len(clean) == 12
+    (tmp_path / "file").write_text("changed")
+    assert bench.commit() == f"{clean}-dirty"
 
 
 def test_a_report_is_of_one_run_and_names_what_it_leaves_out(tmp_path: Path) -> None:
