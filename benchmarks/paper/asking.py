@@ -43,10 +43,10 @@ class Spent:
 
 
 def fitted(
-    dataset: Dataset, trees: int, depth: int, key_bits: int, n_rows: int | None
+    dataset: Dataset, trees: int, depth: int, key_bits: int, n_rows: int | None, seed: int = 0
 ) -> RevocableForestClassifier:
     split = dataset.splits(0)[0]
-    model = RevocableForestClassifier(trees, max_depth=depth, random_state=0, n_jobs=-1, **keys(key_bits))
+    model = RevocableForestClassifier(trees, max_depth=depth, random_state=seed, n_jobs=-1, **keys(key_bits))
     return model.fit(split.X_train[:n_rows], split.y_train[:n_rows])
 
 
@@ -64,9 +64,16 @@ def ask(model: RevocableForestClassifier, X: Frame) -> float:
 
 
 def warm_up(model: RevocableForestClassifier, X: Frame) -> Spent:
-    """Ask until nothing is new; what the first request has cost."""
-    first, *_ = (request(model, X) for _ in range(1 + WARM_UPS))
+    """What the first request, for the first row, costs; then all rows are asked until nothing is new."""
+    first = request(model, X[:1])
+    for _ in range(WARM_UPS):
+        ask(model, X)
     return first
+
+
+def requests(model: RevocableForestClassifier, X: Frame) -> list[Spent]:
+    """What each of these rows costs, asked alone."""
+    return [request(model, X[i : i + 1]) for i in range(len(X))]
 
 
 def measure(model: RevocableForestClassifier, X: Frame, repeats: int) -> Spent:

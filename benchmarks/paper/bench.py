@@ -44,7 +44,15 @@ EXPERIMENTS: Mapping[str, Experiment] = {
 }
 SETTINGS = {settings.name: settings for settings in (FULL, QUICK, TINY)}
 LIBRARIES = ("revfrf", "numpy", "scipy", "pandas", "scikit-learn", "gmpy2", "numba", "phe")
-PRESENTING = {"show.py", "plots.py", "report.py", "page.py", "printed.py"}
+PRESENTING = {
+    "efficiency_shown.py",
+    "theory_shown.py",
+    "show.py",
+    "plots.py",
+    "report.py",
+    "page.py",
+    "printed.py",
+}
 """Modules beside this one on which no result depends: they only show results."""
 
 INTERRUPTED = 130

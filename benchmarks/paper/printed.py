@@ -213,6 +213,11 @@ DOUBTS = (
         "the predictions, which is not R2",
     ),
     Doubt(
+        "Regression, the definition of MAE in the appendix",
+        "|y_i - y_i|",
+        "0 whatever is predicted; surely the prediction is meant by one of the two",
+    ),
+    Doubt(
         "Regression, Super Conduct, MSE",
         "994.69 to 1029.26",
         "the variance of the target is 1173, so R2 would be 0.15, not 0.22; its mean absolute deviation from "
@@ -267,11 +272,6 @@ DOUBTS = (
         "Efficiency Comparison, Bost and Wu, TP of UD",
         "57.15 s, twice",
         "two protocols, whose formulas differ, would hardly take the same to a hundredth of a second",
-    ),
-    Doubt(
-        "Regression, the definition of MAE in the appendix",
-        "|y_i - y_i|",
-        "0 whatever is predicted; surely the prediction is meant by one of the two",
     ),
     Doubt(
         "Theoretical cost of revocation",

@@ -11,17 +11,26 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.paper import efficiency, literal, rebuilding, rival_costs, theory
+from benchmarks.paper import (
+    efficiency,
+    efficiency_shown,
+    literal,
+    rebuilding,
+    rival_costs,
+    theory,
+    theory_shown,
+)
 from benchmarks.paper.asking import fitted, request_rows
 from benchmarks.paper.books import OWNERS, by_role
 from benchmarks.paper.cells import Done
 from benchmarks.paper.common import TOY_BITS
-from benchmarks.paper.efficiency import ALL, BUILDERS, CC, CS, UD, System, beside, rows
+from benchmarks.paper.efficiency import BUILDERS
+from benchmarks.paper.efficiency_shown import ALL, CC, CS, UD, System, beside, rows
 from benchmarks.paper.experiment import dataset
 from benchmarks.paper.printed import BOST, OURS, VAIDYA, WU
 from benchmarks.paper.rival_costs import SEEN
 from benchmarks.paper.settings import FULL, QUICK, TINY
-from benchmarks.paper.show import Table, number, spread
+from benchmarks.paper.show import Table, spread
 from benchmarks.rivals.comparisons import evaluate
 from benchmarks.rivals.encrypted_database import ClearDatabase
 from benchmarks.rivals.irrevocable import rebuild_all
@@ -60,16 +69,20 @@ def asking(bits: int, depth: int, seconds: float, comparisons: int) -> Done:
     }
     first = {**spent, "seconds": {name: 10 * value for name, value in spent["seconds"].items()}}  # type: ignore[attr-defined]
     result = {"first": first, "requests": [spent, spent], "as printed": 0.25}
-    return done(result, kind="prediction", bits=bits, depth=depth, trees=10, rows=5000)
+    return done(result, kind="prediction", bits=bits, depth=depth, trees=10, rows=5000, as_printed=20)
 
 
-def rival(name: str, bits: int, of: float | None, trial: int = 0, seconds: float = 2.0) -> Done:
-    cost = {"seconds": {UD: seconds}, "bytes": 1e6, "of": None, "operations": {"comparisons": 1}}
-    if name in (BOST, WU):
-        result = {"prediction": cost | {"seconds": {CS: 1.0, UD: seconds}, "of": of}}
-    else:
-        result = {"construction": cost | {"of": of}, "prediction": cost}
-    return done(result, kind="rival", rival=name, bits=bits, trial=trial)
+def evaluated(name: str, bits: int, of: float | None = None) -> Done:
+    roles = {"seconds": {CS: 1.0, UD: 2.0}, "operations": {CS: {"comparisons": 1}}}
+    result = {"prediction": roles | {"bytes": 1e6, "of": of}}
+    measured = 5000 if name == VAIDYA else 10 * (of or 1)
+    key = {"kind": "rival", "rival": name, "bits": bits, "trial": 0, "measured": measured}
+    return done(result, **key, rows=5000, trees=10)
+
+
+def encrypted(name: str, bits: int, of: float | None = None) -> Done:
+    result = {"construction": {"seconds": {UD: 120.0}, "bytes": 1e6, "of": of, "operations": {}}}
+    return done(result, kind="rival", rival=name, bits=bits, measured=int(5000 * (of or 1)), rows=5000)
 
 
 def results(of: float | None) -> list[Done]:
@@ -79,10 +92,11 @@ def results(of: float | None) -> list[Done]:
         building(1024, 8, 400, 4.0, 8e6),
         asking(1024, 2, 0.5, 20),
         asking(1024, 10, 0.8, 76),
-        rival(BOST, 1024, of),
-        rival(WU, 1024, None),
-        rival(VAIDYA, 1024, of),
-        rival(SEEN, 1024, None),
+        evaluated(BOST, 1024, of),
+        evaluated(WU, 1024),
+        evaluated(VAIDYA, 1024),
+        encrypted(VAIDYA, 1024, of),
+        encrypted(SEEN, 1024),
     ]
 
 
@@ -114,7 +128,7 @@ def test_ours_is_divided_by_the_papers_and_only_where_keys_are_as_long() -> None
 
 
 def test_both_servers_together_stand_beside_the_papers_server_and_neither_alone() -> None:
-    table = efficiency.efficiency(results(None))
+    table = efficiency_shown.efficiency(results(None))
     assert cell(table, OURS, "CS + CC", "TC, s") == spread([1.0, 3.0])  # of 1 s and 3 s for 50 splits, half
     assert cell(table, OURS, "CS + CC", "paper TC, s") == f"3.09 (× {2 / 3.09:.3f})"
     assert cell(table, OURS, "CS + CC", "paper TP, s") == f"13.33 (× {0.5 / 13.33:.4f})"
@@ -124,15 +138,15 @@ def test_both_servers_together_stand_beside_the_papers_server_and_neither_alone(
 
 
 def test_bytes_are_shown_by_role_and_the_papers_beside_those_of_all() -> None:
-    table = efficiency.efficiency(results(None))
+    table = efficiency_shown.efficiency(results(None))
     shown = {role: cell(table, OURS, role, "TP, MB") for role in (CS, CC, UD, "requester", ALL)}
-    assert list(shown.values()) == [number(size) for size in (2.0, 3.0, 4.0, 1.0, 10.0)]
+    assert list(shown.values()) == [spread([size, size]) for size in (2.0, 3.0, 4.0, 1.0, 10.0)]
     assert cell(table, OURS, ALL, "paper TP, MB").startswith("0.78 (× ")
     assert cell(table, OURS, UD, "paper TP, MB") == ""
 
 
 def test_the_first_request_has_its_own_rows() -> None:
-    table = efficiency.efficiency(results(None))
+    table = efficiency_shown.efficiency(results(None))
     assert cell(table, OURS, CS, "TP, s").startswith("0.400")
     assert cell(table, f"{OURS}, first request", CS, "TP, s") == "4.000"
     assert "warm" in table.note
@@ -140,7 +154,7 @@ def test_the_first_request_has_its_own_rows() -> None:
 
 @pytest.mark.parametrize("of", [None, 0.1])
 def test_a_tilde_stands_exactly_where_something_is_extrapolated(of: float | None) -> None:
-    table = efficiency.efficiency(results(of))
+    table = efficiency_shown.efficiency(results(of))
     marked = {
         (row[0], name)
         for row in table.rows
@@ -153,9 +167,26 @@ def test_a_tilde_stands_exactly_where_something_is_extrapolated(of: float | None
 
 
 def test_a_complete_tree_is_scaled_to_as_many_splits_as_ours_unless_leaves_are_seen() -> None:
-    table = efficiency.efficiency(results(None))
-    assert cell(table, VAIDYA, UD, "TC, s") == f"{2 * 100 / 127:.3f}"
-    assert cell(table, SEEN, UD, "TC, s") == "2.000"
+    table = efficiency_shown.efficiency(results(None))
+    assert cell(table, VAIDYA, UD, "TC, s") == f"{120 * 100 / 127:.2f}"
+    assert cell(table, SEEN, UD, "TC, s") == "120.0"
+
+
+def test_encrypted_leaves_have_one_row_of_prediction_whether_seen_or_not() -> None:
+    table = efficiency_shown.efficiency(results(None))
+    assert cell(table, VAIDYA, UD, "TP, s") == "2.000"
+    assert cell(table, SEEN, UD, "TP, s") == ""
+
+
+def test_the_note_says_how_often_and_from_which_part() -> None:
+    note = efficiency_shown.efficiency(results(0.1)).note
+    assert "ours, TC of one forest, TP of 2 rows" in note
+    assert "rivals, TP of one row with 1024 bits" in note
+    assert "TC of “Vaidya” from 500 of 5,000 rows" in note
+    assert "“as printed” from 20 comparisons" in note
+    assert "All of Vaidya's rows would take 2 minutes with 1024 bits" in note
+    assert "8.402 times as many bytes as Wu in the paper, and 1.000 times here" in note
+    assert "All of Vaidya's" not in efficiency_shown.efficiency(results(None)).note
 
 
 def test_trials_show_their_mean_and_spread() -> None:
@@ -165,7 +196,7 @@ def test_trials_show_their_mean_and_spread() -> None:
 
 
 def test_what_is_said_about_growth_comes_from_the_numbers() -> None:
-    said = {figure.name: figure.note for figure in efficiency.figures(results(None))}
+    said = {figure.name: figure.note for figure in efficiency_shown.figures(results(None))}
     assert "seconds grow with splits to the power 0.33 (1024 bits)" in said["construction-bytes"]
     assert "bytes to the power 1.00 (1024 bits)" in said["construction-bytes"]
     assert "the first point's seconds 86 % (1024 bits) do not grow" in said["construction-bytes"]
@@ -177,7 +208,7 @@ def test_what_is_said_about_growth_comes_from_the_numbers() -> None:
         asking(2048, 2, 1.0, 20),
         asking(2048, 10, 5.0, 100),
     ]
-    said = {figure.name: figure.note for figure in efficiency.figures(linear)}
+    said = {figure.name: figure.note for figure in efficiency_shown.figures(linear)}
     assert "to the power 1.00 (2048 bits)" in said["construction-bytes"]
     assert "do not grow" not in said["construction-bytes"]
     assert "Not all paths" not in said["prediction-bytes"]
@@ -189,14 +220,15 @@ def test_a_point_is_the_mean_of_the_forests_of_as_many_trees_however_many_splits
         building(1024, 1, 150, 3.0, 1e6),
         building(1024, 2, 120, 5.0, 1e6),
     ]
-    points = efficiency.points(found, 1024, "construction", "seconds", 1)
-    assert points == [(100, 2.0, pytest.approx(2**0.5)), (120, 5.0, 0.0)]
+    points = efficiency_shown.points(found, 1024, "construction", "seconds", 1)
+    assert points == [(100, 2.0, pytest.approx(2**0.5)), (120, 5.0, None)]
 
 
 def test_a_full_run_extrapolates_nothing_but_hidden_leaves(data: Path) -> None:
     found = [one.key for one in efficiency.cells(FULL, data) if one.key["kind"] == "rival"]
     wholes = {BOST: "trees", WU: "trees", VAIDYA: "rows", SEEN: "rows"}
-    assert {key["rival"] for key in found if key["measured"] < key[wholes[key["rival"]]]} == {VAIDYA}
+    parts = [key for key in found if key["measured"] < key[wholes[key["rival"]]]]
+    assert {(key["rival"], "trial" in key) for key in parts} == {(VAIDYA, False)}
     trials = [(key["rival"], key["bits"]) for key in found]
     assert trials.count((BOST, 1024)) == trials.count((WU, 1024)) == 3
     assert trials.count((BOST, 2048)) == trials.count((WU, 2048)) == 1
@@ -205,18 +237,25 @@ def test_a_full_run_extrapolates_nothing_but_hidden_leaves(data: Path) -> None:
 
 
 def test_a_forest_like_the_measured_one_is_grown_before(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    grown, grow = [], efficiency._grown
+    grown = []
 
     def counted(*size: Any) -> Any:
         grown.append(size)
-        return grow(*size)
+        return fitted(*size)
 
-    monkeypatch.setattr(efficiency, "_grown", counted)
+    monkeypatch.setattr(efficiency, "fitted", counted)
     for seed in (1, 2):
         found = efficiency.construction(data, TOY_BITS, 3, seed, 200, 2)
         assert found["splits"] > 0
         assert min(found["bytes"].values()) >= 0
-    assert [size[3] for size in grown] == [0, 1, 2]
+    assert [size[5:] for size in grown] == [(), (1,), (2,)]
+
+
+def test_every_request_is_for_another_row_and_finds_all_tables_made(data: Path) -> None:
+    found = efficiency.prediction(data, TOY_BITS, 5, 0, 4, 500, 6)
+    assert len(found["requests"]) == 5
+    assert {one["rows"] for one in (found["first"], *found["requests"])} == {1}
+    assert len({one["comparisons"] for one in found["requests"]}) > 1
 
 
 # -- rivals -----------------------------------------------------------------------------------------
@@ -228,7 +267,8 @@ def test_a_rival_that_answers_otherwise_than_the_plain_forest_is_found_out(
 ) -> None:
     found = rival_costs.evaluation(data, name, TOY_BITS, 1, 2, **SIZE)["prediction"]
     assert found["of"] is None
-    assert found["operations"]["comparisons"] > 0
+    assert found["operations"]["CS"]["comparisons"] > 0
+    assert found["operations"]["UD"]["DGK zero tests"] > 0
     right = evaluate
 
     def wrong(*arguments: Any) -> Any:
@@ -245,19 +285,27 @@ def test_a_rival_that_answers_otherwise_than_the_plain_forest_is_found_out(
 def test_an_encrypted_database_that_opens_other_sums_is_found_out(
     data: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    found = rival_costs.encrypted(data, name, TOY_BITS, 200 if name == SEEN else 2, **SIZE)
-    assert (found["construction"]["of"] is None) == (name == SEEN)
+    assert rival_costs.building(data, name, TOY_BITS, 10, 10)["construction"]["of"] is None
     right = ClearDatabase.totals
     monkeypatch.setattr(ClearDatabase, "totals", lambda self, X: right(self, X) + 1)
+    assert rival_costs.building(data, name, TOY_BITS, 2, 10)["construction"]["of"] == 0.2
     with pytest.raises(AssertionError, match=name):
-        rival_costs.encrypted(data, name, TOY_BITS, 2, **SIZE)
+        rival_costs.building(data, name, TOY_BITS, 10, 10)
+    with pytest.raises(AssertionError, match=VAIDYA):
+        rival_costs.asking(data, VAIDYA, TOY_BITS, 0, 2, **SIZE)
+
+
+def test_an_encrypted_database_is_asked_for_another_row_in_every_trial(data: Path) -> None:
+    first, second = (rival_costs.asking(data, VAIDYA, TOY_BITS, trial, 20, **SIZE) for trial in (0, 1))
+    assert first["prediction"]["operations"] == second["prediction"]["operations"]
+    assert first["prediction"]["of"] is None
 
 
 # -- theory -----------------------------------------------------------------------------------------
 
 
 def test_what_is_counted_must_be_what_the_protocol_costs(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    size = {"trees": 2, "depth": 3, "rows": 500, "leavers": 1, "as_printed": 2}
+    size = {"trees": 2, "depth": 3, "rows": 500, "asked": 2, "leavers": 1, "as_printed": 2}
     found = theory.run(data, TOY_BITS, **size)
     assert found["built by owners"] == 2 * found["splits"] > 0
     assert found["built by CS"] == 0
@@ -292,7 +340,10 @@ def counts() -> list[Done]:
         "columns": 16,
         "cuts": 32,
         "rows": 1000,
+        "slots": 7,
+        "draws": 20,
         "splits": 50,
+        "offers": 250,
         "nodes a tree": 101,
         "built by CS": 0,
         "built by owners": 100,
@@ -307,19 +358,23 @@ def counts() -> list[Done]:
         "level 1": left,
         "level 2": left | {"owners": 100, "bytes": 2000},
     }
-    compared = {"comparisons": 7, "DGK encryptions": 6000, "DGK zero tests": 4000, "oblivious transfers": 9}
-    vaidya = {"TC": {"encryptions": 254000, "additions": 9}, "TP": {"encryptions": 4, "decryptions": 6}}
+    server = {"comparisons": 7, "DGK encryptions": 6000, "oblivious transfers": 9}
+    compared = {"TP": {"CS": server, "UD": {"DGK zero tests": 4000}}}
+    vaidya = {
+        "TC": {"UD": {"encryptions": 254000, "additions": 9}},
+        "TP": {"UD": {"encryptions": 4, "decryptions": 6}},
+    }
     return [
-        done(ours, of=OURS, bits=1024, depth=10),
+        done(ours, of=OURS, bits=1024, depth=10, trees=10, asked=3, as_printed=20),
         done({BOST: compared, WU: compared, VAIDYA: vaidya}, of="rivals", trees=10, depth=10, rows=1000),
     ]
 
 
 def test_every_formula_stands_beside_its_count() -> None:
-    table, nodes = theory.parts(counts())
+    table, nodes = theory_shown.parts(counts())
     assert isinstance(table, Table)
     shown = {row[0]: tuple(row[3:]) for row in table.rows}
-    assert shown["construction: multiplications of CS"] == ("128.0", "not counted", "")
+    assert shown["construction: cuts that CS judges, at most"] == ("128.0", "160.0", "× 1.250")
     assert shown["construction: powers of owners"] == ("3.000", "2.000", "× 0.667")
     assert shown["construction: bytes"] == ("16,512", "100.0", "× 0.0061")
     assert shown["prediction: powers of CS"] == ("", "5.000", "")
@@ -335,10 +390,20 @@ def test_every_formula_stands_beside_its_count() -> None:
     assert shown["leaving, level 2: bytes"] == ("17,024", "200.0", "× 0.0117")
     assert shown["Vaidya, construction: powers of UD"] == ("1.000", "2.000", "× 2.000")
     assert shown["Vaidya, prediction: powers of UD"] == ("1.000", "0.100", "× 0.100")
-    assert shown["Bost, prediction: powers of CS"] == ("321.0", "not counted", "")
+    assert shown["Bost, prediction: powers of CS"] == ("321.0", "60.00", "× 0.187")
+    assert shown["Bost, prediction: powers of UD"] == ("194.0", "40.00", "× 0.206")
     assert shown["Bost, prediction: powers of all"] == ("515.0", "100.0", "× 0.194")
     assert shown["Wu, prediction: powers of all"] == ("384.0", "100.0", "× 0.260")
     assert nodes.name == "theory-nodes"
+    for said in (
+        "over 3 rows",
+        "over 20 comparisons",
+        "7 at 1024 bits",
+        "not 31 powers",
+        "but 22 on",
+        "21 or 23",
+    ):
+        assert said in table.note
 
 
 # -- rebuilding -------------------------------------------------------------------------------------

@@ -1,0 +1,206 @@
+"""The tables of `theory`, from its results: the paper's formulas beside what was counted."""
+
+from collections.abc import Iterator, Sequence
+from math import sqrt
+from statistics import mean
+
+from benchmarks.paper import printed
+from benchmarks.paper.cells import Done, Plain
+from benchmarks.paper.literal import PRINTED_POWERS
+from benchmarks.paper.printed import BOST, CONSTRUCTION, OURS, PREDICTION, REVOCATION, VAIDYA, WU, Formula
+from benchmarks.paper.rival_costs import COMPLETE_SPLITS
+from benchmarks.paper.show import Part, Table, number, ratio, several
+from benchmarks.rivals.comparisons import VALUES
+
+RIVALS = "rivals"
+COMPARED_BITS = VALUES.bit_length() - 1
+"""Of the numbers that the rivals compare."""
+
+POWERS = {
+    "DGK encryptions",
+    "DGK zero tests",
+    "Paillier encryptions",
+    "Paillier products",
+    "Paillier decryptions",
+    "encryptions",
+    "decryptions",
+    "products",
+}
+"""Operations of the rivals that are exponentiations."""
+
+
+Line = tuple[str, str, float | None, float]
+"""What, the formula, its value, and what was counted."""
+
+
+def parts(results: Sequence[Done]) -> list[Part]:
+    ours = [done for done in results if done.key["of"] == OURS]
+    [others] = [done for done in results if done.key["of"] == RIVALS]
+    return [work(ours, others), nodes(ours[-1])]
+
+
+def work(results: Sequence[Done], others: Done) -> Table:
+    """Every formula beside its count."""
+    found = [
+        (str(done.key["bits"]), line) for done in results for line in ours(done.key["bits"], done.result)
+    ]
+    found += [("any", line) for line in theirs(others)]
+    rows = [
+        (
+            what,
+            bits,
+            formula,
+            "" if theory is None else number(theory),
+            number(counted),
+            ratio(counted, theory) if counted and theory else "",
+        )
+        for bits, (what, formula, theory, counted) in found
+    ]
+    head = ("", "bits", "the paper's formula", "its value", "counted", "counted / formula")
+    note = f"{about_ours(results)} {about_theirs(others)}"
+    return Table("theory", "Formulas and counts", head, rows, note)
+
+
+# -- ours -------------------------------------------------------------------------------------------
+
+
+def formula(stage: str, role: str) -> Formula:
+    """The paper's, of its own system."""
+    return printed.THEORY[OURS, stage, role]
+
+
+def ours(bits: int, found: Plain) -> Iterator[Line]:
+    """The paper's rows about its own system, for one split or comparison."""
+    yield from construction(bits, found)
+    yield from prediction(bits, found)
+    yield from leaving(bits, found)
+
+
+def judged(found: Plain) -> float:
+    """Cuts at a node by the formula: n_f · ϱ."""
+    return sqrt(found["columns"]) * float(found["cuts"])
+
+
+def sent(bits: int, found: Plain, lengths: int) -> float:
+    """Bytes for a node by the formula."""
+    return printed.node_bits(bits, sqrt(found["columns"]), found["rows"], found["cuts"], lengths) / 8
+
+
+def construction(bits: int, found: Plain) -> Iterator[Line]:
+    splits, cs, owner = found["splits"], formula(CONSTRUCTION, "CS"), formula(CONSTRUCTION, "UD")
+    offered = found["offers"] * found["cuts"] / splits
+    yield "construction: cuts that CS judges, at most", cs.text, judged(found), offered
+    yield "construction: powers of CS", "", 0, found["built by CS"] / splits
+    yield "construction: powers of owners", owner.text, owner.powers(), found["built by owners"] / splits
+    text = "(4 N + n_f · n_t · ϱ) · O(t_max · 2^d_max)"
+    yield "construction: bytes", text, sent(bits, found, printed.NODE_BITS), found["built bytes"] / splits
+
+
+def prediction(bits: int, found: Plain) -> Iterator[Line]:
+    servers, owner = formula(PREDICTION, "CS"), formula(PREDICTION, "UD")
+    times = found["comparisons"]
+    asked = {role: found[f"asked of {role}"] / times for role in ("CS", "CC", "owners")}
+    yield "prediction: powers of CS", "", None, asked["CS"]
+    yield "prediction: powers of CC", "", None, asked["CC"]
+    yield "prediction: powers of CS + CC", servers.text, servers.powers(), asked["CS"] + asked["CC"]
+    yield "prediction: powers of owners", owner.text, owner.powers(), asked["owners"]
+    yield "prediction: powers of all, as printed", "", servers.powers() + owner.powers(), found["as printed"]
+    value = printed.PREDICTION_BITS * bits / 8
+    yield "prediction: bytes", "28 N · O(t_max · d_max)", value, found["asked bytes"] / times
+
+
+def leaving(bits: int, found: Plain) -> Iterator[Line]:
+    servers, owner = formula(REVOCATION, "CS"), formula(REVOCATION, "UD")
+    first = "d_max · n_d · n_f · ϱ multiplications"
+    for level, text, value, lengths in (
+        (1, first, 0.0, printed.NODE_BITS),
+        (2, servers.text, servers.powers() * judged(found), printed.RENEWED_BITS),
+    ):
+        left, what = found[f"level {level}"], f"leaving, level {level}"
+        again = left["splits"] or 1
+        renewed = f"({lengths} N + n_f · n_t · ϱ) · d_max · n_d"
+        yield f"{what}: powers of CS + CC", text, value, left["servers"] / again
+        yield f"{what}: powers of owners", owner.text, owner.powers(), left["owners"] / again
+        yield f"{what}: bytes", renewed, sent(bits, found, lengths), left["bytes"] / again
+
+
+def about_ours(results: Sequence[Done]) -> str:
+    coins = sorted(powers + 1 for powers in PRINTED_POWERS)  # one more opens the answer
+    by_formula = formula(PREDICTION, "CS").powers() + formula(PREDICTION, "UD").powers()
+    shared = ", ".join(f"{done.result['slots']} at {done.key['bits']}" for done in results)
+    key = results[0].key
+    return (
+        "A power is an exponentiation, 1.5 N multiplications in the paper; a formula's value is for one of "
+        "what it counts, a split or a comparison. Counted once for each key size, on a forest of "
+        f"{several(key['trees'], 'tree')}; of prediction over {several(key['asked'], 'row')}, of the "
+        f"protocol as printed over {several(key['as_printed'], 'comparison')}. Ours are counted where they "
+        "happen, whatever their exponents: an owner's two for a split come from tables, most of CS's have exponents "
+        f"of 64 bits and not of N, and several comparisons share one opening: {shared} bits. To judge cuts "
+        "CS takes no power; cuts are the features it is told of, times the most cuts that each may have. The "
+        f"paper's CS is both servers. Why not {by_formula:g} powers as printed, but {mean(coins):g} on the "
+        "mean of both coins: numbers are negated by inverses and not by powers of N-1 (3 less), HoAdd takes "
+        "its masks off without encrypting them (4), and ParHDec1 is one power where the paper counts three "
+        "(2); the coins drawn, and keys that CC meets for the first time, make the rest of the difference. "
+        "Checked while counting: two powers of owners for every split that is built, built again or "
+        f"encrypted again, and none of CS for one that is built; {coins[0]} or {coins[-1]} powers as "
+        "printed, by the coin, but for new keys. Bytes of construction by the formula are for all rows at "
+        "every node; ours sends those of the node. Of leaving, costs are for each split that is built again, "
+        "without making keys; level 2 encrypts the splits that stay again, too."
+    )
+
+
+# -- rivals -----------------------------------------------------------------------------------------
+
+
+def theirs(done: Done) -> Iterator[Line]:
+    """The paper's rows about its rivals: for one tree and level, of construction for one row and node."""
+    key = done.key
+    levels, nodes = key["trees"] * key["depth"], key["rows"] * COMPLETE_SPLITS
+    for rival, stage in ((VAIDYA, CONSTRUCTION), (VAIDYA, PREDICTION), (BOST, PREDICTION), (WU, PREDICTION)):
+        what = f"{rival}, {'construction' if stage == CONSTRUCTION else 'prediction'}: powers of"
+        operations, units = done.result[rival][stage], nodes if stage == CONSTRUCTION else levels
+        roles = {role: one for (*of, role), one in printed.THEORY.items() if of == [rival, stage]}
+        counted = {
+            role: sum(times for name, times in operations[role].items() if name in POWERS) / units
+            for role in roles
+        }
+        for role, one in roles.items():
+            yield f"{what} {role}", one.text, one.powers(COMPARED_BITS), counted[role]
+        if len(roles) > 1:
+            together = sum(one.powers(COMPARED_BITS) for one in roles.values())
+            yield f"{what} all", "", together, sum(counted.values())
+
+
+def about_theirs(others: Done) -> str:
+    compared = [f"{others.result[rival][PREDICTION]['CS']['comparisons']:,}" for rival in (BOST, WU)]
+    return (
+        "Rivals: for one tree and level, of Vaidya's construction for one row and node. Where a formula has "
+        f"a factor N inside O(…), a number is compared bit by bit; it has {COMPARED_BITS} bits here. Our "
+        "programs count encryptions, decryptions, products and tests for zero, each one power; they do not "
+        "count blinding by a few bits, nor the powers of oblivious transfers. The formulas have one "
+        "comparison for each tree and level, but who hides the path compares at every node: "
+        f"{compared[0]} times in Bost's, {compared[1]} in Wu's. Vaidya's rows have an encryption for each "
+        "leaf and class."
+    )
+
+
+# -- nodes ------------------------------------------------------------------------------------------
+
+
+def nodes(done: Done) -> Table:
+    found, depth = done.result, done.key["depth"]
+    rows = [
+        (
+            str(left),
+            str(printed.rebuilt_nodes(depth, left)),
+            number(taken),
+            f"{100 * taken / found['nodes a tree']:.0f} %",
+        )
+        for left, taken in enumerate(found["nodes taken along"], 1)
+    ]
+    note = (
+        f"Mean of {found['draws']} draws of who leaves, of {found['columns']} participants; trees of depth "
+        f"{depth}."
+    )
+    head = ("left", "d_max · n_d", "counted", "of all nodes")
+    return Table("theory-nodes", "Nodes of a tree that go with those who leave", head, rows, note)
