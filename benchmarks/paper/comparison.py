@@ -59,8 +59,8 @@ def rivals(task: Task, split: Split, trees: int, seed: int) -> list[tuple[str, A
     structure = RandomTrees.draw(split.X_train, trees, RANDOM_DEPTH, seed)
     own = RandomForestClassifier if task == "classes" else RandomForestRegressor
     return [
-        (PLAIN, plain_forest(task, trees, seed, split.X_train.shape[1])),
-        (DEFAULTS, own(trees, random_state=seed)),
+        (PLAIN, plain_forest(task, trees, seed, split.X_train.shape[1], n_jobs=-1)),
+        (DEFAULTS, own(trees, random_state=seed, n_jobs=-1)),
         (RANA, PrivateForest(task, domain, n_trees=trees, **noise)),
         (RANA_FEW, PrivateForest(task, domain, n_trees=FEW, **noise)),
         (VAIDYA, ClearDatabase(task, structure)),

@@ -34,7 +34,7 @@ def score(name: str, data: Path | None, seed: int, trees: int, rows: int | None)
     task, split = SOURCES[name].task, dataset(name, data).splits(seed)[0].first(rows)
     ours = forest(task, trees, seed).fit(split.X_train, split.y_train)
     columns = split.X_train.shape[1]
-    plain = plain_forest(task, trees, seed, columns).fit(split.coded.X_train, split.y_train)
+    plain = plain_forest(task, trees, seed, columns, n_jobs=-1).fit(split.coded.X_train, split.y_train)
     told = {PLAIN: plain.predict(split.coded.X_test), OURS: answers(ours, split.X_test, "soft")}
     return {who: scores(task, split.y_test, y) for who, y in told.items()}
 

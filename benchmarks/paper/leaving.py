@@ -147,7 +147,7 @@ def over(done: Sequence[Done]) -> str:
     """Of how many forests a table tells."""
     seeds, plain = several(len(done), "seed"), several(done[0].key["plain"], "forest")
     kind = f"Mean ± standard deviation over {seeds}" if len(done) > 1 else "One seed"
-    return f"{kind}; of each, ours is one forest and plain the mean of {plain}."
+    return f"{kind}; a seed has one forest of ours, and of plain the mean of {plain}."
 
 
 def losses(done: Sequence[Done], left: int, who: str, measure: str) -> list[float]:

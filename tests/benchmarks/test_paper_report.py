@@ -258,7 +258,7 @@ def test_verdicts_are_by_vote_against_the_mean_plain_forest_and_name_the_largest
         ("0.00 ± 0.00", "yes", "5.00 ± 0.00", "NO", "1.41"),
     ]
     assert "2.0 % (F1, Wine Quality, 1 left)" in table.note
-    assert "over 3 seeds; of each, ours is one forest and plain the mean of 2 forests" in table.note
+    assert "over 3 seeds; a seed has one forest of ours, and of plain the mean of 2 forests" in table.note
     assert "the same rows of Wine Quality:" in table.note  # of Bank a quarter is drawn
 
 
