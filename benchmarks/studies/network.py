@@ -25,9 +25,9 @@ from revfrf import RevocableForestClassifier
 from revfrf.config import load_config, with_overrides, write_config
 from revfrf.crypto.keys import SECURE_KEY_BITS
 from revfrf.node.control import CONTROL, ask
+from revfrf.node.dispatch import do_alone
 from revfrf.node.home import CONFIG
 from revfrf.node.local import REQUESTER_NAME, make, start, stop
-from revfrf.node.services import do_alone
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

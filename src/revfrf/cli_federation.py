@@ -96,8 +96,8 @@ def serve(
     from revfrf.config import with_overrides
     from revfrf.crypto.parallel import using_backend
     from revfrf.logs import set_up_logging
+    from revfrf.node.dispatch import service_of
     from revfrf.node.home import Home
-    from revfrf.node.services import service_of
 
     with errors(False):
         home = Home.open(directory)

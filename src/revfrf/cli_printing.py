@@ -203,12 +203,12 @@ def progress(quiet: bool) -> Iterator[Tell]:
 
 def ask_party(directory: Path, verb: str, quiet: bool, **arguments: Any) -> Any:
     """Ask the process that runs in a directory, with a line that says how far it is; where none does, see
-    `node.services.do_alone`. That takes a second to load, and is left alone where a process runs.
+    `node.dispatch.do_alone`. That takes a second to load, and is left alone where a process runs.
     """
     home = directory.expanduser().absolute()
 
     def alone() -> Any:
-        from revfrf.node.services import do_alone
+        from revfrf.node.dispatch import do_alone
 
         return do_alone(home, verb, arguments, tell)
 
@@ -219,7 +219,7 @@ def ask_party(directory: Path, verb: str, quiet: bool, **arguments: Any) -> Any:
             fail("interrupted; what a running party has begun goes on there", INTERRUPTED)
         except RevFRFError as error:
             if error.kind == "verb":
-                from revfrf.node.services import party_with
+                from revfrf.node.dispatch import party_with
 
                 party_with(home, verb)
             raise

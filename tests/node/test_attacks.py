@@ -33,10 +33,11 @@ from revfrf.messages.network import AdmissionRequest, SetUpReply, SetUpRequest
 from revfrf.messages.prediction import ForestQuery
 from revfrf.messages.revocation import Level, Report, RevocationReport
 from revfrf.moduli import keys_of_size, new_keys_like
+from revfrf.node.dispatch import service_of
 from revfrf.node.home import AUDIT, Home, Invited, Pins, found, invite, join_federation, uninvite
-from revfrf.node.parties import KeyCentreService, ParticipantService
+from revfrf.node.key_centre import KeyCentreService
+from revfrf.node.parties import ParticipantService
 from revfrf.node.service import Service
-from revfrf.node.services import service_of
 from revfrf.protocols.frf_revoc import next_epoch, sign_revocation
 from revfrf.protocols.key_setup import first_epoch
 from revfrf.transport.calls import Endpoint

@@ -20,8 +20,6 @@ from typing import Any
 
 import numpy as np
 
-import revfrf.node.local
-import revfrf.node.services  # noqa: F401
 from revfrf import RevocableForestClassifier
 from revfrf.auditlog import AuditLog
 from revfrf.cli import app
