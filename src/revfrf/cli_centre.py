@@ -39,7 +39,7 @@ def kgc_init(
     Example:
       revfrf kgc init loans --coordinator cs.example.org:8470 -d kgc
     """
-    from revfrf.node.home import found
+    from revfrf.node.inviting import found
 
     with errors(as_json):
         keys = {"key_bits": key_bits, "allow_insecure": allow_insecure or None}

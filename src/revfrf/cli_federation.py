@@ -48,7 +48,8 @@ def join(
       revfrf join - -d bank < bank.token
     """
     from revfrf.names import REQUESTER
-    from revfrf.node.home import CONFIG, join_federation
+    from revfrf.node.home import CONFIG
+    from revfrf.node.inviting import join_federation
     from revfrf.transport.tls import MAX_TOKEN, Token
 
     with errors(as_json):

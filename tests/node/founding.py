@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from revfrf.datafile import csv_text, write_whole
-from revfrf.node.home import CONFIG, Home, found, invite, join_federation, uninvite
+from revfrf.node.home import CONFIG, Home
+from revfrf.node.inviting import found, invite, join_federation, uninvite
 from revfrf.node.local import PORTS, free_port
 
 OWNERS = ("h0", "h1", "h2")

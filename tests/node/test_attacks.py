@@ -34,7 +34,8 @@ from revfrf.messages.prediction import ForestQuery
 from revfrf.messages.revocation import Level, Report, RevocationReport
 from revfrf.moduli import keys_of_size, new_keys_like
 from revfrf.node.dispatch import service_of
-from revfrf.node.home import AUDIT, Home, Invited, Pins, found, invite, join_federation, uninvite
+from revfrf.node.home import AUDIT, Home, Pins
+from revfrf.node.inviting import Invited, found, invite, join_federation, uninvite
 from revfrf.node.key_centre import KeyCentreService
 from revfrf.node.parties import ParticipantService
 from revfrf.node.service import Service
@@ -441,7 +442,7 @@ def test_who_asks_to_leave_again_and_again_keeps_nobody_from_leaving(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     again = partial(federation.leave, "h2")
-    monkeypatch.setattr("revfrf.node.parties.new_keys_like", then(new_keys_like, again))
+    monkeypatch.setattr("revfrf.node.key_centre.new_keys_like", then(new_keys_like, again))
     monkeypatch.setattr("revfrf.roles.kgc.next_epoch", then(next_epoch, again))
     federation.leave("h0")
     federation.leave("h2")
@@ -539,7 +540,7 @@ def test_who_is_uninvited_during_the_set_up_is_out(
 ) -> None:
     """Before keys are dealt, or after: it begins again, without it."""
     places: dict[str, tuple[str, Callable[..., Any]]] = {
-        "new_keys": ("revfrf.node.parties", keys_of_size),
+        "new_keys": ("revfrf.node.key_centre", keys_of_size),
         "first_epoch": ("revfrf.roles.kgc", first_epoch),
     }
     module, function = places[when]

@@ -13,7 +13,8 @@ from revfrf.errors import RevFRFError, StorageError, UsageError
 from revfrf.names import PARTICIPANT, SERVERS
 from revfrf.node.control import CONTROL, ask
 from revfrf.node.dispatch import do_alone
-from revfrf.node.home import AUDIT, Home, Invited, invite, join_federation, uninvite
+from revfrf.node.home import AUDIT, Home
+from revfrf.node.inviting import Invited, invite, join_federation, uninvite
 from revfrf.transport.tls import Token
 from tests.node.conftest import Known
 from tests.node.federation import Running, copied

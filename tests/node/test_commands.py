@@ -20,7 +20,8 @@ from revfrf.cli_printing import INTERRUPTED, NO_ANSWER, WRONG_USAGE
 from revfrf.errors import StorageError, UsageError
 from revfrf.node import local
 from revfrf.node.control import CONTROL, process_of
-from revfrf.node.home import CONFIG, Home, found, has_left, look
+from revfrf.node.home import CONFIG, Home, has_left, look
+from revfrf.node.inviting import found
 from tests.node.conftest import Known
 from tests.node.federation import LONG, ROOT, Running
 from tests.node.founding import port_of_own

@@ -12,7 +12,8 @@ from revfrf.errors import AbsentError, UsageError
 from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
 from revfrf.node.control import Tell, not_running
 from revfrf.node.coordinator import CoordinatorService
-from revfrf.node.home import Home, has_left, invite, look, uninvite
+from revfrf.node.home import Home, has_left, look
+from revfrf.node.inviting import invite, uninvite
 from revfrf.node.key_centre import KeyCentreService
 from revfrf.node.parties import ComputeService, ParticipantService
 from revfrf.node.requester import RequesterService

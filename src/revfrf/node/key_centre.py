@@ -18,7 +18,8 @@ from revfrf.messages.network import AdmissionRequest, SetUpReply, SetUpRequest
 from revfrf.messages.revocation import RevocationRequest
 from revfrf.moduli import new_keys, new_keys_like
 from revfrf.names import CC, CS, PARTICIPANT, REQUESTER
-from revfrf.node.home import Home, Invited, invite, uninvite
+from revfrf.node.home import Home
+from revfrf.node.inviting import Invited, invite, uninvite
 from revfrf.node.service import Service
 from revfrf.roles.kgc import KeyCentre
 from revfrf.transport.codec import decode
@@ -158,11 +159,11 @@ class KeyCentreService(Service):
         return facts
 
     def do_invite(self, party_role: str, name: str, days: int) -> str:
-        """See `node.home.invite`."""
+        """See `node.inviting.invite`."""
         return invite(self.home, party_role, name, days).text()
 
     def do_uninvite(self, name: str) -> None:
-        """See `node.home.uninvite`."""
+        """See `node.inviting.uninvite`."""
         uninvite(self.home, name)
 
     def _parameters(self) -> Parameters:

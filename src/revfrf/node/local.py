@@ -16,7 +16,8 @@ from revfrf.datafile import csv_text, write_whole
 from revfrf.errors import RevFRFError, StorageError, UsageError
 from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
 from revfrf.node.control import CONTROL, ask, process_of, runs
-from revfrf.node.home import CONFIG, Home, found, invite, join_federation, look
+from revfrf.node.home import CONFIG, Home, look
+from revfrf.node.inviting import found, invite, join_federation
 from revfrf.roles.kgc import KeyCentreState
 
 ROWS, TEST, REQUEST = "rows.csv", "test.csv", "request.csv"
