@@ -139,7 +139,7 @@ def _train(cs: Path) -> float:
 
 
 def _ask(home: Path) -> float:
-    """Seconds of a request by somebody who is connected and admitted."""
+    """Seconds of a request by somebody who is admitted, and connects for it."""
     do_alone(home, "ask", {"file": str(home / "first.csv")}, lambda _: None)
     return seconds(lambda: do_alone(home, "ask", {"file": str(home / "request.csv")}, lambda _: None))
 
