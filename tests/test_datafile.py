@@ -430,6 +430,23 @@ def test_labels_that_are_numbers_are_floats(csv: Any, table: Any) -> None:
         assert labels_of(read_labels(table({"id": ["a", "b"], "y": y}), "id", "y", "numbers")) == expected
 
 
+def test_numbers_most_of_which_differ_are_not_taken_for_classes(csv: Any, table: Any) -> None:
+    def labels(values: list[Any]) -> str:
+        return "id,y\n" + "".join(f"r{row},{value}\n" for row, value in enumerate(values))
+
+    numbers = [row / 8 for row in range(101)]
+    refused = r"column 'y': 101 different numbers in 101 rows.*`task = \"numbers\"`.*--task numbers"
+    with pytest.raises(UsageError, match=refused):
+        read_labels(csv(labels(numbers)), "id", "y", "classes")
+    with pytest.raises(UsageError, match=refused):
+        read_labels(table({"id": [f"r{row}" for row in range(101)], "y": numbers}), "id", "y", "classes")
+    assert len(read_labels(csv(labels(numbers)), "id", "y", "numbers").ids) == 101
+    assert len(read_labels(csv(labels(numbers)), "id", "y", "classes", settled=True).ids) == 101
+    names = [f"c{number}" for number in numbers]
+    for classes in (names, numbers[:-1], [*numbers, *numbers], [*numbers[:-1], "none of them"]):
+        assert len(read_labels(csv(labels(classes)), "id", "y", "classes").ids) == len(classes)
+
+
 @pytest.mark.parametrize("task", ["classes", "numbers"])
 def test_missing_labels_are_shown_with_their_lines(csv: Any, table: Any, task: Any) -> None:
     with pytest.raises(UsageError, match=r"bank.csv, column 'y': no label in line 3, 4; add them"):

@@ -16,6 +16,7 @@ from revfrf.cli_printing import (
     errors,
     print_facts,
     print_json,
+    say,
     show,
     write_file,
 )
@@ -67,7 +68,14 @@ def train(
     """
     with errors(as_json):
         result = ask_party(directory, "train", as_json, min_common=min_common)
-    show("The forest is grown.", result, as_json)
+    before = result["grown"] == "before"
+    for name in result["changed"]:
+        say(
+            f"{name} in the configuration has changed since `train` was first called; one forest a federation"
+        )
+    if not as_json:
+        del result["grown"], result["changed"]
+    show("The forest was grown before." if before else "The forest is grown.", result, as_json)
 
 
 @app.command("test")

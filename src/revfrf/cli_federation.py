@@ -77,6 +77,7 @@ def serve(
     data: Annotated[Path | None, typer.Option(metavar="FILE", help="CSV or Parquet.")] = None,
     id_column: IdColumn = None,
     target: Annotated[str | None, typer.Option(metavar="COLUMN", help="CS: the column of labels.")] = None,
+    task: Annotated[str | None, typer.Option(metavar="classes|numbers", help="CS: what labels are.")] = None,
     policy: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Answer only requests of these; repeat it.")
     ] = None,
@@ -88,7 +89,8 @@ def serve(
 ) -> None:
     """Run the party whose directory this is, until Ctrl-C or SIGTERM.
 
-    Whatever was under way when it ended goes on. Flags stand above the configuration file for this run.
+    Whatever was under way when it ended goes on. Flags override the configuration file, for
+    this run.
 
     \b
     Example:
@@ -103,8 +105,14 @@ def serve(
     with errors(False):
         home = Home.open(directory)
         try:
-            own = {"file": data, "id_column": id_column, "target": target, "accepts": policy or None}
-            flags = {**own, "listen": listen, "log_format": log_format, **_workers(workers)}
+            own = {"file": data, "id_column": id_column, "target": target, "task": task}
+            flags = {
+                **own,
+                "accepts": policy or None,
+                "listen": listen,
+                "log_format": log_format,
+                **_workers(workers),
+            }
             config = with_overrides(home.config, **flags)
             set_up_logging(config.log.level, config.log.format)
             with using_backend(config.work.backend, config.work.address, config.work.workers):

@@ -71,7 +71,7 @@ class Program(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """See `TyperGroup.invoke`."""
         with _orderly(), warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_, **__: _say(str(message))
+            warnings.showwarning = lambda message, *_, **__: say(str(message))
             return super().invoke(ctx)
 
 
@@ -105,7 +105,7 @@ def _explain(error: Any, as_json: bool) -> None:
     reason = f"{error.format_message().rstrip('.')}; look at `{command} --help`"
     if as_json:
         print_json({"holds": None, "kind": "usage", "reason": reason})
-    _say(reason)
+    say(reason)
 
 
 # -- what is printed --------------------------------------------------------------------------------
@@ -230,11 +230,12 @@ def ask_party(directory: Path, verb: str, quiet: bool, **arguments: Any) -> Any:
 
 def fail(reason: str, code: int) -> NoReturn:
     """One line on standard error, and the end."""
-    _say(reason)
+    say(reason)
     raise typer.Exit(code)
 
 
-def _say(reason: str) -> None:
+def say(reason: str) -> None:
+    """One line on standard error."""
     with suppress(OSError):
         typer.echo(f"revfrf: {_one_line(reason)}", err=True)
 

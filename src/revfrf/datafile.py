@@ -29,7 +29,7 @@ Task = Literal["classes", "numbers"]
 """What labels are."""
 
 _FEW = 100
-"""So many categories any column may have."""
+"""So many categories any column may have, and any target classes that are numbers."""
 
 
 # -- a participant's rows ---------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class Rows:
         found = tuple(sorted(set(present)))
         if not "".join(found).isprintable():
             raise UsageError(f"{path}: its categories have characters that do not print; rename them")
-        if name not in self.categories and len(found) > max(_FEW, len(present) // 2):
+        if name not in self.categories and _mostly_different(len(found), len(present)):
             raise UsageError(
                 f"{path}: {len(found)} categories in {len(present)} values, whose names all would be "
                 "published; drop it, or name it among `categories` if that is meant"
@@ -176,6 +176,11 @@ def read_rows(
     return Rows(table, id_column, table.ids(id_column), frozenset(categories), frozenset(drop), decimals)
 
 
+def _mostly_different(n_different: int, n_values: int) -> bool:
+    """Whether values are data rather than names: more than a hundred differ, and more than half of them."""
+    return n_different > max(_FEW, n_values // 2)
+
+
 def _finite(text: str) -> bool | None:
     """Whether a text is a finite number, or None if it is missing."""
     try:
@@ -196,10 +201,11 @@ class Labels:
     values: NDArray[Any] = field(repr=False)
 
 
-def read_labels(path: PathLike, id_column: str, target: str, task: Task) -> Labels:
+def read_labels(path: PathLike, id_column: str, target: str, task: Task, *, settled: bool = False) -> Labels:
     """Ids and labels, from a .csv or .parquet file: classes as text, or numbers as float64.
 
     Labels that are missing are refused, and so are the words for nothing: rename a class that is called so.
+    Unless it is `settled` that they are classes, so are numbers most of which differ.
     """
     if target == id_column:
         raise UsageError(f"{path}: {target!r} cannot be ids and labels at once")
@@ -224,7 +230,20 @@ def read_labels(path: PathLike, id_column: str, target: str, task: Task) -> Labe
         raise UsageError(
             f"{path}, column {target!r}, {table.places(odd)}: characters that do not print; remove them"
         )
+    if task == "classes" and not settled:
+        _check_classes(f"{path}, column {target!r}", found)
     return Labels(ids, np.array(found, dtype=np.str_ if task == "classes" else np.float64))
+
+
+def _check_classes(where: str, labels: Collection[Any]) -> None:
+    """Raise UsageError for labels that are rather numbers to be predicted."""
+    different = {*labels}
+    if _mostly_different(len(different), len(labels)) and all(map(_finite, different)):
+        raise UsageError(
+            f"{where}: {len(different)} different numbers in {len(labels)} rows, and each would be a class; "
+            'to predict numbers, write `task = "numbers"` in [data], or give --task numbers; if they are '
+            "names, put a letter before them"
+        )
 
 
 def _label_number(value: Any) -> float | None:

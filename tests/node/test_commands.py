@@ -24,7 +24,7 @@ from revfrf.node.home import CONFIG, Home, has_left, look
 from revfrf.node.inviting import found
 from tests.node.conftest import Known
 from tests.node.federation import LONG, ROOT, Running
-from tests.node.founding import port_of_own
+from tests.node.founding import configure, port_of_own
 
 pytestmark = pytest.mark.timeout(900)  # on a slow machine
 
@@ -275,6 +275,18 @@ def test_workers_are_a_number_or_a_backend() -> None:
 
 
 @pytest.mark.usefixtures("place")
+def test_numbers_are_no_classes_unless_that_is_said_by_file_or_flag() -> None:
+    run("join", token("CS"), "-d", "cs")
+    rows = "".join(f"r{number},{number / 7}\n" for number in range(150))
+    Path("cs/rows.csv").write_text(f"id,label\n{rows}")
+    assert "give --task numbers" in run("serve", "-d", "cs", code=WRONG_USAGE)
+    assert 'must be "classes" or "numbers"' in run("serve", "-d", "cs", "--task", "number", code=WRONG_USAGE)
+    run("join", token("CS"), "-d", "other")
+    Path("other/rows.csv").write_text("id,label\na,paid\n")
+    assert "'paid' is no number" in run("serve", "-d", "other", "--task", "numbers", code=WRONG_USAGE)
+
+
+@pytest.mark.usefixtures("place")
 def test_partial_answers_are_for_encrypted_requests() -> None:
     assert "only with --encrypted" in run("predict", "t.csv", "--partial", "-d", "kgc", code=WRONG_USAGE)
 
@@ -313,6 +325,24 @@ def test_what_the_forest_was_trained_on_is_counted_and_labels_are_its_classes(
     Path("odd.csv").write_text("id,label\np080,yes\np081,Yes\np082,NO\n")
     said = run("test", "odd.csv", "-d", "CS", code=WRONG_USAGE)
     assert "odd.csv: 'NO', 'Yes' are no classes of the forest; they are 'no', 'yes'" in said
+
+
+def test_a_forest_that_was_grown_before_is_not_said_to_be_new(
+    federation: Running, trained: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(federation.directory)
+    done = CliRunner().invoke(app, ["train", "-d", "CS"])
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.startswith("The forest was grown before.\n")
+    assert "classes  " in done.stdout
+    federation.stop("CS")
+    configure(federation.directory / "CS" / CONFIG, n_estimators=5, task="numbers")
+    federation.start("CS")
+    done = CliRunner().invoke(app, ["train", "-d", "CS", "--json"])
+    said = json.loads(done.stdout)
+    assert (said["digest"], said["grown"], said["classes"]) == (trained.digest, "before", 2)
+    assert said["changed"] == ["[forest]", "task"]
+    assert done.stderr.count("has changed since `train` was first called; one forest a federation\n") == 2
 
 
 def run_closed(*arguments: str, cwd: Path) -> str:

@@ -40,6 +40,7 @@ def test_a_federation_by_its_command_line_from_training_to_a_certificate(
     with running(copied(founded, tmp_path / "federation"), by_itself) as federation:
         command = federation.command
         grown = json.loads(command("train", "-d", "CS", "--json"))
+        assert (grown["grown"], grown["changed"]) == ("now", [])
         assert (grown["digest"], grown["rows"], grown["not_common"]) == (trained.digest, ROWS, 3)
         tested = json.loads(command("test", "CS/test.csv", "-d", "CS", "--json"))
         assert (tested["rows"], tested["not_common"]) == (43, 1)

@@ -298,13 +298,14 @@ class TrainingService(MemberService):
             return self.data.task or "classes"
         return self.training.task
 
-    def _read_labels(self, path: str | Path) -> Labels:
-        return read_labels(path, self.data.id_column, self.data.target or "", self._task)
+    def _read_labels(self, path: str | Path, settled: bool = True) -> Labels:
+        target = self.data.target or ""
+        return read_labels(path, self.data.id_column, target, self._task, settled=settled)
 
     def _read_own_labels(self) -> Labels:
         file = self.config.data_file
-        labels = self._read_labels(file)
-        step(log, "labels read", file=str(file), rows=len(labels.ids))
+        labels = self._read_labels(file, settled=False)
+        step(log, "labels read", file=str(file), rows=len(labels.ids), task=self._task)
         return labels
 
     def _expect_labels(self) -> Labels:
@@ -344,18 +345,22 @@ class TrainingService(MemberService):
     def do_train(self, tell: Tell, min_common: float = MIN_COMMON) -> dict[str, Any]:
         """Train, or go on with the training that is under way."""
         with self._turn(tell) as told:
+            before, forest = self.role.ready, self.config.forest or Forest()
             if self.training is None or self.training.stopped:
-                forest = self.config.forest or Forest()
                 seed = secrets.token_bytes(32) if forest.random_state is None else _seed(forest.random_state)
                 self._become(Training(forest, self._task, seed, min_common))
                 self.audit.append("training asked for", trees=forest.n_estimators)
+            asked = self._expect_training()
+            own = {"[forest]": (forest, asked.forest), "task": (self.data.task or "classes", asked.task)}
+            changed = [name for name, (now, then) in own.items() if now != then]
             self._work(told)
-            return self._summary()
+            return self._summary() | {"grown": "before" if before else "now", "changed": changed}
 
     def _summary(self) -> dict[str, Any]:
         training = self._expect_training()
         rows = {"rows": len(training.ids), "not_common": training.not_common}
-        return {"digest": self.digest, "nodes": self.store.n_nodes, **rows}
+        classes = {"classes": len(training.labels)} if training.labels else {}
+        return {"digest": self.digest, "nodes": self.store.n_nodes, **rows, **classes}
 
 
 def labels_of(labels: Labels, ids: Sequence[str]) -> list[Any]:
