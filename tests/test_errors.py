@@ -20,6 +20,7 @@ from revfrf.crypto.strong import root_open, set_up, strong_open
 from revfrf.errors import (
     AbsentError,
     FormatError,
+    NoForestError,
     PartyError,
     PolicyError,
     RefusedError,
@@ -86,11 +87,11 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
         assert error.__name__ in errors.__doc__ or not error.__module__.startswith("revfrf.")
 
 
-def test_all_refusals_but_those_of_the_policy_look_alike_to_a_peer() -> None:
+def test_all_refusals_but_two_look_alike_to_a_peer() -> None:
     told = {error: error("x", kind="y").peer_message for error in subclasses(RejectedError)}
-    policy = told.pop(PolicyError)
+    assert told.pop(PolicyError) == "its policy does not accept this request"
+    assert told.pop(NoForestError) == "there is no whole forest now"
     assert set(told.values()) == {"rejected"}
-    assert policy == "its policy does not accept this request"
 
 
 def test_a_refusal_by_policy_tells_a_peer_neither_which_rule_nor_what_is_left() -> None:
@@ -198,8 +199,8 @@ def test_values_with_long_numbers_print_short_at_any_size() -> None:
 def is_refused(federation: Federation, codes: Codes) -> bool:
     with pytest.raises(RefusedError) as caught:
         federation.ask(codes, None, "soft", False, lambda _: None)
-    assert (caught.value.party, caught.value.reason) == ("CS", "has refused: rejected")
-    return isinstance(caught.value.__cause__, RejectedError)
+    assert (caught.value.party, caught.value.reason) == ("CS", f"has refused: {NoForestError.peer_message}")
+    return isinstance(caught.value.__cause__, NoForestError)
 
 
 def test_a_question_before_there_is_a_forest_is_refused() -> None:

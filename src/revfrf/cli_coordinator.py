@@ -94,7 +94,8 @@ def score(
     Example:
       revfrf test later.csv -d cs
     """
-    with errors(as_json):
+    same = "the columns of ids and labels are called as in the table that `serve` has read"
+    with errors(as_json, {"no-ids": same, "no-labels": same}):
         result = ask_party(directory, "test", as_json, file=str(labels.absolute()), voting=voting)
     show("Tested.", result, as_json)
 

@@ -22,10 +22,15 @@ from revfrf.cli_printing import (
     show,
     write_file,
 )
-from revfrf.errors import UsageError
+from revfrf.errors import RevFRFError, UsageError
 
 app = typer.Typer()
 
+_OWN_TABLE = {
+    "no-table": "put the table there, give --data FILE, or set `file` in [data] of revfrf.toml",
+    "no-ids": "give the column of ids with --id-column, or as `id_column` in [data]",
+    "no-labels": "give the column of labels with --target, or as `target` in [data]",
+}
 IdColumn = Annotated[str | None, typer.Option("--id-column", metavar="COLUMN", help="The column of ids.")]
 
 
@@ -102,7 +107,7 @@ def serve(
     from revfrf.node.dispatch import service_of
     from revfrf.node.home import Home
 
-    with errors(False):
+    with errors(False, _OWN_TABLE):
         home = Home.open(directory)
         try:
             own = {"file": data, "id_column": id_column, "target": target, "task": task}
@@ -158,6 +163,16 @@ def predict(
             "Whoever refuses still ends it.",
         ),
     ] = False,
+    min_voted: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="SHARE",
+            help="With --partial: no answers if fewer trees than this have voted for a row; 0.5 by default.",
+            show_default=False,
+        ),
+    ] = None,
     voting: Voting = "hard",
     as_json: Json = False,
 ) -> None:
@@ -172,9 +187,11 @@ def predict(
       revfrf predict --encrypted rows.csv -d clinic
       revfrf predict ids.csv -d cs
     """
-    with errors(as_json):
+    with errors(as_json, {"no-ids": "give the column of ids with --id-column"}):
         if partial and not encrypted:
             raise UsageError("--partial: only with --encrypted; without it, all participants must be there")
+        if min_voted is not None and not partial:
+            raise UsageError("--min-voted: only with --partial; without it, all trees vote")
         if out is not None:
             check_file(out)
             if out.exists() and rows.exists() and out.samefile(rows):
@@ -184,21 +201,42 @@ def predict(
             arguments["partial"] = partial
         given = {name: value for name, value in arguments.items() if value is not None}
         result = ask_party(directory, "ask" if encrypted else "predict", as_json, **given)
+        _check_votes(result, 0.5 if min_voted is None else min_voted)
         text = json.dumps(result, indent=2) + "\n" if as_json else _csv(result)
         if out is None:
             typer.echo(text, nl=False)
         else:
             write_file(out, text)
         if result.get("absent"):
-            typer.echo(f"without {', '.join(result['absent'])}", err=True)
+            lowest = f"at least {min(result['voted']):.1%} of the trees have voted for each row"
+            typer.echo(f"without {', '.join(result['absent'])}: {lowest}", err=True)
+        missing = result.get("not_common")
+        if missing:
+            asked = len(result["ids"]) + missing
+            typer.echo(f"{missing} of {asked} ids are not held by all participants", err=True)
+
+
+def _check_votes(result: dict[str, Any], least: float) -> None:
+    """Raise RevFRFError for rows for which fewer trees than this have voted."""
+    voted = result.get("voted", [])
+    few = [share for share in voted if share < least]
+    if few:
+        raise RevFRFError(
+            f"without {', '.join(result['absent'])}, fewer than {least:.0%} of the trees have voted for "
+            f"{len(few)} of {len(voted)} rows, and {min(few):.1%} for one; ask again when they are back, or "
+            "accept answers of fewer trees with --min-voted",
+            kind="absent",
+        )
 
 
 def _csv(result: dict[str, Any]) -> str:
     from revfrf.datafile import csv_text
 
-    return csv_text(
-        result["ids"], {name: result[name] for name in ("answers", "shares", "voted") if name in result}
-    )
+    columns: dict[str, Any] = {
+        name: result[name] for name in ("answers", "shares", "voted") if name in result
+    }
+    named = result["id_column"]
+    return csv_text(result["ids"], columns, id_column="id" if named in columns else named)
 
 
 @app.command()
@@ -263,7 +301,7 @@ def _wait_until_left(directory: Path, quiet: bool) -> None:
     from revfrf.node.home import wait_until_left
 
     if not quiet:
-        typer.echo("KGC has the request. Waiting until CS lets this party in no more …", err=True)
+        typer.echo("KGC has the request. Waiting until CS no longer accepts this party …", err=True)
         typer.echo("Ctrl-C ends the waiting; the request stands.", err=True)
     with progress(quiet) as tell:
         tell({"step": "leaving"})

@@ -10,7 +10,7 @@ import shlex
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
@@ -241,14 +241,18 @@ def say(reason: str) -> None:
 
 
 @contextmanager
-def errors(as_json: bool) -> Iterator[None]:
-    """Errors as one line and an exit code; in JSON, `holds` is null if nothing could be checked."""
+def errors(as_json: bool, remedies: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Errors as one line and an exit code; in JSON, `holds` is null if nothing could be checked.
+
+    `remedies` are, by kinds of errors, what this command has to say about them.
+    """
     try:
         yield
     except (RevFRFError, MemoryError) as error:
         kind = error.kind if isinstance(error, RevFRFError) else "memory"
         checked = isinstance(error, AuditLogError | CertificateError) and kind not in _UNREADABLE
-        reason = str(error) or "there is not enough memory"
+        remedy = (remedies or {}).get(kind)
+        reason = (str(error) or "there is not enough memory") + (f"; {remedy}" if remedy else "")
         if as_json:
             print_json({"holds": False if checked else None, "kind": kind, "reason": reason})
         absent = isinstance(error, PartyError) or kind in ("absent", "refused")

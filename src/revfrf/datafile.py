@@ -210,7 +210,9 @@ def read_labels(path: PathLike, id_column: str, target: str, task: Task, *, sett
     if target == id_column:
         raise UsageError(f"{path}: {target!r} cannot be ids and labels at once")
     table = Table.read(path)
-    ids, (kind, values) = table.ids(id_column), table.values(target)
+    ids = table.ids(id_column)
+    table.column(target, "no-labels")
+    kind, values = table.values(target)
     if task == "numbers" and kind == "category":
         raise UsageError(f"{path}, column {target!r}: text, where numbers are needed; convert it")
     read = category if task == "classes" else _label_number

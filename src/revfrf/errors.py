@@ -27,6 +27,7 @@
         ├── LetterError          a letter to a key that is spent, or was never offered
         ├── PolicyError          a request that this party's policy does not accept
         └── ProtocolError        a well-formed message that has no place here and now
+            └── NoForestError        a question to a forest that is not there, or not whole
 
 Checks raise; nothing returns a bool that a caller could forget to look at. Each error has a `kind`, a
 stable slug for scripts and test vectors.
@@ -49,7 +50,9 @@ class RevFRFError(Exception):
 
 
 class UsageError(RevFRFError, ValueError):
-    """The caller asked for something that cannot be done."""
+    """The caller asked for something that cannot be done. Kinds of a table: `no-table`, `no-ids`,
+    `no-labels`.
+    """
 
     kind = "usage"
 
@@ -145,7 +148,7 @@ class RejectedError(RevFRFError):
     """Something received from a peer is refused.
 
     The reason is for the local log. A peer is told `peer_message` and nothing else: it is the same for every
-    reason, so that a refusal never becomes an oracle.
+    reason, so that a refusal never becomes an oracle. PolicyError and NoForestError have one of their own.
     """
 
     kind = "rejected"
@@ -212,3 +215,10 @@ class ProtocolError(RejectedError):
     """
 
     kind = "unexpected"
+
+
+class NoForestError(ProtocolError):
+    """A requester is told that it is too early, and neither why nor how far the forest is."""
+
+    kind = "forest"
+    peer_message = "there is no whole forest now"

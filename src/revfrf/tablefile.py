@@ -173,12 +173,13 @@ class Table:
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         return f"{'row' if self.lines is None else 'line'} {', '.join(shown)}{more}"
 
-    def column(self, name: str) -> Any:
-        """The values of a column. Raises UsageError, which names the columns that there are."""
+    def column(self, name: str, kind: str | None = None) -> Any:
+        """The values of a column. Raises UsageError, which names the columns that there are, of this kind."""
         if name not in self._positions:
             hint = "; are its columns separated by commas?" if len(self.names) == 1 else ""
             raise UsageError(
-                f"{self.path}: there is no column {name!r}; its columns are {some(self.names)}{hint}"
+                f"{self.path}: there is no column {name!r}; its columns are {some(self.names)}{hint}",
+                kind=kind,
             )
         return self.columns[self._positions[name]]
 
@@ -205,7 +206,7 @@ class Table:
 
     def ids(self, name: str) -> tuple[str, ...]:
         """A column of ids, all there and all different."""
-        column = self.column(name)
+        column = self.column(name, "no-ids")
         if self.lines is None:
             column = self._parquet_ids(name, column)
         absent = [row for row, text in enumerate(column) if text is None or text.strip().lower() in _ABSENT]
@@ -287,5 +288,5 @@ def _not_utf8(path: PathLike) -> UsageError:
 
 def _unreadable(path: PathLike, error: OSError) -> UsageError:
     if isinstance(error, FileNotFoundError):
-        return UsageError(f"{path}: there is no such file")
+        return UsageError(f"{path}: there is no such file", kind="no-table")
     return UsageError(f"{path}: cannot be read: {error.strerror}")

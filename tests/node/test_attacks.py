@@ -526,7 +526,7 @@ def test_whoever_gets_no_answer_is_told_that_kgc_may_have_the_request_and_may_as
             leaver.do_revoke(2)
     taken = kgc.role.state.leaving
     assert set(taken) == {"h2"}
-    assert leaver.do_revoke(2) == {"party": "h2", "level": 2, "epoch": 1}
+    assert leaver.do_revoke(2) == {"party": "h2", "level": 2, "asked_in_epoch": 1}
     assert kgc.role.state.leaving == taken
     assert len(kgc.role.state.nonces) == 1
 

@@ -24,7 +24,7 @@ from revfrf.node.home import CONFIG, Home, has_left, look
 from revfrf.node.inviting import found
 from tests.node.conftest import Known
 from tests.node.federation import LONG, ROOT, Running
-from tests.node.founding import configure, port_of_own
+from tests.node.founding import N_ASKED, configure, port_of_own
 
 pytestmark = pytest.mark.timeout(900)  # on a slow machine
 
@@ -186,6 +186,7 @@ def test_a_directory_that_is_none_is_named_as_such(place: Path) -> None:
     for command in (["status"], ["train"], ["serve"], ["kgc", "invite", "CS"], ["revoke", "--yes"]):
         assert "there is no such directory" in run(*command, "-d", "nowhere", code=WRONG_USAGE)
         assert "it has no revfrf.toml" in run(*command, "-d", "empty", code=WRONG_USAGE)
+    assert "give the party's with -d" in run("status", code=WRONG_USAGE)
 
 
 @pytest.mark.parametrize(
@@ -275,6 +276,24 @@ def test_workers_are_a_number_or_a_backend() -> None:
 
 
 @pytest.mark.usefixtures("place")
+def test_a_table_that_does_not_fit_has_its_flag_named() -> None:
+    run("join", token("participant", "bank"))
+    run("join", token("CS"), "-d", "cs")
+    for directory, content, remedy in (
+        ("bank", None, "rows.csv: there is no such file; put the table there, give --data FILE, or set"),
+        (
+            "bank",
+            "customer,x\na,1\n",
+            "'id'; its columns are 'customer', 'x'; give the column of ids with --id",
+        ),
+        ("cs", "id,y\na,1\n", "'label'; its columns are 'id', 'y'; give the column of labels with --target"),
+    ):
+        if content is not None:
+            Path(directory, "rows.csv").write_text(content)
+        assert remedy in run_closed("serve", "-d", directory, cwd=Path())
+
+
+@pytest.mark.usefixtures("place")
 def test_numbers_are_no_classes_unless_that_is_said_by_file_or_flag() -> None:
     run("join", token("CS"), "-d", "cs")
     rows = "".join(f"r{number},{number / 7}\n" for number in range(150))
@@ -289,6 +308,8 @@ def test_numbers_are_no_classes_unless_that_is_said_by_file_or_flag() -> None:
 @pytest.mark.usefixtures("place")
 def test_partial_answers_are_for_encrypted_requests() -> None:
     assert "only with --encrypted" in run("predict", "t.csv", "--partial", "-d", "kgc", code=WRONG_USAGE)
+    few = ["predict", "t.csv", "--encrypted", "--min-voted", "0.1", "-d", "kgc"]
+    assert "--min-voted: only with --partial" in run(*few, code=WRONG_USAGE)
 
 
 # -- with processes ---------------------------------------------------------------------------------
@@ -303,7 +324,8 @@ def test_output_of_a_running_federation(federation: Running, monkeypatch: pytest
     monkeypatch.chdir(federation.directory)
     Path("answers").write_text("old, and longer than the new one")
     done = CliRunner().invoke(app, ["predict", "CS/test.csv", "-d", "CS", "--out", "answers"])
-    assert (done.stdout, done.stderr) == ("", "written to answers\n")
+    missing = "1 of 44 ids are not held by all participants"  # h0 has no p104
+    assert (done.stdout, done.stderr) == ("", f"written to answers\n{missing}\n")
     ids = [line.partition(",")[0] for line in Path("answers").read_text().splitlines()[1:]]
     run("predict", "CS/test.csv", "-d", "CS", "--out", "answers", "--json")
     assert json.loads(Path("answers").read_text())["ids"] == ids
@@ -345,6 +367,63 @@ def test_a_forest_that_was_grown_before_is_not_said_to_be_new(
     assert done.stderr.count("has changed since `train` was first called; one forest a federation\n") == 2
 
 
+def test_answers_call_the_ids_as_the_rows_do(federation: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(federation.directory)
+    for file, flags, heading in (
+        ("CS/test.csv", ["-d", "CS"], "answers"),
+        ("clinic/rows.csv", ["-d", "clinic", "--encrypted"], "answers,shares,voted"),
+    ):
+        said = run("predict", file, *flags)
+        assert said.startswith(f"id,{heading}\n")
+        for name, shown in (("customer", "customer"), ("answers", "id")):
+            Path("renamed.csv").write_text(Path(file).read_text().replace("id,", f"{name},", 1))
+            renamed = run("predict", "renamed.csv", "--id-column", name, *flags)
+            assert renamed == said.replace("id,", f"{shown},", 1)
+        refused = run("predict", "renamed.csv", *flags, code=WRONG_USAGE)
+        assert "there is no column 'id'" in refused
+        assert "give the column of ids with --id-column" in refused
+    refused = run("test", "renamed.csv", "-d", "CS", code=WRONG_USAGE)
+    assert "called as in the table that `serve` has read" in refused
+
+
+def test_whoever_asks_before_there_is_a_forest_is_told_so_and_no_more(
+    begin: Begin, founded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    federation = begin(founded)
+    monkeypatch.chdir(federation.directory)
+    ask = ["predict", "--encrypted", "clinic/rows.csv", "-d", "clinic"]
+    told = "has refused: there is no whole forest now; its log says why\n"
+    assert run(*ask, code=NO_ANSWER) == f"revfrf: 'KGC' {told}"  # nothing is set up
+    run("match", "-d", "CS")
+    assert run(*ask, code=NO_ANSWER) == f"revfrf: 'CS' {told}"
+
+
+def test_an_answer_of_few_trees_is_none_unless_that_is_asked_for(
+    federation: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(federation.directory)
+    federation.stop("h1")
+    ask = ["predict", "--encrypted", "clinic/rows.csv", "-d", "clinic"]
+    assert "accept an answer of the other trees with `--partial`" in run(*ask, code=NO_ANSWER)
+    done = CliRunner().invoke(app, [*ask, "--partial"])
+    assert done.stdout.count("\n") == 1 + N_ASKED
+    assert done.stderr == "without h1: at least 50.0% of the trees have voted for each row\n"
+    few = run(*ask, "--partial", "--min-voted", "0.6", code=NO_ANSWER)
+    assert "without h1, fewer than 60% of the trees have voted for" in few
+    assert "50.0% for one" in few
+
+
+@pytest.mark.parametrize(("flags", "code"), [([], NO_ANSWER), (["--min-voted", "0.3"], 0)])
+def test_half_of_the_trees_must_have_voted_by_default(
+    monkeypatch: pytest.MonkeyPatch, flags: list[str], code: int
+) -> None:
+    answer = {"id_column": "id", "ids": ["a", "b"], "absent": ["h1"], "answers": [1, 2], "voted": [1.0, 0.4]}
+    monkeypatch.setattr("revfrf.cli_federation.ask_party", lambda *_, **__: answer)
+    done = CliRunner().invoke(app, ["predict", "rows.csv", "--encrypted", "--partial", *flags])
+    assert (done.exit_code, done.stdout.count("\n")) == (code, 0 if code else 3)
+    assert "40.0%" in done.stderr
+
+
 def run_closed(*arguments: str, cwd: Path) -> str:
     """What a command says that can ask nobody."""
     done = subprocess.run(
@@ -370,7 +449,7 @@ def leaving(federation: Running) -> Iterator[tuple[subprocess.Popen[str], IO[str
     command = [sys.executable, "-m", "revfrf", "revoke", "--yes", "-d", "h2"]
     with subprocess.Popen(command, cwd=federation.directory, stderr=subprocess.PIPE, text=True) as asking:
         assert asking.stderr is not None
-        assert "Waiting until CS lets this party in no more" in asking.stderr.readline()
+        assert "Waiting until CS no longer accepts this party" in asking.stderr.readline()
         assert "the request stands" in asking.stderr.readline()
         yield asking, asking.stderr
 

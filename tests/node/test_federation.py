@@ -1,6 +1,7 @@
 """A federation of separate processes does what one process does, and refuses what it should."""
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -210,8 +211,11 @@ def test_ids_that_nobody_shares_are_an_error_that_names_the_party_and_can_be_men
     shutil.copy(strange, federation.directory / "kept.csv")
     strange.write_text(strange.read_text().replace("\np", "\nq"))
     federation.start("h1")
-    with pytest.raises(RevFRFError, match="'h1' has none of the ids"):
+    with pytest.raises(RevFRFError, match="'h1' has none of the ids") as caught:
         federation.train()
+    assert re.search(
+        r"CS's are those of .*/CS/rows.csv, column 'id': 'p\d+', 'p\d+' and 58 more$", str(caught.value)
+    )
     assert federation.status()["forest"] == "none"
     assert "'h1'" in federation.status()["stopped"]
     federation.stop("h1")

@@ -47,13 +47,17 @@ class CoordinatorService(TrainingService):
         self, tell: Tell, file: str, id_column: str | None = None, voting: Voting = "hard"
     ) -> dict[str, Any]:
         """Answers for rows that all participants hold, whose ids are in a file."""
-        found = self._predict(Table.read(file).ids(id_column or self.data.id_column), voting, tell)
+        column = id_column or self.data.id_column
+        found = self._predict(Table.read(file).ids(column), file, column, voting, tell)
         self.audit.append("predicted", rows=len(found["ids"]))
-        return found
+        return {"id_column": column, **found}
 
-    def _predict(self, ids: Sequence[str], voting: Voting, tell: Tell) -> dict[str, Any]:
+    def _predict(
+        self, ids: Sequence[str], file: str, column: str, voting: Voting, tell: Tell
+    ) -> dict[str, Any]:
         def find() -> tuple[list[str], NDArray[np.float64]]:
-            common = self._common(f"rows {secrets.token_hex(4)}", ids, tell)
+            source = f"{file}, column {column!r}"
+            common = self._common(f"rows {secrets.token_hex(4)}", ids, source, tell)
             return common, self._votes(common, voting)
 
         common, votes = self._when_ready(find, tell)
@@ -64,7 +68,7 @@ class CoordinatorService(TrainingService):
         labels, trained = self._read_labels(file), self.training
         if trained is not None and trained.labels:
             _check_classes(file, labels.values.tolist(), trained.labels)
-        found = self._predict(labels.ids, voting, tell)
+        found = self._predict(labels.ids, file, self.data.id_column, voting, tell)
         truth, answers = labels_of(labels, found["ids"]), found["answers"]
         training = self._expect_training()
         if training.task == "classes":

@@ -51,7 +51,7 @@ def look(path: Path) -> Config:
     try:
         if not (path / CONFIG).exists():
             what = f"it has no {CONFIG}" if path.is_dir() else "there is no such directory"
-            made = "`revfrf join TOKEN` makes one, or `revfrf kgc init`"
+            made = "give the party's with -d; `revfrf join TOKEN` makes one, or `revfrf kgc init`"
             raise StorageError(f"{path}: no directory of a party: {what}; {made}", kind="missing")
         for each in (path, path / CONFIG):
             check_writable_by_owner_alone(each)

@@ -10,7 +10,15 @@ from revfrf.config import Config
 from revfrf.crypto.keys import Parameters
 from revfrf.crypto.parallel import workers
 from revfrf.crypto.strong import SetUp
-from revfrf.errors import AbsentError, PassportError, ProtocolError, RefusedError, RejectedError, UsageError
+from revfrf.errors import (
+    AbsentError,
+    NoForestError,
+    PassportError,
+    ProtocolError,
+    RefusedError,
+    RejectedError,
+    UsageError,
+)
 from revfrf.logs import step
 from revfrf.messages.base import Done, Message, of_number
 from revfrf.messages.enrolment import EpochCertificate
@@ -153,10 +161,10 @@ class KeyCentreService(Service):
                 self.role.handle(found.party, found)
         except (ValueError, RejectedError) as error:
             raise UsageError(f"not a request to leave this federation now: {error}") from None
-        facts = {"party": found.party, "level": found.level, "epoch": found.epoch}
-        self.audit.append("accepted a request to leave", **facts)
+        facts = {"party": found.party, "level": found.level}
+        self.audit.append("accepted a request to leave", **facts, epoch=found.epoch)
         self.wake()
-        return facts
+        return facts | {"asked_in_epoch": found.epoch}
 
     def do_invite(self, party_role: str, name: str, days: int) -> str:
         """See `node.inviting.invite`."""
@@ -168,7 +176,7 @@ class KeyCentreService(Service):
 
     def _parameters(self) -> Parameters:
         if not self.role.state.certificates:
-            raise ProtocolError("the federation is not set up yet", kind="order")
+            raise NoForestError("the federation is not set up yet", kind="order")
         c = self.role.current
         return Parameters(of_number(c.n), of_number(c.g0), c.exponent_bits, self.home.allow_insecure)
 

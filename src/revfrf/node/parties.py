@@ -107,7 +107,7 @@ class ParticipantService(MemberService):
         if [m.name for m in self.role.certificate.members if m.role == PARTICIPANT] == [self.home.who.name]:
             raise UsageError("the last participant cannot leave: there would be no forest without it")
         self.audit.append("asked to leave", level=level)
-        facts = {"party": self.home.who.name, "level": level, "epoch": request.epoch}
+        facts = {"party": self.home.who.name, "level": level, "asked_in_epoch": request.epoch}
         if not send:
             return facts | {"request": encode(request).hex()}
         try:

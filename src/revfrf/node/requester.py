@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from revfrf.config import Config
 from revfrf.crypto.parallel import workers
 from revfrf.datafile import Rows, read_rows
-from revfrf.errors import AbsentError, RefusedError, UsageError
+from revfrf.errors import AbsentError, RefusedError, RevFRFError
 from revfrf.forest.voting import Voting, numbers
 from revfrf.messages.base import Done
 from revfrf.messages.network import AdmissionRequest
@@ -55,8 +55,12 @@ def ask_about(
         _wait(service, requester.identity, facts.absent, error)
 
     service.audit.append("asked", rows=len(rows.ids))
-    answer = requester.ask(_codes(facts, rows), voting, partial, progress, wait)
-    return {"ids": list(rows.ids), "absent": list(answer.absent), **_answers(facts, answer)}
+    try:
+        answer = requester.ask(_codes(facts, rows), voting, partial, progress, wait)
+    except AbsentError as error:
+        raise AbsentError(error.party, error.reason.replace("`partial`", "`--partial`")) from None
+    told = {"id_column": id_column, "ids": list(rows.ids), "absent": list(answer.absent)}
+    return told | _answers(facts, answer)
 
 
 def _facts(channel: Channel, identity: Identity) -> ForestFacts:
@@ -102,7 +106,7 @@ def _codes(facts: ForestFacts, rows: Rows) -> dict[str, NDArray[np.int64]]:
 def _answers(facts: ForestFacts, answer: Answer) -> dict[str, Any]:
     """What the votes say, and how many of the trees have voted."""
     if not answer.n_voted.all():
-        raise UsageError("no tree could vote for some rows: too many parties are away")
+        raise RevFRFError("no tree could vote for some rows: too many parties are away", kind="absent")
     mean = answer.votes / answer.n_voted[:, None]
     voted = (answer.n_voted / facts.opening.n_trees).tolist()
     if facts.n_votes == 1:

@@ -35,6 +35,7 @@ from revfrf.record import Record
 from revfrf.roles.coordinator import Coordinator, ForestRecord
 from revfrf.roles.participant import TRAINING
 from revfrf.storage.sqlite import SqliteCoordinatorStore
+from revfrf.tablefile import some
 
 log = logging.getLogger("revfrf.serve")
 
@@ -193,14 +194,17 @@ class TrainingService(MemberService):
         """Wait until KGC has told everybody of the epoch. Raises AbsentError."""
         for member in self.role.certificate.members:
             if member.name not in (CS, *self.endpoint.present()):
-                raise AbsentError(member.name, "is not connected; start it, and the forest is rebuilt")
+                raise AbsentError(
+                    member.name, "is not connected; run `revfrf serve` there, and the forest is rebuilt"
+                )
         self._set_up()
 
     def _set_up(self) -> None:
         """Have KGC begin the epoch, or tell everybody of the one that has begun. Raises AbsentError."""
         reply = self.endpoint.call(KGC, SetUpRequest(), SetUpReply)
         if reply.missing is not None:
-            raise AbsentError(reply.missing, "is not connected; start it, and what was under way goes on")
+            fix = "run `revfrf serve` there, and what was under way goes on"
+            raise AbsentError(reply.missing, f"is not connected; {fix}")
         if reply.refused is not None:
             raise RefusedError(reply.refused, "has refused what KGC has dealt to it; its log says why")
 
@@ -237,7 +241,8 @@ class TrainingService(MemberService):
         for party, facts in parties.items():
             step(log, "schema", party=party, **facts)
             tell({"step": "schema", "party": party, **facts})
-        ids = self._common("training", self._expect_labels().ids, tell, parties)
+        source = f"{self.config.data_file}, column {self.data.id_column!r}"
+        ids = self._common("training", self._expect_labels().ids, source, tell, parties)
         return Found(tuple(ids), parties)
 
     def _settle(self, tell: Tell) -> None:
@@ -256,10 +261,15 @@ class TrainingService(MemberService):
         self._labels = None
 
     def _common(
-        self, table: str, ids: Sequence[str], tell: Tell, parties: dict[str, dict[str, int]] | None = None
+        self,
+        table: str,
+        ids: Sequence[str],
+        source: str,
+        tell: Tell,
+        parties: dict[str, dict[str, int]] | None = None,
     ) -> list[str]:
-        """Those of these ids that all participants have; what is known of `parties` grows by how many were
-        common up to each.
+        """Those of these ids, from this source, that all participants have; what is known of `parties` grows
+        by how many were common up to each. Raises UsageError if there are none, for CS's operator alone.
         """
 
         def progress(matched: Matched) -> None:
@@ -269,8 +279,11 @@ class TrainingService(MemberService):
             step(log, "matched", table=table, **facts)
             tell({"step": "matching ids", **facts})
 
-        federation, n_jobs = self.config.party.federation, self.role.n_jobs
-        return match(self.endpoint, federation, self._epoch, table, ids, self.participants, n_jobs, progress)
+        federation, n_jobs, asked = self.config.party.federation, self.role.n_jobs, self.participants
+        try:
+            return match(self.endpoint, federation, self._epoch, table, ids, asked, n_jobs, progress)
+        except UsageError as error:
+            raise UsageError(f"{error}; CS's are those of {source}: {some(ids, 2)}") from None
 
     def _become(self, training: Training) -> None:
         self.store.write(training=training)

@@ -13,7 +13,7 @@ from revfrf.certificate import RevocationCertificate
 from revfrf.crypto.canonical import Field
 from revfrf.crypto.keys import Parameters
 from revfrf.crypto.signing import VerifyKey
-from revfrf.errors import AbsentError, ProtocolError, RefusedError
+from revfrf.errors import AbsentError, NoForestError, ProtocolError, RefusedError
 from revfrf.forest.criterion import Targets, TargetsRecord
 from revfrf.forest.nodes import Nodes
 from revfrf.forest.randomness import row_repeats
@@ -297,9 +297,8 @@ class Coordinator(AnsweringParty):
 
     def _check_ready(self) -> None:
         if not self.ready:
-            raise ProtocolError(
-                "there is no forest yet, it is still growing, or somebody has left and it is not whole again",
-                kind="forest",
+            raise NoForestError(
+                "there is no forest yet, it is still growing, or somebody has left and it is not whole again"
             )
 
     def _facts(self) -> ForestFacts:

@@ -13,7 +13,7 @@ from revfrf.messages.base import MIB
 from revfrf.transport.frames import Assembly, Kind, refusal
 from revfrf.transport.passport import Who
 
-AWAY = "is not connected; start it, and go on"
+AWAY = "is not connected; run `revfrf serve` there, then ask again"
 
 _LOAD, _LEAST_LOAD = 1024 * MIB, 4 * MIB
 """Bytes of one sender's calls that wait for their answers, and for how many each counts at least."""
