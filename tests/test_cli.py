@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +26,7 @@ from revfrf import RevocableForestClassifier, RevocableForestRegressor, cli_prin
 from revfrf.auditlog import AuditLog
 from revfrf.certificate import RevocationCertificate
 from revfrf.cli import app
+from revfrf.cli_printing import progress
 from revfrf.crypto.signing import SigningKey
 from revfrf.keyfile import save_key
 from revfrf.protocols.frf_revoc import Doomed
@@ -179,6 +182,43 @@ def test_an_interrupted_command_is_130_and_one_line(monkeypatch: pytest.MonkeyPa
     assert "interrupted" in one_line(ran)
 
 
+def test_commands_are_listed_as_they_are_used() -> None:
+    listed = run("--help").out.partition("Commands:")[2]
+    found = [line.split()[0] for line in listed.splitlines() if line.startswith("  ") and line[2] != " "]
+    assert found[:7] == ["kgc", "join", "serve", "match", "train", "test", "predict"]
+    assert set(found) == {command[0] for command in commands()}
+
+
+def test_sigterm_ends_a_command_in_order_with_143(tmp_path: Path) -> None:
+    """While it waits for an answer."""
+    command, question = [sys.executable, "-m", "revfrf", "revoke", "-d", "bank"], "Leave the forest for good?"
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=tmp_path, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as asking:
+        assert asking.stderr is not None
+        assert asking.stderr.read(len(question)) == question
+        asking.send_signal(signal.SIGTERM)
+        assert asking.wait(60) == cli_printing.TERMINATED == 143
+        assert asking.stderr.read().replace(" ", "") == "[y/N]:revfrf:interrupted\n"
+
+
+def test_without_a_terminal_what_is_going_on_is_said_again_and_again(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("revfrf.cli_printing._SAID_EVERY", 0.01)
+    with progress(quiet=False) as tell:
+        time.sleep(0.1)
+        assert capfd.readouterr().err == ""  # nothing is known yet
+        tell({"step": "growing", "done": 0.5, "trees": 7})
+        time.sleep(0.3)
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) > 1
+    assert set(lines) == {"growing trees 7 (0 s)"}
+    with progress(quiet=True) as tell:
+        tell({"step": "growing"})
+        time.sleep(0.1)
+    assert capfd.readouterr().err == ""
+
+
 def test_only_where_a_party_may_run_its_work_is_said_to_go_on(
     monkeypatch: pytest.MonkeyPatch, place: Place, tmp_path: Path
 ) -> None:
@@ -188,6 +228,9 @@ def test_only_where_a_party_may_run_its_work_is_said_to_go_on(
     monkeypatch.setattr("revfrf.cli_printing.ask", interrupted)
     monkeypatch.setattr(RevocationCertificate, "load", interrupted)
     assert "goes on there" in run("status", "-d", tmp_path).err
+    monkeypatch.setattr("revfrf.cli_printing.ask", lambda *given: given[-1]())  # no process is there to ask
+    monkeypatch.setattr("revfrf.node.dispatch.do_alone", interrupted)
+    assert run("status", "-d", tmp_path).err == "revfrf: interrupted\n"
     ran = run("verify", place.at / "telco.json", *place.key)
     assert (ran.code, ran.err) == (130, "revfrf: interrupted\n")
 

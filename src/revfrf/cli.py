@@ -1,8 +1,8 @@
 """The command line: it parses and prints; what it does is elsewhere.
 
 Exit codes: 0 done, or it holds; 1 it does not; 2 wrong usage or files that cannot be read; 3 a party is away
-or has refused; 70 a fault of RevFRF itself; 130 Ctrl-C; 141 nobody reads what is printed. An error is one
-line on standard error.
+or has refused; 70 a fault of RevFRF itself; 130 Ctrl-C; 141 nobody reads what is printed; 143 SIGTERM. An
+error is one line on standard error.
 """
 
 from dataclasses import asdict
@@ -46,7 +46,7 @@ def main(
     """RevFRF: random forests that their participants can leave, provably.
 
     Exit codes: 0 done, or it holds; 1 it does not hold; 2 wrong usage or unreadable files; 3 a party is away
-    or has refused; 70 a fault of RevFRF itself; 130 Ctrl-C; 141 nobody reads what is printed.
+    or has refused; 70 a fault of RevFRF itself; 130 Ctrl-C; 141 nobody reads what is printed; 143 SIGTERM.
 
     \b
     Examples:

@@ -7,12 +7,15 @@ Ctrl-C finds a command that ends quietly.
 import io
 import json
 import shlex
+import signal
 import sys
+import time
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from threading import Event, Thread, current_thread, main_thread
 from typing import Annotated, Any, Literal, NoReturn
 
 import typer
@@ -29,6 +32,7 @@ WRONG_USAGE = 2
 NO_ANSWER = 3
 FAULT = 70
 INTERRUPTED = 130
+TERMINATED = 143
 NOBODY_READS = 141
 
 _UNREADABLE = ("missing", "io", "malformed", "version")
@@ -48,17 +52,53 @@ Voting = Annotated[
 ]
 REPLACED = "a file that is there is replaced."
 
+_SAID_EVERY = 10.0
+"""Seconds between two lines about what is going on, where there is no terminal."""
+
+_ORDER = (
+    *("kgc", "join", "serve", "match", "train", "test", "predict", "revoke", "status", "history", "export"),
+    *("report", "verify", "audit", "up", "down", "demo", "bench"),
+)
+"""Commands as they are used, one after the other."""
+
 _WrongUsage: Any = typer.BadParameter.__base__
 """Whatever is wrong with a command line; typer has no name of its own for it."""
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM has come."""
+
+
+def _terminate(*_: object) -> NoReturn:
+    raise _Terminated
+
+
+@contextmanager
+def _heeding_sigterm() -> Iterator[None]:
+    """SIGTERM ends a command as Ctrl-C does, in order, unless somebody has decided otherwise."""
+    before = signal.getsignal(signal.SIGTERM)
+    if before is not signal.SIG_DFL or current_thread() is not main_thread():
+        yield
+        return
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Program(TyperGroup):
     """Commands that end with one line and a code of their own, whatever happens to them."""
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        """See `TyperGroup.list_commands`."""
+        return sorted(super().list_commands(ctx), key=_ORDER.index)
+
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """See `TyperGroup.main`."""
         try:
-            sys.exit(super().main(*args, **extra | {"standalone_mode": False}) or 0)
+            with _heeding_sigterm():
+                sys.exit(super().main(*args, **extra | {"standalone_mode": False}) or 0)
         except _WrongUsage as error:
             _explain(error, as_json="--json" in (extra.get("args") or sys.argv))
             sys.exit(WRONG_USAGE)
@@ -82,8 +122,8 @@ def _orderly() -> Iterator[None]:
         yield
     except (typer.Exit, _WrongUsage):
         raise
-    except (KeyboardInterrupt, typer.Abort):
-        fail("interrupted", INTERRUPTED)
+    except (KeyboardInterrupt, typer.Abort) as interrupt:
+        _end(interrupt)
     except BrokenPipeError:
         sys.stdout = io.StringIO()  # what is not written yet would fail at the end
         raise typer.Exit(NOBODY_READS) from None
@@ -179,11 +219,17 @@ def write_file(path: Path, text: str) -> None:
 
 @contextmanager
 def progress(quiet: bool) -> Iterator[Tell]:
-    """A line on standard error that says how far it is."""
+    """A line on standard error that says how far it is; where there is no terminal, a new one from time to
+    time.
+    """
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
-        task, said = bar.add_task("…", total=None), set()
+    with ExitStack() as closing:
+        bar = Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
+        closing.enter_context(bar)
+        task, said, now = bar.add_task("…", total=None), set(), [""]
+        if bar.disable and not quiet:
+            closing.enter_context(_again_and_again(lambda: now[0]))
 
         def tell(facts: dict[str, Any]) -> None:
             what = facts.get("step", "asking")
@@ -194,20 +240,40 @@ def progress(quiet: bool) -> Iterator[Tell]:
                 f"{name} {value}" for name, value in facts.items() if name not in ("step", "done")
             )
             done = facts.get("done")
-            bar.update(
-                task, description=f"{what} {rest}", total=None if done is None else 1.0, completed=done or 0
-            )
+            now[0] = f"{what} {rest}".strip()
+            bar.update(task, description=now[0], total=None if done is None else 1.0, completed=done or 0)
 
         yield tell
+
+
+@contextmanager
+def _again_and_again(what: Callable[[], str]) -> Iterator[None]:
+    """Say every ten seconds what is going on, if anything is."""
+    over, begin = Event(), time.monotonic()
+
+    def repeat() -> None:
+        while not over.wait(_SAID_EVERY):
+            if what():
+                typer.echo(f"{what()} ({time.monotonic() - begin:.0f} s)", err=True)
+
+    saying = Thread(target=repeat, name="progress", daemon=True)
+    saying.start()
+    try:
+        yield
+    finally:
+        over.set()
+        saying.join()
 
 
 def ask_party(directory: Path, verb: str, quiet: bool, **arguments: Any) -> Any:
     """Ask the process that runs in a directory, with a line that says how far it is; where none does, see
     `node.dispatch.do_alone`. That takes a second to load, and is left alone where a process runs.
     """
-    home = directory.expanduser().absolute()
+    home, goes_on = directory.expanduser().absolute(), "; what a running party has begun goes on there"
 
     def alone() -> Any:
+        nonlocal goes_on
+        goes_on = ""
         from revfrf.node.dispatch import do_alone
 
         return do_alone(home, verb, arguments, tell)
@@ -215,8 +281,8 @@ def ask_party(directory: Path, verb: str, quiet: bool, **arguments: Any) -> Any:
     with progress(quiet) as tell:
         try:
             return ask(home / CONTROL, verb, arguments, tell, alone)
-        except KeyboardInterrupt:
-            fail("interrupted; what a running party has begun goes on there", INTERRUPTED)
+        except KeyboardInterrupt as interrupt:
+            _end(interrupt, goes_on)
         except RevFRFError as error:
             if error.kind == "verb":
                 from revfrf.node.dispatch import party_with
@@ -226,6 +292,12 @@ def ask_party(directory: Path, verb: str, quiet: bool, **arguments: Any) -> Any:
 
 
 # -- how commands end -------------------------------------------------------------------------------
+
+
+def _end(interrupt: BaseException, more: str = "") -> NoReturn:
+    """As shells have it: 128 and the signal's number."""
+    terminated = any(isinstance(each, _Terminated) for each in (interrupt, interrupt.__context__))
+    fail(f"interrupted{more}", TERMINATED if terminated else INTERRUPTED)
 
 
 def fail(reason: str, code: int) -> NoReturn:

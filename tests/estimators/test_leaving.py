@@ -413,7 +413,7 @@ def test_levels_that_only_look_like_numbers_are_told(level: Any) -> None:
 
 
 def test_level_may_be_an_integer_of_numpy(model: Any) -> None:
-    model.revoke("bank", np.int64(1))
+    assert model.revoke("bank", np.int64(1)).level == 1
 
 
 @pytest.mark.parametrize("level", [0, 3, None, "2"], ids=repr)

@@ -77,7 +77,7 @@ def test_who_asks_again_is_not_forgotten_before_those_who_do_not() -> None:
         keys.make(f"party {number}")
         if number % 1000 == 0:
             keys.make("KGC")
-    keys.take("KGC", first)
+    assert keys.take("KGC", first).public_key().public_bytes_raw() == first
 
 
 # -- offers -------------------------------------------------------------------------------------------
