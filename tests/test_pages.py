@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import get_args
 
 import msgspec
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from revfrf import cli_printing, config
 from revfrf.cli import app
 from revfrf.config_text import toml_text
-from revfrf.datafile import csv_text, write_whole
 from revfrf.messages.registry import MESSAGES
 from revfrf.names import Role
 from revfrf.node.control import runs
@@ -125,16 +123,9 @@ def serving() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def write_tables() -> None:
-    """The files that the page names."""
-    draw = np.random.default_rng(0)
-    ids = [f"c{number:03}" for number in range(90)]
-    balance, minutes = draw.normal(size=90).round(3), draw.normal(size=90).round(3)
-    outcome = ["paid" if x + y > 0 else "late" for x, y in zip(balance, minutes, strict=True)]
-    write_whole("accounts.csv", csv_text(ids, {"balance": balance}, id_column="customer"))
-    write_whole("calls.csv", csv_text(ids[::-1], {"minutes": minutes[::-1]}))
-    write_whole("outcomes.csv", csv_text(ids[:60], {"outcome": outcome[:60]}))
-    write_whole("later.csv", csv_text(ids[60:], {"outcome": outcome[60:]}))
-    write_whole("applicants.csv", csv_text(["x", "y"], {"balance": [2.0, -2.0], "minutes": [2.0, -2.0]}))
+    """The files that the page names, as the page makes them."""
+    [program] = re.findall(r"```python\n(.*?)```", FEDERATION, re.DOTALL)
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def connected() -> list[str]:
@@ -158,7 +149,7 @@ def test_the_federation_by_hand_runs_as_printed_with_toy_keys(
     port = port_of_own()
     found, join, use, by_another_way = BY_HAND
     for line in [*found, *join]:
-        words = line.replace("cs.example.org:8470", f"127.0.0.1:{port}")
+        words = line.replace(":8470", f":{port}").removesuffix(" &")
         if words.startswith("revfrf serve"):
             with (place / f"{len(serving)}.log").open("wb") as log:
                 serving.append(subprocess.Popen([sys.executable, "-m", *shlex.split(words)], stderr=log))
@@ -175,6 +166,7 @@ def test_the_federation_by_hand_runs_as_printed_with_toy_keys(
     instead = [each for line in use for each in (by_another_way if line == revoke else [line])]
     said = {line.split()[1]: revfrf(line) for line in instead}
     assert watched() <= json.loads(revfrf("revfrf status -d cs --json")).keys()
+    assert re.search(r"common\s+60", said["match"])
     assert re.search(r"rows\s+60", said["train"])
     assert re.search(r"accuracy\s+(1.0|0\.[6-9])", said["test"])
     answers = [line.split(",")[:2] for line in (place / "answers.csv").read_text().splitlines()]
@@ -242,8 +234,9 @@ def test_the_page_has_every_command() -> None:
 
 def test_the_page_has_the_exit_codes() -> None:
     codes = [row[0] for row in rows(FEDERATION, 2, "| exit code | |\n")]
-    own = (cli_printing.DOES_NOT_HOLD, cli_printing.WRONG_USAGE, cli_printing.NO_ANSWER)
-    assert codes == ["0", *map(str, own)]
+    own = (cli_printing.DOES_NOT_HOLD, cli_printing.WRONG_USAGE, cli_printing.NO_ANSWER, cli_printing.FAULT)
+    signals = (cli_printing.INTERRUPTED, cli_printing.NOBODY_READS, cli_printing.TERMINATED)
+    assert codes == ["0", *map(str, own + signals)]
 
 
 def test_the_page_on_leakage_has_all_that_messages_say_they_disclose() -> None:

@@ -245,7 +245,11 @@ def revoke(
     level: Annotated[int, typer.Option(help="2: old copies of the forest die, too. 1: they do not.")] = 2,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     no_wait: Annotated[
-        bool, typer.Option("--no-wait", help="Return when KGC has the request, before this party is out.")
+        bool,
+        typer.Option(
+            "--no-wait",
+            help="Return when KGC has the request, before this party is out; keep its process running.",
+        ),
     ] = False,
     out: Annotated[
         Path | None,
@@ -263,8 +267,9 @@ def revoke(
     it. If it holds it back, bring the key centre the request by another way: --out. The forest is rebuilt
     without this party's columns, and the key centre signs a certificate.
 
-    It waits until the coordinator lets this party in no more, and its process has ended. Ctrl-C ends the
-    waiting; the request stands.
+    It waits until the coordinator no longer accepts this party, and its process has ended. Ctrl-C ends the
+    waiting; the request stands. Keep the process running until then: if another participant is leaving just
+    now, the forest is still rebuilt with this one first.
 
     \b
     Example:
@@ -284,7 +289,7 @@ def revoke(
             title = f"The request is in {out}; KGC takes it by `revfrf kgc accept`"
         elif not no_wait:
             _wait_until_left(directory, as_json)
-            title += ", and CS lets this party in no more: it has left"
+            title += ", and CS no longer accepts this party: it has left"
     show(f"{title}.", result, as_json)
 
 
@@ -310,7 +315,7 @@ def _wait_until_left(directory: Path, quiet: bool) -> None:
 
 @app.command()
 def status(directory: Directory = Path(), as_json: Json = False) -> None:
-    """How the party is: who is connected, what is the trouble.
+    """How the party is: who is connected, and any problem.
 
     \b
     Example:

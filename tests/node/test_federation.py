@@ -89,7 +89,7 @@ def test_a_forest_that_a_participant_has_left_is_the_one_without_it(
     federation.ask("h2", "revoke", level=level)
     assert federation.wait_until_ready(2) == never_with_h2.digest
     assert federation.ended("h2") == 0
-    assert federation.log("h2").count("this party has left, and is let in no more") == 1
+    assert federation.log("h2").count("this party has left, and CS no longer accepts it") == 1
     assert "WARNING refused" not in federation.log("h0")
     federation.start("clinic")
     assert federation.answers() == never_with_h2.answers

@@ -141,13 +141,13 @@ class Home:
 
 
 def has_left(path: Path) -> bool:
-    """Whether CS lets the participant in no more. Raises StorageError of kind `in-use` while it runs."""
+    """Whether CS no longer accepts the participant. Raises StorageError of kind `in-use` while it runs."""
     with closing(Home.open(path)) as home:
         return bool(home.store.read("left", bool))
 
 
 def wait_until_left(directory: Path) -> None:
-    """Until a participant's process has ended because CS lets it in no more.
+    """Until a participant's process has ended because CS no longer accepts it.
 
     Raises RevFRFError if it has ended otherwise.
     """
@@ -155,7 +155,7 @@ def wait_until_left(directory: Path) -> None:
         time.sleep(_LOOKS)
     if not left:
         raise RevFRFError(
-            f"KGC has the request, but the process in {directory} has ended before CS let it in no more; "
+            f"KGC has the request, but the process in {directory} has ended before CS refused it; "
             "`revfrf history` at CS says whether it has left",
             kind="absent",
         )

@@ -122,7 +122,7 @@ class ParticipantService(MemberService):
 
     def shown_out(self) -> None:
         """See `Service.shown_out`: there is nothing more to do here."""
-        step(log, "this party has left, and is let in no more; KGC's certificate is the proof")
+        step(log, "this party has left, and CS no longer accepts it; KGC's certificate is the proof")
         self.home.store.write(left=True)
         self.audit.append("let in no more")
         self.stop()

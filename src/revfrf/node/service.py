@@ -128,7 +128,7 @@ class Service:
         return self._link.problem if isinstance(self._link, Dialler) else ""
 
     def shown_out(self) -> None:
-        """CS lets this party in no more: it has left."""
+        """CS no longer accepts this party: it has left."""
 
     def stop_on_signals(self) -> None:
         """SIGTERM and Ctrl-C end the process in order."""

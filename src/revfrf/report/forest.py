@@ -26,7 +26,7 @@ def forest_page(standing: Standing) -> str:
     """The page, as HTML."""
     left = [section(f"{', '.join(c.leavers)} left", certificate_facts(c)) for c in standing.certificates]
     sections = [
-        section("The federation", facts(standing.facts)),
+        section("The federation", facts(standing.facts) + _words()),
         section("Whose splits", _shares(standing)),
         section("One of the trees", _tree(standing)),
         *reversed(left),
@@ -36,6 +36,13 @@ def forest_page(standing: Standing) -> str:
         "only their owners know."
     )
     return document(f"The forest of {standing.federation}", summary, sections, "Made by RevFRF.")
+
+
+def _words() -> str:
+    return (
+        "<p>An epoch is the time between two changes of the members; a new one begins whenever somebody has "
+        "left. The digest is the forest's name: two forests with the same digest are the same.</p>"
+    )
 
 
 def _shares(standing: Standing) -> str:
