@@ -300,9 +300,8 @@ def test_numbers_are_no_classes_unless_that_is_said_by_file_or_flag() -> None:
     Path("cs/rows.csv").write_text(f"id,label\n{rows}")
     assert "give --task numbers" in run_closed("serve", "-d", "cs", cwd=Path())
     assert 'must be "classes" or "numbers"' in run("serve", "-d", "cs", "--task", "number", code=WRONG_USAGE)
-    run("join", token("CS"), "-d", "other")
-    Path("other/rows.csv").write_text("id,label\na,paid\n")
-    assert "'paid' is no number" in run_closed("serve", "-d", "other", "--task", "numbers", cwd=Path())
+    Path("cs/rows.csv").write_text("id,label\na,paid\n")
+    assert "'paid' is no number" in run_closed("serve", "-d", "cs", "--task", "numbers", cwd=Path())
 
 
 @pytest.mark.usefixtures("place")
