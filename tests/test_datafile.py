@@ -410,7 +410,14 @@ def test_text_in_parquet_that_is_no_utf_8_is_refused(table: Any) -> None:
 
 
 def labels_of(found: Labels) -> dict[str, Any]:
-    return dict(zip(found.ids, found.values.tolist(), strict=True))
+    return dict(zip(found.ids, found.of(found.ids), strict=True))
+
+
+def test_labels_are_found_by_ids_in_any_order(csv: Any) -> None:
+    labels = read_labels(csv("id,y\na,1\nb,2\n"), "id", "y", "numbers")
+    assert labels.of(["b", "a", "b"]) == [2.0, 1.0, 2.0]
+    with pytest.raises(UsageError, match="the labels of 1 rows are missing, such as 'c'"):
+        labels.of(["a", "c"])
 
 
 def test_labels_are_the_same_text_in_every_type(csv: Any, table: Any) -> None:

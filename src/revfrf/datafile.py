@@ -200,6 +200,14 @@ class Labels:
     ids: tuple[str, ...] = field(repr=False)
     values: NDArray[Any] = field(repr=False)
 
+    def of(self, ids: Sequence[str]) -> list[Any]:
+        """The labels of these rows. Raises UsageError if there are none."""
+        known = dict(zip(self.ids, self.values.tolist(), strict=True))
+        missing = [name for name in ids if name not in known]
+        if missing:
+            raise UsageError(f"the labels of {len(missing)} rows are missing, such as {missing[0]!r}")
+        return [known[name] for name in ids]
+
 
 def read_labels(path: PathLike, id_column: str, target: str, task: Task, *, settled: bool = False) -> Labels:
     """Ids and labels, from a .csv or .parquet file: classes as text, or numbers as float64.

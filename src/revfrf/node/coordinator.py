@@ -15,7 +15,7 @@ from revfrf.forest.voting import Voting, numbers
 from revfrf.messages.base import Done
 from revfrf.messages.matching import Drop
 from revfrf.node.control import Tell
-from revfrf.node.training import TrainingService, labels_of
+from revfrf.node.training import TrainingService
 from revfrf.protocols.alignment import align
 from revfrf.report.drawing import outline
 from revfrf.report.forest import Standing, forest_page
@@ -69,7 +69,7 @@ class CoordinatorService(TrainingService):
         if trained is not None and trained.labels:
             _check_classes(file, labels.values.tolist(), trained.labels)
         found = self._predict(labels.ids, file, self.data.id_column, voting, tell)
-        truth, answers = labels_of(labels, found["ids"]), found["answers"]
+        truth, answers = labels.of(found["ids"]), found["answers"]
         training = self._expect_training()
         if training.task == "classes":
             score = {

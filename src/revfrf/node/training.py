@@ -249,7 +249,7 @@ class TrainingService(MemberService):
         """Settle, for the federation's life, the rows that all have, and the labels that go with them."""
         training, labels, found = self._expect_training(), self._expect_labels(), self._find(tell)
         found.check(len(labels.ids), training.min_common)
-        values = labels_of(labels, found.ids)
+        values = labels.of(found.ids)
         classes = () if training.task == "numbers" else tuple(sorted(set(map(str, values))))
         n_features = sum(facts["columns"] for facts in found.parties.values())
         counts = {"n_features": n_features, "not_common": len(labels.ids) - len(found.ids)}
@@ -374,15 +374,6 @@ class TrainingService(MemberService):
         rows = {"rows": len(training.ids), "not_common": training.not_common}
         classes = {"classes": len(training.labels)} if training.labels else {}
         return {"digest": self.digest, "nodes": self.store.n_nodes, **rows, **classes}
-
-
-def labels_of(labels: Labels, ids: Sequence[str]) -> list[Any]:
-    """The labels of these rows. Raises UsageError if the file has them no more."""
-    known = dict(zip(labels.ids, labels.values.tolist(), strict=True))
-    missing = [name for name in ids if name not in known]
-    if missing:
-        raise UsageError(f"the labels of {len(missing)} rows are gone from the file, such as {missing[0]!r}")
-    return [known[name] for name in ids]
 
 
 def _seed(random_state: int | str) -> bytes:
