@@ -1,5 +1,6 @@
 """FRF-Test with a lying CS or a lying owner."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -7,11 +8,12 @@ import numpy as np
 import pytest
 
 from revfrf.crypto.encoding import MISSING
-from revfrf.errors import FormatError, RefusedError, RejectedError, RevFRFError
+from revfrf.errors import FormatError, ProtocolError, RefusedError, RejectedError, RevFRFError
 from revfrf.federation import Federation
 from revfrf.forest.nodes import Node, Nodes
 from revfrf.messages import testing
 from revfrf.messages.base import Message
+from revfrf.messages.matching import Drop
 from revfrf.names import CC, CS, KGC
 from revfrf.protocols import frf_test
 from revfrf.protocols.node_rows import write_nodes
@@ -170,6 +172,16 @@ def test_every_row_gets_one_vote_of_every_tree(federation: Federation) -> None:
 def test_table_is_forgotten_after_the_test(federation: Federation) -> None:
     federation.votes(CASE.codes, CASE.n_rows, "soft")
     assert all(set(p.tables) == {"training"} for p in participants(federation).values())
+
+
+@pytest.mark.parametrize(("epoch", "known"), [(0, True), (1, False), (2, True)])
+def test_table_is_forgotten_in_this_epoch_alone(federation: Federation, epoch: int, known: bool) -> None:
+    shop, drop = federation.participants["shop"], Drop(epoch=epoch, table="some")
+    shop.hold("some", CASE.codes["shop"])
+    with pytest.raises(ProtocolError, match="epoch") if known else nullcontext():
+        shop.handle(CS, drop)
+    assert ("some" in shop.tables) == known
+    shop.drop("some")
 
 
 @pytest.mark.parametrize("at_once", [1, 40, 100, 2**24])

@@ -137,16 +137,18 @@ def next_epoch(
 
 @dataclass(frozen=True, slots=True)
 class Doomed:
-    """What goes when participants leave: all nodes at and below their splits, and the topmost of these."""
+    """What goes when participants leave: all nodes at and below their splits, the topmost of these, and the
+    places below them where nothing has grown yet.
+    """
 
     nodes: frozenset[Node]
     tops: Sequence[Node]
+    bare: frozenset[Node] = frozenset()
 
 
 def doomed(store: CoordinatorStore, leavers: Collection[str]) -> Doomed:
     """The nodes that are destroyed when these owners leave."""
-    dead: set[Node] = set()
-    tops: list[Node] = []
+    dead, bare, tops = set[Node](), set[Node](), list[Node]()
     for top in sorted(node for node, split in store.splits.items() if split.owner in leavers):
         if top in dead:  # below another: paths ascend, so parents come before their children
             continue
@@ -154,19 +156,25 @@ def doomed(store: CoordinatorStore, leavers: Collection[str]) -> Doomed:
         below = [top]
         while below:
             tree, path = node = below.pop()
-            dead.add(node)
+            (dead if node in store.splits or node in store.leaves else bare).add(node)
             if node in store.splits:
                 below += ((tree, 2 * path), (tree, 2 * path + 1))
-    return Doomed(frozenset(dead), tops)
+    return Doomed(frozenset(dead), tops, frozenset(bare))
 
 
 def destroy(channel: Channel, plan: Plan, store: CoordinatorStore, leavers: Collection[str]) -> Doomed:
-    """Have every owner who stays forget its cuts among the nodes that go. Returns what goes."""
+    """Have every owner who stays forget its cuts among the nodes that go. Returns what goes.
+
+    Of the places where nothing has grown yet, CS cannot tell who has a cut there: whoever has won one in a
+    level that was interrupted.
+    """
     going = doomed(store, leavers)
     lost = _by_owner({node: store.splits[node] for node in going.nodes if node in store.splits})
-    for owner in sorted(lost.keys() - set(leavers)):
-        trees, paths = _names(lost[owner])
-        channel.call(owner, Destroy(epoch=plan.epoch, forest=plan.forest, trees=trees, paths=paths), Done)
+    bare = sorted((tree, path) for tree, path in going.bare if not path >> plan.rules.max_depth)
+    for owner in sorted((plan.owners if bare else lost).keys() - set(leavers)):
+        trees, paths = _names([*lost.get(owner, ()), *bare])
+        message = Destroy(epoch=plan.epoch, forest=plan.forest, level=store.level, trees=trees, paths=paths)
+        channel.call(owner, message, Done)
     return going
 
 
@@ -208,7 +216,13 @@ def _names(nodes: Sequence[Node]) -> tuple[bytes, bytes]:
 
 
 def answer_destroy(growth: Growth, store: ParticipantStore, message: Destroy) -> Done:
-    """Forget the cuts of these nodes; told again, there are none left to forget."""
+    """Forget the cuts of these nodes; told again, there are none left to forget, or others have grown there
+    meanwhile, which stay.
+    """
+    if message.level < store.level:
+        raise ProtocolError(
+            f"nodes destroyed at level {message.level} after level {store.level}", kind="order"
+        )
     store.forget(_read_nodes(growth, message))
     return Done()
 

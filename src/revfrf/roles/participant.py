@@ -127,6 +127,7 @@ class Participant(AnsweringParty):
                 return Done()
             case Drop():
                 self.expect(sender, CS)
+                self.check_epoch(message.epoch)
                 self.drop(message.table)
                 return Done()
         return super().handle(sender, message)

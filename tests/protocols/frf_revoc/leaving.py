@@ -12,7 +12,7 @@ from revfrf.certificate import RevocationCertificate
 from revfrf.errors import RefusedError, RejectedError
 from revfrf.federation import Federation
 from revfrf.forest.nodes import Node
-from revfrf.messages.base import PATHS, TREES, Done, Message
+from revfrf.messages.base import PATHS, TREES, Done, Message, array
 from revfrf.messages.revocation import Destroy, Level, Rekey, RevocationRequest
 from revfrf.model_check import check_federation
 from tests.federations import Case, Codes, digest_of, grown_splits, ignore, leaf_paths, random_case, train
@@ -108,15 +108,19 @@ def nodes_in_bytes(nodes: Sequence[Node]) -> dict[str, bytes]:
     return {"trees": np.array(trees, TREES).tobytes(), "paths": np.array(paths, PATHS).tobytes()}
 
 
-NO_NODES = Destroy(epoch=0, forest=bytes(16), trees=b"", paths=b"")
+def nodes_in(message: Destroy | Rekey) -> list[Node]:
+    trees, paths = array(message.trees, TREES), array(message.paths, PATHS)
+    return list(zip(trees.tolist(), paths.tolist(), strict=True))
+
+
+NO_NODES = Destroy(epoch=0, forest=bytes(16), level=0, trees=b"", paths=b"")
 NO_SPLITS = Rekey(epoch=0, forest=bytes(16), trees=b"", paths=b"")
 
 
 def destroying(federation: Federation, nodes: Sequence[Node], **fields: Any) -> Destroy:
-    plan = federation.coordinator.plan
-    return changed(
-        NO_NODES, **({"epoch": plan.epoch, "forest": plan.forest} | nodes_in_bytes(nodes) | fields)
-    )
+    plan, level = federation.coordinator.plan, federation.coordinator.store.level
+    known = {"epoch": plan.epoch, "forest": plan.forest, "level": level}
+    return changed(NO_NODES, **(known | nodes_in_bytes(nodes) | fields))
 
 
 def rekeying(federation: Federation, nodes: Sequence[Node], **fields: Any) -> Rekey:

@@ -1,7 +1,9 @@
 """Nodes are destroyed and encrypted anew for CS alone; nothing is answered until the forest is whole."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from revfrf.messages.revocation import Destroy, Level, Rekey, Rekeyed, Revocatio
 from revfrf.messages.training import LevelRequest
 from revfrf.names import CC, CS, KGC
 from revfrf.transport.base import Answering
-from tests.federations import digest_of, ignore, train
+from tests.federations import digest_of, ignore, set_up, train
 from tests.protocols.frf_revoc.leaving import (
     CASE,
     LEVELS,
@@ -26,6 +28,7 @@ from tests.protocols.frf_revoc.leaving import (
     check_same,
     destroying,
     leave,
+    nodes_in,
     refusal,
     refused,
     rekeying,
@@ -120,6 +123,29 @@ def test_destroyed_node_is_gone_however_often_it_is_destroyed(later: Federation)
         send(federation, "telco", destroying(federation, [node]), CS)
         assert owner.store.cuts == rest
     assert refused(federation, "telco", rekeying(federation, [node]), CS) == "node"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_replayed_destruction_takes_nothing_that_has_grown_since(
+    federation: Federation, level: Level
+) -> None:
+    said: list[tuple[str, Destroy]] = []
+    for name in ("telco", "shop"):
+
+        def listen(message: Message, name: str = name) -> None:
+            if isinstance(message, Destroy):
+                said.append((name, message))
+
+        federation.network.roles[name] = Meddling(federation.participants[name], as_is, listen)
+    leave(federation, ["bank"], level)
+    before = state(federation)
+    grown = {name: federation.participants[name].store.cuts.keys() for name, _ in said}
+    assert grown.keys() == {"telco", "shop"}
+    assert any(grown[name] & set(nodes_in(message)) for name, message in said)
+    for name, message in tuple(said):
+        assert refused(federation, name, message, CS) == "order"
+    assert state(federation) == before
+    check_same(federation, CASE.without("bank"), ask=True)
 
 
 def test_splits_encrypted_anew_are_the_same_cuts_in_other_ciphertexts(later: Federation) -> None:
@@ -266,6 +292,37 @@ def test_interrupted_revocation_goes_on_where_it_stopped(
     certificate.verify(federation.coordinator.identity.kgc)
     assert certificate.report.digest_after == digest_of(federation)
     check_same(federation, CASE.without("bank"), ask=True)
+
+
+def as_often_as(times: Iterator[int], action: Callable[..., None]) -> Callable[..., None]:
+    """Raises StopIteration after so many times."""
+
+    def limited(*arguments: object) -> None:
+        next(times)
+        action(*arguments)
+
+    return limited
+
+
+@pytest.mark.parametrize(("leaver", "level"), [("bank", 1), ("bank", 2), ("telco", 1)])
+def test_leaving_while_the_forest_still_grows_gives_the_forest_without_the_leaver(
+    leaver: str, level: Level
+) -> None:
+    """CS ends before it has written down a level that the participants have answered, whichever it is."""
+    for kept in count():
+        federation = set_up(CASE)
+        store, commits = federation.coordinator.store, iter(range(kept))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(store, "commit", as_often_as(commits, store.commit))
+            with suppress(StopIteration):
+                train(CASE, federation)
+                break
+        unfinished = store.n_nodes
+        report = leave(federation, [leaver], level).report
+        assert report.destroyed + report.kept == unfinished
+        assert report.rebuilt + report.kept == store.n_nodes
+        check_same(federation, CASE.without(leaver), ask=True)
+    assert kept > CASE.rules.max_depth
 
 
 @pytest.mark.parametrize("level", LEVELS)
