@@ -118,7 +118,7 @@ def test_the_coordinator_learns_who_calls(coordinator: tuple[int, list[Any]], wh
     with pytest.raises(PassportError):
         peer_passport(Authority.new("breast cancer").certificate_pem, callers[-1])
     with pytest.raises(PassportError):
-        peer_passport(authority().certificate_pem, {})
+        peer_passport(authority().certificate_pem, {"ssl_tls_version": [b"TLSv1.3"]})
 
 
 def test_nobody_without_a_passport_gets_through(coordinator: tuple[int, list[Any]]) -> None:
@@ -230,9 +230,11 @@ def test_tls_1_3_is_spoken(coordinator: tuple[int, list[Any]]) -> None:
     port, callers = coordinator
     dial(port, *channel_credentials(joined(TOKEN)))
     assert callers[-1]["ssl_tls_version"] == [b"TLSv1.3"]
-    with pytest.raises(RejectedError) as caught:
-        peer_passport(authority().certificate_pem, {**callers[-1], "ssl_tls_version": [b"TLSv1.2"]})
-    assert caught.value.kind == "tls-version"
+    untold = {name: value for name, value in callers[-1].items() if name != "ssl_tls_version"}
+    for version in ({"ssl_tls_version": [b"TLSv1.2"]}, {"ssl_tls_version": list[bytes]()}, {}):
+        with pytest.raises(RejectedError) as caught:
+            peer_passport(authority().certificate_pem, {**untold, **version})
+        assert caught.value.kind == "tls-version"
 
 
 def test_tls_1_2_is_spoken_by_nobody() -> None:

@@ -305,9 +305,10 @@ def peer_passport(
 ) -> Passport:
     """Who is on the other side, by what a gRPC handler's `context.auth_context()` says.
 
-    Raises PassportError, and RejectedError of kind `tls-version` for a peer that speaks less than TLS 1.3.
+    Raises PassportError, and RejectedError of kind `tls-version` for a peer that speaks less than TLS 1.3, or
+    of which that is not known.
     """
-    if list(auth_context.get("ssl_tls_version", [_TLS])) != [_TLS]:
+    if list(auth_context.get("ssl_tls_version", [])) != [_TLS]:
         raise RejectedError("a peer that does not speak TLS 1.3", kind="tls-version")
     # The certificates above the first: servers are not told the first one among them, clients are.
     above = b"".join(auth_context.get("x509_pem_cert_chain", []))
