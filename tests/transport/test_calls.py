@@ -282,6 +282,22 @@ def not_again(_: Passport) -> None:
     raise PassportError("has left", kind="revoked")
 
 
+def test_who_leaves_while_it_is_being_let_in_gets_no_link(network: Network) -> None:
+    """The others are shown out after it was looked at, and before its link is there."""
+    cs, asked = network.cs, list[Passport]()
+
+    def leaves_now(passport: Passport) -> None:
+        asked.append(passport)
+        cs._admit = not_again
+        cs.expel(["bank"])
+
+    cs._admit = leaves_now
+    with pytest.raises(PassportError, match="has left"):
+        RawLink(cs, BANK, known("bank").passport)
+    assert asked == [known("bank").passport]
+    assert cs.present() == set()
+
+
 def test_work_is_in_the_books_of_who_does_it(network: Network) -> None:
     bank = network.add("bank", digests)
     ask(network.cs, "bank", b"ids")

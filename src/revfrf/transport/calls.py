@@ -92,20 +92,22 @@ class Endpoint:
         if (who.role == CS) == self.is_hub or (passport is not None and passport.who != who):
             raise ProtocolError(f"a link to {who}", kind="sender")
         if passport is not None:
-            try:
-                self._let_in(passport)
-            except StorageError as error:
-                self._failed(error)
-                raise
+            self._let_in(passport)
         with self._changed:
             if self._closed.is_set():
                 raise ProtocolError("a link to a party that has hung up", kind="order")
             before = self._lines.get(who.name)
-            self._lines[who.name] = Line(link, None if passport is None else passport.not_after)
+            line = self._lines[who.name] = Line(link, None if passport is None else passport.not_after)
             self._met[who.name] += 1
             self._changed.notify_all()
         if before is not None:
             self._drop(before)
+        try:
+            if passport is not None:
+                self._let_in(passport)  # whoever has left meanwhile was not here yet to be expelled
+        except RevFRFError:
+            self._drop(line)
+            raise
         self._tell_met()
 
     def disconnected(self, link: Link) -> None:
@@ -139,7 +141,11 @@ class Endpoint:
         who = passport.who
         if {who.role, who.name} & {*SERVERS} and who.role != who.name:
             raise ProtocolError(f"{who} has the name of a server, or its role", kind="sender")
-        self._admit(passport)
+        try:
+            self._admit(passport)
+        except StorageError as error:
+            self._failed(error)
+            raise
 
     def present(self) -> set[str]:
         """The names of all neighbours."""
@@ -219,8 +225,7 @@ class Endpoint:
     def reach(self, names: Iterable[str]) -> None:
         """Raise AbsentError unless all of these could be called now."""
         for name in names:
-            find = self._line_to if CS in (self.who.name, name) else self._offer_of
-            find(name)
+            (self._line_to if CS in (self.who.name, name) else self._offer_of)(name)
 
     def _ask(
         self, recipient: str, data: bytes, limit: int, *, kind: Kind = "call", number: int | None = None
