@@ -4,7 +4,7 @@ New types of messages, and new rules of `calls_between`, are covered as soon as 
 """
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -293,14 +293,24 @@ def in_all_frames(name: str) -> Iterator[bytes]:
                 yield frame.encode()
 
 
+TO_CS = [("grpc.ssl_target_name_override", Who("CS", "CS").dns)]
+
+
+@contextmanager
+def saying_all(at: Listening, credentials: Any, name: str) -> Iterator[Any]:
+    """The stream of somebody who dials as everybody does, but says all at once before it is let in."""
+    with grpc.secure_channel(at.address, credentials, TO_CS) as channel:
+        dial = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")
+        yield dial(in_all_frames(name), timeout=SOON, metadata=((_NONCE, bytes(32)),))
+
+
 def refused_by_tls_or_cs(at: Listening, credentials: Any, name: str) -> Any:
-    """Whoever does not wait to be let in, but says all at once, is heard by nobody."""
-    options = [("grpc.ssl_target_name_override", Who("CS", "CS").dns)]
-    with grpc.secure_channel(at.address, credentials, options) as channel:
-        stream = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")(in_all_frames(name), timeout=SOON)
-        with pytest.raises(grpc.RpcError) as caught:
-            list(stream)
+    """Whoever does not wait to be let in is heard by nobody."""
+    met = at.endpoint.meetings()
+    with saying_all(at, credentials, name) as stream, pytest.raises(grpc.RpcError) as caught:
+        list(stream)
     assert at.endpoint.present() == set()
+    assert at.endpoint.meetings() == met
     assert at.asked.calls == []
     return caught.value.code()
 
@@ -326,24 +336,38 @@ def test_with_bad_certificates_nobody_is_heard(listening: Listening, credentials
 
 
 @pytest.mark.parametrize(
-    "who", [Who("participant", "gone"), Who("CS", "CS"), Who("CS", "x"), Who("participant", "KGC")], ids=str
+    ("who", "reason"),
+    [
+        (Who("participant", "gone"), "has left"),
+        (Who("CS", "CS"), "a link to CS 'CS'"),
+        (Who("CS", "x"), "a link to CS 'x'"),
+        (Who("participant", "KGC"), "has the name of a server"),
+        (Who("KGC", "bank"), "has the name of a server, or its role"),
+    ],
+    ids=str,
 )
-def test_whom_cs_does_not_let_in_nobody_hears(listening: Listening, who: Who) -> None:
-    """One who has left; another CS; one with the name of a server."""
+def test_whom_cs_does_not_let_in_nobody_hears(
+    listening: Listening, who: Who, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One who has left; another CS; one with the name of a server, or with its role."""
     credentials, _ = channel_credentials(invited_by(authority(), who).tls)
     assert refused_by_tls_or_cs(listening, credentials, who.name) == grpc.StatusCode.PERMISSION_DENIED
+    [said] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert said.startswith("refused a link: ")
+    assert reason in said
 
 
-def test_over_tls_too_nobody_speaks_for_another(listening: Listening) -> None:
+def test_over_tls_too_nobody_speaks_for_another(
+    listening: Listening, caplog: pytest.LogCaptureFixture
+) -> None:
     for name in ("telco", "KGC", "CS"):
-        credentials, options = channel_credentials(known("bank").tls)
-        with grpc.secure_channel(listening.address, credentials, options) as channel:
-            dial = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")
-            stream = dial(in_all_frames(name), timeout=SOON, metadata=((_NONCE, bytes(32)),))
+        credentials, _ = channel_credentials(known("bank").tls)
+        with saying_all(listening, credentials, name) as stream:
             with suppress(grpc.RpcError):
                 assert next(stream, None) is None
             assert stream.code() in (grpc.StatusCode.CANCELLED, grpc.StatusCode.OK)  # cut off, or ended
         until(lambda: listening.endpoint.present() == set())
+        until(lambda: f"the link to bank ends: 'bank' speaks for {name!r}" in caplog.messages)  # noqa: B023
     assert listening.asked.calls == []
 
 
