@@ -406,6 +406,13 @@ def test_text_in_parquet_that_is_no_utf_8_is_refused(table: Any) -> None:
         read_rows(path, "id")
 
 
+def test_column_in_parquet_whose_name_is_no_utf_8_is_refused(table: Any) -> None:
+    path = table({"id": ["a"], "age": [1]})
+    path.write_bytes(path.read_bytes().replace(b"age", b"\xff\xff\xff"))
+    with pytest.raises(UsageError, match=r"bank.parquet: not a Parquet file, or damaged: .*utf-8"):
+        read_rows(path, "id")
+
+
 # -- labels -----------------------------------------------------------------------------------------
 
 

@@ -138,11 +138,12 @@ class Table:
             with Path(path).open("rb") as file:
                 content = parquet.ParquetFile(file).read()
             content.validate(full=True)  # text that is no UTF-8, above all
-        except (pyarrow.ArrowException, OSError) as error:
+            names = content.column_names
+        except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise _unreadable(path, error) from None
             raise UsageError(f"{path}: not a Parquet file, or damaged: {error}") from None
-        return cls._checked(path, content.column_names, content.columns if content.num_rows else (), None)
+        return cls._checked(path, names, content.columns if content.num_rows else (), None)
 
     @classmethod
     def _checked(

@@ -17,20 +17,27 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from types import FunctionType
 
 import msgspec
+import pyarrow
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from pyarrow import parquet
 
 from revfrf import matching
 from revfrf.auditlog import AuditLog, verify_log
 from revfrf.certificate import FORMAT, RevocationCertificate
 from revfrf.config import load_config, new_config, write_config
+from revfrf.datafile import read_rows
 from revfrf.errors import RevFRFError
 from revfrf.messages.enrolment import EpochCertificate
+from revfrf.messages.matching import MatchReply
 from revfrf.messages.registry import MESSAGES
 from revfrf.messages.revocation import RevocationRequest
+from revfrf.node import control
+from revfrf.tablefile import Table
 from revfrf.transport.codec import decode, encode
 from revfrf.transport.frames import Frame
 from revfrf.transport.passport import read_passport
@@ -55,12 +62,20 @@ def _scratch() -> Path:
     return Path(tempfile.mkdtemp(prefix="revfrf-fuzz-")) / "file"
 
 
-def _from_file(read: Callable[[Path], object]) -> Callable[[bytes], object]:
+def _from_file(read: Callable[[Path], object], suffix: str = "") -> Callable[[bytes], object]:
     def target(data: bytes) -> object:
-        _scratch().write_bytes(data)
-        return read(_scratch())
+        file = _scratch().with_suffix(suffix)
+        file.write_bytes(data)
+        return read(file)
 
     return target
+
+
+def _table(file: Path) -> object:
+    """As text, as it is compared; and as numbers and categories."""
+    Table.read(file).as_text()
+    rows = read_rows(file, "id", categories=("job",))
+    return rows.codes(rows.columns)
 
 
 def _offer(data: bytes) -> object:
@@ -89,6 +104,23 @@ def _answer(data: bytes) -> object:
     return matching.answer(IDS, data, 100, federation=FEDERATION, table=TABLE, n_jobs=1)
 
 
+@cache
+def _asking() -> matching.Asking:
+    """CS's question; its answers are good for many here."""
+    return matching.Asking(IDS, federation=FEDERATION, table=TABLE, n_jobs=1)
+
+
+def _common(data: bytes) -> object:
+    """As it comes; and points that a participant has put behind the right tags."""
+    asking, size = _asking(), matching.POINT_BYTES * len(IDS)
+    with suppress(RevFRFError):
+        reply = decode(data, MatchReply)
+        return asking.common(reply.own, reply.twice)
+    named = (FEDERATION, TABLE, asking.request())
+    setup = matching._tag("setup", *named) + data[:-size]
+    return asking.common(setup, matching._tag("response", *named, setup) + data[-size:])
+
+
 def _valid_letter() -> list[bytes]:
     kgc, data = known("KGC"), b"a message"
     sealed, _ = kgc.sealing.seal(PLACE, Offer(known("bank").passport, PUBLIC), data)
@@ -109,6 +141,39 @@ def _valid_frames() -> list[bytes]:
 
 def _valid_request() -> list[bytes]:
     return [matching.Asking(IDS, federation=FEDERATION, table=TABLE).request()]
+
+
+def _valid_reply_to_request() -> list[bytes]:
+    own, twice = matching.answer(
+        IDS[1:], _asking().request(), 100, federation=FEDERATION, table=TABLE, n_jobs=1
+    )
+    points = own[matching.TAG_BYTES :] + twice[matching.TAG_BYTES :]
+    return [encode(MatchReply(own=own, twice=twice)), points]
+
+
+COLUMNS = {"id": ["a", "b", "c"], "age": [1.5, None, 3.0], "job": ["u", "v", None], "n": [1, 2, 3]}
+
+
+def _valid_csv() -> list[bytes]:
+    return [b"id,age,job\na,1,u\nb,,v\n", b'id,age,job\n"a b",1e3,"u, v"\r\nc,2,""\n']
+
+
+def _valid_parquet() -> list[bytes]:
+    made = []
+    for options in ({}, {"compression": "none"}, {"compression": "none", "use_dictionary": False}):
+        file = BytesIO()
+        parquet.write_table(pyarrow.table(COLUMNS), file, **options)
+        made.append(file.getvalue())
+    return made
+
+
+def _valid_question() -> list[bytes]:
+    return [b'{"verb": "revoke", "arguments": {"level": 2}}\n', b'{"verb": "status", "arguments": {}}\n']
+
+
+def _valid_answer() -> list[bytes]:
+    error = b'{"error": {"kind": "absent", "reason": "who?"}}\n'
+    return [b'{"progress": {"step": "growing", "done": 0.5}}\n', b'{"result": [1, null]}\n', error]
 
 
 def _valid_certificate() -> list[bytes]:
@@ -165,9 +230,14 @@ DECODERS: dict[str, Decoder] = {
         lambda data: Token.parse(data.decode(errors="replace")), lambda: [token_for(BANK).text().encode()]
     ),
     "matching": Decoder(_answer, _valid_request),
+    "matched": Decoder(_common, _valid_reply_to_request),
     "certificate": Decoder(RevocationCertificate.from_json, _valid_certificate),
     "config": Decoder(_from_file(load_config), _valid_config),
     "log": Decoder(_from_file(verify_log), _valid_log),
+    "csv": Decoder(_from_file(_table, ".csv"), _valid_csv),
+    "parquet": Decoder(_from_file(_table, ".parquet"), _valid_parquet),
+    "question": Decoder(control._question, _valid_question),
+    "answer": Decoder(lambda data: control._answer(Path("control"), data), _valid_answer),
 }
 
 

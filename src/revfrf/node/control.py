@@ -85,7 +85,7 @@ def _question(line: bytes) -> tuple[str, dict[str, Any]]:
     try:
         question = json.loads(line)
         return str(question["verb"]), dict(question["arguments"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UsageError(f"not a command: {error}") from None
 
 
@@ -229,7 +229,7 @@ def _answers(path: Path, connection: socket.socket, question: dict[str, Any]) ->
 def _answer(path: Path, line: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict) or len(answer.keys() & {"progress", "error", "result"}) != 1:
         raise StorageError(f"{path}: what listens there is no party's process", kind="wrong-kind")
