@@ -53,8 +53,13 @@ def _damage(path: Path) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("file", [DATABASE, AUDIT, CONFIG])
-@pytest.mark.parametrize("party", ["CS", "h0"])
+@pytest.mark.parametrize(
+    ("party", "file"),
+    [
+        *((party, DATABASE) for party in ("CS", "KGC", "CC", "h0")),
+        *((party, file) for party in ("CS", "h0") for file in (AUDIT, CONFIG)),
+    ],
+)
 def test_a_damaged_file_is_named_and_a_mended_one_goes_on(
     begin: Begin, trained: Known, party: str, file: str
 ) -> None:

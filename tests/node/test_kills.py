@@ -1,12 +1,14 @@
 """Parties die by SIGKILL at every step of their work: it goes on, and ends as if nothing had happened."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from revfrf.errors import RevFRFError
 from tests.node.conftest import Known
-from tests.node.federation import Running
+from tests.node.federation import Asking, Running
 from tests.node.founding import SERVING
 from tests.node.killing import Killing, check_whole, later_and_later, leave, request, train
 
@@ -62,6 +64,39 @@ def test_a_request_under_way_when_a_party_is_killed_names_somebody_and_can_be_as
     request(doomed, trained)
     check_whole(doomed, trained, 1)
     assert doomed.federation.kills >= kills
+
+
+def test_a_requester_killed_before_or_after_cs_has_answered_can_ask_again(
+    begin: Begin, trained: Known
+) -> None:
+    federation = begin(trained.directory)
+    for step in ("PredictRequest to CS: not sent", "PredictRequest to CS: answered"):
+        federation.start("clinic", dies=(step, 1))
+        asking = Asking(federation.answers)
+        assert federation.ended("clinic") == -signal.SIGKILL
+        with pytest.raises(RevFRFError, match="clinic"):
+            asking.outcome()
+        federation.start("clinic")
+        assert federation.answers() == trained.answers
+        federation.stop("clinic")
+
+
+def test_a_requester_killed_while_its_request_is_under_way_can_ask_again(
+    begin: Begin, trained: Known
+) -> None:
+    federation = begin(trained.directory, start=False)
+    federation.start("CS", counted=True, wait=False)
+    federation.start(*(name for name in (*SERVING, "clinic") if name != "CS"))
+    federation.kill("CC", signal.SIGSTOP)
+    asking = Asking(federation.answers)
+    steps = federation.directory / "CS.steps"
+    federation.until(lambda: "MaskedComparisons to CC: not sent" in steps.read_text(), "CS compares")
+    federation.kill("clinic")
+    federation.kill("CC", signal.SIGCONT)
+    with pytest.raises(RevFRFError, match="clinic"):
+        asking.outcome()
+    federation.start("clinic")
+    assert federation.answers() == trained.answers
 
 
 @pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 1])
