@@ -27,18 +27,14 @@ from revfrf.errors import (
     UsageError,
 )
 from revfrf.messages.base import Done, Message, of_number
-from revfrf.messages.enrolment import EpochCertificate
 from revfrf.messages.matching import Align
-from revfrf.messages.network import AdmissionRequest, SetUpReply, SetUpRequest
+from revfrf.messages.network import AdmissionRequest
 from revfrf.messages.prediction import ForestQuery
 from revfrf.messages.revocation import Level, Report, RevocationReport
 from revfrf.moduli import keys_of_size, new_keys_like
-from revfrf.node.dispatch import service_of
 from revfrf.node.home import AUDIT, Home, Pins
 from revfrf.node.inviting import Invited, found, invite, join_federation, uninvite
-from revfrf.node.key_centre import KeyCentreService
 from revfrf.node.parties import ParticipantService
-from revfrf.node.service import Service
 from revfrf.protocols.frf_revoc import next_epoch, sign_revocation
 from revfrf.protocols.key_setup import first_epoch
 from revfrf.transport.calls import Endpoint
@@ -47,6 +43,7 @@ from revfrf.transport.grpc import Dialler, Server
 from revfrf.transport.passport import Who
 from revfrf.transport.tls import Authority
 from tests.node.founding import OWNERS, SERVING
+from tests.node.in_process import Federation
 from tests.transport.asking import digests
 from tests.transport.federation import one_time_keys
 from tests.transport.links import (
@@ -56,7 +53,6 @@ from tests.transport.links import (
     Recorder,
     invited_by,
     known,
-    link_up,
     nothing,
     place,
     until,
@@ -68,66 +64,6 @@ RESERVED = ["cs", "Kgc", "cC", "REQUESTER"]
 REPORT = RevocationReport(report=Report(bytes(32), bytes(16), "0" * 64, "f" * 64, 1, 1, 1, bytes(64)))
 MEETING = 0.3
 """Seconds that one thread waits for another that a lock keeps away."""
-
-
-class Federation:
-    """All parties of a federation in this process, with links in memory."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.services: dict[str, Service] = {}
-        self.endpoints: list[Endpoint] = []
-        for name in SERVING:
-            self.open(name)
-
-    def open(self, name: str) -> Service:
-        home = Home.open(self.directory / name)
-        self.services[name] = service = service_of(home, home.config)
-        self.endpoints.append(service.endpoint)
-        if name != "CS":
-            self.link(service.endpoint, home)
-        return service
-
-    def link(self, endpoint: Endpoint, home: Home) -> None:
-        """Raises PassportError if CS does not let it in."""
-        link_up(self.services["CS"].endpoint, endpoint, home.tls().passport)
-
-    def stranger(self, home: Home, role: Recorder) -> Endpoint:
-        """The end of somebody with another program than ours, not linked yet."""
-        self.endpoints.append(Endpoint(home.who, role, home.sealing(), LIMITS))
-        return self.endpoints[-1]
-
-    @property
-    def kgc(self) -> KeyCentreService:
-        return cast(KeyCentreService, self.services["KGC"])
-
-    @property
-    def epoch(self) -> EpochCertificate:
-        return self.kgc.role.current
-
-    def set_up(self) -> None:
-        assert self.kgc.answer("CS", SetUpRequest()) == SetUpReply(missing=None, refused=None)
-
-    def members(self) -> list[str]:
-        return sorted(member.name for member in self.epoch.members)
-
-    def leave(self, name: str, level: Level = 2) -> None:
-        """Ask KGC over the links, as the participant does it. Raises RefusedError."""
-        service = cast(ParticipantService, self.services[name])
-        request = sign_revocation(service.role.identity, bytes(16), level)
-        service.endpoint.call("KGC", request, Done)
-
-    def shut(self, name: str) -> None:
-        service = self.services.pop(name)
-        service.endpoint.close()
-        service.audit.close()
-        service.home.close()
-
-    def close(self) -> None:
-        for endpoint in self.endpoints:
-            endpoint.close()
-        for name in list(self.services):
-            self.shut(name)
 
 
 @pytest.fixture

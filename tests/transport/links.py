@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 from queue import SimpleQueue
 from threading import Event, Lock
 from typing import Any, Protocol
@@ -139,14 +140,19 @@ def faithful(data: bytes) -> list[bytes]:
 
 
 class Unreliable:
-    """Drops, doubles, delays and reorders, by a seed; about one in `rate` frames each."""
+    """Drops, doubles, delays and reorders, by a seed; about one in `rate` frames each, as long as there are
+    `chances`.
+    """
 
-    def __init__(self, seed: int, rate: int) -> None:
+    def __init__(self, seed: int, rate: int, chances: Iterator[int] | None = None) -> None:
         self._rng, self._rate = random.Random(seed), rate
+        self._chances = chances or count()
         self._delayed: list[bytes] = []
 
     def __call__(self, data: bytes) -> list[bytes]:
         fault, out = self._rng.randrange(self._rate), [data]
+        if fault < 3 and next(self._chances, None) is None:
+            fault = self._rate
         if fault == 0:
             out = []
         elif fault == 1:
