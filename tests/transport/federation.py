@@ -27,15 +27,6 @@ from tests.transport.links import LIMITS, SOON, invited_by, until
 SERVERS = ("KGC", "CS", "CC")
 
 
-@dataclass(frozen=True)
-class Call:
-    """A message as it was sent, and the frames in which it came."""
-
-    sender: str
-    recipient: str
-    message: Message
-
-
 class _TappedEndpoint(Endpoint):
     """Writes down every frame that comes to it."""
 
@@ -65,7 +56,6 @@ class GrpcNetwork:
     messages: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     bytes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     learnt: Counter[tuple[str, str]] = field(default_factory=Counter)
-    calls: list[Call] = field(default_factory=list)
     frames: list[Frame] = field(default_factory=list)
     authority: Authority = field(default_factory=lambda: Authority.new("one process"))
     present: dict[str, _Present] = field(default_factory=dict)
@@ -93,8 +83,6 @@ class GrpcNetwork:
 
         def answer(sender: str, message: Message) -> Message:
             self.write_down(sender, name, message, message.protocol)
-            with self._lock:
-                self.calls.append(Call(sender, name, message))
             return self.roles[name].handle(sender, message)
 
         endpoint = _TappedEndpoint(who, answer, party.sealing, LIMITS, admit=self._admit)
@@ -137,10 +125,6 @@ class GrpcNetwork:
         assert cs.wait_for(others, SOON) == []
         for name in others:
             assert self.present[name].endpoint.wait_for(["CS"], SOON) == []
-
-    def recorded_calls(self) -> list[Frame]:
-        """Every frame of a call so far, as it came to whom it was for."""
-        return [frame for frame in list(self.frames) if frame.kind == "call"]
 
     def close(self) -> None:
         for name in sorted(self.present, key=lambda party: party == "CS"):
