@@ -1,6 +1,6 @@
 """FRF-Revoc: a participant leaves, and the forest becomes the one that would have been grown without it.
 
-The leaver signs a request to KGC and CS. KGC begins a new epoch without it; at level 2 with a new modulus,
+The leaver signs a request to KGC. KGC begins a new epoch without it; at level 2 with a new modulus,
 new shares and new keys for all, and every party erases its old ones and signs a receipt. CS destroys the
 leaver's nodes with everything below them, has the owners of what was below forget their cuts, and grows these
 places again by FLE-Expan. A node changes exactly if its winner left (docs/forest.md), so the result is the

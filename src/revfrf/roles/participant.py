@@ -181,7 +181,7 @@ class Participant(AnsweringParty):
         return answer_share(self.identity.weak, message)
 
     def leave(self, level: Level) -> RevocationRequest:
-        """A signed request to leave the forest, for KGC and CS."""
+        """A signed request to leave the forest, for KGC."""
         if self.growth is None:
             raise ProtocolError("there is no forest to leave", kind="forest")
         return sign_revocation(self.identity, self.growth.rules.forest, level)
