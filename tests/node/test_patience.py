@@ -134,6 +134,20 @@ def test_who_leaves_before_all_know_of_the_forest_is_not_waited_for(
     assert federation.answers() == never_with_h2.answers
 
 
+@pytest.mark.parametrize("level", [1, 2])
+def test_training_goes_on_without_who_leaves_meanwhile(
+    begin: Begin, founded: Path, trained: Known, never_with_h2: Known, level: int
+) -> None:
+    federation = begin(founded, *(name for name in SERVING if name != "h1"))
+    federation.start("h1", dies=("LevelRequest of CS: not handled", 2), counted=True)
+    training = Asking(federation.train)
+    assert federation.ended("h1") == -signal.SIGKILL
+    federation.ask("h2", "revoke", level=level)
+    federation.start("h1", wait=False)
+    assert training.outcome()["digest"] in (trained.digest, never_with_h2.digest)
+    assert federation.wait_until_ready(2) == never_with_h2.digest
+
+
 # -- rows -------------------------------------------------------------------------------------------
 
 

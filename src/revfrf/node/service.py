@@ -245,21 +245,23 @@ class Service:
         waits_for: Collection[str] | None = None,
     ) -> Result:
         """Do something that may be done again, or goes on from what is written down, again whenever somebody
-        was away: anybody, or one of those that are waited for.
+        was away: anybody, or one of those that are waited for. And if an epoch has begun meanwhile, in which
+        others refuse what was for the one before.
 
         Raises AbsentError if a party is away for longer than the configured patience, and whatever else
         happens twenty times in a row without any progress.
         """
         tries, reached = 0, progress()
         while True:
-            met = self.endpoint.meetings()
+            met, epoch = self.endpoint.meetings(), self.certificate
             try:
                 return work()
             except (AbsentError, RefusedError) as error:
                 party, now = error.party, progress()
                 tries, reached = (tries + 1, reached) if now == reached else (0, now)
                 came_back = self.endpoint.meetings().get(party, 0) != met.get(party, 0)
-                if tries >= _TRIES or (isinstance(error, RefusedError) and not came_back):
+                again = came_back or self.certificate != epoch
+                if tries >= _TRIES or (isinstance(error, RefusedError) and not again):
                     raise
                 if waits_for is not None and party not in waits_for:
                     raise
