@@ -42,9 +42,11 @@ def match(directory: Directory = Path(), as_json: Json = False) -> None:
         print_json(result)
         return
     participants = result.pop("participants")
-    print_facts("Rows of CS", result)
+    print_facts("Rows of CS, and how many of them all have", result)
+    typer.echo("Participants, in the order in which they were asked:")
     for name, facts in participants.items():
-        print_facts(name, facts)
+        has = f"{facts['columns']} columns, {facts['rows']:,} rows"
+        typer.echo(f"  {name}: {has}; {facts['common']:,} rows of CS are left")
 
 
 @app.command()
