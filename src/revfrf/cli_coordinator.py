@@ -53,9 +53,15 @@ def match(directory: Directory = Path(), as_json: Json = False) -> None:
 def train(
     directory: Directory = Path(),
     min_common: Annotated[
-        float,
-        typer.Option(min=0, max=1, metavar="SHARE", help="Stop if all have less of CS's rows than this."),
-    ] = 0.5,
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="SHARE",
+            help="Stop if all have less of CS's rows than this; 0.5 by default.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """CS: grow the forest, or go on with it.
@@ -69,7 +75,8 @@ def train(
       revfrf train -d cs
     """
     with errors(as_json):
-        result = ask_party(directory, "train", as_json, min_common=min_common)
+        given = {} if min_common is None else {"min_common": min_common}
+        result = ask_party(directory, "train", as_json, **given)
     before = result["grown"] == "before"
     for name in result["changed"]:
         say(

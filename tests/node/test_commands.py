@@ -403,7 +403,7 @@ def test_an_answer_of_few_trees_is_none_unless_that_is_asked_for(
     monkeypatch.chdir(federation.directory)
     federation.stop("h1")
     ask = ["predict", "--encrypted", "clinic/rows.csv", "-d", "clinic"]
-    assert "accept an answer of the other trees with `--partial`" in run(*ask, code=NO_ANSWER)
+    assert "ask for a partial answer, of the other trees" in run(*ask, code=NO_ANSWER)
     done = CliRunner().invoke(app, [*ask, "--partial"])
     assert done.stdout.count("\n") == 1 + N_ASKED
     assert done.stderr == "without h1: at least 50.0% of the trees have voted for each row\n"

@@ -55,10 +55,7 @@ def ask_about(
         _wait(service, requester.identity, facts.absent, error)
 
     service.audit.append("asked", rows=len(rows.ids))
-    try:
-        answer = requester.ask(_codes(facts, rows), voting, partial, progress, wait)
-    except AbsentError as error:
-        raise AbsentError(error.party, error.reason.replace("`partial`", "`--partial`")) from None
+    answer = requester.ask(_codes(facts, rows), voting, partial, progress, wait)
     told = {"id_column": id_column, "ids": list(rows.ids), "absent": list(answer.absent)}
     return told | _answers(facts, answer)
 

@@ -135,7 +135,7 @@ def _error(failure: Failure) -> RefusedError | AbsentError:
     return AbsentError(
         failure.party,
         "is absent, and its splits are not compared without it; ask again when it is back, "
-        "or accept an answer of the other trees with `partial`",
+        "or ask for a partial answer, of the other trees",
     )
 
 
