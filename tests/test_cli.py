@@ -527,7 +527,7 @@ def test_certificate_of_another_version_is_2(place: Place, tmp_path: Path) -> No
 def test_directory_is_2(place: Place, tmp_path: Path) -> None:
     ran = run("verify", tmp_path, *place.key)
     assert (ran.code, ran.out) == (2, "")
-    assert "cannot be read" in one_line(ran)
+    assert "not a regular file" in one_line(ran)
     ran = run("verify", place.at / "telco.json", "--kgc-key", tmp_path)
     assert ran.code == 2
     assert "not a regular file" in one_line(ran)

@@ -215,7 +215,7 @@ def test_a_configuration_that_could_not_be_read_again_is_not_written(path: Path)
         replace(cs, forest=Forest(n_estimators=0)),
         replace(cs, data=msgspec.structs.replace(cs.data, target=None)),
         replace(clinic, data=Data(file="\udcff")),
-        replace(clinic, data=Data(drop=("x" * 2**16,))),
+        replace(clinic, data=Data(drop=("x" * MAX_SIZE,))),
     ]
     for config in wrong:
         with pytest.raises(ConfigError):
@@ -443,11 +443,16 @@ def test_bytes_that_are_no_text_are_refused_with_their_line(path: Path) -> None:
 
 def test_what_is_no_file_of_reasonable_size_is_refused(path: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for wrong, kind in ((path, "missing"), (tmp_path, "io"), (tmp_path / "pipe", "io"), (Path("\0"), "io")):
+    for wrong, kind in (
+        (path, "missing"),
+        (tmp_path, "not-regular"),
+        (tmp_path / "pipe", "not-regular"),
+        (Path("\0"), "io"),
+    ):
         with pytest.raises(ConfigError) as caught:
             load_config(wrong)
         assert caught.value.kind == kind
-    assert refusal(path, "#" * (MAX_SIZE + 1)).kind == "io"
+    assert refusal(path, "#" * (MAX_SIZE + 1)).kind == "too-large"
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from revfrf.crypto.encoding import MISSING
-from revfrf.datafile import Labels, Rows, check_place, csv_text, read_labels, read_rows, write_whole
+from revfrf.datafile import Labels, Rows, csv_text, read_labels, read_rows
 from revfrf.errors import RangeError, UsageError
+from revfrf.files import write_text
 from revfrf.messages.training import Column
 
 
@@ -491,7 +492,7 @@ def test_answers_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "answers.csv"
     third = 1 / 3
     text = csv_text(["a", "b,"], {"answer": np.array(["yes", 'n"o']), "p": np.array([third, 1.0])})
-    write_whole(path, text)
+    write_text(path, text)
     rows = read_rows(path, "id", decimals=18)
     assert rows.ids == ("a", "b,")
     assert rows.columns[0].categories == ('n"o', "yes")
@@ -503,24 +504,6 @@ def test_the_column_of_ids_has_the_name_that_was_asked_for() -> None:
     assert csv_text(["17"], {"answer": [1.5]}, id_column="customer") == "customer,answer\n17,1.5\n"
 
 
-def test_a_file_is_replaced_whole_and_a_link_stays_a_link(tmp_path: Path) -> None:
-    path, link = tmp_path / "answers.csv", tmp_path / "link.csv"
-    path.write_text("mine, and longer than what comes")
-    link.symlink_to(path)
-    write_whole(link, csv_text(["a"], {"answer": [1]}))
-    assert path.read_text() == "id,answer\na,1\n"
-    assert link.is_symlink()
-    assert {entry.name for entry in tmp_path.iterdir()} == {"answers.csv", "link.csv"}
-
-
-def test_where_no_file_can_be_is_known_before_the_work(tmp_path: Path) -> None:
-    for path, message in ((tmp_path, "not a file"), (tmp_path / "no" / "a.csv", "there is no directory")):
-        with pytest.raises(UsageError, match=f"cannot be written: {message}"):
-            check_place(path)
-    check_place(tmp_path / "new.csv")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_answers_that_cannot_be_written_leave_no_file(tmp_path: Path) -> None:
     for path, ids, columns, message in (
         (tmp_path / "no" / "a.csv", ["a"], {"answer": [1]}, "cannot be written: there is no directory"),
@@ -529,7 +512,7 @@ def test_answers_that_cannot_be_written_leave_no_file(tmp_path: Path) -> None:
         (tmp_path / "a.csv", ["a"], {"id": [1]}, "give another name"),
     ):
         with pytest.raises(UsageError, match=message):
-            write_whole(path, csv_text(ids, columns))
+            write_text(path, csv_text(ids, columns))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -85,8 +85,9 @@ def test_failure_to_open_it_to_others_is_reported(path: Path, monkeypatch: pytes
     def fail(*_: object, **__: object) -> None:
         raise PermissionError(1, "not permitted")
 
-    monkeypatch.setattr(Path, "chmod", fail)
+    monkeypatch.setattr(os, "fchmod", fail)
     assert kind_of_saving(path) == "io"
+    assert not path.exists()
 
 
 def test_places_that_cannot_be_read(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from rich.table import Table
 
 from benchmarks.micro.operations import Bench, Operation
 from benchmarks.paper.common import seconds
-from revfrf.datafile import check_place, write_whole
 from revfrf.errors import UsageError
+from revfrf.files import check_place, write_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def main(sizes: Sequence[int], rounds: int, file: Path | None) -> None:
         console.print(table(bits, measured))
         results += measured
     if file is not None:
-        write_whole(file, json.dumps([asdict(result) for result in results], indent=2) + "\n")
+        write_text(file, json.dumps([asdict(result) for result in results], indent=2) + "\n")
 
 
 def measure(bits: int, rounds: int, console: Console) -> list[Measurement]:

@@ -35,8 +35,8 @@ from benchmarks.paper.rebuilding import REBUILDING
 from benchmarks.paper.report import FORMAT, html_page, read
 from benchmarks.paper.settings import FULL, QUICK, TINY, Settings
 from benchmarks.paper.theory import THEORY
-from revfrf.datafile import write_whole
 from revfrf.errors import UsageError
+from revfrf.files import write_text
 
 EXPERIMENTS: Mapping[str, Experiment] = {
     experiment.name: experiment
@@ -92,7 +92,7 @@ def run(options: Options, console: Console, experiments: Mapping[str, Experiment
             facts = {"experiment": experiment.name, "run": run, "cells": results}
             write(options.out / f"{experiment.name}.json", facts)
         report = options.out / "report.html"
-        write_whole(report, html_page(experiments, read(options.out, experiments, run)))
+        write_text(report, html_page(experiments, read(options.out, experiments, run)))
     console.print(f"The report is {report}; the numbers are in the JSON files beside it.", soft_wrap=True)
     return 0
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from revfrf.datafile import write_whole
 from revfrf.errors import UsageError
+from revfrf.files import write_text
 
 Plain = Mapping[str, Any]
 """Names and values that JSON has."""
@@ -114,7 +114,7 @@ def write(file: Path, content: object) -> None:
     """A JSON file that is there whole or not at all, whatever ends this process."""
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(file, text)
+    write_text(file, text)
 
 
 def plain(value: Plain) -> Plain:

@@ -13,8 +13,8 @@ from pathlib import Path
 from benchmarks.paper.bench import EXPERIMENTS
 from benchmarks.paper.datasets import ROOT
 from benchmarks.paper.report import documentation, read
-from revfrf.datafile import write_whole
 from revfrf.errors import UsageError
+from revfrf.files import write_text
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not runs:
             parser.error(f"{options.results} has no results; run `revfrf bench paper --out` there first")
         page = documentation(EXPERIMENTS, runs, options.page.read_text(encoding="utf-8"))
-        write_whole(options.page, page)
+        write_text(options.page, page)
     except (UsageError, OSError) as error:
         parser.error(str(error))
 

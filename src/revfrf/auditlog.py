@@ -13,7 +13,6 @@ import fcntl
 import json
 import os
 import re
-import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +27,7 @@ import msgspec
 
 from revfrf.crypto.canonical import Field, digest
 from revfrf.errors import AuditLogError, StorageError, UsageError
+from revfrf.files import PRIVATE, check_private, opened, reading, sync_directory
 from revfrf.record import Record
 
 MAX_LINE = 64 * 1024
@@ -35,7 +35,6 @@ MAX_LINE = 64 * 1024
 
 _DOMAIN = "revfrf audit log v1"
 _OWNER = "revfrf audit log owner v1"
-_MODE = 0o600
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -71,19 +70,15 @@ def verify_log(
     elsewhere two things are not: lines cut off at the end, and a log that its owner has written anew as a
     whole. Nor are those after the line whose hash was noted: note the summary's head each time.
 
-    Raises AuditLogError; its kinds are `missing` and `io` for the file, `malformed`, `chain` (a line is not
+    Raises AuditLogError; its kinds are those of `reading` for the file, `malformed`, `chain` (a line is not
     as it was written, or follows another one), `order`, `torn` (the last line is incomplete) and `head`.
     """
     target, wanted = Path(path), None if expected_head is None else expected_head.strip().lower()
-    with _reported(target):
-        descriptor = os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise AuditLogError(f"{target} is not a file; give the path of an audit log", kind="io")
-            chain = _Chain(target, None if who is None else _genesis(who))
-            start = chain.head
-            for found in chain.follow(file):
-                wanted = None if wanted in found else wanted
+    with reading(target, AuditLogError, "give the path of an audit log"), opened(target) as file:
+        chain = _Chain(target, None if who is None else _genesis(who))
+        start = chain.head
+        for found in chain.follow(file):
+            wanted = None if wanted in found else wanted
     if chain.torn:
         raise AuditLogError(
             f"{target}, line {chain.count + 1}: incomplete, after a crash or as it is being written; "
@@ -159,13 +154,13 @@ class AuditLog:
     def _opened(self) -> int:
         flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         try:
-            descriptor, new = os.open(self.path, flags | os.O_CREAT | os.O_EXCL, _MODE), True
+            descriptor, new = os.open(self.path, flags | os.O_CREAT | os.O_EXCL, PRIVATE), True
         except FileExistsError:
             descriptor, new = os.open(self.path, flags), False
         try:
             if new:
-                os.fchmod(descriptor, _MODE)  # the umask may have taken bits away
-                _sync_directory(self.path.parent)
+                os.fchmod(descriptor, PRIVATE)  # the umask may have taken bits away
+                sync_directory(self.path.parent)
             self._check_status(os.fstat(descriptor))
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException:
@@ -176,11 +171,7 @@ class AuditLog:
     def _check_status(self, status: os.stat_result) -> None:
         if not stat.S_ISREG(status.st_mode):
             raise StorageError(f"{self.path}: not a file; move it away", kind="malformed")
-        if status.st_mode & 0o077:
-            command = f"chmod 600 {shlex.quote(str(self.path))}"
-            raise StorageError(f"{self.path}: open to others than its owner; run: {command}", kind="mode")
-        if status.st_uid not in (0, os.geteuid()):
-            raise StorageError(f"{self.path}: belongs to another user; run as that one", kind="mode")
+        check_private(self.path, status, StorageError)
 
     def _append(self, event: str, facts: dict[str, Fact]) -> None:
         chain = self._chain
@@ -326,22 +317,3 @@ def _genesis(who: tuple[str, ...]) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _reported(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise AuditLogError(f"{path} does not exist; give the path of an audit log", kind="missing") from None
-    except (OSError, ValueError) as error:  # ValueError: no path at all, such as one with a null byte
-        why = getattr(error, "strerror", None) or error
-        raise AuditLogError(f"{path} cannot be read: {why}", kind="io") from None

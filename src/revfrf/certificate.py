@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ import msgspec
 from revfrf.crypto.canonical import Field
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.errors import CertificateError, RejectedError
+from revfrf.files import content, reading, replace, writing
 from revfrf.messages.enrolment import EpochCertificate, Receipt
 from revfrf.messages.revocation import Level, Report, RevocationRequest
 from revfrf.names import CS
@@ -138,26 +138,19 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
             raise CertificateError(f"not a revocation certificate: {error}", kind="malformed") from None
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file."""
-        try:
-            Path(path).write_bytes(self.to_json())
-        except OSError as error:
-            raise CertificateError(f"{path}: cannot be written: {error.strerror}", kind="io") from None
+        """Write it to a file, whole or not at all. Raises CertificateError."""
+        with writing(path, CertificateError):
+            replace(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "RevocationCertificate":
         """What `save` wrote. Raises CertificateError."""
+        with reading(path, CertificateError, "give the path of a certificate"):
+            data = content(path, MAX_SIZE)
         try:
-            if Path(path).exists() and not Path(path).is_file():
-                raise CertificateError("cannot be read: not a file", kind="io")
-            with Path(path).open("rb") as file:
-                return cls.from_json(file.read(MAX_SIZE))
+            return cls.from_json(data)
         except CertificateError as error:
             raise CertificateError(f"{path}: {error}", kind=error.kind) from None
-        except FileNotFoundError:
-            raise CertificateError(f"{path}: there is no such file", kind="missing") from None
-        except OSError as error:
-            raise CertificateError(f"{path}: cannot be read: {error.strerror}", kind="io") from None
 
 
 @contextmanager

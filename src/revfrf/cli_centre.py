@@ -18,6 +18,7 @@ from revfrf.cli_printing import (
     show,
 )
 from revfrf.errors import RevFRFError, UsageError
+from revfrf.files import content, create, reading, writing
 
 app = typer.Typer(no_args_is_help=True, help="Found a federation, and invite its parties.")
 
@@ -89,9 +90,8 @@ def kgc_invite(
                 raise UsageError(f"{out} exists and is not overwritten; give another path")
         token = ask_party(directory, "invite", as_json, party_role=role, name=name, days=days)
         if out is not None:
-            from revfrf.keyfile import write_key_file
-
-            write_key_file(out, f"{token}\n".encode())
+            with writing(out, UsageError):
+                create(out, f"{token}\n".encode())
             typer.echo(f"written to {out}", err=True)
     if as_json:
         print_json(
@@ -148,11 +148,10 @@ def kgc_accept(
 
 def _request(path: Path) -> str:
     """The request in a file, as hexadecimal digits."""
+    with reading(path, UsageError, "give the file that `revfrf revoke --out` wrote"):
+        data = content(path, _LONGEST)
     try:
-        with path.open("rb") as file:
-            return bytes.fromhex(file.read(_LONGEST).decode("ascii")).hex()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+        return bytes.fromhex(data.decode("ascii")).hex()
     except ValueError:
         raise UsageError(f"{path}: not a request to leave, as `revfrf revoke --out` writes it") from None
 

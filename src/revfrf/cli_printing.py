@@ -25,6 +25,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from revfrf.errors import AuditLogError, CertificateError, PartyError, RevFRFError
+from revfrf.files import UNREADABLE, check_place, write_text
 from revfrf.node.control import CONTROL, Tell, ask
 
 DOES_NOT_HOLD = 1
@@ -35,8 +36,8 @@ INTERRUPTED = 130
 TERMINATED = 143
 NOBODY_READS = 141
 
-_UNREADABLE = ("missing", "io", "malformed", "version")
-"""Kinds of CertificateError that say nothing of what a certificate proves."""
+_SAYING_NOTHING = (*UNREADABLE, "malformed", "version")
+"""Kinds of errors that say nothing of what a certificate or a log proves."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 AllowInsecure = Annotated[
@@ -204,16 +205,12 @@ def quoted(path: Path) -> str:
 
 def check_file(path: Path) -> None:
     """Raise UsageError, before the work begins, if `write_file` could not write there."""
-    from revfrf.datafile import check_place
-
     check_place(path)
 
 
 def write_file(path: Path, text: str) -> None:
-    """See `datafile.write_whole`; says so on standard error."""
-    from revfrf.datafile import write_whole
-
-    write_whole(path, text)
+    """See `files.write_text`; says so on standard error."""
+    write_text(path, text)
     typer.echo(f"written to {path}", err=True)
 
 
@@ -322,7 +319,7 @@ def errors(as_json: bool, remedies: Mapping[str, str] | None = None) -> Iterator
         yield
     except (RevFRFError, MemoryError) as error:
         kind = error.kind if isinstance(error, RevFRFError) else "memory"
-        checked = isinstance(error, AuditLogError | CertificateError) and kind not in _UNREADABLE
+        checked = isinstance(error, AuditLogError | CertificateError) and kind not in _SAYING_NOTHING
         remedy = (remedies or {}).get(kind)
         reason = (str(error) or "there is not enough memory") + (f"; {remedy}" if remedy else "")
         if as_json:

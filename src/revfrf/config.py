@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from msgspec.structs import FieldInfo, fields
 
-from revfrf.config_text import Source, nearest, read_toml, shown, toml_text
+from revfrf.config_text import MAX_SIZE, Source, nearest, read_toml, shown, toml_text
 from revfrf.datafile import Task
-from revfrf.errors import ConfigError, KeyFileError, UsageError
-from revfrf.keyfile import write_key_file
+from revfrf.errors import ConfigError, UsageError
+from revfrf.files import create, writing
 from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER, Role, check_address, check_name
 
 LISTEN = "0.0.0.0:8470"
@@ -229,13 +229,13 @@ def write_config(path: str | os.PathLike[str], config: Config) -> Path:
             line = f"{key} = {toml_text(table.get(key, example))}"
             lines += [f"# {note}: {wants}", line if key in table else f"# {line}"]
     try:
-        write_key_file(target, "\n".join([*lines, ""]).encode())
+        data = "\n".join([*lines, ""]).encode()
     except UnicodeEncodeError:
         raise ConfigError(f"{target}: a path or name that is not Unicode; rename it", kind="value") from None
-    except KeyFileError as error:
-        if error.kind == "too-large":
-            raise ConfigError(f"{target}: too long to be written; name fewer columns", kind="io") from None
-        raise ConfigError(str(error), kind=error.kind) from None
+    if len(data) > MAX_SIZE:
+        raise ConfigError(f"{target}: too long to be written; name fewer columns", kind="too-large")
+    with writing(target, ConfigError):
+        create(target, data)
     return target
 
 

@@ -2,9 +2,7 @@
 
 import difflib
 import json
-import os
 import re
-import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from revfrf.errors import ConfigError
+from revfrf.files import content, reading
 
 MAX_SIZE = 2**20
 Key = tuple[str, ...]
@@ -57,7 +56,8 @@ def read_toml(path: Path) -> tuple[dict[str, Any], Source]:
 
     Raises ConfigError; its kinds are `missing`, `io` and `syntax`.
     """
-    text = _decoded(path, _read(path))
+    with reading(path, ConfigError, "`revfrf kgc init` and `revfrf join` make one"):
+        text = _decoded(path, content(path, MAX_SIZE))
     try:
         return tomllib.loads(text), Source(path, key_lines(text))
     except tomllib.TOMLDecodeError as error:
@@ -155,25 +155,3 @@ def _decoded(path: Path, data: bytes) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}, line {line}: not UTF-8; save the file as UTF-8", kind="syntax") from None
-
-
-def _read(path: Path) -> bytes:
-    """The bytes of a regular file of bounded size."""
-    try:
-        # Not blocking: a pipe in place of the file must not make us wait for ever.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        try:
-            regular, data = stat.S_ISREG(os.fstat(descriptor).st_mode), b""
-            while regular and (part := os.read(descriptor, MAX_SIZE + 1 - len(data))):
-                data += part
-        finally:
-            os.close(descriptor)
-    except FileNotFoundError:
-        made = "`revfrf kgc init` and `revfrf join` make one"
-        raise ConfigError(f"{path} does not exist; {made}", kind="missing") from None
-    except (OSError, ValueError) as error:  # ValueError: no path at all, such as one with a null byte
-        why = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{path} cannot be read: {why}", kind="io") from None
-    if not regular or len(data) > MAX_SIZE:
-        raise ConfigError(f"{path} is no file of at most {MAX_SIZE} bytes; is it a configuration?", kind="io")
-    return data

@@ -7,13 +7,10 @@ them, so that rows that come later are encoded as the first ones were.
 import csv
 import io
 import math
-import os
-import secrets
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -280,31 +277,3 @@ def csv_text(ids: Sequence[str], columns: Mapping[str, Values], *, id_column: st
     writer.writerow(names)
     writer.writerows(zip(ids, *plain, strict=True))
     return file.getvalue()
-
-
-def check_place(path: PathLike) -> None:
-    """Raise UsageError if `write_whole` could write no file there: to be asked before work begins."""
-    place = Path(path)
-    if place.exists() and not place.is_file():
-        raise UsageError(f"{path}: cannot be written: not a file; give the path of one")
-    if not place.parent.is_dir():
-        raise UsageError(f"{path}: cannot be written: there is no directory {place.parent}; make it first")
-    if not os.access(place.parent, os.W_OK | os.X_OK):
-        raise UsageError(f"{path}: cannot be written: no permission to write in {place.parent}")
-
-
-def write_whole(path: PathLike, text: str) -> None:
-    """Write a file in UTF-8, which appears whole or not at all; one that is there is replaced.
-
-    Raises UsageError.
-    """
-    check_place(path)
-    target = Path(path).resolve()  # a link stays one
-    temporary = target.with_name(f".revfrf-{secrets.token_hex(16)}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8", newline="")
-        temporary.replace(target)
-    except (OSError, UnicodeEncodeError) as error:
-        raise UsageError(f"{path}: cannot be written: {getattr(error, 'strerror', error)}") from None
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -23,8 +23,8 @@ from revfrf.crypto.dtpkc import ho_enc, par_h_dec2
 from revfrf.crypto.keys import Ciphertext, WeakKey
 from revfrf.crypto.packing import Comparison, mask_comparisons, read_packs, undo_coins
 from revfrf.crypto.strong import root_half, root_open
-from revfrf.datafile import write_whole
 from revfrf.errors import CertificateError, RefusedError, RejectedError
+from revfrf.files import write_text
 from revfrf.report.drawing import Outline, outline
 from revfrf.report.leaving import Leaving, Trial, page
 
@@ -292,7 +292,7 @@ class Story:
             costs=model.costs_,
             leakage=model.leakage_(),
         )
-        write_whole(self.options.page, page(leaving))
+        write_text(self.options.page, page(leaving))
         console.print("\nAll of this as a page, with a tree before and after: ", style="bold", end="")
         console.print(str(self.options.page.resolve()), soft_wrap=True)
         if not all(trial.as_it_should for trial in self.trials):

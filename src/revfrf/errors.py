@@ -58,7 +58,9 @@ class UsageError(RevFRFError, ValueError):
 
 
 class ConfigError(UsageError):
-    """Kinds of the file: `missing`, `exists`, `io`, `syntax`. Of its content: `section`, `key`, `value`."""
+    """Kinds of the file: `exists`, `missing`, `not-regular`, `too-large`, `io`, `syntax`. Of its content:
+    `section`, `key`, `value`.
+    """
 
     kind = "config"
 
@@ -115,13 +117,15 @@ class KeyFileError(RevFRFError):
 
 
 class ModelFileError(RevFRFError):
-    """Kinds: `missing`, `io`, `malformed`, `version`, `wrong-kind`, `digest`, `mode`, `parameters`."""
+    """Kinds: `missing`, `not-regular`, `too-large`, `io`, `malformed`, `version`, `wrong-kind`, `digest`,
+    `mode`, `owner`, `parameters`.
+    """
 
     kind = "model-file"
 
 
 class StorageError(RevFRFError):
-    """Kinds: `missing`, `exists`, `io`, `full`, `in-use`, `closed`, `mode`, `malformed`,
+    """Kinds: `missing`, `exists`, `io`, `full`, `in-use`, `closed`, `mode`, `owner`, `malformed`,
     `version`, `wrong-kind`.
     """
 
@@ -129,16 +133,16 @@ class StorageError(RevFRFError):
 
 
 class AuditLogError(RevFRFError):
-    """Kinds of the file: `missing`, `io`. Kinds of what does not hold: `malformed`, `chain`, `order`, `torn`,
-    `head`.
+    """Kinds of the file: `missing`, `not-regular`, `io`. Kinds of what does not hold: `malformed`, `chain`,
+    `order`, `torn`, `head`.
     """
 
     kind = "audit-log"
 
 
 class CertificateError(RevFRFError):
-    """Kinds of the file: `missing`, `io`, `malformed`, `version`. Kinds of what does not hold: `epoch`,
-    `succession`, `request`, `leaver`, `keys`, `receipt`, `report`, `signature`.
+    """Kinds of the file: `missing`, `not-regular`, `too-large`, `io`, `malformed`, `version`. Kinds of what
+    does not hold: `epoch`, `succession`, `request`, `leaver`, `keys`, `receipt`, `report`, `signature`.
     """
 
     kind = "certificate"

@@ -8,9 +8,6 @@ not in it.
 
 import hashlib
 import os
-import secrets
-import shlex
-import stat
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
@@ -26,6 +23,7 @@ from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.crypto.strong import StrongShare
 from revfrf.errors import InsecureKeyError, ModelFileError, RevFRFError, UsageError
 from revfrf.federation import Credentials, Federation
+from revfrf.files import PRIVATE, all_of, check_private, opened, reading, replace, writing
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import Node
 from revfrf.forest.tree import Leaf, Rules, feature_id
@@ -45,7 +43,6 @@ from revfrf.storage.memory import OwnCut, Shelf, StoredSplit
 VERSION = 1
 MAX_SIZE = 4 * 2**30  # bytes of a file, checked before it is read
 _MAGIC = b"revfrf forest, version "
-_MODE = 0o600
 
 
 class SavedSplits(Record, frozen=True):
@@ -216,20 +213,8 @@ def _header(body: bytes) -> bytes:
 @hides_locals
 def write(path: str | os.PathLike[str], forest: SavedForest) -> None:
     """Write the file, readable by its owner alone: all of it or nothing. An older one is replaced."""
-    target = Path(path)
-    partial = target.parent / f".{target.name}.{secrets.token_hex(4)}"
-    try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(encode(forest))
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise ModelFileError(f"{target}: cannot be written: {error.strerror}", kind="io") from None
+    with writing(path, ModelFileError):
+        replace(path, encode(forest), PRIVATE)
 
 
 # -- loading ----------------------------------------------------------------------------------------
@@ -239,7 +224,10 @@ def write(path: str | os.PathLike[str], forest: SavedForest) -> None:
 def read(path: str | os.PathLike[str]) -> SavedForest:
     """The content of a file that `write` wrote. Raises ModelFileError."""
     source = Path(path)
-    data, mode = _read_bytes(source)
+    if source.is_dir():
+        raise ModelFileError(f"{source}: a directory; `open` finds the forest in it", kind="wrong-kind")
+    with reading(source, ModelFileError, "give the path of a saved forest"), opened(source) as file:
+        data, status = all_of(file, MAX_SIZE), os.fstat(file.fileno())
     head, _, body = data.partition(b"\n")
     if not head.startswith(_MAGIC):
         raise ModelFileError(f"{source}: not a saved forest", kind="malformed")
@@ -253,30 +241,9 @@ def read(path: str | os.PathLike[str]) -> SavedForest:
         forest = msgspec.msgpack.decode(body, type=SavedForest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ModelFileError(f"{source}: damaged", kind="malformed") from None
-    if forest.keys is not None and mode & 0o077:
-        raise ModelFileError(
-            f"{source}: holds private keys and is open to others; run: chmod 600 {shlex.quote(str(source))}",
-            kind="mode",
-        )
+    if forest.keys is not None:
+        check_private(source, status, ModelFileError)
     return forest
-
-
-def _read_bytes(source: Path) -> tuple[bytes, int]:
-    """The bytes of a regular file of bounded size, and its mode."""
-    try:
-        with os.fdopen(os.open(source, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_SIZE:
-                raise ModelFileError(f"{source}: not a file, or too large for a forest", kind="malformed")
-            return file.read(MAX_SIZE), status.st_mode
-    except FileNotFoundError:
-        raise ModelFileError(f"{source}: there is no such file", kind="missing") from None
-    except IsADirectoryError:
-        raise ModelFileError(
-            f"{source}: a directory; `open` finds the forest in it", kind="wrong-kind"
-        ) from None
-    except OSError as error:
-        raise ModelFileError(f"{source}: cannot be read: {error.strerror}", kind="io") from None
 
 
 @hides_locals

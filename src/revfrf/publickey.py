@@ -9,18 +9,15 @@ fingerprint is what `VerifyKey.fingerprint` says, for comparing over the telepho
 """
 
 import os
-import stat
-from pathlib import Path
 
 from revfrf.crypto.sealing import FORMAT as SECRET_FORMAT
 from revfrf.crypto.signing import KEY_BYTES, VerifyKey
 from revfrf.errors import FormatError, KeyFileError
-from revfrf.keyfile import write_key_file
+from revfrf.files import PUBLIC, content, create, reading, writing
 
 FORMAT = "revfrf verify key v1"
 MAX_SIZE = 64 * 1024
 _ANY_VERSION = b"revfrf verify key v"
-_MODE = 0o644
 
 
 def save_verify_key(path: str | os.PathLike[str], key: VerifyKey) -> None:
@@ -30,13 +27,11 @@ def save_verify_key(path: str | os.PathLike[str], key: VerifyKey) -> None:
     kinds are `exists` and `io`.
     """
     try:
-        write_key_file(path, _text(key))
-        Path(path).chmod(_MODE)
+        with writing(path, KeyFileError):
+            create(path, _text(key), PUBLIC)
     except KeyFileError as error:
         if error.kind != "exists" or not _holds(path, key):
             raise
-    except OSError as error:
-        raise KeyFileError(f"{path} cannot be written: {error.strerror}", kind="io") from None
 
 
 def load_verify_key(path: str | os.PathLike[str]) -> VerifyKey:
@@ -45,24 +40,24 @@ def load_verify_key(path: str | os.PathLike[str]) -> VerifyKey:
     Raises KeyFileError; its kinds are `missing`, `not-regular`, `too-large` and `io` for the file, and
     `malformed`, `version` and `wrong-kind` for its content.
     """
-    target = Path(path)
-    data = _read(target)
+    with reading(path, KeyFileError, "give the path of a public key"):
+        data = content(path, MAX_SIZE)
     if data.startswith(_ANY_VERSION) and data.partition(b"\n")[0].rstrip() != FORMAT.encode():
         raise KeyFileError(
-            f"{target}: a public key of another version; this RevFRF reads {FORMAT!r}", kind="version"
+            f"{path}: a public key of another version; this RevFRF reads {FORMAT!r}", kind="version"
         )
     if data.startswith(b"{") and SECRET_FORMAT.encode() in data:
-        raise KeyFileError(f"{target} is a file of a secret key; give the public one", kind="wrong-kind")
+        raise KeyFileError(f"{path} is a file of a secret key; give the public one", kind="wrong-kind")
     head, key, *_ = *data.split(b"\n"), b""
     name, _, digits = key.partition(b": ")
     if head != FORMAT.encode() or name != b"key" or len(digits) != 2 * KEY_BYTES:
-        raise _malformed(target, f"it is not a {FORMAT!r}")
+        raise _malformed(path, f"it is not a {FORMAT!r}")
     try:
         found = VerifyKey(bytes.fromhex(digits.decode("ascii")))
     except (ValueError, FormatError):
-        raise _malformed(target, "its hex digits are no key") from None
+        raise _malformed(path, "its hex digits are no key") from None
     if _text(found) != data:
-        raise _malformed(target, "its fingerprint or its form is not that of its key")
+        raise _malformed(path, "its fingerprint or its form is not that of its key")
     return found
 
 
@@ -77,28 +72,5 @@ def _holds(path: str | os.PathLike[str], key: VerifyKey) -> bool:
         return False
 
 
-def _malformed(path: Path, what: str) -> KeyFileError:
+def _malformed(path: str | os.PathLike[str], what: str) -> KeyFileError:
     return KeyFileError(f"{path} is no public key: {what}; ask for it again", kind="malformed")
-
-
-def _read(path: Path) -> bytes:
-    """The bytes of a regular file of bounded size."""
-    try:
-        # Not blocking: a pipe in place of the file must not make us wait for ever.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise KeyFileError(f"{path} is not a regular file", kind="not-regular")
-            data = b""
-            while part := os.read(descriptor, MAX_SIZE + 1 - len(data)):
-                data += part
-        finally:
-            os.close(descriptor)
-    except FileNotFoundError:
-        raise KeyFileError(f"{path} does not exist; give the path of a public key", kind="missing") from None
-    except (OSError, ValueError) as error:  # ValueError: no path at all, such as one with a null byte
-        why = getattr(error, "strerror", None) or error
-        raise KeyFileError(f"{path} cannot be read: {why}", kind="io") from None
-    if len(data) > MAX_SIZE:
-        raise KeyFileError(f"{path} is too large for a public key", kind="too-large")
-    return data

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from revfrf.datafile import csv_text, write_whole
+from revfrf.datafile import csv_text
+from revfrf.files import write_text
 from revfrf.node.home import CONFIG, Home
 from revfrf.node.inviting import found, invite, join_federation, uninvite
 from revfrf.node.local import PORTS, free_port
@@ -46,7 +47,7 @@ def write_rows(path: Path, names: Sequence[str], table: dict[str, Any], seed: in
     random.Random(seed).shuffle(order)
     places = {name: place for place, name in enumerate(ids())}
     shown = {name: [values[places[row]] for row in order] for name, values in table.items()}
-    write_whole(path, csv_text(order, shown))
+    write_text(path, csv_text(order, shown))
 
 
 def write_files(directory: Path) -> None:

@@ -262,7 +262,7 @@ def test_wrong_requests_to_leave_are_named() -> None:
         Path("wrong").write_bytes(content)
         said = run("kgc", "accept", "wrong", code=WRONG_USAGE)
         assert "wrong: not a request to leave, as `revfrf revoke --out` writes it" in said
-    assert "cannot be read" in run("kgc", "accept", "nowhere", code=WRONG_USAGE)
+    assert "nowhere does not exist" in run("kgc", "accept", "nowhere", code=WRONG_USAGE)
 
 
 @pytest.mark.usefixtures("place")

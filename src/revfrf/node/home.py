@@ -17,12 +17,12 @@ from revfrf.config import Config, load_config
 from revfrf.crypto.secret import hides_locals
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import PassportError, RevFRFError, StorageError
+from revfrf.files import check_writable_by_owner_alone
 from revfrf.names import CS, KGC, PARTICIPANT
 from revfrf.node.control import CONTROL, runs
 from revfrf.protocols.identity import Identity, IdentityRecord
 from revfrf.record import Record
 from revfrf.storage.database import Database
-from revfrf.storage.ownership import check_writable_by_owner_alone
 from revfrf.storage.sqlite import SqliteCoordinatorStore, SqliteParticipantStore, SqliteStore
 from revfrf.transport.passport import Passport, Who
 from revfrf.transport.sealed import Sealing

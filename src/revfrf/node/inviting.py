@@ -14,6 +14,7 @@ from revfrf.config import Config, new_config, write_config
 from revfrf.crypto.secret import hides_locals
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.errors import StorageError, UsageError
+from revfrf.files import check_writable_by_owner_alone
 from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER, check_name
 from revfrf.node.home import CONFIG, DATABASE, PUBLIC_KEY, Home
 from revfrf.protocols.identity import Identity
@@ -21,7 +22,6 @@ from revfrf.publickey import save_verify_key
 from revfrf.record import Record
 from revfrf.roles.kgc import KeyCentreState
 from revfrf.storage.database import Database
-from revfrf.storage.ownership import check_writable_by_owner_alone
 from revfrf.storage.sqlite import SqliteStore
 from revfrf.transport.passport import Who
 from revfrf.transport.tls import Authority, Token, join

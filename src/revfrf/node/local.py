@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from revfrf.datafile import csv_text, write_whole
+from revfrf.datafile import csv_text
 from revfrf.errors import RevFRFError, StorageError, UsageError
+from revfrf.files import write_text
 from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
 from revfrf.node.control import CONTROL, ask, process_of, runs
 from revfrf.node.home import CONFIG, Home, look
@@ -86,12 +87,12 @@ def _write_files(directory: Path, names: list[str]) -> None:
     columns = {str(name): data.data[:, place].tolist() for place, name in enumerate(data.feature_names)}
     for number, name in enumerate(names):
         own = {column: columns[column] for column in list(columns)[number :: len(names)]}
-        write_whole(directory / name / ROWS, csv_text(ids, own))
+        write_text(directory / name / ROWS, csv_text(ids, own))
     cs, last = directory / "cs", _TRAINED + _ASKED
-    write_whole(cs / ROWS, csv_text(ids[:_TRAINED], {"label": outcome[:_TRAINED]}))
-    write_whole(cs / TEST, csv_text(ids[last:], {"label": outcome[last:]}))
+    write_text(cs / ROWS, csv_text(ids[:_TRAINED], {"label": outcome[:_TRAINED]}))
+    write_text(cs / TEST, csv_text(ids[last:], {"label": outcome[last:]}))
     asked = {name: values[_TRAINED:last] for name, values in columns.items()}
-    write_whole(directory / REQUESTER_NAME / REQUEST, csv_text(ids[_TRAINED:last], asked))
+    write_text(directory / REQUESTER_NAME / REQUEST, csv_text(ids[_TRAINED:last], asked))
 
 
 def exists(directory: Path) -> bool:

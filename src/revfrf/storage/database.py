@@ -11,7 +11,6 @@ as it was before that step.
 
 import hashlib
 import os
-import shlex
 import sqlite3
 import stat
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,10 +20,10 @@ from threading import RLock
 from typing import Any
 
 from revfrf.errors import StorageError
+from revfrf.files import PRIVATE, check_private
 
 VERSION = 1
 _APPLICATION = 0x52465246
-_MODE = 0o600
 
 _PRAGMAS = (
     "journal_mode = WAL",
@@ -71,7 +70,7 @@ class Database:
         self._ended: str | None = None
         with self._reported():
             if create:
-                os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE))
+                os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE))
             else:
                 self._check_file()
             self._connection = sqlite3.connect(
@@ -87,12 +86,7 @@ class Database:
         status = os.lstat(self.path)
         if not stat.S_ISREG(status.st_mode):
             raise StorageError(f"{self.path}: not a file", kind="malformed")
-        if status.st_mode & 0o077:
-            raise StorageError(
-                f"{self.path}: holds private keys and is open to others; "
-                f"run: chmod 600 {shlex.quote(str(self.path))}",
-                kind="mode",
-            )
+        check_private(self.path, status, StorageError)
 
     def _set_up(self, create: bool) -> None:
         self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")

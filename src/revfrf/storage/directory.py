@@ -6,9 +6,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from revfrf.errors import StorageError, UsageError
+from revfrf.files import check_writable_by_owner_alone
 from revfrf.storage.database import Database
 from revfrf.storage.memory import CoordinatorStore, Kept, ParticipantStore, Shelf, Store
-from revfrf.storage.ownership import check_writable_by_owner_alone
 from revfrf.storage.sqlite import SqliteCoordinatorStore, SqliteParticipantStore, SqliteStore
 
 _ON_DISK: dict[type[Store], type[SqliteStore]] = {
