@@ -34,8 +34,8 @@ def run_command(
     what: str,
     adders: Sequence[Callable[[Any], None]],
     arguments: Sequence[str] | None,
-) -> None:
-    """Run the command that the arguments name, of those that `adders` add."""
+) -> Any:
+    """Run the command that the arguments name, of those that `adders` add. Its results."""
     parser = argparse.ArgumentParser(prog=program, description=what)
     commands = parser.add_subparsers(dest="command", required=True)
     for add in adders:
@@ -49,6 +49,7 @@ def run_command(
     except KeyboardInterrupt:
         sys.exit("interrupted")
     write_json(options.json, {options.command: results})
+    return results
 
 
 def add_command(

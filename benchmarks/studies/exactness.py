@@ -2,10 +2,11 @@
 
     python -m benchmarks.studies.exactness exact    whether the forest is the one without the leaver
 
-A party holds every column, and each of them leaves a forest of its own.
+A party holds every column, and each of them leaves a forest of its own. The exit code is 1 if one is another.
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,10 @@ from revfrf import RevocableForestClassifier, RevocableForestRegressor
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    run_command("benchmarks.studies.exactness", "Measure whether leaving is exact.", (add_exact,), arguments)
+    what = "Measure whether leaving is exact."
+    found = run_command("benchmarks.studies.exactness", what, (add_exact,), arguments)
+    if any(one["equal"] != one["leavers"] for one in found.values()):
+        sys.exit(1)
 
 
 def forest(dataset: Dataset, trees: int, depth: int, bits: int, **more: Any) -> Model:
@@ -45,9 +49,9 @@ def add_exact(commands: Any) -> None:
     parser.add_argument("--level", type=int, choices=(1, 2), default=1)
 
 
-def exact(options: argparse.Namespace, console: Console) -> object:
+def exact(options: argparse.Namespace, console: Console) -> dict[str, dict[str, int]]:
     view = table("the digest after leaving is that of training without the leaver", "set", "leavers", "equal")
-    results = {}
+    results: dict[str, dict[str, int]] = {}
     with Progress(console=console, transient=True) as progress:
         for name in options.sets.split(","):
             dataset = load(name, options.data)

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.paper import datasets
 from benchmarks.paper.datasets import SOURCES, MissingDataError, coded, load
-from benchmarks.studies import construction, prediction
+from benchmarks.studies import construction, exactness, prediction
 from benchmarks.studies.common import current_memory, exponent, peak_memory
 from tests.benchmarks.made_sets import MAKERS, write
 
@@ -209,8 +209,16 @@ def test_processes_are_measured_beside_one_process(data: Path, tmp_path: Path) -
 def test_exactness_of_leaving_is_measured(data: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     small = ["--sets", "drug", "--trees", "3", "--depth", "3"]
-    run("benchmarks.studies.exactness", "exact", "--data", data, *small, "--json", results)
+    done = run("benchmarks.studies.exactness", "exact", "--data", data, *small, "--json", results)
+    assert done.returncode == 0, done.stderr
     assert json.loads(results.read_text())["exact"] == {"drug": {"leavers": 3, "equal": 3}}
+
+
+def test_leaving_that_is_not_exact_is_told(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exactness, "without", lambda X, _: X)
+    with pytest.raises(SystemExit) as caught:
+        exactness.main(["exact", "--data", str(data), "--sets", "drug", "--trees", "3", "--depth", "3"])
+    assert caught.value.code == 1
 
 
 # -- what they share --------------------------------------------------------------------------------
