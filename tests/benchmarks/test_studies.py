@@ -10,7 +10,10 @@ import pytest
 
 from benchmarks.paper import datasets
 from benchmarks.paper.datasets import SOURCES, MissingDataError, coded, load
+from benchmarks.paper.experiment import answers, forest, leavers, owners
+from benchmarks.rivals.plain import plain_forest
 from benchmarks.studies import construction, exactness, prediction
+from benchmarks.studies.accuracy import forests
 from benchmarks.studies.common import current_memory, exponent, peak_memory
 from tests.benchmarks.made_sets import MAKERS, write
 
@@ -212,6 +215,33 @@ def test_exactness_of_leaving_is_measured(data: Path, tmp_path: Path) -> None:
     done = run("benchmarks.studies.exactness", "exact", "--data", data, *small, "--json", results)
     assert done.returncode == 0, done.stderr
     assert json.loads(results.read_text())["exact"] == {"drug": {"leavers": 3, "equal": 3}}
+
+
+@pytest.mark.parametrize("name", ["drug", "bike"])
+def test_reasons_of_a_difference_are_measured(name: str, data: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    small = ["--set", name, "--leavers", "0,1", "--seeds", "2", "--trees", "2"]
+    done = run("benchmarks.studies.accuracy", "features", "--data", data, *small, "--json", results)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(results.read_text())["features"]
+    assert set(found) == {"0", "1"}
+    for losses in found.values():
+        assert {len(values) for values in losses.values()} == {2}
+        assert len({tuple(values) for values in losses.values()}) > 1
+
+
+def test_a_loss_is_that_of_the_forests_named(data: Path) -> None:
+    """Ours as after leaving is the forest that a real leaver leaves behind, and the reference is plain."""
+    dataset, seed = load("drug", data), 0
+    split = dataset.splits(seed)[0]
+    [column] = leavers(list(split.X_train.columns), 1, seed)
+    rest = split.without([column])
+    kept = forests("classes", 3, rest, split.X_train.shape[1])
+    left = forest("classes", 3, seed).fit(split.X_train, split.y_train)
+    left.revoke(owners(left, [column]), level=1)
+    assert (kept["ours"](seed) == answers(left, rest.X_test, "soft")).all()
+    plain = plain_forest("classes", 3, seed, rest.X_train.shape[1]).fit(rest.coded.X_train, rest.y_train)
+    assert (kept["plain"](seed) == plain.predict(rest.coded.X_test)).all()
 
 
 def test_leaving_that_is_not_exact_is_told(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
