@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,8 +20,10 @@ from revfrf.files import (
     NotRegularError,
     TooLargeError,
     all_of,
+    check_own,
     check_place,
     check_private,
+    check_writable_by_owner_alone,
     content,
     create,
     opened,
@@ -125,21 +128,86 @@ def test_a_file_is_replaced_whole_and_a_link_stays_a_link(path: Path) -> None:
     assert set(path.parent.iterdir()) == {path, link}
 
 
-@pytest.mark.parametrize("step", ["open", "write", "fsync", "replace"])
+def test_a_file_that_is_replaced_keeps_its_mode(path: Path) -> None:
+    path.touch(0o640)
+    path.chmod(0o640)
+    replace(path, NEW)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    replace(path, NEW, PRIVATE)
+    assert stat.S_IMODE(path.stat().st_mode) == PRIVATE
+
+
+def test_a_private_file_takes_the_place_of_a_link(path: Path) -> None:
+    """Whoever has planted the link does not say where secrets go, nor what they overwrite."""
+    link = path.with_name("link")
+    path.write_bytes(OLD)
+    link.symlink_to(path)
+    replace(link, NEW, PRIVATE)
+    assert path.read_bytes() == OLD
+    assert not link.is_symlink()
+    assert link.read_bytes() == NEW
+
+
+@pytest.mark.parametrize(
+    ("what", "mode"),
+    [
+        *product(("pipe", "directory", "device"), (None, PRIVATE)),
+        ("loop", None),  # a private file takes the place of a link
+    ],
+)
+def test_nothing_but_a_file_is_replaced(path: Path, what: str, mode: int | None) -> None:
+    make: dict[str, Callable[[], Any]] = {
+        "pipe": lambda: os.mkfifo(path),
+        "directory": path.mkdir,
+        "loop": lambda: path.symlink_to(path),
+        "device": lambda: path.symlink_to("/dev/null"),
+    }
+    make[what]()
+    before = path.lstat().st_mode
+    with pytest.raises(UsageError, match="cannot be written"), writing(path, UsageError):
+        replace(path, NEW, mode)
+    assert path.lstat().st_mode == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_that_is_there_counts_as_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that may be written to but not be read cannot be synced."""
+
+    def unreadable(directory: Path) -> NoReturn:
+        raise PermissionError(errno.EACCES, str(directory))
+
+    monkeypatch.setattr("revfrf.files.sync_directory", unreadable)
+    replace(path, NEW)
+    assert path.read_bytes() == NEW
+
+
+STEPS: list[tuple[Callable[[Path, bytes], None], str]] = [
+    *((replace, step) for step in ("open", "write", "fsync", "replace")),
+    *((create, step) for step in ("open", "fchmod", "write", "fsync", "link")),
+]
+
+
+@pytest.mark.parametrize(("act", "step"), STEPS)
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
-def test_a_file_that_cannot_be_replaced_stays_as_it_was(
-    path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: type[BaseException]
+def test_after_a_failure_all_is_as_it_was(
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    act: Callable[[Path, bytes], None],
+    step: str,
+    error: type[BaseException],
 ) -> None:
     def fail(*_: object, **__: object) -> NoReturn:
         raise error(errno.ENOSPC, "No space left on device")
 
-    path.write_bytes(OLD)
+    if act is replace:
+        path.write_bytes(OLD)
+    before = list(path.parent.iterdir())
     with monkeypatch.context() as patch:
         patch.setattr(os, step, fail)
         with pytest.raises(error):
-            replace(path, NEW)
-    assert path.read_bytes() == OLD
-    assert list(path.parent.iterdir()) == [path]
+            act(path, NEW)
+    assert list(path.parent.iterdir()) == before
+    assert act is create or path.read_bytes() == OLD
 
 
 @pytest.mark.parametrize("step", ["write", "fsync", "replace"])
@@ -174,7 +242,11 @@ def test_a_full_disk_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_where_no_file_can_be_is_known_before_the_work(tmp_path: Path) -> None:
-    for path, message in ((tmp_path, "not a file"), (tmp_path / "no" / "a.csv", "there is no directory")):
+    for path, message in (
+        (tmp_path, "not a file"),
+        (tmp_path / "no" / "a.csv", "there is no directory"),
+        (tmp_path / ("x" * 300), "File name too long"),
+    ):
         with pytest.raises(UsageError, match=f"cannot be written: {message}"):
             check_place(path)
     check_place(tmp_path / "new.csv")
@@ -184,7 +256,7 @@ def test_where_no_file_can_be_is_known_before_the_work(tmp_path: Path) -> None:
 # -- who may use them -------------------------------------------------------------------------------
 
 
-def test_a_file_that_others_could_use_is_not_private(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_others_could_use_is_not_private(path: Path) -> None:
     def kind() -> str:
         with pytest.raises(RevFRFError) as caught:
             check_private(path, path.stat(), StorageError)
@@ -195,9 +267,32 @@ def test_a_file_that_others_could_use_is_not_private(path: Path, monkeypatch: py
     for mode in (0o604, 0o640, 0o601, 0o622):
         path.chmod(mode)
         assert kind() == "mode"
-    path.chmod(PRIVATE)
+
+
+def test_a_file_of_another_user_is_not_ones_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.touch()
+    check_own(path, path.stat(), StorageError)
+    check_writable_by_owner_alone(path)
     if os.geteuid() == 0:
         os.chown(path, 12345, -1)  # root's own files are anybody's to trust
     else:
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    assert kind() == "owner"
+    with pytest.raises(StorageError) as caught:
+        check_own(path, path.stat(), StorageError)
+    assert caught.value.kind == "owner"
+    with pytest.raises(StorageError) as caught:
+        check_writable_by_owner_alone(path)
+    assert caught.value.kind == "owner"
+
+
+def test_what_others_can_write_to_is_refused(path: Path) -> None:
+    path.touch(PRIVATE)
+    for place, remedy in ((path, "chmod 600"), (path.parent, "chmod 700")):
+        mode = stat.S_IMODE(place.stat().st_mode)
+        for more in (0o020, 0o002):
+            place.chmod(mode | more)
+            with pytest.raises(StorageError, match=remedy) as caught:
+                check_writable_by_owner_alone(place)
+            assert caught.value.kind == "mode"
+        place.chmod(mode)
+        check_writable_by_owner_alone(place)

@@ -355,7 +355,7 @@ def test_file_that_grows_after_the_check_is_refused(tmp_path: Path, monkeypatch:
     small = target.stat()
     os.truncate(target, MAX_SIZE + 1)
     monkeypatch.setattr(os, "fstat", lambda _: small)
-    assert kind_of(read_key_file, target) == "too-large"
+    assert kind_of(read_key_file, target) == "io"
 
 
 def test_failing_read_names_the_file_and_the_reason() -> None:

@@ -27,7 +27,7 @@ import msgspec
 
 from revfrf.crypto.canonical import Field, digest
 from revfrf.errors import AuditLogError, StorageError, UsageError
-from revfrf.files import PRIVATE, check_private, opened, reading, sync_directory
+from revfrf.files import PRIVATE, check_own, check_private, opened, reading, sync_directory
 from revfrf.record import Record
 
 MAX_LINE = 64 * 1024
@@ -172,6 +172,7 @@ class AuditLog:
         if not stat.S_ISREG(status.st_mode):
             raise StorageError(f"{self.path}: not a file; move it away", kind="malformed")
         check_private(self.path, status, StorageError)
+        check_own(self.path, status, StorageError)
 
     def _append(self, event: str, facts: dict[str, Fact]) -> None:
         chain = self._chain

@@ -18,7 +18,7 @@ from revfrf.cli_printing import (
     show,
 )
 from revfrf.errors import RevFRFError, UsageError
-from revfrf.files import content, create, reading, writing
+from revfrf.files import create, reading, writing
 
 app = typer.Typer(no_args_is_help=True, help="Found a federation, and invite its parties.")
 
@@ -148,8 +148,8 @@ def kgc_accept(
 
 def _request(path: Path) -> str:
     """The request in a file, as hexadecimal digits."""
-    with reading(path, UsageError, "give the file that `revfrf revoke --out` wrote"):
-        data = content(path, _LONGEST)
+    with reading(path, UsageError, "give the file that `revfrf revoke --out` wrote"), path.open("rb") as file:
+        data = file.read(_LONGEST)
     try:
         return bytes.fromhex(data.decode("ascii")).hex()
     except ValueError:

@@ -217,7 +217,8 @@ def with_overrides(config: Config, **flags: Any) -> Config:
 def write_config(path: str | os.PathLike[str], config: Config) -> Path:
     """Write the configuration to a new file, with comments, for its owner alone; the path.
 
-    Raises ConfigError as `load_config` would, and for the file; kinds of that are `exists` and `io`.
+    Raises ConfigError as `load_config` would, and for the file; kinds of that are `exists`,
+    `too-large` and `io`.
     """
     target, tables = Path(path), _tables(config)
     _checked(tables, Source())

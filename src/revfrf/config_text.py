@@ -54,7 +54,7 @@ class Source:
 def read_toml(path: Path) -> tuple[dict[str, Any], Source]:
     """The tables of a TOML file, and where their keys stand.
 
-    Raises ConfigError; its kinds are `missing`, `io` and `syntax`.
+    Raises ConfigError; its kinds are those of `reading`, and `syntax`.
     """
     with reading(path, ConfigError, "`revfrf kgc init` and `revfrf join` make one"):
         text = _decoded(path, content(path, MAX_SIZE))

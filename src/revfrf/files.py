@@ -3,6 +3,7 @@
 Functions raise OSError where the system does; `reading` and `writing` make of it an error of this package.
 """
 
+import errno
 import os
 import secrets
 import shlex
@@ -19,8 +20,6 @@ PRIVATE = 0o600
 PUBLIC = 0o644
 UNREADABLE = ("missing", "not-regular", "too-large", "io")
 """Kinds of errors that `reading` makes."""
-
-_PART = 2**20
 
 
 class NotRegularError(OSError):
@@ -69,13 +68,13 @@ def opened(path: PathLike) -> Iterator[BinaryIO]:
 
 def all_of(file: BinaryIO, limit: int) -> bytes:
     """What is in an open file. Raises OSError for more than `limit` bytes."""
-    parts, size = [], os.fstat(file.fileno()).st_size
-    while size <= limit and (part := file.read(_PART)):
-        parts.append(part)
-        size = max(size, file.tell())  # it may grow meanwhile
-    if size > limit:
+    size = os.fstat(file.fileno()).st_size
+    data = file.read(size + 1) if size <= limit else b""
+    if max(size, len(data)) > limit:
         raise TooLargeError(f"larger than {limit} bytes")
-    return b"".join(parts)
+    if len(data) > size:
+        raise OSError("it grows while it is read; try again")
+    return data
 
 
 def content(path: PathLike, limit: int) -> bytes:
@@ -126,9 +125,18 @@ def create(path: PathLike, data: bytes, mode: int = PRIVATE) -> None:
 def replace(path: PathLike, data: bytes, mode: int | None = None) -> None:
     """A file that appears whole, in place of one that may be there, or not at all. Raises OSError.
 
-    Without `mode` the process's umask says who may read it.
+    With `mode`, a link at its place is replaced, too. Without, a link stays one, a file keeps its mode, and
+    of a new one the process's umask says who may read it.
     """
-    target = Path(path).resolve()  # a link stays one
+    target = Path(path)
+    if mode is None:
+        target = Path(os.path.realpath(path))
+        if target.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        if target.exists():
+            mode = stat.S_IMODE(target.stat().st_mode)
+    if target.exists() and not target.is_file():
+        raise NotRegularError("not a regular file")
     temporary = _beside(target)
     try:
         _write(temporary, data, mode)
@@ -137,7 +145,8 @@ def replace(path: PathLike, data: bytes, mode: int | None = None) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise
-    sync_directory(target.parent)
+    with suppress(OSError):  # it is there, and whole; a directory that cannot be read cannot be synced
+        sync_directory(target.parent)
 
 
 def sync_directory(directory: Path) -> None:
@@ -152,12 +161,13 @@ def sync_directory(directory: Path) -> None:
 def check_place(path: PathLike) -> None:
     """Raise UsageError if `write_text` could write no file there: to be asked before work begins."""
     place = Path(path)
-    if place.exists() and not place.is_file():
-        raise UsageError(f"{path}: cannot be written: not a file; give the path of one")
-    if not place.parent.is_dir():
-        raise UsageError(f"{path}: cannot be written: there is no directory {place.parent}; make it first")
-    if not os.access(place.parent, os.W_OK | os.X_OK):
-        raise UsageError(f"{path}: cannot be written: no permission to write in {place.parent}")
+    with writing(path, UsageError):
+        if place.exists() and not place.is_file():
+            raise OSError("not a file; give the path of one")
+        if not place.parent.is_dir():
+            raise OSError(f"there is no directory {place.parent}; make it first")
+        if not os.access(place.parent, os.W_OK | os.X_OK):
+            raise OSError(f"no permission to write in {place.parent}")
 
 
 def write_text(path: PathLike, text: str) -> None:
@@ -189,12 +199,16 @@ def _write(path: Path, data: bytes, mode: int | None) -> None:
 
 
 def check_private(path: PathLike, status: os.stat_result, failure: type[RevFRFError]) -> None:
-    """Raise `failure`, of kind `mode` or `owner`, for a file that others could read or change."""
+    """Raise `failure`, of kind `mode`, for a file that others than its owner could read or change."""
     if status.st_mode & 0o077:
         mode, command = stat.S_IMODE(status.st_mode), f"chmod 600 {shlex.quote(str(path))}"
         raise failure(
             f"{path} is open to others than its owner (mode {mode:04o}); run: {command}", kind="mode"
         )
+
+
+def check_own(path: PathLike, status: os.stat_result, failure: type[RevFRFError]) -> None:
+    """Raise `failure`, of kind `owner`, for a file that neither this user nor root has made."""
     if status.st_uid not in (0, os.geteuid()):
         raise failure(f"{path} belongs to another user; run this as that user", kind="owner")
 
@@ -205,7 +219,7 @@ def check_writable_by_owner_alone(path: Path) -> None:
     if status.st_uid != os.geteuid():
         raise StorageError(
             f"{path}: it belongs to another user; run this as that user, or have it given to you by chown",
-            kind="mode",
+            kind="owner",
         )
     if status.st_mode & 0o022:
         mode = "700" if path.is_dir() else "600"

@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol, Self, TypeVar
 from revfrf.crypto.sealing import MAX_SIZE, malformed, seal, unseal
 from revfrf.crypto.secret import hides_locals
 from revfrf.errors import InsecureKeyError, KeyFileError, RevFRFError, UsageError
-from revfrf.files import all_of, check_private, create, opened, reading, writing
+from revfrf.files import all_of, check_own, check_private, create, opened, reading, writing
 
 
 class SecretKey(Protocol):
@@ -80,5 +80,7 @@ def read_key_file(path: str | os.PathLike[str]) -> bytes:
     Raises KeyFileError; its kinds are `missing`, `not-regular`, `mode`, `owner`, `too-large` and `io`.
     """
     with reading(path, KeyFileError, "give the path of a key file"), opened(path) as file:
-        check_private(path, os.fstat(file.fileno()), KeyFileError)
+        status = os.fstat(file.fileno())
+        check_private(path, status, KeyFileError)
+        check_own(path, status, KeyFileError)
         return all_of(file, MAX_SIZE)

@@ -224,10 +224,11 @@ def write(path: str | os.PathLike[str], forest: SavedForest) -> None:
 def read(path: str | os.PathLike[str]) -> SavedForest:
     """The content of a file that `write` wrote. Raises ModelFileError."""
     source = Path(path)
-    if source.is_dir():
-        raise ModelFileError(f"{source}: a directory; `open` finds the forest in it", kind="wrong-kind")
-    with reading(source, ModelFileError, "give the path of a saved forest"), opened(source) as file:
-        data, status = all_of(file, MAX_SIZE), os.fstat(file.fileno())
+    with reading(source, ModelFileError, "give the path of a saved forest"):
+        if source.is_dir():
+            raise ModelFileError(f"{source}: a directory; `open` finds the forest in it", kind="wrong-kind")
+        with opened(source) as file:
+            data, status = all_of(file, MAX_SIZE), os.fstat(file.fileno())
     head, _, body = data.partition(b"\n")
     if not head.startswith(_MAGIC):
         raise ModelFileError(f"{source}: not a saved forest", kind="malformed")
