@@ -151,23 +151,21 @@ class ClearDatabase:
 
 
 class EncryptedDatabase:
-    """`fit` and `predict` under encryption; `building` and `predicting` are what the last of each cost."""
+    """`fit` and `predict` under encryption; `predicting` is what the last prediction cost."""
 
-    building: Cost
     predicting: Cost
 
     def __init__(self, task: Task, trees: RandomTrees, key: Paillier, *, oblivious: bool = False) -> None:
         self.task, self.trees, self.key, self.oblivious = task, trees, key, oblivious
 
     def fit(self, X: Any, y: Any) -> "EncryptedDatabase":
-        self.labels_ = Labels.of(self.task, y)
-        self.building = self._add_rows(X, y) + self._weigh_leaves()
+        self.measure_fit(X, y, len(X))
         return self
 
     def measure_fit(self, X: Any, y: Any, measured_rows: int) -> Cost:
         """What `fit` costs on all these rows, from its first ones: every row costs the same, every leaf too.
 
-        Its leaves are those of the first rows only: ask this object nothing afterwards.
+        Only those are in the leaves: unless they are all rows, ask this object nothing afterwards.
         """
         if not 0 < measured_rows <= len(X):
             raise UsageError(f"measured_rows={measured_rows}: there are {len(X)} rows")

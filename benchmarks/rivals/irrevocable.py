@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from benchmarks.rivals.results import Cost
 from revfrf import RevocableForestClassifier, RevocableForestRegressor
-from revfrf.costs import Costs
 from revfrf.errors import UsageError
 from revfrf.forest.randomness import feature_probability
 from revfrf.tables import is_frame
@@ -24,19 +22,10 @@ Forest = RevocableForestClassifier | RevocableForestRegressor
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """A new forest, the wall seconds that its training and its set-up of keys took, and what was counted.
-
-    The search for a modulus is not in them: it is made once per process and size.
-    """
+    """A new forest, and the wall seconds that its training took; keys were set up before."""
 
     forest: Forest
     training_seconds: float
-    setup_seconds: float
-    cost: Cost
-
-    @property
-    def seconds(self) -> float:
-        return self.training_seconds + self.setup_seconds
 
 
 def rebuild_all(forest: Forest, X: Any, y: Any, leavers: Sequence[str]) -> Rebuilt:
@@ -61,19 +50,4 @@ def rebuild_all(forest: Forest, X: Any, y: Any, leavers: Sequence[str]) -> Rebui
     )
     kept = X.iloc[:, staying] if is_frame(X) else np.asarray(X)[:, staying]
     new.fit(kept, y)
-    timings = new.federation_.timings
-    return Rebuilt(new, timings.training, timings.setup, counted(new.costs_))
-
-
-def counted(costs: Costs) -> Cost:
-    """The books of one of our forests, participants taken together."""
-    seconds: dict[str, float] = {}
-    powers: dict[str, dict[str, int]] = {}
-    for role, protocols in costs.work.items():
-        who = role if role in ("KGC", "CS", "CC") else "participants"
-        for cell in protocols.values():
-            seconds[who] = seconds.get(who, 0.0) + cell["seconds"]
-            kinds = powers.setdefault(who, {})
-            for kind, count in cell["exponentiations"].items():
-                kinds[kind] = kinds.get(kind, 0) + count
-    return Cost(seconds, int(costs.total("bytes")), powers)
+    return Rebuilt(new, new.federation_.timings.training)

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import thread_time
-from typing import Literal
 
 from revfrf.errors import UsageError
 
@@ -21,19 +20,6 @@ class Cost:
     bytes: int
     counts: dict[str, dict[str, int]]
     extrapolated_from: float | None = None
-
-    @property
-    def kind(self) -> Literal["measured", "extrapolated"]:
-        return "measured" if self.extrapolated_from is None else "extrapolated"
-
-    @property
-    def all_seconds(self) -> float:
-        return sum(self.seconds.values())
-
-    @property
-    def operations(self) -> dict[str, int]:
-        """Of all roles, by name."""
-        return dict(sum(map(Counter, self.counts.values()), Counter[str]()))
 
     def times(self, whole: float) -> "Cost":
         """The cost of `whole` times as much work of the same sort; no longer measured unless that is 1."""

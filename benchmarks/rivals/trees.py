@@ -3,7 +3,7 @@
 Left iff x̂ ≤ ŝ, on integers, as everywhere in this project.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import floor
 from typing import Any
@@ -23,13 +23,6 @@ class Split:
 
 Tree = Split | int
 """A leaf is its value, a number below 2^64. A forest's answer is the sum of its trees' values mod 2^64."""
-
-
-def walk(tree: Tree, row: Sequence[int]) -> int:
-    """The value of the leaf of this row, in the clear."""
-    while isinstance(tree, Split):
-        tree = tree.left if row[tree.feature] <= tree.cut else tree.right
-    return tree
 
 
 def splits(tree: Tree) -> Iterator[Split]:
@@ -52,23 +45,9 @@ def padded(tree: Tree, to: int) -> Tree:
     return Split(split.feature, split.cut, padded(split.left, to - 1), padded(split.right, to - 1))
 
 
-def random_tree(levels: int, n_features: int, bits: int, rng: np.random.Generator) -> Tree:
-    """A complete tree: random features, cuts of so many bits, leaves that vote for one of two classes."""
-    if levels == 0:
-        return vote(int(rng.integers(2)))
-    cut = int(rng.integers(-(1 << (bits - 1)), 1 << (bits - 1)))
-    left, right = (random_tree(levels - 1, n_features, bits, rng) for _ in "lr")
-    return Split(int(rng.integers(n_features)), cut, left, right)
-
-
 def vote(number: int) -> int:
     """A leaf's vote for this class, 0 to 3: sums of them are counts of 16 bits, side by side."""
     return 1 << (16 * number)
-
-
-def votes(answer: int) -> list[int]:
-    """The counts in a sum of votes."""
-    return [answer >> (16 * number) & 0xFFFF for number in range(4)]
 
 
 def from_sklearn(fitted: Any, decimals: int) -> Tree:

@@ -10,6 +10,9 @@ import pytest
 from benchmarks.paper.datasets import Task
 from benchmarks.rivals.encrypted_database import (
     HOP_BYTES,
+    LABELS,
+    OPENER,
+    OWNERS,
     ClearDatabase,
     EncryptedDatabase,
     RandomTrees,
@@ -77,14 +80,20 @@ def test_the_structure_looks_at_no_label_and_cuts_at_values_of_the_feature() -> 
 
 @pytest.mark.parametrize(("oblivious", "encryptions"), [(False, 60 * 3), (True, 60 * 3 * 4 * 8)])
 def test_operations_and_bytes_are_counted(oblivious: bool, encryptions: int) -> None:
-    database = EncryptedDatabase("classes", TREES, key(), oblivious=oblivious).fit(X, CLASSES)
+    database = EncryptedDatabase("classes", TREES, key(), oblivious=oblivious)
+    building = database.measure_fit(X, CLASSES, 60)
     leaves, sent = 4 * 8, encryptions if oblivious else encryptions * 4
-    opening = {"additions": sent + leaves * 2, "decryptions": leaves} if oblivious else {"additions": sent}
-    assert database.building.operations == {"encryptions": encryptions, "products": leaves * 3, **opening}
-    assert database.building.bytes == (sent + leaves * oblivious) * 64 + 60 * 4 * 3 * HOP_BYTES
-    assert database.building.kind == "measured"
+    assert building.counts == {
+        LABELS: {"encryptions": encryptions},
+        OWNERS: {"additions": sent + leaves * 2 * oblivious, "products": leaves * 3},
+        **({OPENER: {"decryptions": leaves}} if oblivious else {}),
+    }
+    assert building.bytes == (sent + leaves * oblivious) * 64 + 60 * 4 * 3 * HOP_BYTES
     database.predict(X[:1])
-    assert database.predicting.operations == {"encryptions": 3, "additions": 12, "decryptions": 3}
+    assert database.predicting.counts == {
+        OWNERS: {"encryptions": 3, "additions": 12},
+        OPENER: {"decryptions": 3},
+    }
     assert database.predicting.bytes == (4 + 1) * 3 * 64 + 4 * 3 * HOP_BYTES
 
 
@@ -93,8 +102,7 @@ def test_what_is_extrapolated_says_so_and_counts_what_the_whole_would(oblivious:
     database = EncryptedDatabase("classes", TREES, key(), oblivious=oblivious)
     part = database.measure_fit(X, CLASSES, 15)
     whole = database.measure_fit(X, CLASSES, 60)
-    assert (part.kind, part.extrapolated_from) == ("extrapolated", 0.25)
-    assert whole.kind == "measured"
-    assert (part.operations, part.bytes) == (whole.operations, whole.bytes)
+    assert (part.extrapolated_from, whole.extrapolated_from) == (0.25, None)
+    assert (part.counts, part.bytes) == (whole.counts, whole.bytes)
     with pytest.raises(UsageError, match="60 rows"):
         database.measure_fit(X, CLASSES, 0)

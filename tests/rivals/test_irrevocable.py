@@ -56,15 +56,9 @@ def test_the_old_forest_stays_as_it_is() -> None:
     assert set(forest.parties_) == set("abcd")
 
 
-def test_seconds_and_costs_are_those_of_the_whole_new_forest() -> None:
+def test_seconds_are_those_of_training_the_new_forest() -> None:
     rebuilt = rebuild_all(classifier().fit(X, Y), X, Y, ["d"])
-    assert rebuilt.training_seconds > 0
-    assert rebuilt.setup_seconds > 0
-    assert rebuilt.cost.kind == "measured"
-    assert rebuilt.cost.bytes == rebuilt.forest.costs_.total("bytes") > 0
-    assert rebuilt.cost.all_seconds == pytest.approx(rebuilt.forest.costs_.total("seconds"))
-    assert sum(rebuilt.cost.operations.values()) == rebuilt.forest.costs_.total("exponentiations")
-    assert rebuilt.cost.seconds.keys() <= {"KGC", "CS", "CC", "participants"}
+    assert rebuilt.training_seconds == rebuilt.forest.federation_.timings.training > 0
 
 
 @pytest.mark.parametrize(
