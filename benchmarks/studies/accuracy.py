@@ -20,6 +20,8 @@ from benchmarks.paper.datasets import SOURCES, Column, Dataset, Split, Task, loa
 from benchmarks.paper.experiment import CHIEF, answers, forest, leavers, loss, scores
 from benchmarks.rivals.plain import plain_forest
 from benchmarks.studies.common import add_command, positive, run_command, table
+from revfrf.errors import UsageError
+from revfrf.forest.randomness import feature_probability
 
 PLAIN = "plain"
 PLAIN_FORESTS = 3
@@ -44,12 +46,18 @@ def add_features(commands: Any) -> None:
 
 
 def counts(text: str) -> tuple[int, ...]:
-    """An option that is several numbers."""
-    return tuple(map(int, text.split(",")))
+    """An option that is several numbers, each from 0."""
+    parts = text.split(",")
+    if not all(part.isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r}: give whole numbers from 0, with commas between them")
+    return tuple(map(int, parts))
 
 
 def features(options: argparse.Namespace, console: Console) -> object:
     dataset = load(options.set, options.data)
+    most, columns = max(options.leavers), dataset.X.shape[1]
+    if most >= columns:
+        raise UsageError(f"--leavers {most}: {options.set} has {columns} columns; let one at least stay")
     title = f"{options.set}: worse than plain by, % of its {CHIEF[dataset.task]}"
     view, found = table(title, "forest", "left", "mean", "its standard error", "of a seed, ±"), {}
     with Progress(console=console, transient=True) as progress:
@@ -89,7 +97,7 @@ def one_seed(dataset: Dataset, left: int, seed: int, trees: int) -> dict[str, fl
 def forests(task: Task, trees: int, split: Split, before: int) -> Mapping[str, Forest]:
     """Forests on the columns that are left of `before` ones; each differs from another one in one thing."""
     columns, rows = split.X_train.shape[1], split.coded
-    most, fewest, kept = 1 + isqrt(columns - 1), isqrt(columns), sqrt(before) / before
+    most, fewest, kept = 1 + isqrt(columns - 1), isqrt(columns), feature_probability("sqrt", before)
 
     def plain(max_features: int, seed: int) -> Column:
         model = plain_forest(task, trees, seed, columns, n_jobs=-1).set_params(max_features=max_features)

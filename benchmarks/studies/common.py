@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.paper.common import MEGABYTE
-from benchmarks.paper.datasets import MissingDataError, check_present
+from benchmarks.paper.datasets import SOURCES, check_present
 from revfrf.errors import RevFRFError
+from revfrf.files import check_place, write_text
 
 Result = TypeVar("Result")
 
@@ -41,22 +42,23 @@ def run_command(
     for add in adders:
         add(commands)
     options = parser.parse_args(arguments)
-    check_options(parser, options, options.needs)
     try:
+        check_options(options)
         results = options.run(options, console())
+        write_json(options.json, {options.command: results})
     except RevFRFError as error:
         parser.error(str(error))
     except KeyboardInterrupt:
         sys.exit("interrupted")
-    write_json(options.json, {options.command: results})
     return results
 
 
 def add_command(
-    commands: Any, name: str, what: str, needs: list[str], run: Callable[..., object]
+    commands: Any, name: str, what: str, sets: list[str], run: Callable[..., object]
 ) -> argparse.ArgumentParser:
+    """A command that needs the files of these sets, or of those that an option `--sets` of its own says."""
     parser: argparse.ArgumentParser = commands.add_parser(name, help=what, description=what)
-    parser.set_defaults(run=run, needs=needs)
+    parser.set_defaults(run=run, sets=sets)
     add_common_options(parser)
     return parser
 
@@ -69,22 +71,25 @@ def positive(text: str) -> int:
     return number
 
 
-def check_options(parser: argparse.ArgumentParser, options: argparse.Namespace, sets: Sequence[str]) -> None:
-    """Complain now about what would fail after minutes of work: results that cannot be written, no data."""
+def set_names(text: str) -> list[str]:
+    """An option that is several sets."""
+    names = text.split(",")
+    for name in names:
+        if name not in SOURCES:
+            raise argparse.ArgumentTypeError(f"{name!r} is no set; sets are {', '.join(SOURCES)}")
+    return names
+
+
+def check_options(options: argparse.Namespace) -> None:
+    """Raise UsageError now for what would fail after minutes of work: no place for results, no data."""
     if options.json:
-        try:
-            options.json.touch()
-        except OSError as error:
-            parser.error(f"--json: {options.json} cannot be written: {error.strerror}")
-    try:
-        check_present(sets, options.data)
-    except MissingDataError as error:
-        parser.error(str(error))
+        check_place(options.json)
+    check_present(options.sets, options.data)
 
 
 def write_json(file: Path | None, results: object) -> None:
     if file:
-        file.write_text(json.dumps(results, indent=2) + "\n")
+        write_text(file, json.dumps(results, indent=2) + "\n")
 
 
 # -- measuring --------------------------------------------------------------------------------------

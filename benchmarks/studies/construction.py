@@ -23,6 +23,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from benchmarks.paper.common import TOY_BITS, keys, seconds
 from benchmarks.paper.datasets import Column, coded, load
+from benchmarks.paper.experiment import warm
 from benchmarks.studies.common import (
     add_command,
     current_memory,
@@ -139,8 +140,8 @@ def speed(options: argparse.Namespace, console: Console) -> object:
     times: dict[str, list[float]] = {name: [] for name in fits}
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("warming up", total=options.rounds * len(fits))
-        for bits in options.bits:  # compiles, makes the modulus, starts workers
-            RevocableForestClassifier(2, max_depth=3, n_jobs=-1, **keys(bits)).fit(X[:500], y[:500])
+        for bits in options.bits:
+            warm(bits, X, y)
         for _ in range(options.rounds):
             for name, fit in fits.items():
                 progress.update(task, description=name)

@@ -11,8 +11,9 @@ import pytest
 from benchmarks.paper import datasets
 from benchmarks.paper.datasets import SOURCES, MissingDataError, coded, load
 from benchmarks.paper.experiment import answers, forest, leavers, owners
+from benchmarks.rivals.irrevocable import rebuild_all
 from benchmarks.rivals.plain import plain_forest
-from benchmarks.studies import construction, exactness, prediction
+from benchmarks.studies import accuracy, construction, exactness, prediction
 from benchmarks.studies.accuracy import forests
 from benchmarks.studies.common import current_memory, exponent, peak_memory
 from tests.benchmarks.made_sets import MAKERS, write
@@ -98,8 +99,11 @@ def test_targets_are_what_the_scripts_say(data: Path) -> None:
 
 
 def test_missing_files_are_named_with_where_they_come_from(tmp_path: Path) -> None:
-    with pytest.raises(MissingDataError, match=r"bank\.csv\.gz, .* UCI 'Bank Marketing', .*10\.24432/C5K306"):
+    with pytest.raises(MissingDataError, match=r"bank\.csv\.gz; .* UCI 'Bank Marketing', .*10\.24432/C5K306"):
         load("bank", tmp_path)
+    for wrong in (tmp_path / "nowhere", Path(__file__)):
+        with pytest.raises(MissingDataError, match=f"{wrong} is no directory; say by --data"):
+            load("bank", wrong)
 
 
 def test_data_is_looked_for_where_the_environment_says(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,16 +118,48 @@ def test_scripts_say_what_is_wrong_with_their_options(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for main, arguments, said in (
-        (construction.main, f"speed --data {data} --json {tmp_path}/no/results.json", "--json"),
+        (construction.main, f"speed --data {data} --json {tmp_path}/no/file", "/no/file: cannot be written"),
         (construction.main, f"memory --data {tmp_path}", "10.24432/C53P47"),
         (construction.main, f"speed --data {data} --rows 0", "--rows"),
         (construction.main, f"speed --data {data} --rows 50 --bits 100", "100"),
         (prediction.main, f"settings --data {data} --forests 10x10", "10x10"),
         (prediction.main, f"cores --data {tmp_path}", "10.24432/C5XW20"),
+        (exactness.main, f"exact --data {data} --sets drug,foo", "--sets: 'foo' is no set; sets are adult, "),
+        (exactness.main, f"exact --data {data} --sets drug,", "--sets: '' is no set"),
+        (exactness.main, f"exact --data {tmp_path} --sets drug", "has no drug.csv.gz; say"),
+        (accuracy.main, f"features --data {data} --leavers -1", "--leavers: '-1': give whole numbers from 0"),
+        (accuracy.main, f"features --data {data} --leavers 0,a", "--leavers: '0,a': give whole numbers"),
+        (accuracy.main, f"features --data {data} --set drug --leavers 0,3", "3: drug has 3 columns"),
+        (accuracy.main, f"features --data {tmp_path} --set drug", "10.24432/C5TC7S"),
     ):
         with pytest.raises(SystemExit, match="2"):
             main(arguments.split())
         assert said in capsys.readouterr().err
+
+
+def test_only_the_sets_asked_for_must_be_there(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "drug.csv.gz").symlink_to(data / "drug.csv.gz")
+    small = ["--sets", "drug", "--trees", "1", "--depth", "1", "--rows", "50"]
+    exactness.main(["exact", "--data", str(tmp_path), *small])
+    assert "drug: 3 of 3" in capsys.readouterr().out
+
+
+def test_an_interrupted_study_leaves_results_as_they_were(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(exactness, "load", interrupted)
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    old.write_text("of yesterday")
+    for file in (old, new):
+        with pytest.raises(SystemExit, match="interrupted"):
+            exactness.main(["exact", "--data", str(data), "--json", str(file)])
+    assert list(tmp_path.iterdir()) == [old]
+    assert old.read_text() == "of yesterday"
 
 
 def test_speed_is_a_ratio_to_scikit_learn_in_the_same_run(data: Path, tmp_path: Path) -> None:
@@ -245,7 +281,7 @@ def test_a_loss_is_that_of_the_forests_named(data: Path) -> None:
 
 
 def test_leaving_that_is_not_exact_is_told(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exactness, "without", lambda X, _: X)
+    monkeypatch.setattr(exactness, "rebuild_all", lambda model, X, y, _: rebuild_all(model, X, y, []))
     with pytest.raises(SystemExit) as caught:
         exactness.main(["exact", "--data", str(data), "--sets", "drug", "--trees", "3", "--depth", "3"])
     assert caught.value.code == 1
