@@ -24,17 +24,17 @@ from rich.progress import (
 
 import revfrf
 from benchmarks import paper, rivals
-from benchmarks.paper.cells import Cell, Store, plain, write
-from benchmarks.paper.comparison import COMPARED
+from benchmarks.paper.cells import Cell, Store, as_json, write
+from benchmarks.paper.comparison_shown import COMPARED
 from benchmarks.paper.datasets import ROOT, check_present
-from benchmarks.paper.efficiency import EFFICIENT
+from benchmarks.paper.efficiency_shown import EFFICIENT
 from benchmarks.paper.experiment import Experiment
-from benchmarks.paper.growth import GROWTH
-from benchmarks.paper.leaving import CLASSES, NUMBERS
-from benchmarks.paper.rebuilding import REBUILDING
-from benchmarks.paper.report import FORMAT, html_page, read
+from benchmarks.paper.growth_shown import GROWTH
+from benchmarks.paper.leaving_shown import CLASSES, NUMBERS
+from benchmarks.paper.rebuilding_shown import REBUILDING
+from benchmarks.paper.report import html_page, read
 from benchmarks.paper.settings import FULL, QUICK, TINY, Settings
-from benchmarks.paper.theory import THEORY
+from benchmarks.paper.theory_shown import THEORY
 from revfrf.errors import UsageError
 from revfrf.files import write_text
 
@@ -44,15 +44,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
 }
 SETTINGS = {settings.name: settings for settings in (FULL, QUICK, TINY)}
 LIBRARIES = ("revfrf", "numpy", "scipy", "pandas", "scikit-learn", "gmpy2", "numba", "phe")
-PRESENTING = {
-    "efficiency_shown.py",
-    "theory_shown.py",
-    "show.py",
-    "plots.py",
-    "report.py",
-    "page.py",
-    "printed.py",
-}
+PRESENTING = ("*_shown.py", "show.py", "plots.py", "report.py", "page.py", "printed.py")
 """Modules beside this one on which no result depends: they only show results."""
 
 INTERRUPTED = 130
@@ -81,11 +73,14 @@ def run(options: Options, console: Console, experiments: Mapping[str, Experiment
     check_present(sorted({name for experiment in chosen for name in experiment.sets}), options.data)
     cells = {e.name: e.cells(options.settings, options.data) for e in chosen}
     with alone(options.out):
+        measured = world()
         store = Store(
-            options.out / "cells", world(), lambda line: console.print(line, style="yellow"), commit()
+            options.out / "cells", measured, lambda line: console.print(line, style="yellow"), commit()
         )
         if not worked(store, cells, options, console):
             return INTERRUPTED
+        if world() != measured:
+            raise UsageError("the code has changed while it was measured; run the same command again")
         run = about(options)
         for experiment in chosen:
             results = [asdict(one) for one in store.all(cells[experiment.name])]
@@ -173,7 +168,6 @@ def work(store: Store, missing: Sequence[Cell], done: int, console: Console) -> 
 def world() -> dict[str, Any]:
     """What every result depends on besides its parameters: whatever is measured, and on what it runs."""
     return {
-        "format": FORMAT,
         "code": code(),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
         "machine": {"processor": processor(), "cores": os.cpu_count(), "memory": memory()},
@@ -186,7 +180,7 @@ def code() -> str:
     for package in (revfrf, rivals, paper):
         root = Path(package.__path__[0])
         for file in sorted(root.rglob("*.py")):
-            if package is not paper or file.name not in PRESENTING:
+            if package is not paper or not any(map(file.match, PRESENTING)):
                 digest.update(f"{file.relative_to(root)}\0".encode() + file.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
 
@@ -203,7 +197,7 @@ def commit() -> str:
 
 def about(options: Options) -> dict[str, Any]:
     """What a reader must know of a run to judge it, or to repeat it."""
-    return {**world(), "settings": plain(asdict(options.settings))}
+    return {**world(), "settings": as_json(asdict(options.settings))}
 
 
 def processor() -> str:

@@ -73,7 +73,7 @@ class Store:
         file = self.file(cell)
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
-            if content["key"] != plain(cell.key):
+            if content["key"] != as_json(cell.key):
                 raise ValueError("the key is another")
             if not content["result"]:
                 raise ValueError("the result is empty")
@@ -87,9 +87,9 @@ class Store:
     def run(self, cell: Cell) -> Done:
         """Do it, and keep the result."""
         started = perf_counter()
-        result = plain(cell.run())
+        result = as_json(cell.run())
         spent, today = perf_counter() - started, datetime.now(UTC).strftime("%Y-%m-%d")
-        done = Done(plain(cell.key), result, spent, today, self._commit)
+        done = Done(as_json(cell.key), result, spent, today, self._commit)
         write(self.file(cell), {**asdict(done), "world": self._world})
         return done
 
@@ -117,7 +117,7 @@ def write(file: Path, content: object) -> None:
     write_text(file, text)
 
 
-def plain(value: Plain) -> Plain:
+def as_json(value: Plain) -> Plain:
     """As it comes back from a file: tuples are lists, keys are strings."""
-    plain: Plain = json.loads(json.dumps(value, allow_nan=False))
-    return plain
+    found: Plain = json.loads(json.dumps(value, allow_nan=False))
+    return found

@@ -228,8 +228,14 @@ SOURCES = {
 }
 
 
+WHERE = (
+    "say by --data or REVFRF_DATA where the data sets are; docs/benchmarks.md says where they come from, and "
+    "how their files are made"
+)
+
+
 def directory(given: Path | None) -> Path:
-    """Where the files are expected."""
+    """Where the files are expected: where it is said, or in shared/data beside the clone."""
     if given is not None:
         return given
     named = os.environ.get("REVFRF_DATA")
@@ -239,14 +245,15 @@ def directory(given: Path | None) -> Path:
 def check_present(names: Sequence[str], given: Path | None) -> None:
     """Raises MissingDataError unless there is a file for each of these sets."""
     where = directory(given)
+    if not where.is_dir():
+        raise MissingDataError(f"{where} is no directory; {WHERE}")
     missing = [name for name in names if not (where / f"{name}.csv.gz").is_file()]
     if missing:
         source = SOURCES[missing[0]]
         others = f"; likewise {', '.join(missing[1:])}" if missing[1:] else ""
         raise MissingDataError(
-            f"{where} has no {missing[0]}.csv.gz, which is {source.files} of UCI {source.uci!r}, "
-            f"https://doi.org/{source.doi}{others}; docs/benchmarks.md says how the files are made; --data "
-            "or REVFRF_DATA says where they are"
+            f"{where} has no {missing[0]}.csv.gz{others}; {WHERE}; {missing[0]} is {source.files} of UCI "
+            f"{source.uci!r}, https://doi.org/{source.doi}"
         )
 
 

@@ -9,12 +9,15 @@ from typing import Any
 from benchmarks.paper.asking import fitted, request_rows, requests, warm_up
 from benchmarks.paper.books import OWNERS, by_role
 from benchmarks.paper.cells import Cell
-from benchmarks.paper.efficiency_shown import ASKING, BUILDING, CC, CS, RIVAL, parts
-from benchmarks.paper.experiment import Experiment, dataset, named
+from benchmarks.paper.experiment import dataset, named
 from benchmarks.paper.literal import literal
 from benchmarks.paper.printed import BOST, VAIDYA, WU
 from benchmarks.paper.rival_costs import SEEN, asking, building, evaluation
 from benchmarks.paper.settings import Settings
+from revfrf.names import CC, CS
+
+BUILDING, ASKING, RIVAL = "construction", "prediction", "rival"
+"""Kinds of cells."""
 
 BUILDERS = (CS, CC, OWNERS)
 
@@ -65,7 +68,6 @@ def construction(
         "splits": (model.n_nodes_ - trees) // 2,
         "seconds": by_role(costs.work, "seconds", ("FLE-Expan", "FOS-Find"), BUILDERS),
         "bytes": by_role(costs.traffic, "bytes", ("FLE-Expan",), BUILDERS),
-        "wall": model.federation_.timings.training,
     }
 
 
@@ -87,17 +89,3 @@ def prediction(
     if as_printed:
         found["as printed"] = literal(model, X, as_printed).seconds
     return found
-
-
-EFFICIENT = Experiment(
-    "efficiency",
-    "Efficiency of construction and prediction",
-    "A party holds each of Adult's 14 columns. The paper's keys of 1024 bits are INSECURE.",
-    ("adult",),
-    (
-        *(f"efficiency-{stage}" for stage in ("construction", "prediction")),
-        *(f"{stage}-{what}" for stage in ("construction", "prediction") for what in ("seconds", "bytes")),
-    ),
-    cells,
-    parts,
-)

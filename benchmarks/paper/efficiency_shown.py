@@ -10,16 +10,18 @@ from benchmarks.paper.asking import WARM_UPS
 from benchmarks.paper.books import OWNERS
 from benchmarks.paper.cells import Done, where
 from benchmarks.paper.common import MEGABYTE
+from benchmarks.paper.efficiency import ASKING, BUILDING, RIVAL, cells
+from benchmarks.paper.experiment import Experiment
 from benchmarks.paper.plots import Point, Series
 from benchmarks.paper.printed import BOST, EFFICIENCY, KEY_BITS, OURS, VAIDYA, WU
 from benchmarks.paper.rival_costs import COMPLETE_SPLITS, SEEN
 from benchmarks.paper.show import Figure, Part, Table, number, ratio, several, spread
+from revfrf.names import CC, CS
 
 NODES = 100
 """Splits of the table's construction."""
 
-BUILDING, ASKING, RIVAL = "construction", "prediction", "rival"
-CS, CC, SERVERS, UD, ALL = "CS", "CC", "CS + CC", "UD", "all"
+SERVERS, UD, ALL = "CS + CC", "UD", "all"
 ROLES = (CS, CC, SERVERS, UD, "requester", ALL)
 
 
@@ -45,13 +47,13 @@ class System:
 def parts(results: Sequence[Done]) -> list[Part]:
     whole = efficiency(results)
     return [
-        stage(whole, "construction", "TC"),
-        stage(whole, "prediction", "TP", whole.note),
+        stage(whole, "construction", "TC", building_note(results)),
+        stage(whole, "prediction", "TP", asking_note(results)),
         *figures(results),
     ]
 
 
-def stage(whole: Table, name: str, short: str, note: str = "") -> Table:
+def stage(whole: Table, name: str, short: str, note: str) -> Table:
     """The columns of one stage, and the rows that have something there."""
     places = [i for i, head in enumerate(whole.head) if short in head]
     rows = [(*row[:3], *(row[i] for i in places)) for row in whole.rows if any(row[i] for i in places)]
@@ -65,7 +67,7 @@ def efficiency(results: Sequence[Done]) -> Table:
     what = [f"{when}, {unit}" for unit in ("s", "MB") for when in ("TC", "TP")]
     head = ("system", "bits", "role", *what, *(f"paper {name}" for name in what))
     table = [row for system in systems for row in rows(system)]
-    return Table("efficiency", "Computation and communication", head, table, note(results))
+    return Table("efficiency", "Computation and communication", head, table)
 
 
 def rivals(results: Sequence[Done], bits: int) -> list[System]:
@@ -100,11 +102,16 @@ def ours(results: Sequence[Done], bits: int) -> list[System]:
         ]
         for requests in (asked["requests"], [asked["first"]])
     )
-    literally = {ALL: [asked["as printed"] * one["comparisons"] for one in asked["requests"]]}
+    literally, at_first = (
+        {ALL: [asked["as printed"] * one["comparisons"] for one in requests]}
+        for requests in (asked["requests"], [asked["first"]])
+    )
+    about = (False, True, False, False)
     return [
         System(OURS, bits, (building[0], warm[0], building[1], warm[1])),
         System(f"{OURS}, first request", bits, ({}, cold[0], {}, cold[1])),
-        System("as printed", bits, ({}, literally, {}, {}), (False, True, False, False)),
+        System("as printed", bits, ({}, literally, {}, {}), about),
+        System("as printed, first request", bits, ({}, at_first, {}, {}), about),
     ]
 
 
@@ -160,86 +167,89 @@ def beside(mine: Sequence[float] | None, paper: float | None, bits: int) -> str:
     return f"{paper:g} ({ratio(mean(mine), paper)})" if mine and bits == KEY_BITS else f"{paper:g}"
 
 
-def note(results: Sequence[Done]) -> str:
-    """What a reader must know of the table."""
-    return " ".join((measured(results), tried(results), extrapolated(results), compared(results)))
-
-
-def measured(results: Sequence[Done]) -> str:
-    """What is in the numbers, and what is not."""
+def building_note(results: Sequence[Done]) -> str:
+    """What a reader must know of construction, a line each."""
     asked = where(results, kind=ASKING)[-1].key
-    database = where(results, kind=RIVAL, rival=VAIDYA, trial=0)[-1].key
-    return (
-        f"TC: {NODES} splits of trees on {asked['rows']:,} rows of Adult; ours scaled from trees of about so "
-        f"many, Vaidya's from a complete tree of {COMPLETE_SPLITS}, but for “leaves seen”, where a row is "
-        f"encrypted once whatever the splits. TP: {asked['trees']} trees of depth {asked['depth']}, one row; "
-        "Vaidya's is the same whether leaves were seen or not, and of a database of "
-        f"{database['measured']:,} rows. Seconds are processor time of all who have the role; bytes are "
-        "those that the role sends. In brackets: measured as a multiple of printed, where keys are as long "
-        "as the paper's; its CS is both servers, since its HoLT is. Ours is warm: all the rows were asked "
-        f"together {WARM_UPS} times before, so that the tables of powers of all keys are there; “first "
-        "request” is the first after training, for the first of them. “As printed” is the paper's own HoLT "
-        "on this machine, one comparison at a time. Left out: all roles are one process, without TLS and "
-        "framing; no matching of ids, no enrolment, no KGC; all keys, the requester's too, are made before. "
-        "Rivals are our own programs, simplified as their page says; their answers are checked where all of "
-        "the work is done."
-    )
-
-
-def tried(results: Sequence[Done]) -> str:
-    """How often."""
     forests = len({one.key["seed"] for one in where(results, kind=BUILDING)})
-    rows = len(where(results, kind=ASKING)[-1].result["requests"])
-    asked = Counter(one.key["bits"] for one in where(results, kind=RIVAL, rival=BOST))
-    rivals = ", ".join(f"{several(count, 'row')} with {bits} bits" for bits, count in sorted(asked.items()))
-    return (
-        f"Mean ± standard deviation of trials: ours, TC of {several(forests, 'forest')}, TP of "
-        f"{several(rows, 'row')}, each asked alone, so that the spread is that of rows, too; rivals, TP of "
-        f"{rivals}, Vaidya's TC of one building."
+    paper = EFFICIENCY[VAIDYA].construction_megabytes or 0
+    lines = (
+        f"TC is for {NODES} splits of trees on {asked['rows']:,} rows of Adult. Ours is scaled from trees of "
+        f"about so many, Vaidya's from a complete tree of {COMPLETE_SPLITS}; “leaves seen” is not scaled: a "
+        "row is encrypted once there, whatever the splits.",
+        "Seconds are processor time of all who have the role. Bytes are those that the role sends; the "
+        "rivals' programs count those of all together.",
+        "In brackets: measured as a multiple of printed, where keys are as long as the paper's. Its CS is "
+        "both servers, since its HoLT is.",
+        f"Mean ± standard deviation of trials: ours of {several(forests, 'forest')}, Vaidya's of one.",
+        extrapolated(results, "construction"),
+        "Vaidya's bytes are far from the printed ones because every row sends a ciphertext for each leaf and "
+        f"class; the printed {paper} MB are {paper * MEGABYTE * 8 / (2 * KEY_BITS):,.0f} ciphertexts, fewer "
+        "than rows.",
+        LEFT_OUT,
     )
+    return "\n".join(filter(None, lines))
 
 
-def extrapolated(results: Sequence[Done]) -> str:
-    """What a “~” is from."""
+def asking_note(results: Sequence[Done]) -> str:
+    """What a reader must know of prediction, a line each."""
+    asked = where(results, kind=ASKING)[-1]
+    database = where(results, kind=RIVAL, rival=VAIDYA, trial=0)[-1].key
+    trials = Counter(one.key["bits"] for one in where(results, kind=RIVAL, rival=BOST))
+    rivals = ", ".join(f"{several(count, 'row')} with {bits} bits" for bits, count in sorted(trials.items()))
+    bost, wu = (where(results, kind=RIVAL, rival=rival)[0].result["prediction"] for rival in (BOST, WU))
+    theirs = EFFICIENCY[BOST].prediction_megabytes / EFFICIENCY[WU].prediction_megabytes
+    lines = (
+        f"TP is for one row and {asked.key['trees']} trees of depth {asked.key['depth']}; Vaidya's is the "
+        f"same whether leaves were seen or not, and of a database of {database['measured']:,} rows.",
+        f"Ours is warm: all the rows were asked together {WARM_UPS} times before, so that the tables of "
+        "powers of all keys are there. “First request” is the first after training, for the first of them.",
+        "“As printed” is the paper's own HoLT on this machine, one comparison at a time; its spread is that "
+        "of comparisons a row, and not of their time.",
+        "Mean ± standard deviation of trials: ours of "
+        f"{several(len(asked.result['requests']), 'row')}, each asked alone, so that the spread is that of "
+        f"rows, too; rivals of {rivals}.",
+        extrapolated(results, "prediction"),
+        "Who sees the path: in Bost's and Wu's nobody, so that they compare at every node, "
+        f"{bost['operations'][CS]['comparisons']:,} and {wu['operations'][CS]['comparisons']:,} times; in "
+        f"ours CS does, so that {mean(one['comparisons'] for one in asked.result['requests']):.0f} "
+        "comparisons will do on the mean, and CS and CC must not collude; in Vaidya's the participants do.",
+        f"Bost sends {number(theirs)} times as many bytes as Wu in the paper, and "
+        f"{number(bost['bytes'] / wu['bytes'])} times here: our Bost takes sparse trees as linear functions, "
+        "without levelled encryption, and our Wu compares in complete trees by DGK's encryption, where the "
+        "authors have ElGamal on a curve.",
+        "Rivals are our own programs, simplified as their page says; their answers are checked where all of "
+        "the work is done.",
+        LEFT_OUT,
+    )
+    return "\n".join(lines)
+
+
+LEFT_OUT = (
+    "Left out: all roles are one process, without TLS and framing; no matching of ids, no enrolment, no KGC; "
+    "all keys, the requester's too, are made before."
+)
+
+
+def extrapolated(results: Sequence[Done], stage: str) -> str:
+    """What a “~” is from, if there is one."""
     from_what, whole = list[str](), list[str]()
     for one in where(results, kind=RIVAL):
-        for short, stage in (("TC", "construction"), ("TP", "prediction")):
-            key, cost = one.key, one.result.get(stage, {"of": None})
-            unit = "trees" if key["rival"] in (BOST, WU) else "rows"
-            if cost["of"] is not None:
-                from_what.append(
-                    f"{short} of “{key['rival']}” from {key['measured']} of {key[unit]:,} {unit}"
-                )
-                if key["rival"] == VAIDYA:
-                    whole.append(f"{sum(cost['seconds'].values()) / 60:.0f} minutes with {key['bits']} bits")
-    printed = max(one.key["as_printed"] for one in where(results, kind=ASKING))
-    from_what.append(f"“as printed” from {several(printed, 'comparison')}")
+        key, cost = one.key, one.result.get(stage, {"of": None})
+        unit = "trees" if key["rival"] in (BOST, WU) else "rows"
+        if cost["of"] is not None:
+            from_what.append(f"“{key['rival']}” from {key['measured']} of {key[unit]:,} {unit}")
+            if key["rival"] == VAIDYA:
+                whole.append(f"{sum(cost['seconds'].values()) / 60:.0f} minutes with {key['bits']} bits")
+    if stage == "prediction":
+        printed = max(one.key["as_printed"] for one in where(results, kind=ASKING))
+        from_what.append(f"“as printed” from {several(printed, 'comparison')}")
     why = (
-        f" All of Vaidya's rows would take {' and '.join(whole)}; each costs the same, so a part says it."
+        f" All of Vaidya's rows, for its tree of {COMPLETE_SPLITS} splits, would take {' and '.join(whole)}; "
+        "each costs the same, so a part says it."
         if whole
         else ""
     )
-    return f"“~” is extrapolated: {', '.join(dict.fromkeys(from_what))}.{why}"
-
-
-def compared(results: Sequence[Done]) -> str:
-    """Who sees what, and why the rivals' bytes are not the printed ones."""
-    bost, wu = (where(results, kind=RIVAL, rival=rival)[0].result["prediction"] for rival in (BOST, WU))
-    requests = where(results, kind=ASKING)[-1].result["requests"]
-    theirs = EFFICIENCY[BOST].prediction_megabytes / EFFICIENCY[WU].prediction_megabytes
-    paper = EFFICIENCY[VAIDYA].construction_megabytes or 0
-    return (
-        "Who sees the path: in Bost's and Wu's nobody, so that they compare at every node, "
-        f"{bost['operations'][CS]['comparisons']:,} and {wu['operations'][CS]['comparisons']:,} times; in "
-        f"ours CS does, so that {mean(one['comparisons'] for one in requests):.0f} comparisons will do on "
-        "the mean, and CS and CC must not collude; in Vaidya's the participants do. Bost sends "
-        f"{number(theirs)} times as many bytes as Wu in the paper, and {number(bost['bytes'] / wu['bytes'])} "
-        "times here: our Bost takes sparse trees as linear functions, without levelled encryption, and our "
-        "Wu compares in complete trees by DGK's encryption, where the authors have ElGamal on a curve. "
-        "Vaidya's bytes are far from the printed ones because every row sends a ciphertext for each leaf and "
-        f"class; the printed {paper} MB are {paper * MEGABYTE * 8 / (2 * KEY_BITS):,.0f} ciphertexts, fewer "
-        "than rows."
-    )
+    return f"“~” is extrapolated: {', '.join(dict.fromkeys(from_what))}.{why}" if from_what else ""
 
 
 # -- the figures ------------------------------------------------------------------------------------
@@ -262,7 +272,7 @@ def figures(results: Sequence[Done]) -> list[Figure]:
     return [
         Figure("construction-seconds", f"{building}: time", "splits", spent, seconds),
         Figure(
-            "construction-bytes", f"{building}: traffic", "splits", "MB", size, building_note(seconds, size)
+            "construction-bytes", f"{building}: traffic", "splits", "MB", size, building_growth(seconds, size)
         ),
         Figure("prediction-seconds", f"{asking}: time", "depth", spent, longer),
         Figure(
@@ -271,7 +281,7 @@ def figures(results: Sequence[Done]) -> list[Figure]:
             "depth",
             "MB",
             larger,
-            asking_note(longer, larger, compared),
+            asking_growth(longer, larger, compared),
         ),
     ]
 
@@ -309,7 +319,7 @@ LINEAR = 0.9
 """A power below it is not linear any more."""
 
 
-def building_note(seconds: Sequence[Series], size: Sequence[Series]) -> str:
+def building_growth(seconds: Sequence[Series], size: Sequence[Series]) -> str:
     shares = [f"{100 * constant(one):.0f} % ({one.label})" for one in seconds if growth(one) < LINEAR]
     why = (
         f" Of the first point's seconds {', '.join(shares)} do not grow with splits: mostly the tables of "
@@ -323,7 +333,7 @@ def building_note(seconds: Sequence[Series], size: Sequence[Series]) -> str:
     )
 
 
-def asking_note(seconds: Sequence[Series], size: Sequence[Series], compared: Sequence[Series]) -> str:
+def asking_growth(seconds: Sequence[Series], size: Sequence[Series], compared: Sequence[Series]) -> str:
     why = " Not all paths are as deep as the trees." if growth(compared[0]) < LINEAR else ""
     return (
         f"From the first point to the last, seconds grow with depth {powers(seconds)}, bytes "
@@ -333,3 +343,13 @@ def asking_note(seconds: Sequence[Series], size: Sequence[Series], compared: Seq
 
 def powers(lines: Sequence[Series]) -> str:
     return "to the power " + ", ".join(f"{growth(series):.2f} ({series.label})" for series in lines)
+
+
+EFFICIENT = Experiment(
+    "efficiency",
+    "Efficiency of construction and prediction",
+    "A party holds each of Adult's 14 columns. The paper's keys of 1024 bits are INSECURE.",
+    ("adult",),
+    cells,
+    parts,
+)

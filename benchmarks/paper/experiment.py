@@ -34,13 +34,12 @@ NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """Cells to be run, and what to show of their results. `draws` names the tables and figures it makes."""
+    """Cells to be run, and what to show of their results."""
 
     name: str
     title: str
     text: str
     sets: Sequence[str]
-    draws: Sequence[str]
     cells: Callable[[Settings, Path | None], list[Cell]]
     parts: Callable[[Sequence[Done]], list[Part]]
 

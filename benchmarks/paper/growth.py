@@ -1,18 +1,14 @@
 """Accuracy and error against the number of trees: the paper's two figures of the training process."""
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
-from benchmarks.paper.cells import Cell, Done, where
+from benchmarks.paper.cells import Cell
 from benchmarks.paper.datasets import SOURCES
-from benchmarks.paper.experiment import CHIEF, NAMES, Experiment, answers, dataset, forest, named, scores
-from benchmarks.paper.plots import Point, Series
+from benchmarks.paper.experiment import answers, dataset, forest, named, scores
 from benchmarks.paper.printed import OURS, PLAIN
 from benchmarks.paper.settings import Settings
-from benchmarks.paper.show import Figure, Part
 from benchmarks.rivals.plain import plain_forest
 
 SETS = ("adult", "bank", "superconduct", "appliances")
@@ -37,32 +33,3 @@ def score(name: str, data: Path | None, seed: int, trees: int, rows: int | None)
     plain = plain_forest(task, trees, seed, columns, n_jobs=-1).fit(split.coded.X_train, split.y_train)
     told = {PLAIN: plain.predict(split.coded.X_test), OURS: answers(ours, split.X_test, "soft")}
     return {who: scores(task, split.y_test, y) for who, y in told.items()}
-
-
-def parts(results: Sequence[Done]) -> list[Part]:
-    return [figure(name, where(results, set=name)) for name in SETS]
-
-
-def figure(name: str, results: Sequence[Done]) -> Figure:
-    measure = CHIEF[SOURCES[name].task]
-    lines = []
-    for who in (PLAIN, OURS):
-        points: list[Point] = []
-        for trees in sorted({done.key["trees"] for done in results}):
-            values = [done.result[who][measure] for done in where(results, trees=trees)]
-            points.append((trees, mean(values), stdev(values) if len(values) > 1 else None))
-        lines.append(Series(who, points))
-    unit, seeds = "ACC, %" if measure == "ACC" else measure, len({done.key["seed"] for done in results})
-    note = f"Mean and standard deviation over {seeds} seeds." if seeds > 1 else "One seed."
-    return Figure(f"{name}-growth", NAMES[name], "trees", unit, lines, note)
-
-
-GROWTH = Experiment(
-    "growth",
-    "Accuracy and error against the number of trees",
-    "One forest of each a seed. The paper's figures have no numbers to compare with.",
-    SETS,
-    tuple(f"{name}-growth" for name in SETS),
-    cells,
-    parts,
-)

@@ -1,14 +1,15 @@
 """From the JSON of a run to pages: one for browsers, one of Markdown."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from benchmarks.paper.cells import Done
-from benchmarks.paper.datasets import SOURCES
+from benchmarks.paper.datasets import SOURCES, Task
 from benchmarks.paper.experiment import NAMES, Experiment
+from benchmarks.paper.leaving_shown import CLASSES, LIMIT, NUMBERS, summary
 from benchmarks.paper.printed import DATASETS, DOUBTS
 from benchmarks.paper.show import STYLE, Chapter, Part, Table, contents, html_chapter, markdown_chapter
 from revfrf import RevocableForestClassifier
@@ -18,8 +19,8 @@ from revfrf.report.html import document, facts, section
 Run = Mapping[str, Any]
 """The JSON of one experiment."""
 
-FORMAT = 3
-"""Changes when an experiment measures something else: results of another format are measured again."""
+TASKS: Mapping[str, Task] = {CLASSES.name: "classes", NUMBERS.name: "numbers"}
+"""The experiments that judge losses."""
 
 
 def read(directory: Path, experiments: Mapping[str, Experiment], wanted: Run | None = None) -> dict[str, Run]:
@@ -54,9 +55,6 @@ def chapters(experiments: Mapping[str, Experiment], runs: Mapping[str, Run]) -> 
         experiment = experiments[name]
         results = [Done(**cell) for cell in run["cells"]]
         parts = experiment.parts(results)
-        drawn = [part.name for part in parts]
-        if drawn != list(experiment.draws):
-            raise AssertionError(f"{name}: it draws {drawn}, not {list(experiment.draws)}")
         found.append(Chapter(name, experiment.title, experiment.text, parts))
     return [*found, DOUBTFUL]
 
@@ -94,7 +92,11 @@ def described(runs: Mapping[str, Run]) -> dict[str, str]:
     dates = sorted({cell["date"] for cell in cells})
     commits = " and ".join(sorted({cell["commit"] for cell in cells} - {""}))
     rows = "all rows" if settings["rows"] is None else f"{settings['rows']:,} training rows at most"
+    scored: dict[Task, Sequence[Done]] = {
+        task: [Done(**cell) for cell in runs[name]["cells"]] for name, task in TASKS.items() if name in runs
+    }
     return {
+        **({f"worse than plain by under {LIMIT:g} %": summary(scored)} if scored else {}),
         "to repeat it": "revfrf bench paper"
         + ("" if settings["name"] == "full" else f" --{settings['name']}"),
         "measured": " to ".join(dict.fromkeys((dates[0], dates[-1]))),
@@ -106,44 +108,54 @@ def described(runs: Mapping[str, Run]) -> dict[str, str]:
     }
 
 
-SMALL = (
+WARNING = (
     "A small run, to see that all works: with so few rows, trees and seeds it is no measure of accuracy, and "
     "its verdicts may be wrong."
 )
 
 WORDS = {
     "CS, CC": "the two servers: the coordinator, who owns the labels, and the one that helps it to compare",
-    "UD": "all participants together, who own the columns",
+    "KGC": "who makes the keys and signs",
+    "UD": "all participants together, who own the columns; a requester asks for predictions",
+    "plain": "scikit-learn's forest, on all columns in one place",
     "ACC, RR, F1": "accuracy, recall and F1, in percent; recall and F1 are means over classes by their size",
     "MSE, MAE, R2": "mean squared error, mean absolute error, coefficient of determination",
     "Non.Fed, IRev.Fed": "a forest without a federation; a federation that builds all again",
     "TC, TP": "construction (FLE-Expan, FOS-Find); prediction (FRF-Predict; HoLT is the comparison)",
-    "power": "an exponentiation with a modulus of N²",
-    "level 1, level 2": "a leaver's nodes are built again; all who stay have new keys, too",
+    "power": "an exponentiation with a modulus of N²; a table of powers makes those of one base faster",
+    "coin": "HoLT asks by chance whether a < b or a ≥ b, so that CC does not learn which",
+    "opening": "a decryption by both servers together; packed comparisons share one",
+    "t_max, d_max": "trees of a forest, and levels of a tree",
+    "n_f, ϱ": "features that are tried at a node, and cuts of each",
+    "n_t, n_d": "rows that are trained on, and participants who leave",
+    "N": "the modulus, and its bits in formulas",
+    "level 1, level 2": "a leaver's nodes are built again; all who stay have new keys, too (the default)",
     "× 1.2, × 1/900": "measured, as a multiple of what is printed",
     "~": "extrapolated from a measured part",
 }
 
 
-def is_full(runs: Mapping[str, Run]) -> bool:
-    return all(run["run"]["settings"]["name"] == "full" for run in runs.values())
+def warned(experiments: Mapping[str, Experiment], runs: Mapping[str, Run]) -> list[str]:
+    """What keeps a run from being a full one of all experiments."""
+    small = any(run["run"]["settings"]["name"] != "full" for run in runs.values())
+    absent = [experiment.title for name, experiment in experiments.items() if name not in runs]
+    return [WARNING] * small + [f"Not run like this: {', '.join(absent)}."] * bool(absent)
 
 
 def html_page(experiments: Mapping[str, Experiment], runs: Mapping[str, Run]) -> str:
     """The report: one file, which loads nothing."""
     found = chapters(experiments, runs)
     links = "".join(f'<li><a href="#chapter-{one.name}">{escape(one.title)}</a></li>' for one in found)
-    absent = [experiments[name].title for name in experiments if name not in runs]
-    missing = f"<p>Not run like this: {escape(', '.join(absent))}.</p>" if absent else ""
-    warning = "" if is_full(runs) else f"<p><strong>{SMALL}</strong></p>"
-    head = section("The run", warning + facts(described(runs)) + f"<nav><ul>{links}</ul></nav>{missing}")
-    summary = (
+    warnings = "".join(f"<p><strong>{escape(line)}</strong></p>" for line in warned(experiments, runs))
+    head = section("The run", warnings + facts(described(runs)) + f"<nav><ul>{links}</ul></nav>")
+    subtitle = (
         "Every table and figure of the evaluation of “Revocable Federated Learning: A Benchmark of Federated "
-        "Forest”, measured, beside what the paper prints."
+        "Forest”, measured, beside what the paper prints. How it is measured, and what we conclude from a "
+        "full run, is in docs/benchmarks.md."
     )
     words = section("Words", facts(WORDS))
     body = [STYLE, head, words, *map(html_chapter, found)]
-    return document("The paper's evaluation, measured", summary, body, "Made by revfrf bench paper.")
+    return document("The paper's evaluation, measured", subtitle, body, "Made by revfrf bench paper.")
 
 
 MARK = "<!-- tables -->"
@@ -156,7 +168,7 @@ def documentation(experiments: Mapping[str, Experiment], runs: Mapping[str, Run]
     if not mark:
         raise UsageError(f"the page has no line {MARK}, below which its tables go")
     found = chapters(experiments, runs)
-    about = [] if is_full(runs) else [SMALL, ""]
+    about = [line for warning in warned(experiments, runs) for line in (warning, "")]
     about += [f"- {what}: {fact}" for what, fact in described(runs).items()]
     words = [f"- **{word}**: {meaning}" for word, meaning in WORDS.items()]
     lines = ["## The run", "", *about, "", *contents(found), "", "## Words", "", *words, ""]

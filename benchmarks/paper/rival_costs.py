@@ -41,7 +41,7 @@ def evaluation(
     votes = sum(vote(int(tree.predict(asked)[0])) for tree in plain.estimators_)
     if found.answer not in (None, votes):
         raise AssertionError(f"{rival}: the answer is not the plain forest's")
-    return {"prediction": _plain(found.cost, {SERVER: "CS", CLIENT: "UD"})}
+    return {"prediction": _as_result(found.cost, {SERVER: "CS", CLIENT: "UD"})}
 
 
 @cache
@@ -61,7 +61,7 @@ def building(data: Path | None, rival: str, bits: int, measured: int, rows: int)
     cost = database.measure_fit(X, y, measured)
     if measured == len(X):
         _check(rival, database, X, y, asked)
-    return {"construction": _plain(cost, {})}
+    return {"construction": _as_result(cost, {})}
 
 
 def asking(
@@ -74,7 +74,7 @@ def asking(
     X, y, asked = _rows(data, rows, trial)
     database = _database(data, bits, measured, rows, trees, depth)
     _check(rival, database, X[:measured], y[:measured], asked)
-    return {"prediction": _plain(database.predicting, {})}
+    return {"prediction": _as_result(database.predicting, {})}
 
 
 @lru_cache(maxsize=1)
@@ -100,7 +100,7 @@ def _check(rival: str, database: EncryptedDatabase, X: Any, y: Any, asked: Any) 
         raise AssertionError(f"{rival}: the sums are not those of the rows")
 
 
-def _plain(cost: Cost, roles: Mapping[str, str]) -> dict[str, Any]:
+def _as_result(cost: Cost, roles: Mapping[str, str]) -> dict[str, Any]:
     """By the paper's roles; who is not named is one of the participants."""
     seconds, operations = dict[str, float](), dict[str, Counter[str]]()
     for role, spent in cost.seconds.items():

@@ -12,7 +12,7 @@ from revfrf.report.html import table as html_table
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Words in the first column. `note` says what a reader must know to read it."""
+    """Words in the first column. `note` says what a reader must know to read it; lines of it are a list."""
 
     name: str
     title: str
@@ -91,15 +91,19 @@ def _gathered(figures: list[str]) -> list[str]:
 def _html_table(part: Table) -> str:
     longest = max((len(cell) for row in part.rows for cell in row), default=0)
     kind = "wide text" if longest > 60 else "wide"
-    note = f'<p class="note">{escape(part.note)}</p>' if part.note else ""
-    table = html_table(part.head, part.rows)
+    table, note = html_table(part.head, part.rows), _html_note(part.note)
     return f'<h3 id="{part.name}">{escape(part.title)}</h3><div class="{kind}">{table}</div>{note}'
 
 
 def _html_figure(part: Figure) -> str:
-    note = f'<p class="note">{escape(part.note)}</p>' if part.note else ""
-    drawing = plot(part.title, part.x, part.y, part.series)
+    drawing, note = plot(part.title, part.x, part.y, part.series), _html_note(part.note)
     return f'<figure id="{part.name}"><figcaption>{escape(part.title)}</figcaption>{drawing}{note}</figure>'
+
+
+def _html_note(note: str) -> str:
+    if "\n" in note:
+        return f'<ul class="note">{"".join(f"<li>{escape(line)}</li>" for line in note.splitlines())}</ul>'
+    return f'<p class="note">{escape(note)}</p>' if note else ""
 
 
 # -- Markdown -----------------------------------------------------------------------------------------
@@ -126,7 +130,8 @@ def markdown_part(part: Part) -> str:
     """A table, or the points of a figure."""
     table = part if isinstance(part, Table) else points(part)
     lines = [_row(table.head), _row(["---"] * len(table.head)), *map(_row, table.rows)]
-    note = [table.note, ""] if table.note else []
+    mark = "- " if "\n" in table.note else ""
+    note = [*(mark + line for line in table.note.splitlines()), ""] if table.note else []
     return "\n".join([f"### {table.title}", "", *lines, "", *note])
 
 

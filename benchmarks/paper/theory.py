@@ -10,16 +10,16 @@ from benchmarks.paper.asking import PROTOCOLS, fitted, request_rows, requests, w
 from benchmarks.paper.books import powers
 from benchmarks.paper.cells import Cell, Plain
 from benchmarks.paper.common import TOY_BITS
-from benchmarks.paper.experiment import Experiment, dataset, leavers, named, owners
+from benchmarks.paper.experiment import dataset, leavers, named, owners
 from benchmarks.paper.literal import literal
 from benchmarks.paper.printed import BOST, CONSTRUCTION, OURS, PREDICTION, VAIDYA, WU
 from benchmarks.paper.rival_costs import asking, building, evaluation
 from benchmarks.paper.settings import Settings
-from benchmarks.paper.theory_shown import RIVALS, parts
 from revfrf.costs import Costs
 from revfrf.crypto.packing import slots
 from revfrf.protocols.frf_revoc import doomed
 
+RIVALS = "rivals"
 DRAWS = 20
 """Of those who leave together, where what they take along is counted."""
 
@@ -151,14 +151,3 @@ def rivals(data: Path | None, measured: int, trees: int, depth: int, rows: int) 
         WU: {PREDICTION: wu["operations"]},
         VAIDYA: {CONSTRUCTION: built["operations"], PREDICTION: asked["operations"]},
     }
-
-
-THEORY = Experiment(
-    "theory",
-    "Theoretical costs, and what is counted",
-    "The paper's table of theoretical costs, its constants as exponentiations for a split or a comparison.",
-    ("adult",),
-    ("theory", "theory-nodes"),
-    cells,
-    parts,
-)

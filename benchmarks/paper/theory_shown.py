@@ -6,13 +6,14 @@ from statistics import mean
 
 from benchmarks.paper import printed
 from benchmarks.paper.cells import Done, Plain
+from benchmarks.paper.experiment import Experiment
 from benchmarks.paper.literal import PRINTED_POWERS
 from benchmarks.paper.printed import BOST, CONSTRUCTION, OURS, PREDICTION, REVOCATION, VAIDYA, WU, Formula
 from benchmarks.paper.rival_costs import COMPLETE_SPLITS
 from benchmarks.paper.show import Part, Table, number, ratio, several
+from benchmarks.paper.theory import RIVALS, cells
 from benchmarks.rivals.comparisons import VALUES
 
-RIVALS = "rivals"
 COMPARED_BITS = VALUES.bit_length() - 1
 """Of the numbers that the rivals compare."""
 
@@ -57,7 +58,7 @@ def work(results: Sequence[Done], others: Done) -> Table:
         for bits, (what, formula, theory, counted) in found
     ]
     head = ("", "bits", "the paper's formula", "its value", "counted", "counted / formula")
-    note = f"{about_ours(results)} {about_theirs(others)}"
+    note = f"{about_ours(results)}\n{about_theirs(others)}"
     return Table("theory", "Formulas and counts", head, rows, note)
 
 
@@ -131,22 +132,25 @@ def about_ours(results: Sequence[Done]) -> str:
     key = results[0].key
     return (
         "A power is an exponentiation, 1.5 N multiplications in the paper; a formula's value is for one of "
-        "what it counts, a split or a comparison. Counted once for each key size, on a forest of "
-        f"{several(key['trees'], 'tree')}; of prediction over {several(key['asked'], 'row')}, of the "
-        f"protocol as printed over {several(key['as_printed'], 'comparison')}. Ours are counted where they "
-        "happen, whatever their exponents: an owner's two for a split come from tables, most of CS's have "
-        f"exponents of 64 bits and not of N, and several comparisons share one opening: {shared} bits. To "
-        "judge cuts CS takes no power; cuts are the features it is told of, times the most cuts that each "
-        "may have. The "
-        f"paper's CS is both servers. Why not {by_formula:g} powers as printed, but {mean(coins):g} on the "
-        "mean of both coins: numbers are negated by inverses and not by powers of N-1 (3 less), HoAdd takes "
-        "its masks off without encrypting them (4), and ParHDec1 is one power where the paper counts three "
-        "(2); the coins drawn, and keys that CC meets for the first time, make the rest of the difference. "
+        "what it counts, a split or a comparison. The paper's CS is both servers.\n"
+        f"Counted once for each key size, on a forest of {several(key['trees'], 'tree')}; of prediction over "
+        f"{several(key['asked'], 'row')}, of the protocol as printed over "
+        f"{several(key['as_printed'], 'comparison')}.\n"
+        "Ours are counted where they happen, whatever their exponents: an owner's two for a split come from "
+        "tables, most of CS's have exponents of 64 bits and not of N, and several comparisons share one "
+        f"opening: {shared} bits.\n"
+        "To judge cuts CS takes no power; cuts are the features it is told of, times the most cuts that each "
+        "may have.\n"
+        f"Why not {by_formula:g} powers as printed, but {mean(coins):g} on the mean of both coins: numbers "
+        "are negated by inverses and not by powers of N-1 (3 less), HoAdd takes its masks off without "
+        "encrypting them (4), and ParHDec1 is one power where the paper counts three (2); the coins drawn, "
+        "and keys that CC meets for the first time, make the rest of the difference.\n"
         "Checked while counting: two powers of owners for every split that is built, built again or "
         f"encrypted again, and none of CS for one that is built; {coins[0]} or {coins[-1]} powers as "
-        "printed, by the coin, but for new keys. Bytes of construction by the formula are for all rows at "
-        "every node; ours sends those of the node. Of leaving, costs are for each split that is built again, "
-        "without making keys; level 2 encrypts the splits that stay again, too."
+        "printed, by the coin, but for new keys.\n"
+        "Bytes of construction by the formula are for all rows at every node; ours sends those of the node.\n"
+        "Of leaving, costs are for each split that is built again, without making keys; level 2 encrypts the "
+        "splits that stay again, too."
     )
 
 
@@ -176,12 +180,12 @@ def about_theirs(others: Done) -> str:
     compared = [f"{others.result[rival][PREDICTION]['CS']['comparisons']:,}" for rival in (BOST, WU)]
     return (
         "Rivals: for one tree and level, of Vaidya's construction for one row and node. Where a formula has "
-        f"a factor N inside O(…), a number is compared bit by bit; it has {COMPARED_BITS} bits here. Our "
-        "programs count encryptions, decryptions, products and tests for zero, each one power; they do not "
-        "count blinding by a few bits, nor the powers of oblivious transfers. The formulas have one "
-        "comparison for each tree and level, but who hides the path compares at every node: "
-        f"{compared[0]} times in Bost's, {compared[1]} in Wu's. Vaidya's rows have an encryption for each "
-        "leaf and class."
+        f"a factor N inside O(…), a number is compared bit by bit; it has {COMPARED_BITS} bits here.\n"
+        "The rivals' programs count encryptions, decryptions, products and tests for zero, each one power; "
+        "they do not count blinding by a few bits, nor the powers of oblivious transfers.\n"
+        "The formulas have one comparison for each tree and level, but who hides the path compares at every "
+        f"node: {compared[0]} times in Bost's, {compared[1]} in Wu's. Vaidya's rows have an encryption for "
+        "each leaf and class."
     )
 
 
@@ -205,3 +209,13 @@ def nodes(done: Done) -> Table:
     )
     head = ("left", "d_max · n_d", "counted", "of all nodes")
     return Table("theory-nodes", "Nodes of a tree that go with those who leave", head, rows, note)
+
+
+THEORY = Experiment(
+    "theory",
+    "Theoretical costs, and what is counted",
+    "The paper's table of theoretical costs, its constants as exponentiations for a split or a comparison.",
+    ("adult",),
+    cells,
+    parts,
+)

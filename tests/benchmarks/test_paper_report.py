@@ -5,7 +5,6 @@ import io
 import json
 import re
 import shutil
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,12 +16,15 @@ from benchmarks.paper.bench import EXPERIMENTS
 from benchmarks.paper.cells import Done
 from benchmarks.paper.datasets import MissingDataError, load
 from benchmarks.paper.experiment import loss, scores
-from benchmarks.paper.leaving import noise, verdict, verdicts
+from benchmarks.paper.leaving import HARD, SOFT
+from benchmarks.paper.leaving_shown import noise, summary, verdict, verdicts
+from benchmarks.paper.page import PAGE
+from benchmarks.paper.page import main as write_page
 from benchmarks.paper.plots import Series, plot, ticks
 from benchmarks.paper.printed import CLASSIFICATION, REGRESSION
-from benchmarks.paper.report import MARK, SMALL, documentation, html_page, read
+from benchmarks.paper.report import MARK, WARNING, documentation, html_page, read
 from benchmarks.paper.settings import QUICK, TINY
-from benchmarks.paper.show import Figure, Table, _anchor, markdown_part, number, ratio, spread
+from benchmarks.paper.show import Figure, Table, markdown_part, number, ratio, spread
 from revfrf.errors import UsageError
 from tests.benchmarks.made_sets import write
 
@@ -93,11 +95,6 @@ def out(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_the_list_of_tables_and_figures_is_what_the_experiments_say_they_draw() -> None:
-    drawn = [name for experiment in EXPERIMENTS.values() for name in experiment.draws]
-    assert sorted(drawn) == sorted(WANTED - {"datasets", "doubts"})
-
-
 def test_the_report_has_every_table_and_figure_and_loads_nothing(out: Path) -> None:
     text = (out / "report.html").read_text()
     page = Page(text)
@@ -151,13 +148,16 @@ def test_a_page_without_its_mark_is_refused(out: Path) -> None:
         documentation(EXPERIMENTS, read(out, EXPERIMENTS), "# Benchmarks\n")
 
 
-def test_results_of_another_format_are_not_shown_and_damaged_ones_are_named(
-    out: Path, tmp_path: Path
+def test_results_of_other_code_are_not_shown_and_damaged_ones_are_named(
+    out: Path, data: Path, tmp_path: Path
 ) -> None:
+    wanted = bench.about(bench.Options(TINY, data, out))
+    shutil.copy(out / "growth.json", tmp_path)
+    assert set(read(tmp_path, EXPERIMENTS, wanted)) == {"growth"}
     old = json.loads((out / "growth.json").read_text())
-    old["run"]["format"] = 0
+    old["run"]["code"] = "another"
     (tmp_path / "growth.json").write_text(json.dumps(old))
-    assert read(tmp_path, EXPERIMENTS, bench.world()) == {}
+    assert read(tmp_path, EXPERIMENTS, wanted) == {}
     assert "Not run" in html_page(EXPERIMENTS, {})
     (tmp_path / "growth.json").write_text("{")
     with pytest.raises(UsageError, match=r"growth\.json.*--only growth"):
@@ -165,7 +165,7 @@ def test_results_of_another_format_are_not_shown_and_damaged_ones_are_named(
 
 
 def test_missing_sets_are_named_before_anything_runs(tmp_path: Path) -> None:
-    missing = r"has no adult\.csv\.gz, .* UCI 'Adult', .*10\.24432/C5XW20; likewise .*bike"
+    missing = r"has no adult\.csv\.gz; likewise .*bike.*; say by --data .* UCI 'Adult', .*10\.24432/C5XW20"
     with pytest.raises(MissingDataError, match=missing):
         bench.run(bench.Options(TINY, tmp_path, tmp_path / "out"), Console(file=io.StringIO()))
     assert not (tmp_path / "out").exists()
@@ -188,17 +188,55 @@ def test_a_file_that_is_damaged_or_lacks_a_column_is_named(data: Path, tmp_path:
 def test_only_a_full_run_goes_without_a_warning(out: Path) -> None:
     runs = read(out, EXPERIMENTS)
     page = documentation(EXPERIMENTS, runs, f"{MARK}\n")
-    assert SMALL in html_page(EXPERIMENTS, runs)
-    assert SMALL in page
+    assert WARNING in html_page(EXPERIMENTS, runs)
+    assert WARNING in page
     for run in runs.values():
         run["run"]["settings"]["name"] = "full"
-    assert SMALL not in html_page(EXPERIMENTS, runs)
+    assert WARNING not in html_page(EXPERIMENTS, runs)
 
 
 def test_contents_of_the_page_lead_to_its_chapters(out: Path) -> None:
     page = documentation(EXPERIMENTS, read(out, EXPERIMENTS), f"{MARK}\n")
-    for link in re.findall(r"^- \[.*\]\(#(.*)\)$", page, re.MULTILINE):
-        assert any(_anchor(title) == link for title in re.findall(r"^## (.*)$", page, re.MULTILINE))
+    titles = re.findall(r"^## (.*)$", page, re.MULTILINE)
+    links = re.findall(r"^- \[(.*)\]\(#(.*)\)$", page, re.MULTILINE)
+    assert len(links) == len(EXPERIMENTS) + 1
+    assert {title for title, _ in links} <= set(titles)
+    assert links[0][1] == "classification-with-participants-leaving"
+    assert links[4][1] == "theoretical-costs-and-what-is-counted"  # GitHub drops the comma
+
+
+def test_a_part_of_a_run_says_so_and_is_not_for_the_documentation(
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(out / "growth.json", tmp_path)
+    runs = read(tmp_path, EXPERIMENTS)
+    assert "Not run like this: Classification" in documentation(EXPERIMENTS, runs, f"{MARK}\n")
+    before = PAGE.read_text()
+    for run in (out, tmp_path):  # small, and a part
+        with pytest.raises(SystemExit):
+            write_page([str(run)])
+        assert "The documentation wants a full run" in capsys.readouterr().err
+    assert PAGE.read_text() == before
+    other = tmp_path / "page.md"
+    other.write_text(f"Mine.\n{MARK}\n")
+    write_page([str(tmp_path), str(other)])
+    assert other.read_text().startswith(f"Mine.\n{MARK}\n## The run")
+
+
+def test_the_summary_counts_rows_under_the_limit_and_names_the_others() -> None:
+    def done(name: str, *losses: float) -> Done:
+        scored = [
+            {"plain": [{"ACC": 100.0}], SOFT: [{"ACC": 100.0 - loss}], HARD: [{"ACC": 98.0}]}
+            for loss in losses
+        ]
+        return Done({"set": name}, {"scores": scored}, 0, "")
+
+    results = [done("adult", 0.5, 1.5, 0.2), done("adult", 0.1, 1.0, 0.1), done("bank", 0.9)]
+    found = summary({"classes": results})
+    assert found == (
+        "ours, 3 of 4 rows, not on Adult Income with 1 left; "
+        "ours, majority, 0 of 4 rows, not on Adult Income with 0, 1, 2 left and Bank Market with 0 left"
+    )
 
 
 def test_other_data_is_measured_anew(data: Path, tmp_path: Path) -> None:
@@ -300,12 +338,6 @@ def test_text_in_pages_is_escaped() -> None:
 def test_points_of_a_figure_are_shown_with_their_spread() -> None:
     figure = Figure("f", "F", "x", "y", [Series("a", [(1, 2, None)]), Series("b", [(2, 3, 0.25)])])
     assert "| 1 | 2.000 |  |\n| 2 |  | 3.000 ± 0.250 |" in markdown_part(figure)
-
-
-def test_an_experiment_that_draws_something_else_than_it_says_is_an_error(out: Path) -> None:
-    growth = {"growth": replace(EXPERIMENTS["growth"], draws=("adult-growth",))}
-    with pytest.raises(AssertionError, match="bank-growth"):
-        html_page(growth, read(out, growth))
 
 
 @pytest.mark.slow
