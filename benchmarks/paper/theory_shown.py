@@ -50,14 +50,14 @@ def work(results: Sequence[Done], others: Done) -> Table:
         (
             what,
             bits,
-            formula,
             "" if theory is None else number(theory),
             number(counted),
             ratio(counted, theory) if counted and theory else "",
+            formula,
         )
         for bits, (what, formula, theory, counted) in found
     ]
-    head = ("", "bits", "the paper's formula", "its value", "counted", "counted / formula")
+    head = ("", "bits", "by formula", "counted", "counted / formula", "the paper's formula")
     note = f"{about_ours(results)}\n{about_theirs(others)}"
     return Table("theory", "Formulas and counts", head, rows, note)
 

@@ -69,9 +69,10 @@ def section(title: str, body: str) -> str:
 
 
 def facts(values: Mapping[str, Any], card: bool = True) -> str:
-    """Names and values, as a card, or inside one."""
+    """Names and values, as a card, or inside one; names of a program's become words."""
     rows = "".join(
-        f"<dt>{escape(what.replace('_', ' '))}</dt><dd>{escape(_shown(fact))}</dd>"
+        f"<dt>{escape(what.replace('_', ' ') if what.isidentifier() else what)}</dt>"
+        f"<dd>{escape(_shown(fact))}</dd>"
         for what, fact in values.items()
     )
     return f'<dl class="facts{" card" if card else ""}">{rows}</dl>'
