@@ -245,9 +245,9 @@ def directory(given: Path | None) -> Path:
 def check_present(names: Sequence[str], given: Path | None) -> None:
     """Raises MissingDataError unless there is a file for each of these sets."""
     where = directory(given)
-    if not where.is_dir():
-        raise MissingDataError(f"{where} is no directory; {WHERE}")
     missing = [name for name in names if not (where / f"{name}.csv.gz").is_file()]
+    if missing and not where.is_dir():
+        raise MissingDataError(f"{where} is no directory; {WHERE}")
     if missing:
         source = SOURCES[missing[0]]
         others = f"; likewise {', '.join(missing[1:])}" if missing[1:] else ""
