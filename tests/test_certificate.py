@@ -572,6 +572,13 @@ def test_directory_is_no_certificate(some_left: Left, tmp_path: Path) -> None:
         assert caught.value.kind == "io"
 
 
+def test_nothing_but_a_file_is_replaced_by_a_certificate(some_left: Left, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CertificateError, match="pipe: cannot be written: not a regular file"):
+        some_left.certificate.save(tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_file_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(*_: Any) -> Any:
         raise PermissionError(13, "Permission denied")

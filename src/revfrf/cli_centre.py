@@ -11,14 +11,13 @@ from revfrf.cli_printing import (
     Directory,
     Json,
     ask_party,
-    check_file,
     errors,
     print_json,
     quoted,
     show,
 )
 from revfrf.errors import RevFRFError, UsageError
-from revfrf.files import create, reading, writing
+from revfrf.files import check_place, create, reading, writing
 
 app = typer.Typer(no_args_is_help=True, help="Found a federation, and invite its parties.")
 
@@ -85,7 +84,7 @@ def kgc_invite(
     """
     with errors(as_json):
         if out is not None:
-            check_file(out)
+            check_place(out)
             if os.path.lexists(out):
                 raise UsageError(f"{out} exists and is not overwritten; give another path")
         token = ask_party(directory, "invite", as_json, party_role=role, name=name, days=days)

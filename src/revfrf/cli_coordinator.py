@@ -12,7 +12,6 @@ from revfrf.cli_printing import (
     Json,
     Voting,
     ask_party,
-    check_file,
     errors,
     print_facts,
     print_json,
@@ -20,6 +19,7 @@ from revfrf.cli_printing import (
     show,
     write_file,
 )
+from revfrf.files import check_place
 
 app = typer.Typer()
 
@@ -152,7 +152,7 @@ def export(
       revfrf export forest.json -d cs --forest
     """
     with errors(as_json):
-        check_file(out)
+        check_place(out)
         if forest:
             text = json.dumps(ask_party(directory, "structure", as_json)) + "\n"
         else:
@@ -175,7 +175,7 @@ def report(
       revfrf report forest.html -d cs
     """
     with errors(as_json):
-        check_file(out)
+        check_place(out)
         write_file(out, ask_party(directory, "report", as_json))
     if as_json:
         print_json({"file": str(out)})

@@ -14,7 +14,6 @@ from revfrf.cli_printing import (
     Json,
     Voting,
     ask_party,
-    check_file,
     errors,
     print_json,
     progress,
@@ -23,6 +22,7 @@ from revfrf.cli_printing import (
     write_file,
 )
 from revfrf.errors import RevFRFError, UsageError
+from revfrf.files import check_place
 
 app = typer.Typer()
 
@@ -193,7 +193,7 @@ def predict(
         if min_voted is not None and not partial:
             raise UsageError("--min-voted: only with --partial; without it, all trees vote")
         if out is not None:
-            check_file(out)
+            check_place(out)
             if out.exists() and rows.exists() and out.samefile(rows):
                 raise UsageError(f"--out {out}: it would replace the rows; give another path")
         arguments: dict[str, Any] = {"file": str(rows.absolute()), "id_column": id_column, "voting": voting}
@@ -279,7 +279,7 @@ def revoke(
         if level not in (1, 2):
             raise UsageError(f"--level {level}: give 1 or 2")
         if out is not None:
-            check_file(out)
+            check_place(out)
         if not yes and not _confirmed():
             raise typer.Exit(1)
         result = ask_party(directory, "revoke", as_json, level=level, send=out is None)

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from revfrf.cli_printing import REPLACED, AllowInsecure, Json, check_file, errors, print_json, quoted
+from revfrf.cli_printing import REPLACED, AllowInsecure, Json, errors, print_json, quoted
 from revfrf.errors import UsageError
+from revfrf.files import check_place
 
 app = typer.Typer()
 
@@ -131,7 +132,7 @@ def demo(
       revfrf demo --page story.html
     """
     with errors(False):
-        check_file(page)
+        check_place(page)
         from revfrf.demo import Options, Story  # scikit-learn takes seconds to load
 
         try:

@@ -25,7 +25,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from revfrf.errors import AuditLogError, CertificateError, PartyError, RevFRFError
-from revfrf.files import UNREADABLE, check_place, write_text
+from revfrf.files import UNREADABLE, write_text
 from revfrf.node.control import CONTROL, Tell, ask
 
 DOES_NOT_HOLD = 1
@@ -201,11 +201,6 @@ def show(title: str, result: dict[str, Any], as_json: bool) -> None:
 def quoted(path: Path) -> str:
     """A path as a shell reads it, for commands that are suggested."""
     return shlex.quote(str(path))
-
-
-def check_file(path: Path) -> None:
-    """Raise UsageError, before the work begins, if `write_file` could not write there."""
-    check_place(path)
 
 
 def write_file(path: Path, text: str) -> None:

@@ -51,7 +51,7 @@ class RevFRFError(Exception):
 
 class UsageError(RevFRFError, ValueError):
     """The caller asked for something that cannot be done. Kinds of a table: `no-table`, `no-ids`,
-    `no-labels`.
+    `no-labels`. Of other files: `missing`, `exists`, `io`.
     """
 
     kind = "usage"

@@ -323,7 +323,18 @@ def test_a_damaged_file_is_refused_by_kind(model: RevocableForestClassifier, pat
     assert caught.value.kind == kind.strip()
 
 
-@pytest.mark.parametrize("place", ["/dev/zero", "/dev/null", "."])
+def test_a_planted_link_does_not_say_where_a_forest_goes(
+    model: RevocableForestClassifier, tmp_path: Path
+) -> None:
+    other, path = tmp_path / "other", tmp_path / "forest"
+    other.write_text("mine")
+    path.symlink_to(other)
+    model.save(path)
+    assert other.read_text() == "mine"
+    assert RevocableForestClassifier.load(path).digest_ == model.digest_
+
+
+@pytest.mark.parametrize("place", ["/dev/zero", "/dev/null", ".", "x" * 300, "a\0b"])
 def test_what_is_no_file_is_not_read(place: str) -> None:
     with pytest.raises(ModelFileError):
         RevocableForestClassifier.load(place)
