@@ -92,20 +92,25 @@ def verdicts(measures: Sequence[str], task: Task, sets: Mapping[str, Sequence[Do
 
 
 def summary(results: Mapping[Task, Sequence[Done]]) -> str:
-    """In how many rows the loss is under the limit, by vote, and where it is not."""
+    """In how many rows of `verdicts` the loss is under the limit, by vote, and in which it is not."""
     said = []
     for who in (SOFT, HARD):
-        missed, rows = list[str](), 0
-        for task, found in results.items():
-            for name in dict.fromkeys(one.key["set"] for one in found) if who in models(task) else ():
-                done = where(found, set=name)
-                lefts = range(len(done[0].result["scores"]))
-                rows += len(lefts)
-                over = [left for left in lefts if mean(losses(done, left, who, CHIEF[task])) >= LIMIT]
-                missed += [f"{NAMES[name]} with {', '.join(map(str, over))} left"] if over else []
-        count = f"{rows - sum(one.count(',') + 1 for one in missed)} of {several(rows, 'row')}"
-        said += [f"{who}, {count}" + (f", not on {' and '.join(missed)}" if missed else "")] if rows else []
+        under = {
+            (name, left): mean(losses(done, left, who, CHIEF[task])) < LIMIT
+            for task, found in results.items()
+            if who in models(task)
+            for name, done in by_set(found).items()
+            for left in range(len(done[0].result["scores"]))
+        }
+        missed = [f"{NAMES[name]} with {left}" for (name, left), held in under.items() if not held]
+        where_not = f", not on {', '.join(missed)} left" if missed else ""
+        said += [f"{who}, {sum(under.values())} of {several(len(under), 'row')}{where_not}"] if under else []
     return "; ".join(said)
+
+
+def by_set(results: Sequence[Done]) -> dict[str, list[Done]]:
+    names = dict.fromkeys(one.key["set"] for one in results)
+    return {name: where(results, set=name) for name in names}
 
 
 def noise(done: Sequence[Done], left: int, measure: str) -> str:

@@ -151,6 +151,19 @@ def test_another_parameter_or_world_is_another_cell(tmp_path: Path) -> None:
     assert first.find(other) is None
 
 
+def test_code_that_changes_while_it_is_measured_makes_no_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, states = Work(), iter(("one", "other"))
+    with monkeypatch.context() as patch:
+        patch.setattr(bench, "code", lambda: next(states))
+        with pytest.raises(UsageError, match="has changed while it was measured"):
+            work.run(tmp_path)
+    assert not (tmp_path / "report.html").exists()
+    assert work.run(tmp_path)[0] == 0
+    assert work.done == [*ALL, *ALL]
+
+
 @pytest.mark.parametrize("library", bench.LIBRARIES)
 def test_another_version_of_any_library_is_another_world(
     library: str, monkeypatch: pytest.MonkeyPatch

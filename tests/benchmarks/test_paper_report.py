@@ -234,8 +234,8 @@ def test_the_summary_counts_rows_under_the_limit_and_names_the_others() -> None:
     results = [done("adult", 0.5, 1.5, 0.2), done("adult", 0.1, 1.0, 0.1), done("bank", 0.9)]
     found = summary({"classes": results})
     assert found == (
-        "ours, 3 of 4 rows, not on Adult Income with 1 left; "
-        "ours, majority, 0 of 4 rows, not on Adult Income with 0, 1, 2 left and Bank Market with 0 left"
+        "ours, 3 of 4 rows, not on Adult Income with 1 left; ours, majority, 0 of 4 rows, not on "
+        "Adult Income with 0, Adult Income with 1, Adult Income with 2, Bank Market with 0 left"
     )
 
 
