@@ -12,21 +12,21 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from revfrf.crypto import literal
-from revfrf.crypto.dtpkc import ho_enc, par_h_dec1, par_h_dec2
-from revfrf.crypto.encoding import FixedPoint
-from revfrf.crypto.keys import Ciphertext, PublicKey, WeakKey
-from revfrf.crypto.packing import (
+from revfrf.crypto.dtpkc import as_printed
+from revfrf.crypto.dtpkc.dtpkc import ho_enc, par_h_dec1, par_h_dec2
+from revfrf.crypto.dtpkc.keys import Ciphertext, PublicKey, WeakKey
+from revfrf.crypto.dtpkc.packing import (
     Comparison,
     mask_comparisons,
     read_packs,
     slots,
     undo_coins,
 )
-from revfrf.crypto.possession import prove_possession, verify_possession
-from revfrf.crypto.primes import PrimeProgress
-from revfrf.crypto.results import open_bits, seal_bits
-from revfrf.crypto.strong import SetUp, set_up
+from revfrf.crypto.dtpkc.possession import prove_possession, verify_possession
+from revfrf.crypto.dtpkc.primes import PrimeProgress
+from revfrf.crypto.dtpkc.sealed_bits import open_bits, seal_bits
+from revfrf.crypto.dtpkc.strong import SetUp, set_up
+from revfrf.crypto.encoding import FixedPoint
 from revfrf.errors import ProofError, RevFRFError, UsageError
 
 console = Console(highlight=False, markup=False)
@@ -166,13 +166,13 @@ def compare_literally(
 ) -> tuple[bool, float]:
     """x ≤ s by the appendix's HoLT, which tells s < x."""
     started = perf_counter()
-    less = literal.ho_lt(
+    less = as_printed.ho_lt(
         dealt.cs_share,
         keys["CS"].public,
-        literal.Term(keys["bank"].public, s),
-        literal.Term(keys["requester"].public, x),
-        lambda request: literal.cc_ho_add(dealt.cc_share, request),
-        lambda request: literal.cc_ho_lt(dealt.cc_share, request),
+        as_printed.Term(keys["bank"].public, s),
+        as_printed.Term(keys["requester"].public, x),
+        lambda request: as_printed.cc_ho_add(dealt.cc_share, request),
+        lambda request: as_printed.cc_ho_lt(dealt.cc_share, request),
     )
     [bit] = par_h_dec2(keys["CS"], [less], par_h_dec1(keys["requester"], [less]))
     return bit == 0, perf_counter() - started

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from revfrf.crypto.keys import Parameters, WeakKey
-from revfrf.crypto.primes import SafePrimes, safe_primes
-from revfrf.crypto.strong import SetUp, StrongShare, _deal_from
+from revfrf.crypto.dtpkc.keys import Parameters, WeakKey
+from revfrf.crypto.dtpkc.primes import SafePrimes, safe_primes
+from revfrf.crypto.dtpkc.strong import SetUp, StrongShare, _deal_from
 from revfrf.errors import RevFRFError
 from tests.federations import no_search_for_primes
 

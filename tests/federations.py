@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from revfrf import federation as federation_module
-from revfrf.crypto.keys import Parameters
-from revfrf.crypto.strong import SetUp
-from revfrf.crypto.strong import set_up as new_set_up
-from revfrf.federation import Federation
+from revfrf.crypto.dtpkc.keys import Parameters
+from revfrf.crypto.dtpkc.strong import SetUp
+from revfrf.crypto.dtpkc.strong import set_up as new_set_up
+from revfrf.embedded import federation as federation_module
+from revfrf.embedded.federation import Federation
+from revfrf.embedded.moduli import cached_setup
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import Node
 from revfrf.forest.randomness import bootstrap, candidate_limit
 from revfrf.forest.tree import Rules
 from revfrf.forest.unfinished import unfinished, with_rows
-from revfrf.messages.training import Column
-from revfrf.moduli import keys_of_size
-from revfrf.protocols.fle_expan import LevelReport
+from revfrf.messages.fle_expan import Column
+from revfrf.protocols.paper.fle_expan import LevelReport
 from revfrf.roles.participant import Participant
 from tests.reference import forest as reference
 from tests.reference.canonical import canonical
@@ -51,7 +51,7 @@ def with_rules(**changes: Any) -> Rules:
 
 def keys() -> SetUp:
     """256 bits: protects nothing, and takes no time."""
-    return keys_of_size(256, True, 1)
+    return cached_setup(256, True, 1)
 
 
 @lru_cache
@@ -70,8 +70,8 @@ def no_search_for_primes() -> Iterator[None]:
     """Every epoch has another modulus than the one before, but no test waits for it."""
     keys()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(federation_module, "new_keys_like", another_modulus)
-        patch.setattr(federation_module, "forget_keys", lambda _: None)
+        patch.setattr(federation_module, "fresh_setup_like", another_modulus)
+        patch.setattr(federation_module, "drop_cached_setup", lambda _: None)
         yield
 
 

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from revfrf import errors
-from revfrf.crypto.dtpkc import add_constant, h_enc_ref, ho_enc, par_h_dec2, scale, zero_encryptions
+from revfrf.crypto.dtpkc.as_printed import AddRequest, SignRequest
+from revfrf.crypto.dtpkc.dtpkc import add_constant, h_enc_ref, ho_enc, par_h_dec2, scale, zero_encryptions
+from revfrf.crypto.dtpkc.keys import Ciphertext
+from revfrf.crypto.dtpkc.packing import Pack
+from revfrf.crypto.dtpkc.possession import PossessionProof
+from revfrf.crypto.dtpkc.strong import root_open, set_up, strong_open
 from revfrf.crypto.encoding import FixedPoint
-from revfrf.crypto.keys import Ciphertext
-from revfrf.crypto.literal import AddRequest, SignRequest
-from revfrf.crypto.packing import Pack
-from revfrf.crypto.possession import PossessionProof
-from revfrf.crypto.strong import root_open, set_up, strong_open
+from revfrf.embedded.federation import Federation
 from revfrf.errors import (
     AbsentError,
     FormatError,
@@ -28,9 +29,8 @@ from revfrf.errors import (
     RevFRFError,
     UsageError,
 )
-from revfrf.federation import Federation
-from revfrf.keyfile import save_key
-from revfrf.protocols.request import RequestPolicy
+from revfrf.io.keyfile import save_key
+from revfrf.protocols.common.request import RequestPolicy
 from revfrf.roles.participant import TRAINING
 from tests import federations
 from tests.conftest import World, world_of

@@ -7,16 +7,15 @@ import gmpy2
 import numpy as np
 import pytest
 
-from revfrf.costs import Costs
-from revfrf.crypto.arithmetic import FixedBase, power, secret_power
-from revfrf.crypto.dtpkc import ho_enc, par_h_dec1, par_h_dec2
-from revfrf.crypto.keys import WeakKey
-from revfrf.crypto.literal import Term
-from revfrf.crypto.packing import Comparison
-from revfrf.crypto.parallel import in_processes, in_threads
+from revfrf.crypto.dtpkc.arithmetic import FixedBase, power, secret_power
+from revfrf.crypto.dtpkc.as_printed import Term
+from revfrf.crypto.dtpkc.dtpkc import ho_enc, par_h_dec1, par_h_dec2
+from revfrf.crypto.dtpkc.keys import WeakKey
+from revfrf.crypto.dtpkc.packing import Comparison
 from revfrf.crypto.secret import SecretInt
-from revfrf.federation import Federation
-from revfrf.messages.prediction import Request
+from revfrf.embedded.costs import Costs
+from revfrf.embedded.federation import Federation
+from revfrf.messages.frf_predict import Request
 from revfrf.metering import (
     Ledger,
     Work,
@@ -27,8 +26,9 @@ from revfrf.metering import (
     measured,
     within,
 )
-from revfrf.protocols import frf_predict
-from revfrf.protocols.ho_lt import ComparingServer, ho_lt, ho_lt_as_printed
+from revfrf.parallel import in_processes, in_threads
+from revfrf.protocols.paper import frf_predict
+from revfrf.protocols.paper.ho_lt import ComparingServer, ho_lt, ho_lt_as_printed
 from tests.conftest import World, world_of
 from tests.federations import participants, random_case, train
 

@@ -16,16 +16,15 @@ from joblib._parallel_backends import ThreadingBackend
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
-from revfrf import RevocableForestClassifier
-from revfrf.cli import app
-from revfrf.cli_federation import _workers
-from revfrf.crypto import parallel
-from revfrf.crypto.keys import Parameters
-from revfrf.crypto.parallel import using_backend, workers
+from revfrf import RevocableForestClassifier, parallel
+from revfrf.cli.app import app
+from revfrf.cli.party import _workers
+from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.errors import FormatError, UsageError
 from revfrf.forest.criterion import Targets, best_cuts
 from revfrf.forest.nodes import Nodes
-from revfrf.protocols.fos_find import Questions, score
+from revfrf.parallel import using_backend, workers
+from revfrf.protocols.paper.fos_find import Questions, score
 from tests.estimators.toys import classifier, regressor, table
 from tests.federations import no_search_for_primes, with_rules
 
@@ -238,11 +237,11 @@ def test_serve_does_not_start_without_its_backend(tmp_path: Path) -> None:
 
 ALONE = """
 import sys
-from revfrf.crypto import parallel
+from revfrf import parallel
 from tests.test_scaling import PARTIES, Posting, outcome
 from tests.estimators.toys import classifier
-from revfrf.crypto.keys import Parameters
-from revfrf.crypto.parallel import using_backend, workers
+from revfrf.crypto.dtpkc.keys import Parameters
+from revfrf.parallel import using_backend, workers
 
 sent = 0
 

@@ -18,7 +18,7 @@ from rich.table import Table
 from benchmarks.micro.operations import Bench, Operation
 from benchmarks.paper.common import seconds
 from revfrf.errors import UsageError
-from revfrf.files import check_place, write_text
+from revfrf.io.files import check_place, write_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from functools import partial
 
 import phe
 
-from revfrf.crypto import literal
-from revfrf.crypto.arithmetic import FixedBase
-from revfrf.crypto.dtpkc import (
+from revfrf.crypto.dtpkc import as_printed
+from revfrf.crypto.dtpkc.arithmetic import FixedBase
+from revfrf.crypto.dtpkc.dtpkc import (
     Zeros,
     add,
     h_enc_ref,
@@ -21,18 +21,18 @@ from revfrf.crypto.dtpkc import (
     scale,
     zero_encryptions,
 )
-from revfrf.crypto.keys import Ciphertext, WeakKey
-from revfrf.crypto.packing import (
+from revfrf.crypto.dtpkc.keys import Ciphertext, WeakKey
+from revfrf.crypto.dtpkc.packing import (
     Comparison,
     mask_comparisons,
     read_packs,
     slots,
     undo_coins,
 )
-from revfrf.crypto.possession import prove_possession, verify_possession
-from revfrf.crypto.results import open_bits, seal_bits
+from revfrf.crypto.dtpkc.possession import prove_possession, verify_possession
+from revfrf.crypto.dtpkc.sealed_bits import open_bits, seal_bits
+from revfrf.crypto.dtpkc.strong import root_half, root_open, set_up, strong_half, strong_open
 from revfrf.crypto.secret import SecretInt
-from revfrf.crypto.strong import root_half, root_open, set_up, strong_half, strong_open
 
 BATCH = 512
 FEW = 8
@@ -147,22 +147,26 @@ class Bench:
             Operation("HoLT, packed, all cores", lambda: self.packed(count, -1), count, LITERAL),
         ]
 
-    def literal_terms(self) -> tuple[literal.Term, literal.Term]:
-        return literal.Term(self.requester.public, self.x[0]), literal.Term(self.owner.public, self.s[0])
+    def literal_terms(self) -> tuple[as_printed.Term, as_printed.Term]:
+        return as_printed.Term(self.requester.public, self.x[0]), as_printed.Term(
+            self.owner.public, self.s[0]
+        )
 
     def literal_sum(self) -> None:
         share = self.dealt.cc_share
-        literal.ho_add(self.dealt.cs_share, *self.literal_terms(), lambda ask: literal.cc_ho_add(share, ask))
+        as_printed.ho_add(
+            self.dealt.cs_share, *self.literal_terms(), lambda ask: as_printed.cc_ho_add(share, ask)
+        )
 
     def literal_less(self) -> None:
         """All roles of the literal HoLT, one after the other."""
         share = self.dealt.cc_share
-        answer = literal.ho_lt(
+        answer = as_printed.ho_lt(
             self.dealt.cs_share,
             self.cs.public,
             *self.literal_terms(),
-            lambda ask: literal.cc_ho_add(share, ask),
-            lambda ask: literal.cc_ho_lt(share, ask),
+            lambda ask: as_printed.cc_ho_add(share, ask),
+            lambda ask: as_printed.cc_ho_lt(share, ask),
         )
         shares = par_h_dec1(self.owner, [answer], n_jobs=1)
         assert par_h_dec2(self.cs, [answer], shares, n_jobs=1) == [self.messages[0] < self.messages[-1]]

@@ -13,7 +13,7 @@ from benchmarks.paper.books import OWNERS, by_role, powers
 from benchmarks.paper.common import keys, seconds
 from benchmarks.paper.datasets import Dataset, Frame
 from revfrf import RevocableForestClassifier
-from revfrf.crypto.arithmetic import FixedBase
+from revfrf.crypto.dtpkc.arithmetic import FixedBase
 
 PROTOCOLS = {"FRF-Predict", "HoLT"}
 ROLES = ("requester", "CS", "CC", OWNERS)

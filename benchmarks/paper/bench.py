@@ -36,7 +36,7 @@ from benchmarks.paper.report import html_page, read
 from benchmarks.paper.settings import FULL, QUICK, TINY, Settings
 from benchmarks.paper.theory_shown import THEORY
 from revfrf.errors import UsageError
-from revfrf.files import write_text
+from revfrf.io.files import write_text
 
 EXPERIMENTS: Mapping[str, Experiment] = {
     experiment.name: experiment

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from revfrf.costs import Costs
+from revfrf.embedded.costs import Costs
 from revfrf.names import REQUESTER, SERVERS
 
 OWNERS = "owners"

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any
 
 from revfrf.errors import UsageError
-from revfrf.files import write_text
+from revfrf.io.files import write_text
 
 Plain = Mapping[str, Any]
 """Names and values that JSON has."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-from revfrf.crypto.keys import SECURE_KEY_BITS
+from revfrf.crypto.dtpkc.keys import SECURE_KEY_BITS
 
 TOY_BITS = 256
 MEGABYTE = 1_000_000

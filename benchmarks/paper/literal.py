@@ -7,13 +7,13 @@ from typing import TypeVar
 
 from benchmarks.paper.datasets import Frame
 from revfrf import RevocableForestClassifier
-from revfrf.costs import Costs
-from revfrf.crypto.dtpkc import ho_enc, par_h_dec1, par_h_dec2
-from revfrf.crypto.keys import Ciphertext
-from revfrf.crypto.literal import Term
+from revfrf.crypto.dtpkc.as_printed import Term
+from revfrf.crypto.dtpkc.dtpkc import ho_enc, par_h_dec1, par_h_dec2
+from revfrf.crypto.dtpkc.keys import Ciphertext
+from revfrf.embedded.costs import Costs
 from revfrf.metering import Ledger, measured
 from revfrf.names import CC
-from revfrf.protocols.ho_lt import ComparingServer, ho_lt_as_printed
+from revfrf.protocols.paper.ho_lt import ComparingServer, ho_lt_as_printed
 
 PRINTED_POWERS = (20, 22)
 """Of one comparison by the paper's protocol with either coin, CS, CC and owner, but for those with public

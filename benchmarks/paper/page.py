@@ -14,7 +14,7 @@ from benchmarks.paper.bench import EXPERIMENTS
 from benchmarks.paper.datasets import ROOT
 from benchmarks.paper.report import documentation, read, warned
 from revfrf.errors import UsageError
-from revfrf.files import write_text
+from revfrf.io.files import write_text
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 

@@ -10,7 +10,7 @@ from benchmarks.paper.cells import Cell
 from benchmarks.paper.experiment import dataset, forest, leavers, named, owners, warm
 from benchmarks.paper.settings import Settings
 from benchmarks.rivals.irrevocable import rebuild_all
-from revfrf.crypto.arithmetic import fixed_base
+from revfrf.crypto.dtpkc.arithmetic import fixed_base
 
 SMALL, LARGE = "small", "large"
 """A forest of the paper's size, and one as large as those whose accuracy is measured."""

@@ -15,8 +15,8 @@ from benchmarks.paper.literal import literal
 from benchmarks.paper.printed import BOST, CONSTRUCTION, OURS, PREDICTION, VAIDYA, WU
 from benchmarks.paper.rival_costs import asking, building, evaluation
 from benchmarks.paper.settings import Settings
-from revfrf.costs import Costs
-from revfrf.crypto.packing import slots
+from revfrf.crypto.dtpkc.packing import slots
+from revfrf.embedded.costs import Costs
 from revfrf.protocols.frf_revoc import doomed
 
 RIVALS = "rivals"

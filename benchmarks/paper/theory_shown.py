@@ -30,7 +30,7 @@ POWERS = {
 """Operations of the rivals that are exponentiations."""
 
 
-Line = tuple[str, str, float | None, float]
+Connection = tuple[str, str, float | None, float]
 """What, the formula, its value, and what was counted."""
 
 
@@ -70,7 +70,7 @@ def formula(stage: str, role: str) -> Formula:
     return printed.THEORY[OURS, stage, role]
 
 
-def ours(bits: int, found: Plain) -> Iterator[Line]:
+def ours(bits: int, found: Plain) -> Iterator[Connection]:
     """The paper's rows about its own system, for one split or comparison."""
     yield from construction(bits, found)
     yield from prediction(bits, found)
@@ -87,7 +87,7 @@ def sent(bits: int, found: Plain, lengths: int) -> float:
     return printed.node_bits(bits, sqrt(found["columns"]), found["rows"], found["cuts"], lengths) / 8
 
 
-def construction(bits: int, found: Plain) -> Iterator[Line]:
+def construction(bits: int, found: Plain) -> Iterator[Connection]:
     splits, cs, owner = found["splits"], formula(CONSTRUCTION, "CS"), formula(CONSTRUCTION, "UD")
     offered = found["offers"] * found["cuts"] / splits
     yield "construction: cuts that CS judges, at most", cs.text, judged(found), offered
@@ -97,7 +97,7 @@ def construction(bits: int, found: Plain) -> Iterator[Line]:
     yield "construction: bytes", text, sent(bits, found, printed.NODE_BITS), found["built bytes"] / splits
 
 
-def prediction(bits: int, found: Plain) -> Iterator[Line]:
+def prediction(bits: int, found: Plain) -> Iterator[Connection]:
     servers, owner = formula(PREDICTION, "CS"), formula(PREDICTION, "UD")
     times = found["comparisons"]
     asked = {role: found[f"asked of {role}"] / times for role in ("CS", "CC", "owners")}
@@ -110,7 +110,7 @@ def prediction(bits: int, found: Plain) -> Iterator[Line]:
     yield "prediction: bytes", "28 N · O(t_max · d_max)", value, found["asked bytes"] / times
 
 
-def leaving(bits: int, found: Plain) -> Iterator[Line]:
+def leaving(bits: int, found: Plain) -> Iterator[Connection]:
     servers, owner = formula(REVOCATION, "CS"), formula(REVOCATION, "UD")
     first = "d_max · n_d · n_f · ϱ multiplications"
     for level, text, value, lengths in (
@@ -157,7 +157,7 @@ def about_ours(results: Sequence[Done]) -> str:
 # -- rivals -----------------------------------------------------------------------------------------
 
 
-def theirs(done: Done) -> Iterator[Line]:
+def theirs(done: Done) -> Iterator[Connection]:
     """The paper's rows about its rivals: for one tree and level, of construction for one row and node."""
     key = done.key
     levels, nodes = key["trees"] * key["depth"], key["rows"] * COMPLETE_SPLITS

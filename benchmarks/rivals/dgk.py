@@ -18,7 +18,7 @@ from functools import cached_property
 import gmpy2
 from gmpy2 import mpz
 
-from revfrf.crypto.arithmetic import FixedBase
+from revfrf.crypto.dtpkc.arithmetic import FixedBase
 from revfrf.errors import UsageError
 
 SUBGROUP_BITS = {1024: 160, 2048: 224, 3072: 256}

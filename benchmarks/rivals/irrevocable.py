@@ -14,8 +14,8 @@ from sklearn.base import clone
 
 from revfrf import RevocableForestClassifier, RevocableForestRegressor
 from revfrf.errors import UsageError
+from revfrf.estimators._layout import is_frame
 from revfrf.forest.randomness import feature_probability
-from revfrf.tables import is_frame
 
 Forest = RevocableForestClassifier | RevocableForestRegressor
 

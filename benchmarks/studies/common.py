@@ -17,7 +17,7 @@ from rich.table import Table
 from benchmarks.paper.common import MEGABYTE
 from benchmarks.paper.datasets import SOURCES, check_present
 from revfrf.errors import RevFRFError
-from revfrf.files import check_place, write_text
+from revfrf.io.files import check_place, write_text
 
 Result = TypeVar("Result")
 

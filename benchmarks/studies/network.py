@@ -22,12 +22,12 @@ from benchmarks.paper.common import keys, seconds
 from benchmarks.paper.datasets import Frame, coded, load
 from benchmarks.studies.common import add_command, positive, run_command, table
 from revfrf import RevocableForestClassifier
-from revfrf.config import load_config, with_overrides, write_config
-from revfrf.crypto.keys import SECURE_KEY_BITS
+from revfrf.crypto.dtpkc.keys import SECURE_KEY_BITS
+from revfrf.node.config import load_config, with_overrides, write_config
 from revfrf.node.control import CONTROL, ask
-from revfrf.node.dispatch import do_alone
 from revfrf.node.home import CONFIG
-from revfrf.node.local import REQUESTER_NAME, make, start, stop
+from revfrf.node.roles import do_alone
+from revfrf.node.sandbox import REQUESTER_NAME, make, start, stop
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

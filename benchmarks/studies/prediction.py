@@ -23,7 +23,7 @@ from benchmarks.paper.datasets import load
 from benchmarks.paper.literal import literal
 from benchmarks.paper.printed import EFFICIENCY, OURS
 from benchmarks.studies.common import add_command, megabytes, positive, run_command, table
-from revfrf.crypto.parallel import workers
+from revfrf.parallel import workers
 
 PAPER_SECONDS = sum(EFFICIENCY[OURS].prediction.values())
 PAPER_BYTES = EFFICIENCY[OURS].prediction_megabytes * MEGABYTE

@@ -5,12 +5,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from revfrf.certificate import RevocationCertificate
     from revfrf.errors import AbsentError, RefusedError
-    from revfrf.estimator_requests import PartialAnswer
-    from revfrf.estimators import RevocableForestClassifier, RevocableForestRegressor
-    from revfrf.protocols.request import RequestPolicy
-    from revfrf.publickey import load_verify_key, save_verify_key
+    from revfrf.estimators._encrypted import PartialAnswer
+    from revfrf.estimators.forest import RevocableForestClassifier, RevocableForestRegressor
+    from revfrf.io.public_key import load_verify_key, save_verify_key
+    from revfrf.protocols.certificate import RevocationCertificate
+    from revfrf.protocols.common.request import RequestPolicy
 
 __version__ = "0.1.0.dev0"
 __all__ = [
@@ -29,19 +29,19 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless t
 
 _HOMES = {
     "AbsentError": "errors",
-    "PartialAnswer": "estimator_requests",
+    "PartialAnswer": "estimators._encrypted",
     "RefusedError": "errors",
-    "RequestPolicy": "protocols.request",
-    "RevocationCertificate": "certificate",
-    "load_verify_key": "publickey",
-    "save_verify_key": "publickey",
+    "RequestPolicy": "protocols.common.request",
+    "RevocationCertificate": "protocols.certificate",
+    "load_verify_key": "io.public_key",
+    "save_verify_key": "io.public_key",
 }
 
 
 def __getattr__(name: str) -> Any:
     """What the package offers, when it is first asked for: worker processes do without scikit-learn."""
     if name in __all__:
-        return getattr(import_module(f"revfrf.{_HOMES.get(name, 'estimators')}"), name)
+        return getattr(import_module(f"revfrf.{_HOMES.get(name, 'estimators.forest')}"), name)
     raise AttributeError(f"module 'revfrf' has no attribute {name!r}")
 
 

@@ -1,6 +1,6 @@
 """The command line, as `python -m revfrf`."""
 
-from revfrf.cli import app
+from revfrf.cli.app import app
 
 if __name__ == "__main__":
     app(prog_name="revfrf")

@@ -10,7 +10,7 @@ import revfrf
 from benchmarks.paper import bench, page
 from benchmarks.paper.report import MARK
 from benchmarks.paper.settings import QUICK, TINY
-from revfrf.cli import app
+from revfrf.cli.app import app
 from tests.benchmarks.made_sets import write
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
-from revfrf.cli import app
+from revfrf.cli.app import app
 
 
 def micro(*options: str) -> Result:

@@ -36,7 +36,7 @@ from benchmarks.paper.show import Table, spread
 from benchmarks.rivals.comparisons import evaluate
 from benchmarks.rivals.encrypted_database import ClearDatabase, EncryptedDatabase
 from benchmarks.rivals.irrevocable import rebuild_all
-from revfrf.crypto.arithmetic import FixedBase
+from revfrf.crypto.dtpkc.arithmetic import FixedBase
 from revfrf.names import CC, CS
 from tests.benchmarks.made_sets import adult
 
@@ -360,7 +360,7 @@ def test_the_papers_comparison_takes_as_many_powers_as_its_coin_says(
     made = dataset("adult", data)
     model, X = fitted(made, 2, 3, TOY_BITS, 500), request_rows(made, 1)
     fixed = SimpleNamespace(randbits=lambda _: coin, randbelow=secrets.randbelow)
-    monkeypatch.setattr("revfrf.crypto.literal.secrets", fixed)
+    monkeypatch.setattr("revfrf.crypto.dtpkc.as_printed.secrets", fixed)
     monkeypatch.setattr(literal, "PRINTED_POWERS", (right,))
     first, second = (literal.literal(model, X, 3).powers for _ in range(2))
     assert first >= second == right + 1  # the second time CC knows all keys

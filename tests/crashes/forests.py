@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revfrf import RevocableForestClassifier, RevocableForestRegressor
-from revfrf import federation as federation_module
-from revfrf.crypto.keys import Parameters
-from revfrf.crypto.strong import SetUp
-from revfrf.federation import Federation
+from revfrf.crypto.dtpkc.keys import Parameters
+from revfrf.crypto.dtpkc.strong import SetUp
+from revfrf.embedded import federation as federation_module
+from revfrf.embedded.federation import Federation
 from revfrf.forest.nodes import Node
 from revfrf.forest.tree import Leaf
-from revfrf.messages.revocation import Level
+from revfrf.messages.frf_revoc import Level
 from revfrf.names import CC, CS
-from revfrf.protocols.identity import Identity
-from revfrf.protocols.request import RequestPolicy
+from revfrf.protocols.common.identity import Identity
+from revfrf.protocols.common.request import RequestPolicy
 from revfrf.roles.participant import TRAINING, Participant
 from revfrf.storage.memory import CoordinatorStore
 from tests.crashes.killing import for_good
@@ -159,7 +159,7 @@ def last_modulus(parameters: Parameters, n_jobs: int) -> SetUp:  # noqa: ARG001
 
 def opened_again(forest: Small, directory: Path) -> Any:
     """What comes after."""
-    for_good.setattr(federation_module, "new_keys_like", last_modulus)
+    for_good.setattr(federation_module, "fresh_setup_like", last_modulus)
     return forest.opened(directory)
 
 

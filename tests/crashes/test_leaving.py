@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from revfrf.embedded.federation import Federation
 from revfrf.errors import ProtocolError
-from revfrf.federation import Federation
 from revfrf.messages.base import of_number
-from revfrf.messages.revocation import Level
+from revfrf.messages.frf_revoc import Level
 from revfrf.names import CC, CS, KGC
 from revfrf.roles.coordinator import Coordinator
 from revfrf.roles.participant import TRAINING

@@ -5,7 +5,7 @@ from decimal import Decimal
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from revfrf.crypto.dtpkc import (
+from revfrf.crypto.dtpkc.dtpkc import (
     Zeros,
     _zeros_from,
     add,
@@ -18,15 +18,15 @@ from revfrf.crypto.dtpkc import (
     par_h_dec2,
     scale,
 )
+from revfrf.crypto.dtpkc.keys import Ciphertext, Parameters, PublicKey, WeakKey
+from revfrf.crypto.dtpkc.packing import Comparison, Mask, _mask_from, _read, undo_coins
+from revfrf.crypto.dtpkc.possession import PossessionProof, verify_possession
+from revfrf.crypto.dtpkc.strong import Server, StrongShare, root_half, root_open, strong_half, strong_open
 from revfrf.crypto.encoding import FixedPoint
-from revfrf.crypto.keys import Ciphertext, Parameters, PublicKey, WeakKey
-from revfrf.crypto.packing import Comparison, Mask, _mask_from, _read, undo_coins
-from revfrf.crypto.possession import PossessionProof, verify_possession
 from revfrf.crypto.sealing import unseal
 from revfrf.crypto.secret import SecretInt
 from revfrf.crypto.signing import SigningKey, VerifyKey
-from revfrf.crypto.strong import Server, StrongShare, root_half, root_open, strong_half, strong_open
-from revfrf.keyfile import SecretKey, load_key
+from revfrf.io.keyfile import SecretKey, load_key
 
 Outputs = dict[str, Any]
 KEY_TYPES: dict[str, type[SecretKey]] = {kind.kind: kind for kind in (WeakKey, StrongShare, SigningKey)}

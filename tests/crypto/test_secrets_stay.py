@@ -10,14 +10,14 @@ from functools import partial
 
 import pytest
 
-from revfrf.crypto.dtpkc import ho_enc, par_h_dec1, par_h_dec2, zero_encryptions
-from revfrf.crypto.keys import Ciphertext, WeakKey
-from revfrf.crypto.packing import Comparison, Mask, Pack, mask_comparisons, read_packs
-from revfrf.crypto.possession import prove_possession
-from revfrf.crypto.primes import SafePrimes
+from revfrf.crypto.dtpkc.dtpkc import ho_enc, par_h_dec1, par_h_dec2, zero_encryptions
+from revfrf.crypto.dtpkc.keys import Ciphertext, WeakKey
+from revfrf.crypto.dtpkc.packing import Comparison, Mask, Pack, mask_comparisons, read_packs
+from revfrf.crypto.dtpkc.possession import prove_possession
+from revfrf.crypto.dtpkc.primes import SafePrimes
+from revfrf.crypto.dtpkc.strong import StrongShare, root_half, root_open, strong_half, strong_open
 from revfrf.crypto.secret import Secret, SecretInt
 from revfrf.crypto.signing import SigningKey
-from revfrf.crypto.strong import StrongShare, root_half, root_open, strong_half, strong_open
 from revfrf.errors import SecretError, UsageError
 from tests.conftest import World, all_that_an_error_shows
 

@@ -8,7 +8,7 @@ import pytest
 
 from revfrf import RevocableForestClassifier
 from revfrf.errors import StorageError
-from revfrf.messages.revocation import Level
+from revfrf.messages.frf_revoc import Level
 from tests.estimators.toys import classifier, signs, table
 
 LEVELS: tuple[Level, ...] = (1, 2)

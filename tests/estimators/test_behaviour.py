@@ -13,10 +13,11 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.model_selection import train_test_split
 
-from revfrf import RevocableForestClassifier, federation, moduli
-from revfrf.crypto.primes import SafePrimes
-from revfrf.crypto.strong import _deal_from
-from revfrf.protocols.fle_expan import LevelReport
+from revfrf import RevocableForestClassifier
+from revfrf.crypto.dtpkc.primes import SafePrimes
+from revfrf.crypto.dtpkc.strong import _deal_from
+from revfrf.embedded import federation, moduli
+from revfrf.protocols.paper.fle_expan import LevelReport
 from tests.conftest import PRIMES
 from tests.estimators.toys import ROWS, TOY, TWO_PARTIES, classifier, frame, regressor, signs, table
 
@@ -462,7 +463,7 @@ def test_progress_begins_at_nothing_and_ends_with_everything(forest: Any) -> Non
     reports: list[LevelReport] = []
     rules, targets = forest.federation_.coordinator.plan.rules, forest.targets_
     columns = {party: forest.layout_.of(party) for party in forest.layout_.owned}
-    again = federation.Federation(columns, dealt=moduli.keys_of_size(256, True, 1), seed=b"seed")
+    again = federation.Federation(columns, dealt=moduli.cached_setup(256, True, 1), seed=b"seed")
     again.train(forest.layout_.encode(X), rules, targets, reports.append)
     work = [report.work for report in reports]
     assert work[0] == 0

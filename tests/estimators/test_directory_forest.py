@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from revfrf.embedded.federation import Federation
 from revfrf.errors import RefusedError, StorageError
-from revfrf.federation import Federation
 from revfrf.roles.coordinator import Coordinator
 from revfrf.roles.participant import TRAINING
 from revfrf.storage import database as database_module

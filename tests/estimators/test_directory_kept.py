@@ -8,11 +8,11 @@ import pytest
 from revfrf import RevocableForestClassifier
 from revfrf.errors import AbsentError, RefusedError, RejectedError, UsageError
 from revfrf.messages.base import Message
-from revfrf.messages.enrolment import Admission
-from revfrf.messages.prediction import MaskedComparisons, PredictRequest, ShareRequest
-from revfrf.messages.revocation import Level
+from revfrf.messages.frf_predict import MaskedComparisons, PredictRequest, ShareRequest
+from revfrf.messages.frf_revoc import Level
+from revfrf.messages.key_setup import Admission
 from revfrf.names import CC, CS
-from revfrf.protocols.request import RequestPolicy
+from revfrf.protocols.common.request import RequestPolicy
 from revfrf.transport.memory import MemoryChannel
 from tests.estimators.directories import LEVELS, ROWS, X, Y, again, in_memory, opened, same_answers
 

@@ -7,7 +7,7 @@ import pytest
 
 from revfrf import RevocableForestRegressor
 from revfrf.errors import StorageError
-from revfrf.messages.revocation import Level
+from revfrf.messages.frf_revoc import Level
 from tests.estimators.directories import (
     LEVELS,
     NUMBERS,

@@ -10,9 +10,10 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from revfrf import RevocableForestClassifier, estimator_base
+from revfrf import RevocableForestClassifier
 from revfrf.errors import RefusedError, StorageError, UsageError
-from revfrf.protocols.request import RequestPolicy
+from revfrf.estimators import _base
+from revfrf.protocols.common.request import RequestPolicy
 from tests.estimators.directories import (
     PARTIES,
     ROWS,
@@ -48,7 +49,7 @@ def test_directory_that_is_not_empty_is_refused_before_any_work(
             place = directory
     before = {file: file.stat().st_mtime_ns for file in place.iterdir()}
     bytes_before = {file: file.read_bytes() for file in before if file.is_file()}
-    monkeypatch.setattr(estimator_base, "keys_of_size", lambda *_: pytest.fail("keys were searched for"))
+    monkeypatch.setattr(_base, "cached_setup", lambda *_: pytest.fail("keys were searched for"))
     model = classifier(parties=PARTIES, directory=place)
     with pytest.raises(UsageError, match="is not empty; `open` the forest that is in it"):
         model.fit(X, Y)
@@ -93,7 +94,7 @@ def test_forest_that_is_fitted_elsewhere_lets_go_of_its_directory_when_closed(tm
     first = model.federation_
     model.set_params(directory=None).fit(X, Y)
     model.close()
-    first.shelf.close()
+    first.stores.close()
     assert opened_after_all(tmp_path / "d") == ""
 
 

@@ -13,9 +13,9 @@ from sklearn.exceptions import NotFittedError
 
 from revfrf import RevocableForestClassifier, RevocableForestRegressor
 from revfrf.errors import AbsentError, RangeError, RefusedError, UsageError
-from revfrf.estimator_requests import PartialAnswer
-from revfrf.messages.enrolment import Admission
-from revfrf.protocols.request import RequestPolicy
+from revfrf.estimators._encrypted import PartialAnswer
+from revfrf.messages.key_setup import Admission
+from revfrf.protocols.common.request import RequestPolicy
 from tests.estimators.toys import TWO_PARTIES, classifier, frame, regressor, signs, table
 
 X = table(120, 4)

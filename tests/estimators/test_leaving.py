@@ -13,9 +13,8 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import NotFittedError
 
 from revfrf import RevocableForestClassifier, RevocableForestRegressor
-from revfrf import federation as federation_module
-from revfrf.certificate import RevocationCertificate
 from revfrf.crypto.signing import SigningKey
+from revfrf.embedded import federation as federation_module
 from revfrf.errors import (
     AbsentError,
     CertificateError,
@@ -24,12 +23,13 @@ from revfrf.errors import (
     RevFRFError,
     UsageError,
 )
-from revfrf.estimator_leaving import RevocationPreview
+from revfrf.estimators._revocation import RevocationPreview
 from revfrf.messages.base import Message
-from revfrf.messages.revocation import Level
-from revfrf.messages.training import LevelRequest
+from revfrf.messages.fle_expan import LevelRequest
+from revfrf.messages.frf_revoc import Level
 from revfrf.names import CS
-from revfrf.protocols.request import RequestPolicy
+from revfrf.protocols.certificate import RevocationCertificate
+from revfrf.protocols.common.request import RequestPolicy
 from tests.estimators.toys import classifier, frame, regressor, signs, table
 
 LEVELS: tuple[Level, ...] = (1, 2)
@@ -461,7 +461,7 @@ def test_forest_goes_on_if_the_search_for_new_keys_is_interrupted(
 
     expected = model.predict_proba(X)
     with monkeypatch.context() as patch:
-        patch.setattr(federation_module, "new_keys_like", interrupted)
+        patch.setattr(federation_module, "fresh_setup_like", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.revoke("bank", 2)
     assert model.predict_proba(X).tobytes() == expected.tobytes()

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from sklearn.datasets import load_diabetes, load_iris
 
 from revfrf import RevocableForestClassifier, RevocableForestRegressor
-from revfrf.crypto.arithmetic import inverse
-from revfrf.crypto.dtpkc import open_with_root, par_h_dec1
-from revfrf.crypto.keys import Ciphertext
+from revfrf.crypto.dtpkc.arithmetic import inverse
+from revfrf.crypto.dtpkc.dtpkc import open_with_root, par_h_dec1
+from revfrf.crypto.dtpkc.keys import Ciphertext
+from revfrf.embedded.federation import Federation
 from revfrf.errors import ModelFileError, RefusedError, UsageError
-from revfrf.federation import Federation
-from revfrf.model_file import SavedCuts, SavedForest, encode, read
-from revfrf.protocols.split import split_context, split_statement
+from revfrf.estimators._file_format import SavedCuts, SavedForest, encode, read
+from revfrf.protocols.paper.splits import split_context, split_statement
 
 TOY: dict[str, Any] = {"key_bits": 256, "allow_insecure_keys": True, "random_state": 0, "n_estimators": 5}
 

@@ -23,8 +23,9 @@ from sklearn.utils.estimator_checks import (
 )
 from sklearn.utils.validation import check_is_fitted
 
-from revfrf import RevocableForestClassifier, RevocableForestRegressor, estimators
+from revfrf import RevocableForestClassifier, RevocableForestRegressor
 from revfrf.errors import SecretError
+from revfrf.estimators import forest as estimators
 from tests.estimators.toys import TOY, classifier, regressor, signs, table
 
 Estimator = RevocableForestClassifier | RevocableForestRegressor

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from revfrf.crypto.encoding import MISSING
-from revfrf.federation import Federation
+from revfrf.embedded.federation import Federation
 from revfrf.forest.randomness import candidate_limit, row_repeats
 from tests.federations import (
     Case,

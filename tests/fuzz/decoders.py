@@ -26,24 +26,24 @@ import pyarrow
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from pyarrow import parquet
 
-from revfrf import matching
-from revfrf.auditlog import AuditLog, verify_log
-from revfrf.certificate import FORMAT, RevocationCertificate
-from revfrf.config import load_config, new_config, write_config
-from revfrf.datafile import read_rows
+from revfrf.crypto import psi
 from revfrf.errors import RevFRFError
-from revfrf.messages.enrolment import EpochCertificate
-from revfrf.messages.matching import MatchReply
+from revfrf.io.party_data import read_rows
+from revfrf.io.table import Table
+from revfrf.messages.alignment import MatchReply
+from revfrf.messages.frf_revoc import RevocationRequest
+from revfrf.messages.key_setup import EpochCertificate
 from revfrf.messages.registry import MESSAGES
-from revfrf.messages.revocation import RevocationRequest
 from revfrf.node import control
-from revfrf.tablefile import Table
+from revfrf.node.audit_log import AuditLog, verify_log
+from revfrf.node.config import load_config, new_config, write_config
+from revfrf.protocols.certificate import FORMAT, RevocationCertificate
 from revfrf.transport.codec import decode, encode
 from revfrf.transport.frames import Frame
+from revfrf.transport.letters import _CALL, _REPLY, Awaited, Letter, Offer, Place, _Call, _Reply, _sealed
 from revfrf.transport.passport import read_passport
-from revfrf.transport.sealed import _CALL, _REPLY, Awaited, Letter, Offer, Place, _Call, _Reply, _sealed
 from revfrf.transport.tls import Token
-from tests.test_messages import FULL, RECEIPT, REPORT, SAMPLES
+from tests.messages.test_messages import FULL, RECEIPT, REPORT, SAMPLES
 from tests.transport.links import known
 from tests.transport.parties import BANK, token_for
 
@@ -101,24 +101,24 @@ def _reply(data: bytes) -> object:
 
 
 def _answer(data: bytes) -> object:
-    return matching.answer(IDS, data, 100, federation=FEDERATION, table=TABLE, n_jobs=1)
+    return psi.answer(IDS, data, 100, federation=FEDERATION, table=TABLE, n_jobs=1)
 
 
 @cache
-def _asking() -> matching.Asking:
+def _asking() -> psi.Asking:
     """CS's question; its answers are good for many here."""
-    return matching.Asking(IDS, federation=FEDERATION, table=TABLE, n_jobs=1)
+    return psi.Asking(IDS, federation=FEDERATION, table=TABLE, n_jobs=1)
 
 
 def _common(data: bytes) -> object:
     """As it comes; and points that a participant has put behind the right tags."""
-    asking, size = _asking(), matching.POINT_BYTES * len(IDS)
+    asking, size = _asking(), psi.POINT_BYTES * len(IDS)
     with suppress(RevFRFError):
         reply = decode(data, MatchReply)
         return asking.common(reply.own, reply.twice)
     named = (FEDERATION, TABLE, asking.request())
-    setup = matching._tag("setup", *named) + data[:-size]
-    return asking.common(setup, matching._tag("response", *named, setup) + data[-size:])
+    setup = psi._tag("setup", *named) + data[:-size]
+    return asking.common(setup, psi._tag("response", *named, setup) + data[-size:])
 
 
 def _valid_letter() -> list[bytes]:
@@ -140,14 +140,12 @@ def _valid_frames() -> list[bytes]:
 
 
 def _valid_request() -> list[bytes]:
-    return [matching.Asking(IDS, federation=FEDERATION, table=TABLE).request()]
+    return [psi.Asking(IDS, federation=FEDERATION, table=TABLE).request()]
 
 
 def _valid_reply_to_request() -> list[bytes]:
-    own, twice = matching.answer(
-        IDS[1:], _asking().request(), 100, federation=FEDERATION, table=TABLE, n_jobs=1
-    )
-    points = own[matching.TAG_BYTES :] + twice[matching.TAG_BYTES :]
+    own, twice = psi.answer(IDS[1:], _asking().request(), 100, federation=FEDERATION, table=TABLE, n_jobs=1)
+    points = own[psi.TAG_BYTES :] + twice[psi.TAG_BYTES :]
     return [encode(MatchReply(own=own, twice=twice)), points]
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from revfrf.datafile import csv_text
-from revfrf.files import write_text
+from revfrf.io.files import write_text
+from revfrf.io.party_data import csv_text
 from revfrf.node.home import CONFIG, Home
-from revfrf.node.inviting import found, invite, join_federation, uninvite
-from revfrf.node.local import PORTS, free_port
+from revfrf.node.invitations import found, invite, join_federation, uninvite
+from revfrf.node.sandbox import PORTS, free_port
 
 OWNERS = ("h0", "h1", "h2")
 SERVING = ("CS", "KGC", "CC", *OWNERS)

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import cast
 
 from revfrf.messages.base import Done
-from revfrf.messages.enrolment import EpochCertificate
-from revfrf.messages.network import SetUpReply, SetUpRequest
-from revfrf.messages.revocation import Level
-from revfrf.node.dispatch import service_of
+from revfrf.messages.frf_revoc import Level
+from revfrf.messages.key_setup import EpochCertificate, SetUpReply, SetUpRequest
 from revfrf.node.home import Home
-from revfrf.node.key_centre import KeyCentreService
-from revfrf.node.parties import ParticipantService
+from revfrf.node.kgc import KeyCentreService
+from revfrf.node.members import ParticipantService
+from revfrf.node.roles import service_of
 from revfrf.node.service import Service
 from revfrf.protocols.frf_revoc import sign_revocation
 from revfrf.transport.calls import Endpoint

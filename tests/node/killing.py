@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from revfrf.certificate import RevocationCertificate
 from revfrf.errors import RevFRFError
-from revfrf.publickey import load_verify_key
+from revfrf.io.public_key import load_verify_key
+from revfrf.protocols.certificate import RevocationCertificate
 from tests.node.conftest import Known
 from tests.node.federation import LONG, Asking, Running
 from tests.node.founding import SERVING

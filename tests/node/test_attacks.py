@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import pytest
 
-from revfrf import moduli
-from revfrf.config import with_overrides
+from revfrf.embedded import moduli
+from revfrf.embedded.moduli import cached_setup, fresh_setup_like
 from revfrf.errors import (
     AbsentError,
     LetterError,
@@ -26,21 +26,21 @@ from revfrf.errors import (
     StorageError,
     UsageError,
 )
+from revfrf.messages.alignment import Align
 from revfrf.messages.base import Done, Message, of_number
-from revfrf.messages.matching import Align
-from revfrf.messages.network import AdmissionRequest
-from revfrf.messages.prediction import ForestQuery
-from revfrf.messages.revocation import Level, Report, RevocationReport
-from revfrf.moduli import keys_of_size, new_keys_like
+from revfrf.messages.frf_predict import ForestQuery
+from revfrf.messages.frf_revoc import Level, Report, RevocationReport
+from revfrf.messages.key_setup import AdmissionRequest
+from revfrf.node.config import with_overrides
 from revfrf.node.home import AUDIT, Home, Pins
-from revfrf.node.inviting import Invited, found, invite, join_federation, uninvite
-from revfrf.node.parties import ParticipantService
+from revfrf.node.invitations import Invited, found, invite, join_federation, uninvite
+from revfrf.node.members import ParticipantService
 from revfrf.protocols.frf_revoc import next_epoch, sign_revocation
 from revfrf.protocols.key_setup import first_epoch
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.frames import Frame
 from revfrf.transport.grpc import Dialler, Server
-from revfrf.transport.passport import Who
+from revfrf.transport.passport import PartyId
 from revfrf.transport.tls import Authority
 from tests.node.founding import OWNERS, SERVING
 from tests.node.in_process import Federation
@@ -315,12 +315,14 @@ def test_invitations_at_once_have_serial_numbers_of_their_own_and_none_is_lost(
 # -- whoever says that it is CS -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("thief", [known("eve"), invited_by(authority(), Who("CS", "CS"))], ids=["eve", "CS"])
+@pytest.mark.parametrize(
+    "thief", [known("eve"), invited_by(authority(), PartyId("CS", "CS"))], ids=["eve", "CS"]
+)
 def test_whoever_welcomes_with_another_passport_is_not_taken_for_cs(copy: Path, thief: Known) -> None:
     home, bank = Home.open(copy / "h0"), known("bank")
     pins = Pins(home.store)
     pins.admit(known("CS").passport)
-    bad = invited_by(authority(), Who("CS", "CS"), 1)
+    bad = invited_by(authority(), PartyId("CS", "CS"), 1)
     victim = Endpoint(bank.who, Recorder(nothing), bank.sealing, LIMITS, admit=pins.admit)
     server = Server(Endpoint(bad.who, digests, thief.sealing, LIMITS), bad.tls, "127.0.0.1:0")
     dialler = Dialler(victim, bank.tls, f"127.0.0.1:{server.port}")
@@ -378,7 +380,7 @@ def test_who_asks_to_leave_again_and_again_keeps_nobody_from_leaving(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     again = partial(federation.leave, "h2")
-    monkeypatch.setattr("revfrf.node.key_centre.new_keys_like", then(new_keys_like, again))
+    monkeypatch.setattr("revfrf.node.kgc.fresh_setup_like", then(fresh_setup_like, again))
     monkeypatch.setattr("revfrf.roles.kgc.next_epoch", then(next_epoch, again))
     federation.leave("h0")
     federation.leave("h2")
@@ -470,13 +472,13 @@ def test_whoever_gets_no_answer_is_told_that_kgc_may_have_the_request_and_may_as
 # -- invitations that are withdrawn during the set-up -------------------------------------------------
 
 
-@pytest.mark.parametrize("when", ["new_keys", "first_epoch"])
+@pytest.mark.parametrize("when", ["fresh_setup", "first_epoch"])
 def test_who_is_uninvited_during_the_set_up_is_out(
     new_federation: Federation, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """Before keys are dealt, or after: it begins again, without it."""
     places: dict[str, tuple[str, Callable[..., Any]]] = {
-        "new_keys": ("revfrf.node.key_centre", keys_of_size),
+        "fresh_setup": ("revfrf.node.kgc", cached_setup),
         "first_epoch": ("revfrf.roles.kgc", first_epoch),
     }
     module, function = places[when]

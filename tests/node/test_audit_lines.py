@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from revfrf.auditlog import verify_log
 from revfrf.errors import RevFRFError, StorageError, UsageError
 from revfrf.names import PARTICIPANT, SERVERS
+from revfrf.node.audit_log import verify_log
 from revfrf.node.control import CONTROL, ask
-from revfrf.node.dispatch import do_alone
 from revfrf.node.home import AUDIT, Home
-from revfrf.node.inviting import Invited, invite, join_federation, uninvite
+from revfrf.node.invitations import Invited, invite, join_federation, uninvite
+from revfrf.node.roles import do_alone
 from revfrf.transport.tls import Token
 from tests.node.conftest import Known
 from tests.node.federation import Running, copied
@@ -23,10 +23,10 @@ from tests.node.founding import N_ASKED
 pytestmark = pytest.mark.timeout(900)  # on a slow machine
 
 Begin = Callable[..., Running]
-Line = tuple[str, dict[str, Any]]
+Connection = tuple[str, dict[str, Any]]
 
 
-def lines(home: Path) -> list[Line]:
+def lines(home: Path) -> list[Connection]:
     """Events and facts of a log that holds."""
     role = home.name if home.name in SERVERS else PARTICIPANT
     verify_log(home / AUDIT, who=("toys", role, home.name))
@@ -96,7 +96,7 @@ def test_nobody_is_invited_or_uninvited_without_a_line(
 
     before, written = invited(), lines(kgc)
     with closing(Home.open(kgc)) as home, monkeypatch.context() as patch:
-        patch.setattr("revfrf.auditlog.os.write", full)
+        patch.setattr("revfrf.node.audit_log.os.write", full)
         with pytest.raises(StorageError, match="disk is full"):
             act(home)
     assert (invited(), lines(kgc)) == (before, written)

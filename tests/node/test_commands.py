@@ -15,13 +15,13 @@ from typing import IO
 import pytest
 from typer.testing import CliRunner
 
-from revfrf.cli import app
-from revfrf.cli_printing import INTERRUPTED, NO_ANSWER, WRONG_USAGE
+from revfrf.cli.app import app
+from revfrf.cli.console import INTERRUPTED, NO_ANSWER, WRONG_USAGE
 from revfrf.errors import StorageError, UsageError
-from revfrf.node import local
+from revfrf.node import sandbox
 from revfrf.node.control import CONTROL, process_of
 from revfrf.node.home import CONFIG, Home, has_left, look
-from revfrf.node.inviting import found
+from revfrf.node.invitations import found
 from tests.node.conftest import Known
 from tests.node.federation import LONG, ROOT, Running
 from tests.node.founding import N_ASKED, configure, port_of_own
@@ -417,7 +417,7 @@ def test_half_of_the_trees_must_have_voted_by_default(
     monkeypatch: pytest.MonkeyPatch, flags: list[str], code: int
 ) -> None:
     answer = {"id_column": "id", "ids": ["a", "b"], "absent": ["h1"], "answers": [1, 2], "voted": [1.0, 0.4]}
-    monkeypatch.setattr("revfrf.cli_federation.ask_party", lambda *_, **__: answer)
+    monkeypatch.setattr("revfrf.cli.party.ask_party", lambda *_, **__: answer)
     done = CliRunner().invoke(app, ["predict", "rows.csv", "--encrypted", "--partial", *flags])
     assert (done.exit_code, done.stdout.count("\n")) == (code, 0 if code else 3)
     assert "40.0%" in done.stderr
@@ -492,35 +492,35 @@ def test_a_federation_that_was_interrupted_as_it_was_made_is_none(
 
     tried = tmp_path / "federation"
     with monkeypatch.context() as patched:
-        patched.setattr(local, "_write_files", interrupted)
+        patched.setattr(sandbox, "_write_files", interrupted)
         said = run("up", "-d", tried, "--parties", "2", *TOY, code=INTERRUPTED)
     assert "interrupted" in said
     assert list(tmp_path.iterdir()) == []
     (tmp_path / ".federation.unfinished" / "kgc").mkdir(parents=True)  # as by SIGKILL
-    local.make(tried, 2, 256, allow_insecure=True)
+    sandbox.make(tried, 2, 256, allow_insecure=True)
     assert [path.name for path in tmp_path.iterdir()] == ["federation"]
-    assert local.staying(tried) == ["hospital-1", "hospital-2"]
+    assert sandbox.staying(tried) == ["hospital-1", "hospital-2"]
 
 
 def test_a_federation_is_not_at_a_port_that_a_system_gives_to_whoever_dials() -> None:
     """While CS does not run, its parties dial it, and each dialling takes some such port."""
-    assert 10_000 <= local.free_port() < 32_768
+    assert 10_000 <= sandbox.free_port() < 32_768
     port = port_of_own()
     with socket.create_server(("127.0.0.1", port)), pytest.raises(UsageError, match="is free"):
-        local.free_port([port])
-    assert local.free_port([port]) == port
+        sandbox.free_port([port])
+    assert sandbox.free_port([port]) == port
 
 
 def test_a_federation_that_is_there_is_not_another_one(tmp_path: Path) -> None:
-    local.make(tmp_path / "f", 2, 256, allow_insecure=True)
+    sandbox.make(tmp_path / "f", 2, 256, allow_insecure=True)
     for flag, value, there in (("--parties", "3", "2"), ("--key-bits", "2048", "256")):
         said = run("up", "-d", tmp_path / "f", flag, value, code=WRONG_USAGE)
         assert f"{flag} {value}: {tmp_path}/f was made with {there}; leave {flag} out" in said
-    local.check(tmp_path / "f", 2, 256)
+    sandbox.check(tmp_path / "f", 2, 256)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine")
     with pytest.raises(UsageError, match="has other files in it"):
-        local.make(tmp_path / "full", 2, 256, allow_insecure=True)
+        sandbox.make(tmp_path / "full", 2, 256, allow_insecure=True)
     assert (tmp_path / "full" / "thesis.txt").read_text() == "mine"
     assert "no federation of `revfrf up`" in run("down", "-d", tmp_path / "full", code=WRONG_USAGE)
 
@@ -534,7 +534,7 @@ def heed_hangups() -> None:
 def test_whoever_ends_a_federation_in_the_foreground_ends_all_of_it(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    local.make(tmp_path / "f", 2, 256, allow_insecure=True)
+    sandbox.make(tmp_path / "f", 2, 256, allow_insecure=True)
     command = [sys.executable, "-m", "revfrf", "up", "-d", "f"]
     with subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, preexec_fn=heed_hangups
@@ -549,7 +549,7 @@ def test_whoever_ends_a_federation_in_the_foreground_ends_all_of_it(
         up.send_signal(number)
         assert up.wait(LONG) == 0
     assert [process_of(socket) for socket in sockets] == [None] * 5
-    assert not any(local._is_alive(process) for process in processes if process)
+    assert not any(sandbox._is_alive(process) for process in processes if process)
 
 
 def test_who_has_left_is_neither_started_nor_suggested(tmp_path: Path) -> None:

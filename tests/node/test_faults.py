@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from revfrf.errors import RejectedError, RevFRFError
-from revfrf.messages.revocation import Level
+from revfrf.messages.frf_revoc import Level
 from revfrf.node.coordinator import CoordinatorService
-from revfrf.node.parties import ParticipantService
+from revfrf.node.members import ParticipantService
 from revfrf.node.requester import RequesterService
-from revfrf.transport.lines import Limits
+from revfrf.transport.connections import Timeouts
 from tests.node.in_process import Federation
 from tests.transport.links import LIMITS, SOON, Faults, Unreliable, faithful, until
 
 pytestmark = pytest.mark.timeout(600)  # on a slow machine
 
-PATIENCE = Limits(heartbeat=2.0, call=2.0)
+PATIENCE = Timeouts(heartbeat=2.0, call=2.0)
 """Whoever does not hear of a frame that was dropped waits so long for its answer."""
 
 AGAIN = 0.05
@@ -33,7 +33,7 @@ def ignore(_: object) -> None:
 
 
 @contextmanager
-def alive(federation: Federation, limits: Limits) -> Iterator[None]:
+def alive(federation: Federation, limits: Timeouts) -> Iterator[None]:
     """KGC and CS go on with their work, and whoever has lost its link to CS dials again."""
     over = Event()
 
@@ -73,7 +73,7 @@ def insist(ask: Callable[[], Any], failures: list[RevFRFError]) -> Any:
 
 
 def life(
-    directory: Path, faults: Callable[[], Faults], limits: Limits, failures: list[RevFRFError]
+    directory: Path, faults: Callable[[], Faults], limits: Timeouts, failures: list[RevFRFError]
 ) -> list[Any]:
     """Training, a test, a request, h2 leaves, a request, h1 leaves, a test: what comes of each."""
     federation = Federation(directory, faults)

@@ -17,14 +17,14 @@ from revfrf.messages.base import Done, Message
 from revfrf.messages.registry import MESSAGES, calls_between
 from revfrf.names import PARTICIPANT, REQUESTER, SERVERS
 from revfrf.node.coordinator import CoordinatorService
-from revfrf.node.parties import ParticipantService
+from revfrf.node.members import ParticipantService
 from revfrf.node.requester import RequesterService
 from revfrf.node.service import Service
 from revfrf.storage.database import _TABLES
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import decode
+from revfrf.transport.connections import Link
 from revfrf.transport.frames import Frame
-from revfrf.transport.lines import Link
 from tests.node.in_process import Federation
 from tests.transport.links import until
 

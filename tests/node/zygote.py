@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from revfrf import RevocableForestClassifier
-from revfrf.auditlog import AuditLog
-from revfrf.cli import app
+from revfrf.cli.app import app
 from revfrf.messages.base import Message
+from revfrf.node.audit_log import AuditLog
 from revfrf.node.service import Service
 from revfrf.transport.base import Reply
 from revfrf.transport.calls import Endpoint

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from revfrf import RevocableForestClassifier, moduli
+from revfrf import RevocableForestClassifier
 from revfrf.crypto.batch import SignedBatch
+from revfrf.embedded import moduli
 from revfrf.forest.nodes import Node
-from revfrf.messages.revocation import Level
-from revfrf.protocols.identity import Identity
+from revfrf.messages.frf_revoc import Level
+from revfrf.protocols.common.identity import Identity
 from revfrf.roles.participant import TRAINING
 from revfrf.storage.database import Database
 from revfrf.storage.memory import KnownRequest, Rebuilding, StoredSplit

@@ -20,8 +20,8 @@ from revfrf.crypto.signing import SigningKey
 from revfrf.errors import StorageError
 from revfrf.forest.criterion import Targets, TargetsRecord
 from revfrf.forest.nodes import Node
-from revfrf.protocols.identity import Identity, IdentityRecord
-from revfrf.protocols.request import PolicyRecord, RequestPolicy
+from revfrf.protocols.common.identity import Identity, IdentityRecord
+from revfrf.protocols.common.request import PolicyRecord, RequestPolicy
 from revfrf.storage.database import Database
 from revfrf.storage.directory import Directory
 from revfrf.storage.memory import (
@@ -557,16 +557,16 @@ def test_crash_reporter_that_prints_local_variables_sees_no_key(path: Path) -> N
 
 def test_parties_of_any_name_have_databases_of_their_own(tmp_path: Path) -> None:
     names = ["bank", "Bank", "bänk", "b nk", "b-nk", "b.nk", "..", ".", "x" * 100, "x" * 99, "nul", "*", "cs"]
-    shelf = Directory(tmp_path / "d", new=True)
+    stores = Directory(tmp_path / "d", new=True)
     for number, name in enumerate(names):
-        shelf.store(ParticipantStore, "participant", name).write(number=number)
-        shelf.store(Store, "requester", name).write(number=-number)
-    shelf.store(CoordinatorStore, "CS", "CS").write(number=1000)
+        stores.store(ParticipantStore, "participant", name).write(number=number)
+        stores.store(Store, "requester", name).write(number=-number)
+    stores.store(CoordinatorStore, "CS", "CS").write(number=1000)
     files = [file.name for file in (tmp_path / "d").iterdir() if file.suffix == ".db"]
     assert len({name.lower() for name in files}) == 2 * len(names) + 1
     assert all(name.isascii() and len(name) < 120 for name in files)
     assert [entry.name for entry in tmp_path.iterdir()] == ["d"]
-    shelf.close()
+    stores.close()
     opened = Directory(tmp_path / "d", new=False)
     for number, name in enumerate(names):
         assert opened.store(ParticipantStore, "participant", name, create=False).read("number", int) == number
@@ -576,28 +576,28 @@ def test_parties_of_any_name_have_databases_of_their_own(tmp_path: Path) -> None
 
 
 def test_store_of_a_directory_is_opened_once(tmp_path: Path) -> None:
-    shelf = Directory(tmp_path / "d", new=True)
-    assert shelf.store(Store, "CC", "CC") is shelf.store(Store, "CC", "CC")
-    assert shelf.store(ParticipantStore, "participant", "bank") is shelf.store(
+    stores = Directory(tmp_path / "d", new=True)
+    assert stores.store(Store, "CC", "CC") is stores.store(Store, "CC", "CC")
+    assert stores.store(ParticipantStore, "participant", "bank") is stores.store(
         ParticipantStore, "participant", "bank"
     )
-    assert shelf.store(CoordinatorStore, "CS", "CS") is shelf.store(CoordinatorStore, "CS", "CS")
-    shelf.close()
+    assert stores.store(CoordinatorStore, "CS", "CS") is stores.store(CoordinatorStore, "CS", "CS")
+    stores.close()
 
 
 @pytest.mark.parametrize("opened", [True, False])
 def test_discarded_store_is_gone_with_its_log(tmp_path: Path, opened: bool) -> None:
-    shelf = Directory(tmp_path, new=True)
+    stores = Directory(tmp_path, new=True)
     for name in ("bank", "telco"):
-        shelf.store(ParticipantStore, "participant", name).write(secret=HIDDEN)
+        stores.store(ParticipantStore, "participant", name).write(secret=HIDDEN)
     if not opened:
-        shelf.close()
-        shelf = Directory(tmp_path, new=False)
-    shelf.discard("participant", "bank")
-    shelf.discard("participant", "bank")  # there is none
+        stores.close()
+        stores = Directory(tmp_path, new=False)
+    stores.discard("participant", "bank")
+    stores.discard("participant", "bank")  # there is none
     assert {file.name.split("-")[1] for file in tmp_path.iterdir()} == {"telco"}
-    assert shelf.store(ParticipantStore, "participant", "telco", create=False).read("secret", str) == HIDDEN
-    shelf.close()
+    assert stores.store(ParticipantStore, "participant", "telco", create=False).read("secret", str) == HIDDEN
+    stores.close()
     with pytest.raises(StorageError):
         Directory(tmp_path, new=False).store(ParticipantStore, "participant", "bank", create=False)
 

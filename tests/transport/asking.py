@@ -4,14 +4,13 @@ from hashlib import sha256
 from typing import cast
 
 from revfrf.errors import ProtocolError
+from revfrf.messages.alignment import MatchReply, MatchRequest, SchemaRequest
 from revfrf.messages.base import Done, Message
-from revfrf.messages.enrolment import EpochAccepted, EpochCertificate
-from revfrf.messages.matching import MatchReply, MatchRequest, SchemaRequest
-from revfrf.messages.network import AdmissionRequest, SetUpRequest
-from revfrf.messages.prediction import PredictReply, PredictRequest
-from revfrf.messages.training import Schema
+from revfrf.messages.fle_expan import Schema
+from revfrf.messages.frf_predict import PredictReply, PredictRequest
+from revfrf.messages.key_setup import AdmissionRequest, EpochAccepted, EpochCertificate, SetUpRequest
 from revfrf.transport.calls import Endpoint
-from tests.test_messages import FULL
+from tests.messages.test_messages import FULL
 
 CERTIFICATE = cast(EpochCertificate, FULL[EpochCertificate])
 PREDICT = cast(PredictRequest, FULL[PredictRequest])

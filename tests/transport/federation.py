@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from revfrf import federation as federation_module
+from revfrf.embedded import federation as federation_module
 from revfrf.errors import AbsentError, PassportError
 from revfrf.messages.base import Message
 from revfrf.metering import Ledger
-from revfrf.transport import sealed as sealed_module
+from revfrf.transport import letters
 from revfrf.transport.base import Answering, Reply
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame
 from revfrf.transport.grpc import Dialler, Server
-from revfrf.transport.passport import Passport, Who
+from revfrf.transport.passport import PartyId, Passport
 from revfrf.transport.tls import Authority
 from tests.transport.links import LIMITS, SOON, invited_by, until
 
@@ -78,7 +78,7 @@ class GrpcNetwork:
 
     def _connect(self, name: str) -> None:
         self._serial += 1
-        who = Who(name if name in SERVERS else self._role(name), name)
+        who = PartyId(name if name in SERVERS else self._role(name), name)
         party = invited_by(self.authority, who, self._serial)
 
         def answer(sender: str, message: Message) -> Message:
@@ -157,7 +157,7 @@ def one_time_keys() -> Iterator[list[X25519PrivateKey]]:
             return made[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sealed_module, "X25519PrivateKey", Noting)
+        patch.setattr(letters, "X25519PrivateKey", Noting)
         yield made
 
 

@@ -17,14 +17,14 @@ import pytest
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import AbsentError, RejectedError, StorageError
 from revfrf.messages.base import Message
-from revfrf.transport import calls, lines
+from revfrf.transport import calls, connections
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
+from revfrf.transport.connections import Timeouts
 from revfrf.transport.frames import Frame, frames
 from revfrf.transport.grpc import Dialler, Server
-from revfrf.transport.lines import Limits
-from revfrf.transport.passport import Passport, Who
-from revfrf.transport.sealed import Offer, Place, Sealing
+from revfrf.transport.letters import Offer, Place, Sealing
+from revfrf.transport.passport import PartyId, Passport
 from revfrf.transport.tls import Authority, TlsIdentity, join
 from tests.transport.parties import ADDRESS, VERIFY_KEY, authority
 
@@ -32,7 +32,7 @@ Answer = Callable[[str, Message], Message]
 SOON = 60.0
 """Seconds in which a slow machine, too, has done whatever has to happen."""
 
-LIMITS = Limits(heartbeat=2 * SOON, call=2 * SOON)
+LIMITS = Timeouts(heartbeat=2 * SOON, call=2 * SOON)
 """Longer than that: what ends soon was not ended by them."""
 
 ROLE_OF = {name: name for name in ("KGC", "CS", "CC")} | {"clinic": "requester"}
@@ -47,7 +47,7 @@ class Known:
     sealing: Sealing
 
     @property
-    def who(self) -> Who:
+    def who(self) -> PartyId:
         return self.tls.who
 
     @property
@@ -59,7 +59,7 @@ class Known:
         return Sealing(self.tls, self.signing)
 
 
-def invited_by(kgc: Authority, who: Who, serial: int = 1) -> Known:
+def invited_by(kgc: Authority, who: PartyId, serial: int = 1) -> Known:
     signing = SigningKey.generate()
     token = kgc.invite(who, ADDRESS, VERIFY_KEY, serial)
     tls = join(token, signing.verify_key.raw)
@@ -69,7 +69,7 @@ def invited_by(kgc: Authority, who: Who, serial: int = 1) -> Known:
 @lru_cache
 def known(name: str, role: str | None = None) -> Known:
     """The party of this name: a server, a requester called clinic, or a participant."""
-    return invited_by(authority(), Who(role or ROLE_OF.get(name, "participant"), name))
+    return invited_by(authority(), PartyId(role or ROLE_OF.get(name, "participant"), name))
 
 
 def offer_of(reader: Known, caller: str) -> Offer:
@@ -118,7 +118,7 @@ class Clock:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.now = time.monotonic()
-        patch.setattr(lines, "time", self)
+        patch.setattr(connections, "time", self)
         patch.setattr(calls, "time", self)
 
     def monotonic(self) -> float:
@@ -169,7 +169,7 @@ class MemoryLink:
 
     other: "MemoryLink"
 
-    def __init__(self, endpoint: Endpoint, who: Who, faults: Faults) -> None:
+    def __init__(self, endpoint: Endpoint, who: PartyId, faults: Faults) -> None:
         self.endpoint, self.who, self._faults = endpoint, who, faults
         self._queue: SimpleQueue[bytes | None] = SimpleQueue()
         self._closed = Event()
@@ -238,12 +238,12 @@ class InMemory:
     def __init__(
         self,
         answer: Answer = nothing,
-        limits: Limits = LIMITS,
+        limits: Timeouts = LIMITS,
         faults: Callable[[], Faults] = lambda: faithful,
         **more: Any,
     ) -> None:
         self.limits, self._faults = limits, faults
-        self.cs = Endpoint(Who("CS", "CS"), answer, known("CS").sealing, limits, **more)
+        self.cs = Endpoint(PartyId("CS", "CS"), answer, known("CS").sealing, limits, **more)
         self.endpoints = [self.cs]
         self.links: dict[str, MemoryLink] = {}
 
@@ -272,9 +272,9 @@ class InMemory:
 class OverGrpc:
     """Links over gRPC, with TLS."""
 
-    def __init__(self, answer: Answer = nothing, limits: Limits = LIMITS, **more: Any) -> None:
+    def __init__(self, answer: Answer = nothing, limits: Timeouts = LIMITS, **more: Any) -> None:
         self.limits = limits
-        self.cs = Endpoint(Who("CS", "CS"), answer, known("CS").sealing, limits, **more)
+        self.cs = Endpoint(PartyId("CS", "CS"), answer, known("CS").sealing, limits, **more)
         self.server = Server(self.cs, known("CS").tls, "127.0.0.1:0")
         self.diallers: dict[str, Dialler] = {}
 
@@ -321,7 +321,7 @@ class Recorder:
 class RawLink:
     """A neighbour of an endpoint who sends what it likes, and sees what comes back."""
 
-    def __init__(self, endpoint: Endpoint, who: Who, passport: Passport | None = None) -> None:
+    def __init__(self, endpoint: Endpoint, who: PartyId, passport: Passport | None = None) -> None:
         self.endpoint, self.who = endpoint, who
         self.frames: list[Frame] = []
         self.closed = False

@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from revfrf.crypto.signing import SigningKey
-from revfrf.transport.passport import Dates, PrivateKey, Who, _Bearer, _bearer_form, _Form, _issue, to_pem
+from revfrf.transport.passport import Dates, PartyId, PrivateKey, _Bearer, _bearer_form, _Form, _issue, to_pem
 from revfrf.transport.tls import Authority, TlsIdentity, Token, join
 
 ADDRESS = "coordinator.example:7700"
-BANK, TELCO, CS = Who("participant", "bank"), Who("participant", "telco"), Who("CS", "CS")
+BANK, TELCO, CS = PartyId("participant", "bank"), PartyId("participant", "telco"), PartyId("CS", "CS")
 VERIFY_KEY = SigningKey.generate().verify_key.raw
 NOW = datetime.now(UTC).replace(microsecond=0)
 DAY = timedelta(days=1)
@@ -29,7 +29,7 @@ def authority() -> Authority:
     return Authority.new("breast cancer", now=NOW - 30 * DAY)
 
 
-def token_for(who: Who, serial: int = 1, days: int = 365, ago: timedelta = timedelta(0)) -> Token:
+def token_for(who: PartyId, serial: int = 1, days: int = 365, ago: timedelta = timedelta(0)) -> Token:
     """An invitation that was written this long ago."""
     return authority().invite(who, ADDRESS, VERIFY_KEY, serial, days=days, now=NOW - ago)
 
@@ -50,7 +50,7 @@ def dates_of(certificate: x509.Certificate) -> Dates:
     return certificate.not_valid_before_utc, certificate.not_valid_after_utc
 
 
-def form_of(who: Who) -> _Form:
+def form_of(who: PartyId) -> _Form:
     """What an honest certificate of this party says."""
     return _bearer_form("breast cancer", who, _Bearer(VERIFY_KEY))
 

@@ -21,17 +21,16 @@ from revfrf.errors import (
     StorageError,
     UsageError,
 )
+from revfrf.messages.alignment import Drop, MatchReply, MatchRequest, SchemaRequest
 from revfrf.messages.base import MIB, Done, Message
-from revfrf.messages.enrolment import EpochAccepted, EpochCertificate
-from revfrf.messages.matching import Drop, MatchReply, MatchRequest, SchemaRequest
-from revfrf.messages.network import AdmissionRequest, SetUpRequest
-from revfrf.messages.training import Schema
+from revfrf.messages.fle_expan import Schema
+from revfrf.messages.key_setup import AdmissionRequest, EpochAccepted, EpochCertificate, SetUpRequest
 from revfrf.transport import frames as frames_module
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
+from revfrf.transport.connections import Timeouts
 from revfrf.transport.frames import Frame
-from revfrf.transport.lines import Limits
-from revfrf.transport.passport import Passport, Who
+from revfrf.transport.passport import PartyId, Passport
 from tests.transport.asking import CERTIFICATE, ask, ask_rows, digests
 from tests.transport.links import (
     LIMITS,
@@ -50,8 +49,8 @@ from tests.transport.links import (
     until,
 )
 
-CS, BANK = Who("CS", "CS"), Who("participant", "bank")
-QUICK = Limits(heartbeat=0.02, call=2 * SOON)
+CS, BANK = PartyId("CS", "CS"), PartyId("participant", "bank")
+QUICK = Timeouts(heartbeat=0.02, call=2 * SOON)
 """To be used with a clock that stands still: on a slow machine everybody seems silent."""
 
 
@@ -315,7 +314,7 @@ def test_over_a_bad_link_there_is_the_right_answer_or_an_error_in_time(
     """Frames are dropped, doubled, delayed and reordered; nobody is asked twice."""
     monkeypatch.setattr(frames_module, "PIECE", 100)
     seeds = iter(range(1000 * seed, 1000 * seed + 1000))
-    limits, asked, outcomes = Limits(LIMITS.heartbeat, call=0.7), Recorder(digests), list[str]()
+    limits, asked, outcomes = Timeouts(LIMITS.heartbeat, call=0.7), Recorder(digests), list[str]()
     with no_threads_left():
         network = InMemory(asked, limits, lambda: Unreliable(next(seeds), rate=40))
         kgc, bank = network.add("KGC", asked), network.add("bank", asked)
@@ -388,7 +387,7 @@ def test_a_link_that_falls_silent_is_given_up_after_three_heartbeats(
 
 def test_an_answer_that_does_not_come_is_not_waited_for_longer_than_the_longest_call() -> None:
     end = Event()
-    network = InMemory(limits=Limits(LIMITS.heartbeat, call=0.3))
+    network = InMemory(limits=Timeouts(LIMITS.heartbeat, call=0.3))
     network.add("bank", lambda *_: (end.wait(2 * SOON), Done())[1])
     started = time.monotonic()
     with pytest.raises(AbsentError, match="within"):
@@ -410,7 +409,7 @@ class Clogged(RawLink):
 
 def test_sending_is_part_of_the_longest_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames_module, "PIECE", 10)
-    cs = Endpoint(CS, nothing, known("CS").sealing, Limits(LIMITS.heartbeat, call=0.5))
+    cs = Endpoint(CS, nothing, known("CS").sealing, Timeouts(LIMITS.heartbeat, call=0.5))
     link = Clogged(cs, BANK, known("bank").passport)
     with pytest.raises(AbsentError, match="within"):
         cs.call("bank", MatchRequest(epoch=1, table="t", blinded=bytes(1000)), MatchReply)
@@ -427,7 +426,7 @@ def test_a_neighbour_that_takes_nothing_does_not_silence_the_others(monkeypatch:
                 time.sleep(2 * SOON)
 
     clock, network = Clock(monkeypatch), InMemory(limits=QUICK)
-    Full(network.cs, Who("participant", "full"), known("full").passport)
+    Full(network.cs, PartyId("participant", "full"), known("full").passport)
     bank = network.add("bank", digests)
     for _ in range(5):
         clock.now += 0.1 * QUICK.silence
@@ -447,7 +446,7 @@ def test_who_is_being_listened_to_is_not_silent(monkeypatch: pytest.MonkeyPatch)
             end.wait(2 * SOON)
 
     cs = Endpoint(CS, nothing, known("CS").sealing, QUICK)
-    kgc = RawLink(cs, Who("KGC", "KGC"), known("KGC").passport)
+    kgc = RawLink(cs, PartyId("KGC", "KGC"), known("KGC").passport)
     Slow(cs, BANK, known("bank").passport)
     with ThreadPoolExecutor(1) as pool:
         saying = pool.submit(kgc.say, Frame("call", "KGC", "bank", 1, 1, 0, b"x"))

@@ -16,16 +16,15 @@ from revfrf.errors import (
     RevFRFError,
     StorageError,
 )
+from revfrf.messages.alignment import MatchReply, SchemaRequest
 from revfrf.messages.base import MIB, Done, Message
-from revfrf.messages.enrolment import EpochAccepted
-from revfrf.messages.matching import MatchReply, SchemaRequest
-from revfrf.messages.network import AdmissionRequest
-from revfrf.messages.training import Schema
+from revfrf.messages.fle_expan import Schema
+from revfrf.messages.key_setup import AdmissionRequest, EpochAccepted
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame, frames
-from revfrf.transport.passport import Passport, Who
-from revfrf.transport.sealed import Sealing
+from revfrf.transport.letters import Sealing
+from revfrf.transport.passport import PartyId, Passport
 from tests.transport.asking import CERTIFICATE, PREDICT, ask, digests
 from tests.transport.links import (
     LIMITS,
@@ -41,14 +40,14 @@ from tests.transport.links import (
 )
 from tests.transport.parties import authority
 
-CS, BANK = Who("CS", "CS"), Who("participant", "bank")
+CS, BANK = PartyId("CS", "CS"), PartyId("participant", "bank")
 
 
 # -- neighbours ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("who", [CS, Who("CS", "other"), Who("participant", "CS")], ids=str)
-def test_cs_has_no_link_to_cs(who: Who) -> None:
+@pytest.mark.parametrize("who", [CS, PartyId("CS", "other"), PartyId("participant", "CS")], ids=str)
+def test_cs_has_no_link_to_cs(who: PartyId) -> None:
     cs = Endpoint(CS, nothing, known("CS").sealing)
     passport = replace(known("bank").passport, who=who)
     with pytest.raises(ProtocolError):
@@ -58,7 +57,7 @@ def test_cs_has_no_link_to_cs(who: Who) -> None:
 
 def test_everybody_else_has_no_link_but_to_cs() -> None:
     bank = Endpoint(BANK, nothing, known("bank").sealing)
-    for who in (Who("KGC", "KGC"), Who("participant", "telco"), Who("participant", "CS")):
+    for who in (PartyId("KGC", "KGC"), PartyId("participant", "telco"), PartyId("participant", "CS")):
         with pytest.raises(ProtocolError):
             RawLink(bank, who)
     bank.close()
@@ -66,18 +65,26 @@ def test_everybody_else_has_no_link_but_to_cs() -> None:
 
 @pytest.mark.parametrize(
     "who",
-    [Who("participant", "KGC"), Who("requester", "CC"), Who("KGC", "bank"), Who("CC", "KGC"), Who("CC", "x")],
+    [
+        PartyId("participant", "KGC"),
+        PartyId("requester", "CC"),
+        PartyId("KGC", "bank"),
+        PartyId("CC", "KGC"),
+        PartyId("CC", "x"),
+    ],
     ids=str,
 )
-def test_servers_have_their_own_names_and_nobody_else_has(who: Who) -> None:
+def test_servers_have_their_own_names_and_nobody_else_has(who: PartyId) -> None:
     cs = Endpoint(CS, nothing, known("CS").sealing)
     with pytest.raises(ProtocolError):
         RawLink(cs, who, replace(known("bank").passport, who=who))
     cs.close()
 
 
-@pytest.mark.parametrize("who", [Who("participant", "participant"), Who("requester", "requester")], ids=str)
-def test_a_party_may_be_called_what_it_is(who: Who) -> None:
+@pytest.mark.parametrize(
+    "who", [PartyId("participant", "participant"), PartyId("requester", "requester")], ids=str
+)
+def test_a_party_may_be_called_what_it_is(who: PartyId) -> None:
     cs = Endpoint(CS, nothing, known("CS").sealing)
     RawLink(cs, who, replace(known("bank").passport, who=who))
     assert cs.present() == {who.name}
@@ -128,7 +135,7 @@ def test_cs_passes_nothing_on_but_to_and_from_kgc(recipient: str) -> None:
 
 
 def test_nobody_but_cs_passes_anything_on() -> None:
-    kgc = Endpoint(Who("KGC", "KGC"), nothing, known("KGC").sealing)
+    kgc = Endpoint(PartyId("KGC", "KGC"), nothing, known("KGC").sealing)
     cs = RawLink(kgc, CS)
     cs.say(*to_cs(PREDICT, recipient="bank"))
     assert cs.closed
@@ -155,7 +162,7 @@ def test_a_neighbours_message_that_is_too_long_ends_its_link() -> None:
 
 def test_nobody_beyond_cs_breaks_the_link_to_it() -> None:
     """A participant writes to KGC what is too long for it."""
-    kgc = Endpoint(Who("KGC", "KGC"), nothing, known("KGC").sealing)
+    kgc = Endpoint(PartyId("KGC", "KGC"), nothing, known("KGC").sealing)
     cs = RawLink(kgc, CS)
     cs.say(Frame("call", "bank", "KGC", 7, 10 * MIB, 0, b"x"))
     [frame] = cs.heard()
@@ -293,7 +300,7 @@ def limit(endpoint: Endpoint, sender: str) -> int:
 
 
 def test_limits_are_those_of_the_calls_that_may_come() -> None:
-    kgc = Endpoint(Who("KGC", "KGC"), nothing, known("KGC").sealing)
+    kgc = Endpoint(PartyId("KGC", "KGC"), nothing, known("KGC").sealing)
     RawLink(kgc, CS)
     assert limit(kgc, "CS") == 64 * 1024
     assert limit(kgc, "bank") == 64 * 1024 + Sealing.OVERHEAD

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from revfrf.embedded.federation import Federation
 from revfrf.errors import PartyError
-from revfrf.federation import Federation
 from revfrf.messages.base import Done
-from revfrf.messages.revocation import Level
+from revfrf.messages.frf_revoc import Level
 from revfrf.names import KGC
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.grpc import Dialler, Server

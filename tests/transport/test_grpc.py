@@ -12,28 +12,28 @@ from typing import Any
 import pytest
 
 from revfrf.errors import AbsentError, PassportError, UsageError
+from revfrf.messages.alignment import MatchReply, MatchRequest, SchemaRequest
 from revfrf.messages.base import MIB, Done, Message
-from revfrf.messages.matching import MatchReply, MatchRequest, SchemaRequest
-from revfrf.messages.network import AdmissionRequest
-from revfrf.messages.training import Schema
+from revfrf.messages.fle_expan import Schema
+from revfrf.messages.key_setup import AdmissionRequest
 from revfrf.transport.calls import Endpoint
+from revfrf.transport.connections import Timeouts
 from revfrf.transport.frames import Frame
 from revfrf.transport.grpc import _BYTES, _METHOD, _NONCE, _PASSED_ON, _SERVICE, Dialler, Server, _StreamLink
-from revfrf.transport.lines import Limits
-from revfrf.transport.passport import Passport, Who
+from revfrf.transport.passport import PartyId, Passport
 from revfrf.transport.tls import channel_credentials, grpc, server_credentials
 from tests.node.founding import port_of_own
 from tests.transport.asking import ask, digests
 from tests.transport.links import LIMITS, SOON, Clock, OverGrpc, known, no_threads_left, until
 
-CS, BANK = Who("CS", "CS"), Who("participant", "bank")
+CS, BANK = PartyId("CS", "CS"), PartyId("participant", "bank")
 
 
-def cs(limits: Limits = LIMITS, **more: Any) -> Endpoint:
+def cs(limits: Timeouts = LIMITS, **more: Any) -> Endpoint:
     return Endpoint(CS, digests, known("CS").sealing, limits, **more)
 
 
-def bank(limits: Limits = LIMITS) -> Endpoint:
+def bank(limits: Timeouts = LIMITS) -> Endpoint:
     return Endpoint(BANK, digests, known("bank").sealing, limits)
 
 
@@ -167,7 +167,7 @@ def mute_coordinator() -> Iterator[int]:
 
 
 def test_a_coordinator_that_says_nothing_is_given_up() -> None:
-    with mute_coordinator() as port, dialled(bank(Limits(heartbeat=0.1, call=1)), port) as dialler:
+    with mute_coordinator() as port, dialled(bank(Timeouts(heartbeat=0.1, call=1)), port) as dialler:
         until(lambda: "does not answer" in dialler.problem)
         assert dialler._endpoint.meetings() == {}
 
@@ -175,15 +175,15 @@ def test_a_coordinator_that_says_nothing_is_given_up() -> None:
 def test_a_port_that_says_nothing_is_given_up() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as deaf,
-        dialled(bank(Limits(heartbeat=0.1, call=1)), deaf.getsockname()[1]) as dialler,
+        dialled(bank(Timeouts(heartbeat=0.1, call=1)), deaf.getsockname()[1]) as dialler,
     ):
         until(lambda: "does not answer" in dialler.problem)
 
 
 def test_a_coordinator_that_falls_silent_is_dialled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its machine is gone, and nobody has said so."""
-    quick = Limits(heartbeat=0.2, call=5.0)
-    silent = cs(Limits(heartbeat=60, call=5.0))
+    quick = Timeouts(heartbeat=0.2, call=5.0)
+    silent = cs(Timeouts(heartbeat=60, call=5.0))
     server = Server(silent, known("CS").tls, "127.0.0.1:0")
     with dialled(bank(quick), server.port) as dialler:
         assert silent.wait_for(["bank"], SOON) == []
@@ -300,7 +300,7 @@ def test_who_waits_for_something_to_send_has_it_at_once() -> None:
 def test_a_party_that_reads_nothing_stops_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """CS has more for it than its queue and its window take."""
     Clock(monkeypatch)  # nobody is silent, but a queue is not waited for any longer
-    network = OverGrpc(digests, Limits(heartbeat=0.5, call=2 * SOON))
+    network = OverGrpc(digests, Timeouts(heartbeat=0.5, call=2 * SOON))
     network.add("telco", digests)
     stuck, release = network.add("bank", digests), Event()
     receive = stuck.received
@@ -331,7 +331,7 @@ def test_a_party_that_floods_kgc_and_hardly_reads_the_answers_cuts_nobody_off(
 ) -> None:
     """Every answer goes through CS, which does not wait for the slow one, and shows it out."""
     Clock(monkeypatch)  # nobody is silent, but a queue is not waited for any longer
-    network, stop = OverGrpc(digests, Limits(heartbeat=1.0, call=2 * SOON)), Event()
+    network, stop = OverGrpc(digests, Timeouts(heartbeat=1.0, call=2 * SOON)), Event()
     network.add("KGC", lambda *_: Done())
     clinic = network.add("clinic")
 
@@ -370,7 +370,7 @@ def test_who_does_not_read_and_dials_again_and_again_takes_no_more_than_one_stre
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("revfrf.transport.grpc.MAX_LINKS", 6)
-    network, over = OverGrpc(digests, Limits(heartbeat=1.0, call=10.0)), Event()
+    network, over = OverGrpc(digests, Timeouts(heartbeat=1.0, call=10.0)), Event()
     network.add("KGC", digests)
 
     def hellos() -> Iterator[bytes]:
@@ -409,7 +409,7 @@ def test_who_neither_welcomes_a_party_nor_sends_it_away_is_given_up() -> None:
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler}),))
     port = server.add_secure_port("127.0.0.1:0", server_credentials(known("CS").tls))
     server.start()
-    with dialled(bank(Limits(heartbeat=0.2, call=10.0)), port) as dialler:
+    with dialled(bank(Timeouts(heartbeat=0.2, call=10.0)), port) as dialler:
         until(lambda: len(dialled_at) > 1)
         assert "does not answer" in dialler.problem
     end.set()

@@ -18,9 +18,9 @@ from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame, frames
 from revfrf.transport.grpc import _METHOD, _NONCE, _SERVICE, Dialler, Server
-from revfrf.transport.passport import Passport, Who
+from revfrf.transport.passport import PartyId, Passport
 from revfrf.transport.tls import Authority, channel_credentials, grpc
-from tests.test_messages import FULL
+from tests.messages.test_messages import FULL
 from tests.transport.links import (
     LIMITS,
     SOON,
@@ -126,7 +126,7 @@ def test_what_a_cheating_cs_passes_on_is_judged_by_its_writer(writer: str, recip
         return
     asked = Recorder(lambda *_: Done())
     endpoint = Endpoint(known(recipient).who, asked, known(recipient).sealing, LIMITS)
-    cs = RawLink(endpoint, Who("CS", "CS"))
+    cs = RawLink(endpoint, PartyId("CS", "CS"))
     numbers = {}
     for kind in MESSAGES:
         number = numbers[kind] = next(NUMBERS)
@@ -146,7 +146,7 @@ def test_what_a_cheating_cs_passes_on_is_judged_by_its_writer(writer: str, recip
 @pytest.mark.parametrize("victim", [name for name in PARTIES if name != "bank"])
 def test_nobody_speaks_for_another_on_its_own_link(victim: str) -> None:
     asked = Recorder(lambda *_: Done())
-    cs = Endpoint(Who("CS", "CS"), asked, known("CS").sealing, LIMITS)
+    cs = Endpoint(PartyId("CS", "CS"), asked, known("CS").sealing, LIMITS)
     kgc = RawLink(cs, known("KGC").who, known("KGC").passport)
     for kind in MESSAGES:
         for recipient in ("CS", "KGC"):
@@ -164,7 +164,7 @@ def test_nobody_writes_letters_in_the_name_of_another(recipient: str) -> None:
     """Signed by the one, in a place of the other; or with the certificates of the other."""
     asked = Recorder(lambda *_: Done())
     endpoint = Endpoint(known(recipient).who, asked, known(recipient).sealing, LIMITS)
-    cs, sent = RawLink(endpoint, Who("CS", "CS")), 0
+    cs, sent = RawLink(endpoint, PartyId("CS", "CS")), 0
     for victim in PARTIES:
         if victim in (recipient, "CS"):
             continue
@@ -191,7 +191,7 @@ def revoked(passport: Passport) -> None:
 
 @pytest.mark.parametrize("name", ["bank", "KGC", "CC", "clinic"])
 def test_who_has_left_gets_no_link(name: str) -> None:
-    cs = Endpoint(Who("CS", "CS"), nothing, known("CS").sealing, LIMITS, admit=revoked)
+    cs = Endpoint(PartyId("CS", "CS"), nothing, known("CS").sealing, LIMITS, admit=revoked)
     with pytest.raises(RejectedError):
         RawLink(cs, known(name).who, known(name).passport)
     assert cs.present() == set()
@@ -207,7 +207,7 @@ def test_who_has_left_gets_no_link(name: str) -> None:
 class LateLink:
     """A link that CS has not taken."""
 
-    def __init__(self, who: Who) -> None:
+    def __init__(self, who: PartyId) -> None:
         self.who = who
 
     def send(self, frame: bytes, wait: bool = True) -> None:
@@ -223,7 +223,7 @@ class LateLink:
 def test_letters_of_who_has_left_are_refused(recipient: str) -> None:
     asked = Recorder(lambda *_: Done())
     endpoint = Endpoint(known(recipient).who, asked, known(recipient).sealing, LIMITS, admit=revoked)
-    cs, sent = RawLink(endpoint, Who("CS", "CS")), 0
+    cs, sent = RawLink(endpoint, PartyId("CS", "CS")), 0
     for writer in ("bank", "KGC"):
         for kind in MESSAGES if writer != recipient else ():
             number = next(NUMBERS)
@@ -242,7 +242,7 @@ FOREIGN = Authority.new("breast cancer")
 def test_letters_of_a_foreign_federation_are_refused(recipient: str) -> None:
     asked = Recorder(lambda *_: Done())
     endpoint = Endpoint(known(recipient).who, asked, known(recipient).sealing, LIMITS)
-    cs, sent = RawLink(endpoint, Who("CS", "CS")), 0
+    cs, sent = RawLink(endpoint, PartyId("CS", "CS")), 0
     for name in ("bank", "KGC"):
         writer = invited_by(FOREIGN, known(name).who)
         for kind in MESSAGES:
@@ -274,7 +274,7 @@ class Listening:
 @pytest.fixture(scope="module")
 def listening() -> Iterator[Listening]:
     asked = Recorder(lambda *_: Done())
-    endpoint = Endpoint(Who("CS", "CS"), asked, known("CS").sealing, LIMITS, admit=gone)
+    endpoint = Endpoint(PartyId("CS", "CS"), asked, known("CS").sealing, LIMITS, admit=gone)
     server = Server(endpoint, known("CS").tls, "127.0.0.1:0")
     yield Listening(server, endpoint, asked)
     server.close()
@@ -293,7 +293,7 @@ def in_all_frames(name: str) -> Iterator[bytes]:
                 yield frame.encode()
 
 
-TO_CS = [("grpc.ssl_target_name_override", Who("CS", "CS").dns)]
+TO_CS = [("grpc.ssl_target_name_override", PartyId("CS", "CS").dns)]
 
 
 @contextmanager
@@ -338,16 +338,16 @@ def test_with_bad_certificates_nobody_is_heard(listening: Listening, credentials
 @pytest.mark.parametrize(
     ("who", "reason"),
     [
-        (Who("participant", "gone"), "has left"),
-        (Who("CS", "CS"), "a link to CS 'CS'"),
-        (Who("CS", "x"), "a link to CS 'x'"),
-        (Who("participant", "KGC"), "has the name of a server"),
-        (Who("KGC", "bank"), "has the name of a server, or its role"),
+        (PartyId("participant", "gone"), "has left"),
+        (PartyId("CS", "CS"), "a link to CS 'CS'"),
+        (PartyId("CS", "x"), "a link to CS 'x'"),
+        (PartyId("participant", "KGC"), "has the name of a server"),
+        (PartyId("KGC", "bank"), "has the name of a server, or its role"),
     ],
     ids=str,
 )
 def test_whom_cs_does_not_let_in_nobody_hears(
-    listening: Listening, who: Who, reason: str, caplog: pytest.LogCaptureFixture
+    listening: Listening, who: PartyId, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One who has left; another CS; one with the name of a server, or with its role."""
     credentials, _ = channel_credentials(invited_by(authority(), who).tls)

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from revfrf.errors import AbsentError, RejectedError
-from revfrf.messages.enrolment import EpochAccepted
+from revfrf.messages.key_setup import EpochAccepted
 from revfrf.transport import frames as frames_module
 from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame, frames
-from revfrf.transport.sealed import _CALL, Letter, _Call, _sealed
+from revfrf.transport.letters import _CALL, Letter, _Call, _sealed
 from tests.transport.asking import CERTIFICATE, digests
 from tests.transport.links import (
     SOON,

@@ -12,10 +12,10 @@ from revfrf.crypto.signing import SigningKey
 from revfrf.errors import AbsentError, LetterError, PassportError, RefusedError
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
+from revfrf.transport.connections import Timeouts
 from revfrf.transport.frames import Frame, frames
-from revfrf.transport.lines import Limits
+from revfrf.transport.letters import _OFFER, OneTimeKeys, Place, Sealing, _Offer
 from revfrf.transport.passport import Passport
-from revfrf.transport.sealed import _OFFER, OneTimeKeys, Place, Sealing, _Offer
 from revfrf.transport.tls import Authority, join
 from tests.transport.asking import CERTIFICATE
 from tests.transport.links import (
@@ -162,7 +162,7 @@ def test_an_offer_that_comes_from_cs_itself_does_not_count() -> None:
 
 def test_an_offer_that_does_not_come_is_not_waited_for_longer_than_a_call() -> None:
     started = time.monotonic()
-    with writing(Limits(LIMITS.heartbeat, call=0.3)) as kgc:
+    with writing(Timeouts(LIMITS.heartbeat, call=0.3)) as kgc:
         with pytest.raises(AbsentError, match="within"):
             kgc.waiting.result(timeout=SOON)
         assert time.monotonic() - started < SOON

@@ -20,7 +20,7 @@ from revfrf.errors import FormatError, PassportError, UsageError
 from revfrf.transport.passport import (
     _EXTENSION,
     MAX_CHAIN,
-    Who,
+    PartyId,
     _Bearer,
     _bearer_form,
     _invitation_form,
@@ -74,7 +74,7 @@ def test_a_chain_says_who_it_is_for_and_by_which_key_it_signs() -> None:
 
 @pytest.mark.parametrize("name", ["x", "a, O=other", "*", "Универзитет", FACES, '"' * 100, "\\" * 100])
 def test_any_printable_name_travels_whole(name: str) -> None:
-    for who in (Who("participant", name), Who("requester", name)):
+    for who in (PartyId("participant", name), PartyId("requester", name)):
         token = Authority.new(name).invite(who, ADDRESS, VERIFY_KEY, 1)
         identity = joined(Token.parse(token.text()))
         found = read_passport(token.ca_pem, identity.chain_pem)
@@ -86,7 +86,7 @@ def test_any_printable_name_travels_whole(name: str) -> None:
 @given(st.tuples(st.text("aAbB", min_size=1, max_size=2), st.sampled_from(["CS", "cs", "KGC"])), st.data())
 def test_no_two_parties_share_a_dns_name(one: tuple[str, str], data: st.DataObject) -> None:
     name, role = data.draw(st.sampled_from(["a", "A", "aa", "b"])), data.draw(st.sampled_from(["CS", "cs"]))
-    first, second = Who(one[1], one[0]), Who(role, name)
+    first, second = PartyId(one[1], one[0]), PartyId(role, name)
     assert (first.dns == second.dns) == (first == second)
 
 
@@ -95,7 +95,7 @@ def test_no_two_parties_share_a_dns_name(one: tuple[str, str], data: st.DataObje
 )
 def test_what_has_no_role_or_name_is_no_party(role: str, name: str) -> None:
     with pytest.raises(UsageError, match=r"name|role"):
-        Who(role, name)
+        PartyId(role, name)
 
 
 # -- others' authority --------------------------------------------------------------------------------
@@ -144,8 +144,8 @@ def test_an_invitation_invites_nobody_else() -> None:
 # -- others' names ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("other", [TELCO, CS, Who("requester", "bank"), Who("CS", "bank")], ids=str)
-def test_an_invitation_for_one_party_makes_no_passport_for_another(other: Who) -> None:
+@pytest.mark.parametrize("other", [TELCO, CS, PartyId("requester", "bank"), PartyId("CS", "bank")], ids=str)
+def test_an_invitation_for_one_party_makes_no_passport_for_another(other: PartyId) -> None:
     chain = forged(TOKEN, form_of(other), new_key())
     assert refused(chain) == "name"
     [leaf, _] = split(chain)

@@ -4,12 +4,12 @@ import pytest
 
 from revfrf.errors import ProtocolError
 from revfrf.messages.base import MIB, Done
-from revfrf.messages.network import AdmissionRequest
+from revfrf.messages.key_setup import AdmissionRequest
+from revfrf.transport.connections import Connection
 from revfrf.transport.frames import Frame
-from revfrf.transport.lines import Line
-from revfrf.transport.passport import Who
+from revfrf.transport.letters import Sealing
+from revfrf.transport.passport import PartyId
 from revfrf.transport.relay import fate_of
-from revfrf.transport.sealed import Sealing
 from tests.transport.links import InMemory, RawLink, known, until
 
 
@@ -17,7 +17,7 @@ class Beside:
     """A link of which only the neighbour matters."""
 
     def __init__(self, role: str, name: str) -> None:
-        self.who = Who(role, name)
+        self.who = PartyId(role, name)
 
     def send(self, frame: bytes, wait: bool = True) -> None:
         raise NotImplementedError
@@ -28,9 +28,9 @@ class Beside:
         raise NotImplementedError
 
 
-def lines() -> tuple[Line, Line]:
+def lines() -> tuple[Connection, Connection]:
     """Those of KGC and of a requester."""
-    return Line(Beside("KGC", "KGC")), Line(Beside("requester", "clinic"))
+    return Connection(Beside("KGC", "KGC")), Connection(Beside("requester", "clinic"))
 
 
 def test_an_answer_that_nobody_is_owed_goes_nowhere() -> None:
@@ -53,7 +53,7 @@ def test_nobody_asks_with_more_than_its_role_has_to_say_nor_answers_at_length() 
     with pytest.raises(ProtocolError, match="answers with"):
         fate_of(clinic, kgc, Frame("reply", "clinic", "KGC", 1, 2 * MIB))
     with pytest.raises(ProtocolError, match="writes to"):
-        fate_of(clinic, Line(Beside("participant", "bank")), Frame("call", "clinic", "bank", 1))
+        fate_of(clinic, Connection(Beside("participant", "bank")), Frame("call", "clinic", "bank", 1))
 
 
 def test_pieces_follow_the_first_one_alone() -> None:

@@ -18,7 +18,7 @@ from revfrf.errors import (
     SecretError,
     SignatureError,
 )
-from revfrf.transport.sealed import (
+from revfrf.transport.letters import (
     _CALL,
     _OFFER,
     _REPLY,
@@ -32,7 +32,7 @@ from revfrf.transport.sealed import (
     _Reply,
     _sealed,
 )
-from revfrf.transport.tls import Authority, Who
+from revfrf.transport.tls import Authority, PartyId
 from tests.transport.links import Known, invited_by, known, offer_of
 from tests.transport.parties import NOW, authority
 
@@ -89,7 +89,9 @@ def test_the_recipient_opens_what_was_sealed_for_it_and_the_sender_the_answer(
 
 
 def test_sealing_adds_no_more_than_is_allowed_for() -> None:
-    long = invited_by(Authority.new("\N{GRINNING FACE}" * 100), Who("participant", "\N{GRINNING FACE}" * 100))
+    long = invited_by(
+        Authority.new("\N{GRINNING FACE}" * 100), PartyId("participant", "\N{GRINNING FACE}" * 100)
+    )
     for party in (KGC, long):
         place = (party.who.name, party.who.name, 2**63 - 1)
         offer = party.sealing.offer(place)

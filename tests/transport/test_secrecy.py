@@ -11,11 +11,11 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import LetterError, RejectedError
 from revfrf.messages.base import Message
-from revfrf.messages.enrolment import Dealt
+from revfrf.messages.key_setup import Dealt
 from revfrf.messages.registry import MESSAGES
 from revfrf.transport.codec import decode
 from revfrf.transport.frames import Frame
-from revfrf.transport.sealed import _CALL, _REPLY, Awaited, Sealing, _Call, _opened
+from revfrf.transport.letters import _CALL, _REPLY, Awaited, Sealing, _Call, _opened
 from revfrf.transport.tls import TlsIdentity
 from tests.federations import no_search_for_primes, random_case, train, with_rules
 from tests.transport.federation import one_time_keys, over_grpc

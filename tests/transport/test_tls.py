@@ -14,9 +14,9 @@ from revfrf.errors import PassportError, RejectedError, UsageError
 from revfrf.transport.passport import to_pem
 from revfrf.transport.tls import (
     Authority,
+    PartyId,
     TlsIdentity,
     Token,
-    Who,
     channel_credentials,
     grpc,
     peer_passport,
@@ -44,7 +44,7 @@ from tests.transport.parties import (
 )
 
 TOKEN = token_for(BANK, serial=3)
-KGC = Who("KGC", "KGC")
+KGC = PartyId("KGC", "KGC")
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ def coordinator() -> Iterator[tuple[int, list[Any]]]:
 
 
 @pytest.mark.parametrize(
-    "who", [BANK, KGC, Who("CC", "CC"), Who("requester", "ü" * 100), CS], ids=lambda w: w.role
+    "who", [BANK, KGC, PartyId("CC", "CC"), PartyId("requester", "ü" * 100), CS], ids=lambda w: w.role
 )
-def test_the_coordinator_learns_who_calls(coordinator: tuple[int, list[Any]], who: Who) -> None:
+def test_the_coordinator_learns_who_calls(coordinator: tuple[int, list[Any]], who: PartyId) -> None:
     port, callers = coordinator
     identity = joined(token_for(who, serial=5))
     assert dial(port, *channel_credentials(identity)) == b"pong"
@@ -144,7 +144,7 @@ def dns(*names: str) -> x509.SubjectAlternativeName:
 
 FORGERIES = {
     "another party": form_of(TELCO),
-    "another role": form_of(Who("requester", "bank")),
+    "another role": form_of(PartyId("requester", "bank")),
     "the coordinator": form_of(CS),
     "two names": with_other(form_of(BANK), dns(BANK.dns, CS.dns)),
     "a pattern": with_other(form_of(BANK), dns("*.participant.revfrf.internal")),
@@ -184,7 +184,7 @@ def as_server(token: Token, form: Any) -> Any:
     return grpc.ssl_server_credentials([(key_pem(key), forged(token, form, key))])
 
 
-SECOND = Who("CS", "another")
+SECOND = PartyId("CS", "another")
 BOTH = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
 BARE = replace(
     without(form_of(BANK), x509.SubjectAlternativeName),
@@ -200,7 +200,7 @@ IMPOSTORS = {
 
 @pytest.mark.parametrize("invited", [BANK, SECOND], ids=str)
 @pytest.mark.parametrize("form", IMPOSTORS.values(), ids=IMPOSTORS)
-def test_a_client_calls_nobody_but_the_coordinator(form: Any, invited: Who) -> None:
+def test_a_client_calls_nobody_but_the_coordinator(form: Any, invited: PartyId) -> None:
     """Not even one whose invitation is for servers."""
     with listening(as_server(token_for(invited), form)) as (port, callers):
         turned_away(port, shown(joined(TOKEN)))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revfrf.errors import FormatError, KeyFileError, PassportError, UsageError
-from revfrf.keyfile import load_key, save_key
+from revfrf.io.keyfile import load_key, save_key
 from revfrf.transport.tls import (
     MAX_TOKEN,
     Authority,

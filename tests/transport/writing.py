@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from revfrf.errors import RejectedError
-from revfrf.messages.enrolment import EpochAccepted
+from revfrf.messages.key_setup import EpochAccepted
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
+from revfrf.transport.connections import Timeouts
 from revfrf.transport.frames import Frame, frames
-from revfrf.transport.lines import Limits
-from revfrf.transport.passport import Who
-from revfrf.transport.sealed import Sealing
+from revfrf.transport.letters import Sealing
+from revfrf.transport.passport import PartyId
 from tests.transport.asking import CERTIFICATE, digests
 from tests.transport.links import LIMITS, SOON, RawLink, Recorder, known, nothing, place
 
-CS, BANK, KGC = Who("CS", "CS"), Who("participant", "bank"), Who("KGC", "KGC")
+CS, BANK, KGC = PartyId("CS", "CS"), PartyId("participant", "bank"), PartyId("KGC", "KGC")
 ACCEPTED = encode(EpochAccepted(epoch=CERTIFICATE.epoch, receipt=None))
 
 
@@ -69,7 +69,7 @@ class Writing:
 
 
 @contextmanager
-def writing(limits: Limits = LIMITS, **more: Any) -> Iterator[Writing]:
+def writing(limits: Timeouts = LIMITS, **more: Any) -> Iterator[Writing]:
     kgc = Endpoint(KGC, nothing, known("KGC").sealing, limits, **more)
     cs = RawLink(kgc, CS)
     with ThreadPoolExecutor(1) as pool:

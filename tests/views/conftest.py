@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from revfrf.crypto.dtpkc import ho_enc, par_h_dec1, par_h_dec2
-from revfrf.crypto.keys import Ciphertext
-from revfrf.crypto.literal import Term
-from revfrf.federation import Federation
-from revfrf.messages.training import Column
+from revfrf.crypto.dtpkc.as_printed import Term
+from revfrf.crypto.dtpkc.dtpkc import ho_enc, par_h_dec1, par_h_dec2
+from revfrf.crypto.dtpkc.keys import Ciphertext
+from revfrf.embedded.federation import Federation
+from revfrf.messages.fle_expan import Column
 from revfrf.names import CC, CS
-from revfrf.protocols.ho_lt import ComparingServer, ho_lt_as_printed
+from revfrf.protocols.paper.ho_lt import ComparingServer, ho_lt_as_printed
 from tests.federations import Case, ignore, keys, participant, targets_of, with_rules
 from tests.views.overheard import (
     ASKING,

@@ -15,20 +15,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from revfrf.costs import Costs
-from revfrf.crypto import literal, packing, results
+from revfrf.crypto.dtpkc import as_printed, packing, sealed_bits
+from revfrf.crypto.dtpkc.keys import Parameters
+from revfrf.crypto.dtpkc.packing import Comparison, Mask, Pack
+from revfrf.crypto.dtpkc.strong import StrongShare, root_open
 from revfrf.crypto.encoding import MISSING, FixedPoint
-from revfrf.crypto.keys import Parameters
-from revfrf.crypto.packing import Comparison, Mask, Pack
-from revfrf.crypto.strong import StrongShare, root_open
-from revfrf.federation import Federation
+from revfrf.embedded.costs import Costs
+from revfrf.embedded.federation import Federation
 from revfrf.forest.candidates import Proposal, propose
 from revfrf.forest.nodes import Node
 from revfrf.forest.voting import Voting
 from revfrf.messages.base import SIZES, Message
-from revfrf.messages.prediction import Request
-from revfrf.protocols import fos_find, frf_predict, ho_lt
-from revfrf.protocols.ho_lt import ComparingServer
+from revfrf.messages.frf_predict import Request
+from revfrf.protocols.paper import fos_find, frf_predict, ho_lt
+from revfrf.protocols.paper.ho_lt import ComparingServer
 from revfrf.roles.party import Party
 from revfrf.storage.memory import StoredSplit
 from revfrf.transport.base import Reply
@@ -144,9 +144,9 @@ def watching() -> Iterator[Watch]:
     """An ear on every network, and on every draw."""
     watch = Watch()
     deliver, call = MemoryNetwork.deliver, MemoryChannel.call
-    draw, generate, mask = Parameters.random_exponent, Mask.generate, results._mask
+    draw, generate, mask = Parameters.random_exponent, Mask.generate, sealed_bits._mask
     read_slots, compare = packing.read_slots, ho_lt.ho_lt
-    random_message, random_factor = literal._random_message, literal._random_factor
+    random_message, random_factor = as_printed._random_message, as_printed._random_factor
 
     def overhear(
         network: MemoryNetwork,
@@ -216,9 +216,9 @@ def watching() -> Iterator[Watch]:
         patch.setattr(packing, "root_open", opened)
         patch.setattr(ho_lt, "read_slots", read)
         patch.setattr(frf_predict, "ho_lt", compared)
-        patch.setattr(results, "_mask", sealed)
-        patch.setattr(literal, "_random_message", message)
-        patch.setattr(literal, "_random_factor", factor)
+        patch.setattr(sealed_bits, "_mask", sealed)
+        patch.setattr(as_printed, "_random_message", message)
+        patch.setattr(as_printed, "_random_factor", factor)
         yield watch
 
 

@@ -16,15 +16,23 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped]
 
-from revfrf.crypto import packing
-from revfrf.crypto.dtpkc import ho_enc
+from revfrf.crypto.dtpkc import packing
+from revfrf.crypto.dtpkc.dtpkc import ho_enc
+from revfrf.crypto.dtpkc.packing import (
+    MASK_BITS,
+    OFFSET,
+    SLOT_BITS,
+    Comparison,
+    Mask,
+    mask_comparisons,
+    read_packs,
+)
+from revfrf.crypto.dtpkc.strong import StrongShare, root_open
 from revfrf.crypto.encoding import MISSING
-from revfrf.crypto.packing import MASK_BITS, OFFSET, SLOT_BITS, Comparison, Mask, mask_comparisons, read_packs
-from revfrf.crypto.strong import StrongShare, root_open
-from revfrf.federation import Federation
-from revfrf.messages.prediction import Request
-from revfrf.protocols import frf_predict, ho_lt
-from revfrf.protocols.ho_lt import ComparingServer
+from revfrf.embedded.federation import Federation
+from revfrf.messages.frf_predict import Request
+from revfrf.protocols.paper import frf_predict, ho_lt
+from revfrf.protocols.paper.ho_lt import ComparingServer
 from tests.conftest import world_of
 from tests.federations import Codes, participant, random_case, train, with_rules
 

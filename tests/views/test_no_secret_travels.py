@@ -5,9 +5,10 @@ from collections import Counter
 import msgspec
 import numpy as np
 
-from revfrf.messages import registry, testing
-from revfrf.messages.prediction import ShareRequest
-from revfrf.messages.training import LevelReply, NodeRows
+from revfrf.messages import alignment, frf_test, registry
+from revfrf.messages.fle_expan import LevelReply, NodeRows
+from revfrf.messages.frf_predict import ShareRequest
+from revfrf.messages.key_setup import AdmissionRequest, SetUpReply, SetUpRequest
 from revfrf.names import CC, CS, KGC
 from revfrf.transport.codec import encode
 from tests.views.overheard import ASKING, LEAVER, OWNED, STAYING, Run, compared, of_kind
@@ -15,9 +16,9 @@ from tests.views.overheard import ASKING, LEAVER, OWNED, STAYING, Run, compared,
 
 def test_run_is_worth_watching(run: Run) -> None:
     kinds = {sent.plain["type"] for sent in run.watch.sent}
-    between_machines = ("network", "matching")
-    modules = {kind: kind.__module__.rpartition(".")[2] for kind in registry.MESSAGES}
-    assert kinds == {kind.__name__ for kind, module in modules.items() if module not in between_machines}
+    matching = {kind for kind in registry.MESSAGES if kind.__module__ == alignment.__name__}
+    between_machines = {*matching, SetUpRequest, SetUpReply, AdmissionRequest}
+    assert kinds == {kind.__name__ for kind in {*registry.MESSAGES} - between_machines}
     splits = run.before.splits
     assert {split.owner for split in splits.values()} == set(OWNED)
     assert len(run.watch.exponents) >= len(splits) + 5
@@ -55,7 +56,7 @@ def test_scanner_finds_every_canary_wherever_it_is_put(run: Run) -> None:
         for pattern, what in known.items():
             kinds[what] += 1
             if kinds[what] <= 40:
-                data = encode(testing.TestReply(bits=b"\x07\x00" + pattern + b"\xff"))
+                data = encode(frf_test.TestReply(bits=b"\x07\x00" + pattern + b"\xff"))
                 assert what in scanner.found(data)
     for party in OWNED:
         assert {f"a feature of {party}", f"the secret of {party}"} <= set(kinds)
@@ -69,7 +70,7 @@ def test_scanner_finds_every_canary_wherever_it_is_put(run: Run) -> None:
     assert {"a mask", "a masked difference", "a key that seals bits"} <= set(kinds)
     assert {"coins", "bits as CC reads them", "path bits"} <= set(kinds)
     assert ("weights" in kinds) == bool(run.case.n_classes)
-    assert scanner.found(encode(testing.TestReply(bits=bytes(1000)))) == set()
+    assert scanner.found(encode(frf_test.TestReply(bits=bytes(1000)))) == set()
 
 
 def test_scanner_sees_a_participant_that_sends_its_column(run: Run) -> None:
@@ -82,7 +83,7 @@ def test_scanner_sees_a_participant_that_sends_its_column(run: Run) -> None:
 def test_scanner_sees_labels_in_a_question(run: Run) -> None:
     labels = [int(y) for y in run.case.y]
     leak = bytes(labels) if run.case.n_classes else np.array(run.case.y).tobytes()
-    request = testing.TestRequest(
+    request = frf_test.TestRequest(
         epoch=1, forest=bytes(16), table="t", nodes=NodeRows(trees=b"", paths=b"", sizes=b"", rows=leak)
     )
     assert run.scanner.found(encode(request)) == {"labels"}
@@ -99,7 +100,7 @@ def test_scanner_sees_bits_however_they_are_packed(run: Run) -> None:
             msgspec.msgpack.encode(some.tolist()),
         )
         for leak in leaks:
-            assert what in run.scanner.found(encode(testing.TestReply(bits=leak)))
+            assert what in run.scanner.found(encode(frf_test.TestReply(bits=leak)))
 
 
 def test_scanner_sees_a_value_of_a_request_in_a_question_to_an_owner(run: Run) -> None:

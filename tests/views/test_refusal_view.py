@@ -5,13 +5,13 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
+from revfrf.embedded.federation import Federation
 from revfrf.errors import PolicyError, RefusedError, RejectedError
-from revfrf.federation import Federation
 from revfrf.messages.base import Message
-from revfrf.messages.prediction import ShareReply, ShareRequest
-from revfrf.messages.training import LevelReply, LevelRequest
+from revfrf.messages.fle_expan import LevelReply, LevelRequest
+from revfrf.messages.frf_predict import ShareReply, ShareRequest
 from revfrf.names import CS
-from revfrf.protocols.request import RequestPolicy
+from revfrf.protocols.common.request import RequestPolicy
 from tests.federations import participant, random_case, train
 from tests.views.overheard import Run, watching
 

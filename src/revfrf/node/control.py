@@ -18,7 +18,7 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from revfrf.errors import RevFRFError, StorageError, UsageError
-from revfrf.files import check_writable_by_owner_alone
+from revfrf.io.files import check_writable_by_owner_alone
 
 log = logging.getLogger("revfrf.control")
 

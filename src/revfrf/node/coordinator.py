@@ -9,17 +9,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from revfrf.certificate import shown_by
 from revfrf.errors import RevFRFError, UsageError
 from revfrf.forest.voting import Voting, numbers
+from revfrf.io.table import Table, some
+from revfrf.messages.alignment import Drop
 from revfrf.messages.base import Done
-from revfrf.messages.matching import Drop
 from revfrf.node.control import Tell
 from revfrf.node.training import TrainingService
 from revfrf.protocols.alignment import align
+from revfrf.protocols.certificate import shown_by
 from revfrf.report.drawing import outline
 from revfrf.report.forest import Standing, forest_page
-from revfrf.tablefile import Table, some
 
 Result = TypeVar("Result")
 

@@ -12,20 +12,20 @@ from functools import cached_property
 from pathlib import Path
 from threading import Lock
 
-from revfrf.auditlog import AuditLog
-from revfrf.config import Config, load_config
 from revfrf.crypto.secret import hides_locals
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import PassportError, RevFRFError, StorageError
-from revfrf.files import check_writable_by_owner_alone
+from revfrf.io.files import check_writable_by_owner_alone
 from revfrf.names import CS, KGC, PARTICIPANT
+from revfrf.node.audit_log import AuditLog
+from revfrf.node.config import Config, load_config
 from revfrf.node.control import CONTROL, runs
-from revfrf.protocols.identity import Identity, IdentityRecord
+from revfrf.protocols.common.identity import Identity, IdentityRecord
 from revfrf.record import Record
 from revfrf.storage.database import Database
 from revfrf.storage.sqlite import SqliteCoordinatorStore, SqliteParticipantStore, SqliteStore
-from revfrf.transport.passport import Passport, Who
-from revfrf.transport.sealed import Sealing
+from revfrf.transport.letters import Sealing
+from revfrf.transport.passport import PartyId, Passport
 from revfrf.transport.tls import TlsIdentity
 
 CONFIG, DATABASE, AUDIT, PUBLIC_KEY = "revfrf.toml", "party.db", "audit.log", "kgc.pub"
@@ -96,9 +96,9 @@ class Home:
             raise
 
     @property
-    def who(self) -> Who:
+    def who(self) -> PartyId:
         """The party."""
-        return Who(self.config.party.role, self.config.party.name)
+        return PartyId(self.config.party.role, self.config.party.name)
 
     @property
     def allow_insecure(self) -> bool:

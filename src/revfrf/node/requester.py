@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revfrf.config import Config
-from revfrf.crypto.parallel import workers
-from revfrf.datafile import Rows, read_rows
 from revfrf.errors import AbsentError, RefusedError, RevFRFError
 from revfrf.forest.voting import Voting, numbers
+from revfrf.io.party_data import Rows, read_rows
 from revfrf.messages.base import Done
-from revfrf.messages.network import AdmissionRequest
-from revfrf.messages.prediction import ForestFacts
-from revfrf.messages.training import Column
+from revfrf.messages.fle_expan import Column
+from revfrf.messages.frf_predict import ForestFacts
+from revfrf.messages.key_setup import AdmissionRequest
 from revfrf.names import KGC
+from revfrf.node.config import Config
 from revfrf.node.control import Tell
 from revfrf.node.home import Home
 from revfrf.node.service import Service
-from revfrf.protocols.frf_predict import Answer, ask_facts
-from revfrf.protocols.identity import Identity
+from revfrf.parallel import workers
+from revfrf.protocols.common.identity import Identity
+from revfrf.protocols.paper.frf_predict import Answer, ask_facts
 from revfrf.roles.requester import Requester
 from revfrf.transport.base import Channel
 

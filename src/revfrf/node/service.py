@@ -13,22 +13,22 @@ from inspect import signature
 from threading import Event, Lock, Thread
 from typing import Any, TypeVar
 
-from revfrf.config import Config
 from revfrf.errors import AbsentError, PassportError, RefusedError, RevFRFError, StorageError
-from revfrf.logs import step
+from revfrf.messages.alignment import MatchRequest, SchemaRequest
 from revfrf.messages.base import Message
-from revfrf.messages.enrolment import EpochCertificate
-from revfrf.messages.matching import MatchRequest, SchemaRequest
-from revfrf.messages.prediction import ForestQuery, MaskedComparisons, PredictRequest, ShareRequest
-from revfrf.messages.revocation import RevocationRequest
-from revfrf.messages.testing import TestRequest
+from revfrf.messages.frf_predict import ForestQuery, MaskedComparisons, PredictRequest, ShareRequest
+from revfrf.messages.frf_revoc import RevocationRequest
+from revfrf.messages.frf_test import TestRequest
+from revfrf.messages.key_setup import EpochCertificate
 from revfrf.names import REQUESTER
+from revfrf.node.config import Config
 from revfrf.node.control import CONTROL, Control, Tell
 from revfrf.node.home import Home, Pins, days_left
+from revfrf.node.logs import step
 from revfrf.transport.base import Answering
 from revfrf.transport.calls import Endpoint
+from revfrf.transport.connections import Timeouts
 from revfrf.transport.grpc import Dialler, Server
-from revfrf.transport.lines import Limits
 from revfrf.transport.passport import Passport
 
 log = logging.getLogger("revfrf.serve")
@@ -63,7 +63,7 @@ class Service:
         self.home, self.config = home, config
         self.audit = home.audit
         self._pins = Pins(home.store)
-        limits = Limits(config.network.heartbeat, config.network.call)
+        limits = Timeouts(config.network.heartbeat, config.network.call)
         self.endpoint = Endpoint(
             home.who, self.answer, home.sealing(), limits, self.admit, self.fail, met=self.wake
         )

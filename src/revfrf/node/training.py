@@ -13,29 +13,28 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from revfrf.config import Config, Forest
 from revfrf.crypto.canonical import Field
-from revfrf.crypto.parallel import workers
-from revfrf.datafile import Labels, Task, read_labels
 from revfrf.errors import AbsentError, ProtocolError, RefusedError, UsageError
 from revfrf.forest.criterion import Targets
 from revfrf.forest.randomness import candidate_limit, feature_probability, row_repeats
 from revfrf.forest.tree import Rules
-from revfrf.logs import step
+from revfrf.io.party_data import Labels, Task, read_labels
+from revfrf.io.table import some
 from revfrf.messages.base import Message
-from revfrf.messages.enrolment import EpochCertificate
-from revfrf.messages.network import SetUpReply, SetUpRequest
+from revfrf.messages.key_setup import EpochCertificate, SetUpReply, SetUpRequest
 from revfrf.names import CC, CS, KGC, PARTICIPANT
+from revfrf.node.config import Config, Forest
 from revfrf.node.control import Tell
 from revfrf.node.home import Home
-from revfrf.node.parties import MemberService
+from revfrf.node.logs import step
+from revfrf.node.members import MemberService
+from revfrf.parallel import workers
 from revfrf.protocols.alignment import Matched, align, ask_schemas, match
-from revfrf.protocols.fle_expan import LevelReport
+from revfrf.protocols.paper.fle_expan import LevelReport
 from revfrf.record import Record
 from revfrf.roles.coordinator import Coordinator, ForestRecord
 from revfrf.roles.participant import TRAINING
 from revfrf.storage.sqlite import SqliteCoordinatorStore
-from revfrf.tablefile import some
 
 log = logging.getLogger("revfrf.serve")
 

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revfrf.crypto.canonical import digest
+from revfrf.crypto.psi import Asking, answer
 from revfrf.errors import ProtocolError, UsageError
-from revfrf.matching import Asking, answer
+from revfrf.messages.alignment import Align, MatchReply, MatchRequest, SchemaRequest
 from revfrf.messages.base import Done
-from revfrf.messages.matching import Align, MatchReply, MatchRequest, SchemaRequest
-from revfrf.messages.training import Column, Schema
+from revfrf.messages.fle_expan import Column, Schema
 from revfrf.transport.base import Channel, blaming
 
 _ALIGNED = "revfrf aligned rows v1"

@@ -16,20 +16,20 @@ import msgspec
 import numpy as np
 
 from revfrf.crypto.canonical import Field
-from revfrf.crypto.parallel import in_threads
+from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.crypto.signing import SigningKey, VerifyKey
-from revfrf.crypto.strong import SetUp
 from revfrf.errors import ProtocolError, UsageError
 from revfrf.forest.nodes import Node
 from revfrf.messages.base import PATHS, TREES, Done, array, number
-from revfrf.messages.enrolment import EpochCertificate
-from revfrf.messages.revocation import Destroy, Level, Rekey, Rekeyed, Report, RevocationRequest
+from revfrf.messages.frf_revoc import Destroy, Level, Rekey, Rekeyed, Report, RevocationRequest
+from revfrf.messages.key_setup import EpochCertificate
 from revfrf.names import PARTICIPANT
-from revfrf.protocols.epoch import certificate_digest, check_succession, sign_certificate
-from revfrf.protocols.fle_expan import Growth, Plan
-from revfrf.protocols.identity import Identity
+from revfrf.parallel import in_threads
+from revfrf.protocols.common.epoch import certificate_digest, check_succession, sign_certificate
+from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.key_setup import deal
-from revfrf.protocols.split import encrypt_splits, open_splits
+from revfrf.protocols.paper.fle_expan import Growth, Plan
+from revfrf.protocols.paper.splits import encrypt_splits, open_splits
 from revfrf.storage.memory import CoordinatorStore, ParticipantStore, StoredSplit
 from revfrf.transport.base import Channel
 
@@ -103,7 +103,7 @@ def next_epoch(
     current: EpochCertificate,
     leavers: Collection[str],
     dealt: SetUp | None,
-    number_of_deal: int,
+    deal_number: int,
     n_jobs: int,
 ) -> EpochCertificate:
     """The certificate of the epoch after this one, without the leavers, and with new keys if there is a new
@@ -122,9 +122,7 @@ def next_epoch(
     if dealt is not None:
         p, roles = dealt.parameters, {member.name: member.role for member in staying}
         known = {member.name: member.verify_key for member in staying}
-        members = deal(
-            channel, current.federation, unsigned.epoch, dealt, number_of_deal, roles, known, n_jobs
-        )
+        members = deal(channel, current.federation, unsigned.epoch, dealt, deal_number, roles, known, n_jobs)
         unsigned = msgspec.structs.replace(
             unsigned, members=members, n=number(p.n), g0=number(p.g0), exponent_bits=p.exponent_bits
         )

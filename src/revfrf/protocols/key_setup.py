@@ -7,15 +7,14 @@ keys it has made.
 
 from collections.abc import Mapping
 
-from revfrf.crypto.keys import Parameters, PublicKey, WeakKey
-from revfrf.crypto.parallel import in_threads
-from revfrf.crypto.possession import PossessionProof, prove_possession, verify_possession
+from revfrf.crypto.dtpkc.keys import Parameters, PublicKey, WeakKey
+from revfrf.crypto.dtpkc.possession import PossessionProof, prove_possession, verify_possession
+from revfrf.crypto.dtpkc.strong import SetUp, StrongShare
 from revfrf.crypto.secret import SecretInt
 from revfrf.crypto.signing import SigningKey, VerifyKey
-from revfrf.crypto.strong import SetUp, StrongShare
 from revfrf.errors import InsecureKeyError, ProtocolError, UsageError
 from revfrf.messages.base import Done, number, of_number
-from revfrf.messages.enrolment import (
+from revfrf.messages.key_setup import (
     Admission,
     Dealt,
     Enrolment,
@@ -25,7 +24,8 @@ from revfrf.messages.enrolment import (
     Receipt,
 )
 from revfrf.names import CC, CS, KGC, REQUESTER
-from revfrf.protocols.epoch import (
+from revfrf.parallel import in_threads
+from revfrf.protocols.common.epoch import (
     SHARE_HOLDERS,
     check_receipts,
     check_succession,
@@ -34,7 +34,7 @@ from revfrf.protocols.epoch import (
     sign_receipt,
     verify_certificate,
 )
-from revfrf.protocols.identity import Identity, Keys
+from revfrf.protocols.common.identity import Identity, Keys
 from revfrf.transport.base import Channel
 
 _ADMISSION = "revfrf admission v1"
@@ -48,7 +48,7 @@ def first_epoch(
     kgc: SigningKey,
     federation: str,
     dealt: SetUp,
-    number_of_deal: int,
+    deal_number: int,
     roles: Mapping[str, str],
     n_jobs: int,
 ) -> EpochCertificate:
@@ -56,7 +56,7 @@ def first_epoch(
 
     Nobody is in it before it is announced.
     """
-    members = deal(channel, federation, 1, dealt, number_of_deal, roles, {}, n_jobs)
+    members = deal(channel, federation, 1, dealt, deal_number, roles, {}, n_jobs)
     p = dealt.parameters
     unsigned = EpochCertificate(
         federation=federation,
@@ -77,7 +77,7 @@ def deal(
     federation: str,
     epoch: int,
     dealt: SetUp,
-    number_of_deal: int,
+    deal_number: int,
     roles: Mapping[str, str],
     known: Mapping[str, bytes],
     n_jobs: int,
@@ -88,7 +88,7 @@ def deal(
     def enrol(party: str) -> Member:
         share = shares.get(roles[party])
         p, role = dealt.parameters, roles[party]
-        member = _enrol(channel, federation, epoch, p, number_of_deal, party, role, share)
+        member = _enrol(channel, federation, epoch, p, deal_number, party, role, share)
         if known.get(party, member.verify_key) != member.verify_key:
             raise ProtocolError(f"{party!r} enrols with another verify key", kind="member")
         return member
@@ -124,7 +124,7 @@ def admit(
     kgc: SigningKey,
     certificate: EpochCertificate,
     parameters: Parameters,
-    number_of_deal: int,
+    deal_number: int,
     party: str,
     known: bytes | None,
 ) -> Admission:
@@ -139,7 +139,7 @@ def admit(
     member = members.get(party)
     if member is None:
         federation, epoch = certificate.federation, certificate.epoch
-        member = _enrol(channel, federation, epoch, parameters, number_of_deal, party, REQUESTER, None)
+        member = _enrol(channel, federation, epoch, parameters, deal_number, party, REQUESTER, None)
     if known not in (None, member.verify_key):
         raise ProtocolError(f"{party!r} is the name of another requester", kind="member")
     fields = (certificate.federation, certificate.epoch, member_fields(member))
@@ -158,7 +158,7 @@ def _enrol(
     federation: str,
     epoch: int,
     parameters: Parameters,
-    number_of_deal: int,
+    deal_number: int,
     party: str,
     role: str,
     share: StrongShare | None,
@@ -167,7 +167,7 @@ def _enrol(
     dealt = Dealt(
         federation=federation,
         epoch=epoch,
-        number=number_of_deal,
+        number=deal_number,
         n=number(parameters.n),
         g0=number(parameters.g0),
         exponent_bits=parameters.exponent_bits,

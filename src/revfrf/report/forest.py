@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from revfrf.certificate import RevocationCertificate
+from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.report.drawing import Outline, by_tree, figure, legend, owner, tags_of, width_of
 from revfrf.report.html import document, facts, section, table
 from revfrf.report.leaving import certificate_facts

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from revfrf.certificate import RevocationCertificate, shown_by
-from revfrf.costs import Costs
+from revfrf.embedded.costs import Costs
+from revfrf.protocols.certificate import RevocationCertificate, shown_by
 from revfrf.report.drawing import (
     Outline,
     below,

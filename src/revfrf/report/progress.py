@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from revfrf.protocols.fle_expan import LevelReport
+from revfrf.protocols.paper.fle_expan import LevelReport
 
 
 @contextmanager

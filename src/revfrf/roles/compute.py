@@ -1,16 +1,16 @@
 """CC, the compute partner: holds the second strong share, and never talks to anybody but KGC and CS."""
 
-from revfrf.crypto.keys import Parameters, PublicKey
+from revfrf.crypto.dtpkc.keys import Parameters, PublicKey
 from revfrf.errors import ProtocolError
 from revfrf.messages.base import Done, Message, of_number
-from revfrf.messages.enrolment import EpochCertificate
-from revfrf.messages.prediction import HoAddRequest, HoLTRequest, MaskedComparisons
-from revfrf.messages.training import OpenForest
+from revfrf.messages.fle_expan import OpenForest
+from revfrf.messages.frf_predict import HoAddRequest, HoLTRequest, MaskedComparisons
+from revfrf.messages.key_setup import EpochCertificate
 from revfrf.names import CS, PARTICIPANT
-from revfrf.protocols.ho_add import answer_ho_add
-from revfrf.protocols.ho_lt import answer_comparisons, answer_ho_lt_as_printed, read_counts
-from revfrf.protocols.identity import Identity
-from revfrf.protocols.request import check_request, enter_request
+from revfrf.protocols.common.identity import Identity
+from revfrf.protocols.common.request import check_request, enter_request
+from revfrf.protocols.paper.ho_add import answer_ho_add
+from revfrf.protocols.paper.ho_lt import answer_comparisons, answer_ho_lt_as_printed, read_counts
 from revfrf.roles.party import AnsweringParty
 from revfrf.storage.memory import Store
 

@@ -9,9 +9,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from revfrf.certificate import RevocationCertificate
 from revfrf.crypto.canonical import Field
-from revfrf.crypto.keys import Parameters
+from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import AbsentError, NoForestError, ProtocolError, RefusedError
 from revfrf.forest.criterion import Targets, TargetsRecord
@@ -20,19 +19,20 @@ from revfrf.forest.randomness import row_repeats
 from revfrf.forest.tree import Rules, feature_id, forest_digest
 from revfrf.forest.voting import Voting, add_votes, leaf_votes
 from revfrf.messages.base import Done, Message, of_number
-from revfrf.messages.enrolment import Dealt, EpochCertificate
-from revfrf.messages.prediction import ForestFacts, ForestQuery, PredictReply, PredictRequest
-from revfrf.messages.revocation import Certified, Report, RevocationReport, RevocationRequest
-from revfrf.messages.training import Column, OpenForest, Schema
+from revfrf.messages.fle_expan import Column, OpenForest, Schema
+from revfrf.messages.frf_predict import ForestFacts, ForestQuery, PredictReply, PredictRequest
+from revfrf.messages.frf_revoc import Certified, Report, RevocationReport, RevocationRequest
+from revfrf.messages.key_setup import Dealt, EpochCertificate
 from revfrf.names import CC, KGC, PARTICIPANT
-from revfrf.protocols.epoch import certificate_digest
-from revfrf.protocols.fle_expan import LevelReport, Plan, fle_expan, forest_id
-from revfrf.protocols.frf_predict import Answer, frf_predict, read_rows, write_answer, write_failure
+from revfrf.protocols.certificate import RevocationCertificate
+from revfrf.protocols.common.epoch import certificate_digest
+from revfrf.protocols.common.identity import Identity
+from revfrf.protocols.common.request import check_admission, check_request, enter_request
 from revfrf.protocols.frf_revoc import check_revocation, destroy, rekey, sign_report
-from revfrf.protocols.frf_test import frf_test
-from revfrf.protocols.ho_lt import ComparingServer
-from revfrf.protocols.identity import Identity
-from revfrf.protocols.request import check_admission, check_request, enter_request
+from revfrf.protocols.paper.fle_expan import LevelReport, Plan, fle_expan, forest_id
+from revfrf.protocols.paper.frf_predict import Answer, frf_predict, read_rows, write_answer, write_failure
+from revfrf.protocols.paper.frf_test import frf_test
+from revfrf.protocols.paper.ho_lt import ComparingServer
 from revfrf.record import Record
 from revfrf.roles.party import AnsweringParty
 from revfrf.storage.memory import CoordinatorStore, Rebuilding

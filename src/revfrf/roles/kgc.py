@@ -6,15 +6,15 @@ from typing import Any
 
 import msgspec
 
-from revfrf.certificate import RevocationCertificate
-from revfrf.crypto.keys import Parameters
+from revfrf.crypto.dtpkc.keys import Parameters
+from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.crypto.signing import SigningKey
-from revfrf.crypto.strong import SetUp
 from revfrf.errors import CertificateError, ProtocolError, UsageError
 from revfrf.messages.base import Done, Message
-from revfrf.messages.enrolment import Admission, EpochCertificate, Receipt
-from revfrf.messages.revocation import Certified, RevocationReport, RevocationRequest
+from revfrf.messages.frf_revoc import Certified, RevocationReport, RevocationRequest
+from revfrf.messages.key_setup import Admission, EpochCertificate, Receipt
 from revfrf.names import CS
+from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.protocols.frf_revoc import check_revocation, next_epoch
 from revfrf.protocols.key_setup import admit, announce, first_epoch
 from revfrf.record import Record

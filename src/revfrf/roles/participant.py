@@ -7,20 +7,20 @@ from numpy.typing import NDArray
 
 from revfrf.errors import ProtocolError
 from revfrf.forest.tree import feature_id
+from revfrf.messages.alignment import Align, Drop, MatchRequest, SchemaRequest
 from revfrf.messages.base import Done, Message
-from revfrf.messages.matching import Align, Drop, MatchRequest, SchemaRequest
-from revfrf.messages.prediction import ShareReply, ShareRequest
-from revfrf.messages.revocation import Destroy, Level, Rekey, RevocationRequest
-from revfrf.messages.testing import TestRequest
-from revfrf.messages.training import Column, LevelRequest, OpenForest, Schema
+from revfrf.messages.fle_expan import Column, LevelRequest, OpenForest, Schema
+from revfrf.messages.frf_predict import ShareReply, ShareRequest
+from revfrf.messages.frf_revoc import Destroy, Level, Rekey, RevocationRequest
+from revfrf.messages.frf_test import TestRequest
 from revfrf.names import CC, CS
 from revfrf.protocols.alignment import RowSource, aligned_codes, answer_match, rows_name
-from revfrf.protocols.fle_expan import Growth, answer_level
+from revfrf.protocols.common.identity import Identity
+from revfrf.protocols.common.request import check_request, enter_request
 from revfrf.protocols.frf_revoc import answer_destroy, answer_rekey, sign_revocation
-from revfrf.protocols.frf_test import answer_test
-from revfrf.protocols.ho_lt import answer_share, verify_result
-from revfrf.protocols.identity import Identity
-from revfrf.protocols.request import check_request, enter_request
+from revfrf.protocols.paper.fle_expan import Growth, answer_level
+from revfrf.protocols.paper.frf_test import answer_test
+from revfrf.protocols.paper.ho_lt import answer_share, verify_result
 from revfrf.roles.party import AnsweringParty
 from revfrf.storage.memory import ParticipantStore
 

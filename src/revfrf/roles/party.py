@@ -4,13 +4,13 @@ from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ProtocolError
 from revfrf.forest.nodes import MAX_DEPTH
 from revfrf.messages.base import Message
-from revfrf.messages.enrolment import Admission, Dealt, EpochCertificate
-from revfrf.messages.training import OpenForest
+from revfrf.messages.fle_expan import OpenForest
+from revfrf.messages.key_setup import Admission, Dealt, EpochCertificate
 from revfrf.names import KGC
-from revfrf.protocols.fle_expan import forest_id
-from revfrf.protocols.identity import Identity
+from revfrf.protocols.common.identity import Identity
+from revfrf.protocols.common.request import PolicyRecord, RequestPolicy
 from revfrf.protocols.key_setup import answer_admission, answer_certificate, answer_deal
-from revfrf.protocols.request import PolicyRecord, RequestPolicy
+from revfrf.protocols.paper.fle_expan import forest_id
 from revfrf.storage.memory import RequestBook, Store
 
 

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from revfrf.crypto.keys import Parameters
+from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.errors import AbsentError, UsageError
 from revfrf.forest.voting import Voting
-from revfrf.messages.prediction import ForestFacts
-from revfrf.protocols.frf_predict import Answer, ask, ask_facts, rows_at_once
-from revfrf.protocols.identity import Identity
+from revfrf.messages.frf_predict import ForestFacts
+from revfrf.protocols.common.identity import Identity
+from revfrf.protocols.paper.frf_predict import Answer, ask, ask_facts, rows_at_once
 from revfrf.roles.party import Party
 from revfrf.storage.memory import Store
 from revfrf.transport.base import Channel

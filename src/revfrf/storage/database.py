@@ -20,7 +20,7 @@ from threading import RLock
 from typing import Any
 
 from revfrf.errors import StorageError
-from revfrf.files import PRIVATE, check_private
+from revfrf.io.files import PRIVATE, check_private
 
 VERSION = 1
 _APPLICATION = 0x52465246

@@ -6,9 +6,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from revfrf.errors import StorageError, UsageError
-from revfrf.files import check_writable_by_owner_alone
+from revfrf.io.files import check_writable_by_owner_alone
 from revfrf.storage.database import Database
-from revfrf.storage.memory import CoordinatorStore, Kept, ParticipantStore, Shelf, Store
+from revfrf.storage.memory import CoordinatorStore, Kept, ParticipantStore, Store, StoreFactory
 from revfrf.storage.sqlite import SqliteCoordinatorStore, SqliteParticipantStore, SqliteStore
 
 _ON_DISK: dict[type[Store], type[SqliteStore]] = {
@@ -18,7 +18,7 @@ _ON_DISK: dict[type[Store], type[SqliteStore]] = {
 }
 
 
-class Directory(Shelf):
+class Directory(StoreFactory):
     """Databases in a directory, for its owner alone: a new and empty one, or one that was left."""
 
     def __init__(self, path: str | os.PathLike[str], *, new: bool) -> None:

@@ -180,7 +180,7 @@ class ParticipantStore(Store):
 Kept = TypeVar("Kept", bound=Store)
 
 
-class Shelf:
+class StoreFactory:
     """Where the parties of one process keep their stores: in memory, each for itself."""
 
     def store(self, kind: type[Kept], role: str, name: str, *, create: bool = True) -> Kept:  # noqa: ARG002

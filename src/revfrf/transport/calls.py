@@ -24,11 +24,11 @@ from revfrf.metering import Ledger, measured
 from revfrf.names import CS, KGC, PARTICIPANT, REQUESTER, SERVERS
 from revfrf.transport.base import Reply
 from revfrf.transport.codec import decode, encode
+from revfrf.transport.connections import AWAY, Connection, InFlightBudget, Link, PendingCall, Timeouts
 from revfrf.transport.frames import Frame, Key, Kind, frames
-from revfrf.transport.lines import AWAY, Limits, Line, Link, Load, Waiting
-from revfrf.transport.passport import Passport, Who
+from revfrf.transport.letters import Offer, Place, Sealing
+from revfrf.transport.passport import PartyId, Passport
 from revfrf.transport.relay import fate_of
-from revfrf.transport.sealed import Offer, Place, Sealing
 
 log = logging.getLogger(__name__)
 
@@ -51,21 +51,21 @@ class Endpoint:
 
     def __init__(
         self,
-        who: Who,
+        who: PartyId,
         answer: Callable[[str, Message], Message],
         sealing: Sealing,
-        limits: Limits | None = None,
+        limits: Timeouts | None = None,
         admit: Callable[[Passport], None] = lambda _: None,
         failed: Callable[[StorageError], None] = lambda _: None,
         met: Callable[[], None] = lambda: None,
     ) -> None:
-        self.who, self.limits, self.ledger = who, limits or Limits(), Ledger()
+        self.who, self.limits, self.ledger = who, limits or Timeouts(), Ledger()
         self._answer, self.sealing, self._admit = answer, sealing, admit
         self._failed, self._tell_met = failed, met
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, Connection] = {}
         self._met: Counter[str] = Counter()
-        self._waiting: dict[int, Waiting] = {}
-        self._load = Load()
+        self._waiting: dict[int, PendingCall] = {}
+        self._load = InFlightBudget()
         self._numbers = count(time.time_ns())  # higher than those of any process before
         self._lock = Lock()
         self._changed = Condition(self._lock)
@@ -97,7 +97,7 @@ class Endpoint:
             if self._closed.is_set():
                 raise ProtocolError("a link to a party that has hung up", kind="order")
             before = self._lines.get(who.name)
-            line = self._lines[who.name] = Line(link, None if passport is None else passport.not_after)
+            line = self._lines[who.name] = Connection(link, None if passport is None else passport.not_after)
             self._met[who.name] += 1
             self._changed.notify_all()
         if before is not None:
@@ -117,7 +117,7 @@ class Endpoint:
         if line is not None and line.link is link:
             self._drop(line)
 
-    def _drop(self, line: Line) -> None:
+    def _drop(self, line: Connection) -> None:
         name = line.link.who.name
         with self._changed:
             if self._lines.get(name) is line:
@@ -192,7 +192,7 @@ class Endpoint:
                 else:
                     self._send(line, [Frame("ping", self.who.name, name, 0)], wait=False)
 
-    def _send(self, line: Line, pieces: Iterable[Frame], wait: bool = True) -> None:
+    def _send(self, line: Connection, pieces: Iterable[Frame], wait: bool = True) -> None:
         """Send; a link that does not take it is down."""
         try:
             for piece in pieces:
@@ -233,7 +233,7 @@ class Endpoint:
         """What comes back. Raises AbsentError or RefusedError."""
         number = next(self._numbers) if number is None else number
         line = self._line_to(recipient)
-        waiting = Waiting(recipient, line, limit, self.limits.call)
+        waiting = PendingCall(recipient, line, limit, self.limits.call)
         with self._lock:
             self._waiting[number] = waiting
         pieces = frames(kind, self.who.name, recipient, number, data)
@@ -244,7 +244,7 @@ class Endpoint:
             with self._lock:
                 del self._waiting[number]
 
-    def _line_to(self, recipient: str) -> Line:
+    def _line_to(self, recipient: str) -> Connection:
         if not self.is_hub:
             self.wait_for([CS], self.limits.heartbeat)  # it is being dialled
         with self._lock:
@@ -267,7 +267,7 @@ class Endpoint:
         finally:
             line.heard = time.monotonic()
 
-    def _receive(self, line: Line, frame: Frame, data: bytes) -> None:
+    def _receive(self, line: Connection, frame: Frame, data: bytes) -> None:
         neighbour, waiting = line.link.who.name, None
         if self.is_hub and frame.sender != neighbour:
             raise ProtocolError(f"{neighbour!r} speaks for {frame.sender!r}", kind="sender")
@@ -297,7 +297,7 @@ class Endpoint:
         elif message is not None:
             self._take(line, frame, message)
 
-    def _give_up(self, line: Line, key: Key, kind: Kind) -> None:
+    def _give_up(self, line: Connection, key: Key, kind: Kind) -> None:
         """Nobody waits for what does not come."""
         what, sender, _, number = key
         if what in ("hello", "call"):
@@ -305,13 +305,13 @@ class Endpoint:
         elif (waiting := self._waiting_for(line, key)) is not None:
             waiting.end(kind)
 
-    def _waiting_for(self, line: Line, key: Key) -> Waiting | None:
+    def _waiting_for(self, line: Connection, key: Key) -> PendingCall | None:
         """Who waits for this answer, over this link."""
         with self._lock:
             found = self._waiting.get(key[3])
         return found if found is not None and (found.recipient, found.line) == (key[1], line) else None
 
-    def _relay(self, line: Line, frame: Frame, data: bytes) -> None:
+    def _relay(self, line: Connection, frame: Frame, data: bytes) -> None:
         """CS passes on what KGC and the others have to say to each other."""
         if not self.is_hub:
             raise ProtocolError(f"{frame.sender!r} writes to {frame.recipient!r}", kind="sender")
@@ -338,14 +338,14 @@ class Endpoint:
         kinds = [kind for role in roles for kind in calls_between(role, self.who.role)]
         return max((kind.max_bytes for kind in kinds), default=0) + (0 if line else Sealing.OVERHEAD)
 
-    def _greet(self, line: Line, frame: Frame) -> None:
+    def _greet(self, line: Connection, frame: Frame) -> None:
         """Offer a key to whoever wants to write to us."""
         if frame.sender == line.link.who.name:
             raise ProtocolError(f"{frame.sender!r} is a neighbour, and need not seal", kind="order")
         offer = self.sealing.offer((frame.sender, self.who.name, frame.call))
         self._send(line, frames("reply", self.who.name, frame.sender, frame.call, offer))
 
-    def _take(self, line: Line, frame: Frame, data: bytes) -> None:
+    def _take(self, line: Connection, frame: Frame, data: bytes) -> None:
         """Have a call answered in another thread, unless too many of its sender wait already."""
         server = frame.sender in SERVERS
         pool, calls = (self._servers, _CALLS_OF_SERVERS) if server else (self._others, _CALLS)
@@ -357,7 +357,7 @@ class Endpoint:
         if counted is None:
             self._send(line, frames("refusal", self.who.name, frame.sender, frame.call, _TOO_MUCH))
 
-    def _answer_call(self, counted: ExitStack, line: Line, frame: Frame, data: bytes) -> None:
+    def _answer_call(self, counted: ExitStack, line: Connection, frame: Frame, data: bytes) -> None:
         """In a thread of its own; nothing is said if the call has come before."""
         with counted:
             outcome = self._outcome(line, frame, data)
@@ -365,7 +365,7 @@ class Endpoint:
                 kind, answer = outcome
                 self._send(line, frames(kind, self.who.name, frame.sender, frame.call, answer))
 
-    def _outcome(self, line: Line, frame: Frame, data: bytes) -> tuple[Kind, bytes] | None:
+    def _outcome(self, line: Connection, frame: Frame, data: bytes) -> tuple[Kind, bytes] | None:
         """What to say to a call; None if it has come before."""
         try:
             if frame.sender != line.link.who.name:
@@ -391,7 +391,7 @@ class Endpoint:
         self._let_in(letter.sender)
         return self.sealing.answer(place, letter, self._reply(who, letter.data))
 
-    def _reply(self, sender: Who, data: bytes) -> bytes:
+    def _reply(self, sender: PartyId, data: bytes) -> bytes:
         kinds = calls_between(sender.role, self.who.role)
         if not kinds:
             raise ProtocolError(f"{sender.role} has nothing to say to {self.who.role}", kind="sender")

@@ -18,7 +18,7 @@ from revfrf.messages.base import MIB
 from revfrf.names import CS
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.frames import MAX_FRAME
-from revfrf.transport.passport import Who
+from revfrf.transport.passport import PartyId
 from revfrf.transport.tls import TlsIdentity, channel_credentials, grpc, peer_passport, server_credentials
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ _OPTIONS = [
 class _StreamLink:
     """A link whose frames a stream takes from a queue. `hang_up` ends the stream."""
 
-    def __init__(self, who: Who, patience: float) -> None:
+    def __init__(self, who: PartyId, patience: float) -> None:
         self.who = who
         self.hang_up: Callable[[], object] = lambda: None
         self._patience = patience
@@ -212,7 +212,7 @@ class Dialler:
         patience = self._endpoint.limits.silence
         credentials, options = channel_credentials(self._tls)
         with grpc.secure_channel(self._address, credentials, [*_OPTIONS, *options]) as channel:
-            self._link = link = _StreamLink(Who(CS, CS), patience)
+            self._link = link = _StreamLink(PartyId(CS, CS), patience)
             stream, nonce = channel.stream_stream(f"/{_SERVICE}/{_METHOD}"), secrets.token_bytes(_NONCE_BYTES)
             incoming = stream(link.outgoing(), metadata=((_NONCE, nonce),))
             link.hang_up = incoming.cancel

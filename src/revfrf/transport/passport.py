@@ -56,7 +56,7 @@ Dates = tuple[datetime, datetime]
 
 
 @dataclass(frozen=True)
-class Who:
+class PartyId:
     """A party of a federation. Raises UsageError for what cannot be one."""
 
     role: str
@@ -80,7 +80,7 @@ class Who:
 class Passport:
     """What a chain proves. `serial` is its invitation's, `key_digest` SHA-256 of the TLS key it is for."""
 
-    who: Who
+    who: PartyId
     federation: str
     verify_key: bytes
     serial: int
@@ -159,13 +159,13 @@ def read_authority(authority: x509.Certificate) -> str:
     return federation
 
 
-def read_invitation(authority: x509.Certificate, invitation: x509.Certificate) -> tuple[Who, int]:
+def read_invitation(authority: x509.Certificate, invitation: x509.Certificate) -> tuple[PartyId, int]:
     """Who is invited, and the invitation's number. Raises PassportError; dates are not looked at."""
     federation = read_authority(authority)
     with _reading("invitation"):
         _check_issuer(invitation, authority)
         said = _said(invitation, _Invitation)
-        who = Who(said.role, said.name)
+        who = PartyId(said.role, said.name)
         _check_serial(said.serial)
         _check_form(invitation, authority, _invitation_form(federation, who, said.serial))
     return who, said.serial
@@ -179,7 +179,7 @@ def certify_authority(federation: str, key: PrivateKey, dates: Dates) -> x509.Ce
 
 
 def certify_invitation(
-    authority: x509.Certificate, issuer: PrivateKey, key: PublicKey, who: Who, serial: int, dates: Dates
+    authority: x509.Certificate, issuer: PrivateKey, key: PublicKey, who: PartyId, serial: int, dates: Dates
 ) -> x509.Certificate:
     """An invitation by this authority, whose key is `issuer`."""
     _check_serial(serial)
@@ -248,7 +248,7 @@ def _authority_form(federation: str) -> _Form:
     return _Form(_name(federation, CN="RevFRF authority"), extensions)
 
 
-def _invitation_form(federation: str, who: Who, serial: int) -> _Form:
+def _invitation_form(federation: str, who: PartyId, serial: int) -> _Form:
     extensions = _extensions(_Invitation(who.role, who.name, serial), path_length=0)
     constraints = x509.NameConstraints(permitted_subtrees=[x509.DNSName(who.dns)], excluded_subtrees=None)
     return _Form(
@@ -257,7 +257,7 @@ def _invitation_form(federation: str, who: Who, serial: int) -> _Form:
     )
 
 
-def _bearer_form(federation: str, who: Who, said: _Bearer) -> _Form:
+def _bearer_form(federation: str, who: PartyId, said: _Bearer) -> _Form:
     extensions = _extensions(said, path_length=None)
     names = x509.SubjectAlternativeName([x509.DNSName(who.dns)])
     return _Form(
@@ -286,7 +286,7 @@ def _extensions(said: Record, path_length: int | None) -> _Extensions:
     ]
 
 
-def _purposes(who: Who) -> x509.ExtendedKeyUsage:
+def _purposes(who: PartyId) -> x509.ExtendedKeyUsage:
     servers = [ExtendedKeyUsageOID.SERVER_AUTH] if who.role == CS else []  # whom others dial
     return x509.ExtendedKeyUsage([*servers, ExtendedKeyUsageOID.CLIENT_AUTH])
 

@@ -9,9 +9,9 @@ from revfrf.errors import ProtocolError
 from revfrf.messages.base import MIB
 from revfrf.messages.registry import calls_between
 from revfrf.names import KGC
+from revfrf.transport.connections import Connection
 from revfrf.transport.frames import Frame
-from revfrf.transport.lines import Line
-from revfrf.transport.sealed import Sealing
+from revfrf.transport.letters import Sealing
 
 _ANSWER = MIB + Sealing.OVERHEAD
 """Bytes of an answer: all that KGC and the others say to each other in answers are short."""
@@ -20,7 +20,7 @@ Fate = Literal["pass on", "ignore", "absence", "refusal"]
 """What becomes of a frame; the last two are told its sender."""
 
 
-def fate_of(line: Line, onward: Line | None, frame: Frame) -> Fate:
+def fate_of(line: Connection, onward: Connection | None, frame: Frame) -> Fate:
     """What CS does with a frame that has come over `line` for the party behind `onward`, if it is there.
 
     Raises ProtocolError for a frame that nobody may send.
@@ -40,7 +40,7 @@ def fate_of(line: Line, onward: Line | None, frame: Frame) -> Fate:
     return "pass on" if onward.owe(frame.sender, frame.call) else "refusal"
 
 
-def _fate_of_answer(line: Line, onward: Line | None, frame: Frame) -> Fate:
+def _fate_of_answer(line: Connection, onward: Connection | None, frame: Frame) -> Fate:
     if not line.owes(frame.recipient, frame.call):
         return "ignore"  # nobody has asked
     if frame.size > _ANSWER:

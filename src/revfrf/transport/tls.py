@@ -29,9 +29,9 @@ from revfrf.names import CS, check_address
 from revfrf.record import Record
 from revfrf.transport.passport import (
     MAX_CHAIN,
+    PartyId,
     Passport,
     PrivateKey,
-    Who,
     certify_authority,
     certify_bearer,
     certify_invitation,
@@ -47,10 +47,10 @@ from revfrf.transport.passport import (
 __all__ = [
     "MAX_CHAIN",
     "Authority",
+    "PartyId",
     "Passport",
     "TlsIdentity",
     "Token",
-    "Who",
     "channel_credentials",
     "grpc",
     "join",
@@ -112,7 +112,7 @@ class Authority(Secret):
 
     def invite(
         self,
-        who: Who,
+        who: PartyId,
         address: str,
         kgc_verify_key: bytes,
         serial: int,
@@ -246,7 +246,7 @@ class TlsIdentity(Secret):
         self.ca_pem, self.chain_pem, self._key = ca_pem, chain_pem, key
 
     @property
-    def who(self) -> Who:
+    def who(self) -> PartyId:
         """Whose it is."""
         return self.passport.who
 
@@ -297,7 +297,7 @@ def channel_credentials(identity: TlsIdentity) -> tuple[Any, list[tuple[str, str
     whatever address.
     """
     credentials = grpc.ssl_channel_credentials(identity.ca_pem, identity.key_pem, identity.chain_pem)
-    return credentials, [("grpc.ssl_target_name_override", Who(CS, CS).dns)]
+    return credentials, [("grpc.ssl_target_name_override", PartyId(CS, CS).dns)]
 
 
 def peer_passport(

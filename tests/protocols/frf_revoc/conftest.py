@@ -2,7 +2,7 @@
 
 import pytest
 
-from revfrf.federation import Federation
+from revfrf.embedded.federation import Federation
 from tests.federations import train
 from tests.protocols.frf_revoc.leaving import CASE
 

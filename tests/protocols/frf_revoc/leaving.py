@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from revfrf.certificate import RevocationCertificate
+from revfrf.embedded.federation import Federation
 from revfrf.errors import RefusedError, RejectedError
-from revfrf.federation import Federation
+from revfrf.estimators._validate import check_federation
 from revfrf.forest.nodes import Node
 from revfrf.messages.base import PATHS, TREES, Done, Message, array
-from revfrf.messages.revocation import Destroy, Level, Rekey, RevocationRequest
-from revfrf.model_check import check_federation
+from revfrf.messages.frf_revoc import Destroy, Level, Rekey, RevocationRequest
+from revfrf.protocols.certificate import RevocationCertificate
 from tests.federations import Case, Codes, digest_of, grown_splits, ignore, leaf_paths, random_case, train
 
 CASE = random_case(61)

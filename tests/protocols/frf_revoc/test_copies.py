@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from revfrf import federation as federation_module
-from revfrf.crypto.dtpkc import h_enc_ref, ho_enc, par_h_dec2
-from revfrf.crypto.keys import Ciphertext, WeakKey
-from revfrf.crypto.packing import Comparison, mask_comparisons, read_slots, undo_coins
+from revfrf.crypto.dtpkc.dtpkc import h_enc_ref, ho_enc, par_h_dec2
+from revfrf.crypto.dtpkc.keys import Ciphertext, WeakKey
+from revfrf.crypto.dtpkc.packing import Comparison, mask_comparisons, read_slots, undo_coins
+from revfrf.crypto.dtpkc.strong import StrongShare, strong_half, strong_open
+from revfrf.crypto.dtpkc.strong import set_up as new_set_up
 from revfrf.crypto.secret import SecretInt
-from revfrf.crypto.strong import StrongShare, strong_half, strong_open
-from revfrf.crypto.strong import set_up as new_set_up
+from revfrf.embedded import federation as federation_module
+from revfrf.embedded.federation import Federation
+from revfrf.embedded.moduli import fresh_setup_like
 from revfrf.errors import RevFRFError
-from revfrf.federation import Federation
 from revfrf.forest.nodes import Node
 from revfrf.messages.base import number, of_number
-from revfrf.messages.revocation import Level
-from revfrf.moduli import new_keys_like
+from revfrf.messages.frf_revoc import Level
 from revfrf.names import CC, CS
-from revfrf.protocols.epoch import certificate_digest, erased_keys
+from revfrf.protocols.common.epoch import certificate_digest, erased_keys
 from revfrf.storage.memory import StoredSplit
 from tests.federations import moduli, participants, train
 from tests.protocols.frf_revoc.leaving import CASE, LEVELS, check_same, leave
@@ -147,7 +147,7 @@ def test_splits_refreshed_as_in_the_paper_still_compare_under_the_old_shares_alo
 # -- keys, old and new ------------------------------------------------------------------------------
 
 
-SEARCHED = new_keys_like
+SEARCHED = fresh_setup_like
 
 
 def keys_in_memory(n: int) -> list[Any]:
@@ -231,7 +231,7 @@ def test_receipts_of_a_later_epoch_name_the_keys_that_were_used_until_then(feder
 
 
 def test_new_modulus_is_searched_for(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(federation_module, "new_keys_like", SEARCHED)
+    monkeypatch.setattr(federation_module, "fresh_setup_like", SEARCHED)
     before = federation.parameters
     leave(federation, ["bank"], 2)
     assert federation.parameters.n not in {before.n, *(dealt.parameters.n for dealt in moduli())}

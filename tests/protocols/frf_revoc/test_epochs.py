@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 from revfrf.crypto.signing import SigningKey
+from revfrf.embedded.federation import Federation
 from revfrf.errors import AbsentError, ProtocolError, RevFRFError, UsageError
-from revfrf.federation import Federation
-from revfrf.messages import testing
+from revfrf.messages import frf_test
 from revfrf.messages.base import Message, number, of_number
-from revfrf.messages.enrolment import Admission, Dealt, Enrolment, EpochCertificate
-from revfrf.messages.prediction import MaskedComparisons, PredictReply, PredictRequest, ShareRequest
-from revfrf.messages.revocation import Destroy, Level, Rekey, Report, RevocationReport, RevocationRequest
-from revfrf.messages.training import LevelRequest, OpenForest
+from revfrf.messages.fle_expan import LevelRequest, OpenForest
+from revfrf.messages.frf_predict import MaskedComparisons, PredictReply, PredictRequest, ShareRequest
+from revfrf.messages.frf_revoc import Destroy, Level, Rekey, Report, RevocationReport, RevocationRequest
+from revfrf.messages.key_setup import Admission, Dealt, Enrolment, EpochCertificate
 from revfrf.names import CC, CS, KGC, REQUESTER
-from revfrf.protocols.epoch import certificate_digest
-from revfrf.protocols.identity import Identity
-from revfrf.protocols.request import sign_request
+from revfrf.protocols.common.epoch import certificate_digest
+from revfrf.protocols.common.identity import Identity
+from revfrf.protocols.common.request import sign_request
 from revfrf.roles import compute
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.requester import Requester
@@ -67,7 +67,7 @@ OLD = {
     Admission,
     OpenForest,
     LevelRequest,
-    testing.TestRequest,
+    frf_test.TestRequest,
     PredictRequest,
     MaskedComparisons,
     ShareRequest,

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from revfrf.crypto.encoding import MISSING
+from revfrf.embedded.federation import Federation
 from revfrf.errors import UsageError
-from revfrf.federation import Federation
+from revfrf.estimators._validate import check_federation
 from revfrf.forest.randomness import candidate_limit
-from revfrf.messages.revocation import Level
-from revfrf.model_check import check_federation
+from revfrf.messages.frf_revoc import Level
 from revfrf.protocols.frf_revoc import doomed
 from tests.federations import Case, digest_of, participants, random_case, train, with_rules
 from tests.protocols.frf_revoc.leaving import CASE, LEVELS, answers, check_same, leave, without

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from revfrf.crypto.dtpkc import par_h_dec2
-from revfrf.crypto.keys import Ciphertext
+from revfrf.crypto.dtpkc.dtpkc import par_h_dec2
+from revfrf.crypto.dtpkc.keys import Ciphertext
+from revfrf.embedded.federation import Federation
 from revfrf.errors import AbsentError, RefusedError, RejectedError, RevFRFError
-from revfrf.federation import Federation
 from revfrf.forest.nodes import Node
 from revfrf.messages.base import Message
-from revfrf.messages.enrolment import Dealt, EpochCertificate
-from revfrf.messages.revocation import Destroy, Level, Rekey, Rekeyed, RevocationReport
-from revfrf.messages.training import LevelRequest
+from revfrf.messages.fle_expan import LevelRequest
+from revfrf.messages.frf_revoc import Destroy, Level, Rekey, Rekeyed, RevocationReport
+from revfrf.messages.key_setup import Dealt, EpochCertificate
 from revfrf.names import CC, CS, KGC
 from revfrf.transport.base import Answering
 from tests.federations import digest_of, ignore, set_up, train

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from revfrf.certificate import RevocationCertificate
+from revfrf.embedded.federation import Federation
 from revfrf.errors import ProtocolError, RejectedError, RevFRFError, UsageError
-from revfrf.federation import Federation
-from revfrf.messages.revocation import Certified, Report, RevocationReport, RevocationRequest
+from revfrf.messages.frf_revoc import Certified, Report, RevocationReport, RevocationRequest
 from revfrf.names import CC, CS, KGC
-from revfrf.protocols.epoch import certificate_digest
+from revfrf.protocols.certificate import RevocationCertificate
+from revfrf.protocols.common.epoch import certificate_digest
 from revfrf.protocols.frf_revoc import Doomed, sign_report, sign_revocation
 from revfrf.roles import coordinator as coordinator_module
 from tests.federations import digest_of, ignore, moduli, set_up, train

@@ -4,7 +4,7 @@ import pytest
 
 from revfrf.crypto.signing import SigningKey
 from revfrf.names import KGC
-from revfrf.protocols.identity import Identity
+from revfrf.protocols.common.identity import Identity
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.kgc import KeyCentre
 from revfrf.transport.memory import MemoryNetwork

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.crypto.signing import SigningKey
-from revfrf.crypto.strong import SetUp
 from revfrf.errors import RefusedError, RejectedError, RevFRFError
 from revfrf.messages.base import Done, Message, number
-from revfrf.messages.enrolment import Dealt, EpochAccepted, EpochCertificate, Member, Receipt
+from revfrf.messages.key_setup import Dealt, EpochAccepted, EpochCertificate, Member, Receipt
 from revfrf.names import CC, CS, KGC, PARTICIPANT
-from revfrf.protocols.epoch import _CERTIFICATE, certificate_fields
+from revfrf.protocols.common.epoch import _CERTIFICATE, certificate_fields
+from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.frf_revoc import next_epoch
-from revfrf.protocols.identity import Identity
 from revfrf.protocols.key_setup import announce
 from revfrf.roles.kgc import KeyCentre
 from revfrf.transport.memory import MemoryNetwork
@@ -55,7 +55,7 @@ class Parties:
         return after, announce(channel, current, after, 1)
 
 
-def new_keys() -> SetUp:
+def fresh_setup() -> SetUp:
     """Another modulus than the first epoch's."""
     return world_of(256).dealt
 

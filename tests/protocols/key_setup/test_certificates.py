@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from revfrf.crypto.keys import WeakKey
+from revfrf.crypto.dtpkc.keys import WeakKey
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import ProtocolError, RevFRFError
 from revfrf.messages.base import Done, number
-from revfrf.messages.enrolment import EpochAccepted, EpochCertificate, Member
+from revfrf.messages.key_setup import EpochAccepted, EpochCertificate, Member
 from revfrf.names import CC, KGC, PARTICIPANT
-from revfrf.protocols.identity import Identity
+from revfrf.protocols.common.identity import Identity
 from revfrf.roles.compute import ComputePartner
 from revfrf.transport.memory import MemoryNetwork
 from tests.conftest import world_of
@@ -21,7 +21,7 @@ from tests.protocols.key_setup.parties import (
     Forging,
     Parties,
     accepted,
-    new_keys,
+    fresh_setup,
     refusal,
     signed_again,
     untouched,
@@ -34,7 +34,7 @@ def test_certificate_that_comes_again_is_answered_the_same_and_changes_nothing(p
     bank = parties.identities["bank"]
     held = bank.keys
     assert accepted(parties, "bank", certificate) == EpochAccepted(epoch=1, receipt=None)
-    second, receipts = parties.leave("telco", dealt=new_keys())
+    second, receipts = parties.leave("telco", dealt=fresh_setup())
     [receipt] = [receipt for receipt in receipts if receipt.party == "bank"]
     assert bank.keys is not held
     held = bank.keys

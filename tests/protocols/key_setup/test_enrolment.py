@@ -7,16 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from revfrf.crypto.arithmetic import inverse, multiply
-from revfrf.crypto.keys import WeakKey
-from revfrf.crypto.possession import prove_possession
+from revfrf.crypto.dtpkc.arithmetic import inverse, multiply
+from revfrf.crypto.dtpkc.keys import WeakKey
+from revfrf.crypto.dtpkc.possession import prove_possession
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import AbsentError, ProtocolError, RefusedError, RejectedError
 from revfrf.messages.base import Message, number, of_number
-from revfrf.messages.enrolment import Dealt, Enrolment
+from revfrf.messages.key_setup import Dealt, Enrolment
 from revfrf.names import CC, CS, KGC, REQUESTER
-from revfrf.protocols.epoch import check_succession
-from revfrf.protocols.identity import Identity
+from revfrf.protocols.common.epoch import check_succession
+from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.key_setup import answer_deal
 from revfrf.roles.party import Party
 from revfrf.transport.base import Answering
@@ -25,7 +25,7 @@ from tests.protocols.key_setup.parties import (
     ROLES,
     Parties,
     dealt_to,
-    new_keys,
+    fresh_setup,
     refusal,
     shares_of,
     untouched,
@@ -226,7 +226,7 @@ def test_keys_can_be_dealt_again_before_their_epoch_begins(parties: Parties, enr
 def test_what_was_dealt_earlier_and_comes_late_displaces_nothing(parties: Parties) -> None:
     """Whoever passes letters on holds some back until KGC has dealt again, and everybody has enrolled."""
     parties.enrol()
-    late, dealt = [dealt_to("bank", epoch=2) for _ in range(9)], new_keys()
+    late, dealt = [dealt_to("bank", epoch=2) for _ in range(9)], fresh_setup()
     bank, refusals = parties.network.roles["bank"], []
 
     class Delaying:
@@ -260,12 +260,12 @@ def test_leaving_that_failed_at_the_deal_can_be_repeated_at_either_level(parties
     first = parties.enrol()
     shop = parties.network.roles.pop("shop")
     with pytest.raises(AbsentError):
-        parties.leave("telco", dealt=new_keys())
+        parties.leave("telco", dealt=fresh_setup())
     assert all(identity.certificate == first for identity in parties.identities.values())
     parties.network.roles["shop"] = shop
     second, receipts = parties.leave("telco")
     assert receipts == ()
-    third, receipts = parties.leave("bank", dealt=new_keys())
+    third, receipts = parties.leave("bank", dealt=fresh_setup())
     assert {receipt.party for receipt in receipts} == {CS, CC, "shop"}
     check_succession(first, second)
     check_succession(second, third)

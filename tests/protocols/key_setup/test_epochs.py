@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from revfrf.crypto.keys import WeakKey
-from revfrf.crypto.strong import SetUp
+from revfrf.crypto.dtpkc.keys import WeakKey
+from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.errors import ProtocolError
 from revfrf.messages.base import number, of_number
-from revfrf.messages.enrolment import Enrolment, EpochAccepted, EpochCertificate, Member
+from revfrf.messages.key_setup import Enrolment, EpochAccepted, EpochCertificate, Member
 from revfrf.names import CC, CS, KGC, PARTICIPANT
-from revfrf.protocols.epoch import certificate_digest, check_succession
+from revfrf.protocols.common.epoch import certificate_digest, check_succession
 from revfrf.protocols.frf_revoc import next_epoch
 from revfrf.protocols.key_setup import announce
 from tests.federations import keys
@@ -23,14 +23,14 @@ from tests.protocols.key_setup.parties import (
     Parties,
     accepted,
     dealt_to,
-    new_keys,
+    fresh_setup,
     refusal,
     shares_of,
     signed_again,
     with_bank,
 )
 
-LEVELS = pytest.mark.parametrize("dealt", [lambda: None, new_keys], ids=["level 1", "level 2"])
+LEVELS = pytest.mark.parametrize("dealt", [lambda: None, fresh_setup], ids=["level 1", "level 2"])
 MakeKeys = Callable[[], SetUp | None]
 
 
@@ -50,7 +50,7 @@ def test_epoch_without_the_leaver_follows(parties: Parties, dealt: MakeKeys) -> 
 def test_epochs_of_both_levels_follow_one_another(parties: Parties) -> None:
     first = parties.enrol()
     second, _ = parties.leave("telco")
-    third, receipts = parties.leave("bank", dealt=new_keys())
+    third, receipts = parties.leave("bank", dealt=fresh_setup())
     check_succession(first, second)
     check_succession(second, third)
     assert third.revoked == ("telco", "bank")
@@ -78,17 +78,17 @@ def test_keys_stay_at_level_1(parties: Parties) -> None:
 
 def test_all_who_stay_have_new_keys_and_forget_the_old_ones_at_level_2(parties: Parties) -> None:
     first = parties.enrol()
-    second, _ = parties.leave("telco", dealt=new_keys())
+    second, _ = parties.leave("telco", dealt=fresh_setup())
     assert not {m.h for m in first.members} & {m.h for m in second.members}
     for member in second.members:
         identity = parties.identities[member.name]
         assert identity.keys is not None
         assert identity.keys.epoch == 2
-        assert identity.weak.parameters == new_keys().parameters
+        assert identity.weak.parameters == fresh_setup().parameters
         assert of_number(member.h) == identity.weak.public.h
     assert shares_of(parties) == {
-        CS: new_keys().cs_share.value.reveal(),
-        CC: new_keys().cc_share.value.reveal(),
+        CS: fresh_setup().cs_share.value.reveal(),
+        CC: fresh_setup().cc_share.value.reveal(),
     }
 
 
@@ -160,7 +160,7 @@ WRONG: dict[str, tuple[str, Callable[[EpochCertificate, EpochCertificate], dict[
     ),
     "new keys and the old modulus, or old keys and a new one": (
         "member",
-        lambda a, b: {"n": a.n if a.n != b.n else number(new_keys().parameters.n)},
+        lambda a, b: {"n": a.n if a.n != b.n else number(fresh_setup().parameters.n)},
     ),
 }
 
@@ -176,7 +176,7 @@ def epochs(parties: Parties, request: pytest.FixtureRequest) -> Epochs:
     """The second and the third epoch: first shop has left, then telco."""
     parties.enrol()
     second, _ = parties.leave("shop")
-    third, _ = parties.leave("telco", dealt=new_keys() if request.param == 2 else None)
+    third, _ = parties.leave("telco", dealt=fresh_setup() if request.param == 2 else None)
     return second, third
 
 
@@ -258,7 +258,7 @@ def test_leaver_does_not_enter_the_epoch_without_it(parties: Parties) -> None:
 def test_keys_that_were_dealt_are_not_used_before_their_epoch(parties: Parties) -> None:
     parties.enrol()
     bank = parties.identities["bank"]
-    before, p = bank.weak, new_keys().parameters
+    before, p = bank.weak, fresh_setup().parameters
     changes = {"epoch": 2, "n": number(p.n), "g0": number(p.g0), "exponent_bits": p.exponent_bits}
     parties.network.channel(KGC).call("bank", dealt_to("bank", **changes), Enrolment)
     assert bank.weak is before
@@ -267,7 +267,7 @@ def test_keys_that_were_dealt_are_not_used_before_their_epoch(parties: Parties) 
 
 def test_keys_that_were_dealt_in_vain_are_forgotten_with_the_next_epoch(parties: Parties) -> None:
     parties.enrol()
-    bank, p = parties.identities["bank"], new_keys().parameters
+    bank, p = parties.identities["bank"], fresh_setup().parameters
     changes = {"epoch": 2, "n": number(p.n), "g0": number(p.g0), "exponent_bits": p.exponent_bits}
     parties.network.channel(KGC).call("bank", dealt_to("bank", **changes), Enrolment)
     held = bank.keys

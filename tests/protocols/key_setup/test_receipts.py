@@ -8,17 +8,17 @@ import pytest
 
 from revfrf.errors import ProtocolError, RejectedError, SignatureError
 from revfrf.messages.base import Message
-from revfrf.messages.enrolment import EpochCertificate, Receipt
+from revfrf.messages.key_setup import EpochCertificate, Receipt
 from revfrf.names import KGC
-from revfrf.protocols.epoch import certificate_digest, check_receipts, erased_keys
+from revfrf.protocols.common.epoch import certificate_digest, check_receipts, erased_keys
 from revfrf.protocols.frf_revoc import next_epoch
 from revfrf.protocols.key_setup import announce
-from tests.protocols.key_setup.parties import DEALS, Parties, new_keys, signed_again
+from tests.protocols.key_setup.parties import DEALS, Parties, fresh_setup, signed_again
 
 
 def test_everybody_who_stays_signs_for_the_key_it_has_erased(parties: Parties) -> None:
     first = parties.enrol()
-    second, receipts = parties.leave("telco", dealt=new_keys())
+    second, receipts = parties.leave("telco", dealt=fresh_setup())
     assert sorted(receipt.party for receipt in receipts) == sorted(member.name for member in second.members)
     known = {member.name: member for member in first.members}
     for receipt in receipts:
@@ -56,7 +56,7 @@ def test_party_that_accepts_another_epoch_is_noticed(parties: Parties, epoch: in
 def renewal(parties: Parties) -> tuple[EpochCertificate, EpochCertificate, dict[str, Receipt]]:
     """Two epochs with different keys, and the receipts."""
     first = parties.enrol()
-    second, receipts = parties.leave("telco", dealt=new_keys())
+    second, receipts = parties.leave("telco", dealt=fresh_setup())
     return first, second, {receipt.party: receipt for receipt in receipts}
 
 
@@ -119,7 +119,7 @@ def test_receipt_holds_between_its_two_epochs_alone(parties: Parties, renewal: R
 def test_party_that_gives_no_receipt_is_noticed(parties: Parties) -> None:
     first = parties.enrol()
     channel = parties.network.channel(KGC)
-    second = next_epoch(channel, parties.signing, first, ["telco"], new_keys(), next(DEALS), 1)
+    second = next_epoch(channel, parties.signing, first, ["telco"], fresh_setup(), next(DEALS), 1)
     with pytest.raises(ProtocolError, match="not every party"):
         announce(Silent(), first, second, 1)
 

@@ -1,0 +1,88 @@
+"""The benchmarks' commands. The benchmarks themselves come with the sources, not with the package."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated
+
+import typer
+
+import revfrf
+from revfrf.cli.console import errors
+from revfrf.errors import UsageError
+
+app = typer.Typer(no_args_is_help=True, help="Measure: the paper's evaluation, and single operations.")
+
+
+@app.command("paper")
+def paper(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Minutes, not an hour: fewer rows, trees and repetitions.")
+    ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="The nine data sets; else REVFRF_DATA says where.", show_default=False
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where results go.", show_default="bench-paper-full, or -quick"),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="EXPERIMENT", help="Only this one; may be given again.", show_default=False),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Do again what is done already.")] = False,
+) -> None:
+    """Every table and figure of the paper's evaluation, beside what the paper prints.
+
+    Writes JSON for each experiment and one page, report.html. May be interrupted at any time: the same
+    command goes on where it was. Experiments: classification, regression, growth, comparison, theory,
+    efficiency, rebuilding.
+
+    \b
+    Examples:
+      revfrf bench paper --quick
+      revfrf bench paper --only classification --only regression
+    """
+    with errors(False):
+        code = _benchmark("paper.bench").main("quick" if quick else "full", data, out, only or (), fresh)
+    raise typer.Exit(code)
+
+
+@app.command("micro")
+def micro(
+    bits: Annotated[list[int] | None, typer.Option(help="Key sizes.", show_default="1024 2048 3072")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each operation is timed.")] = 7,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write results there.", show_default=False)
+    ] = None,
+) -> None:
+    """Every operation of the cryptosystem, beside python-paillier and the paper's protocol.
+
+    \b
+    Example:
+      revfrf bench micro --bits 2048 --rounds 3
+    """
+    with errors(False):
+        _benchmark("micro.bench").main(bits or (1024, 2048, 3072), rounds, json)
+
+
+def _benchmark(name: str) -> ModuleType:
+    """A module of the source tree that this package is part of."""
+    root = Path(revfrf.__file__).parents[2]
+    if not (root / "benchmarks" / "paper").is_dir():
+        raise UsageError(
+            "the benchmarks come with the sources, not with the installed package: clone the repository, and "
+            "run `make bench` there, or `pip install --editable '.[bench]'` and this command again"
+        )
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    try:
+        return import_module(f"benchmarks.{name}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith(("benchmarks", "revfrf")):
+            raise
+        raise UsageError(f"{error.name} is missing: pip install 'revfrf[bench]'") from None

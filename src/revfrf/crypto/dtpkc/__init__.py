@@ -1,0 +1,1 @@
+"""DT-PKC, the paper's cryptosystem."""

@@ -1,0 +1,129 @@
+"""HoAdd and HoLT step by step as in the paper's appendix A: the baseline, and the oracle for the packed HoLT.
+
+With 2m+1 and 2m where the paper's [m]²·[m] gives 3m, and β' > N/2 for its ‖β'‖ > ‖N‖/2. CS drives; whatever
+it asks CC goes through two callables, so that a test can call the other side directly and a protocol can
+put a wire there. Not for production: CC, who encrypted the sum, can test guesses of |β| against r·β.
+"""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from revfrf.crypto.dtpkc.dtpkc import add, add_constant, ho_enc, negate, scale
+from revfrf.crypto.dtpkc.keys import Ciphertext, LongNumbers, Parameters, PublicKey
+from revfrf.crypto.dtpkc.strong import StrongShare, strong_half, strong_open
+from revfrf.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A ciphertext and the key that it is under."""
+
+    key: PublicKey
+    value: Ciphertext
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AddRequest(LongNumbers):
+    """CS → CC: two masked C parts with their strong halves, and the key for the sum."""
+
+    c_1: int
+    c_2: int
+    half_1: int
+    half_2: int
+    joint_key: PublicKey
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SignRequest(LongNumbers):
+    """CS → CC: the masked difference's C part with its strong half, and the key for the answer."""
+
+    c: int
+    half: int
+    answer_key: PublicKey
+
+
+COMPARABLE_KEY_BITS = 96
+"""So that r·β, of |N|/4 + 65 bits, stays below N/2 for numbers in [-2^62, 2^62)."""
+
+AskSum = Callable[[AddRequest], Ciphertext]
+AskSign = Callable[[SignRequest], Ciphertext]
+
+
+def ho_add(share: StrongShare, term_1: Term, term_2: Term, ask_sum: AskSum) -> Ciphertext:
+    """HoAdd, the side of CS: [m1]_{u1} and [m2]_{u2} become [m1 + m2] under the joint key."""
+    p = share.parameters
+    for term in (term_1, term_2):
+        p.check(term.value)
+    alpha_1, alpha_2 = _random_message(p), _random_message(p)
+    masked_1, masked_2 = _mask(term_1, alpha_1), _mask(term_2, alpha_2)  # [m + α] = [m]·[α]
+    half_1, half_2 = strong_half(share, [masked_1.c, masked_2.c], n_jobs=1)  # P1' and P1''
+    total = ask_sum(AddRequest(masked_1.c, masked_2.c, half_1, half_2, term_1.key + term_2.key))
+    p.check(total)  # [M] = [m1 + m2 + α1 + α2]
+    return add_constant(p, total, -(alpha_1 + alpha_2))
+
+
+def cc_ho_add(share: StrongShare, request: AddRequest) -> Ciphertext:
+    """HoAdd, the side of CC: it sees the sum of two masked messages."""
+    p = share.parameters
+    c_parts, halves = [request.c_1, request.c_2], [request.half_1, request.half_2]
+    masked_sum = sum(strong_open(share, c_parts, halves, n_jobs=1))
+    return ho_enc(request.joint_key, [p.signed(masked_sum % p.n)], n_jobs=1)[0]
+
+
+def ho_lt(
+    share: StrongShare, cs_key: PublicKey, term_1: Term, term_2: Term, ask_sum: AskSum, ask_sign: AskSign
+) -> Ciphertext:
+    """HoLT, the side of CS: [1] under h_CS·h_{u2} if m1 < m2, else [0]."""
+    return _ho_lt_from(bool(secrets.randbits(1)), share, cs_key, term_1, term_2, ask_sum, ask_sign)
+
+
+def _ho_lt_from(
+    coin: bool,
+    share: StrongShare,
+    cs_key: PublicKey,
+    term_1: Term,
+    term_2: Term,
+    ask_sum: AskSum,
+    ask_sign: AskSign,
+) -> Ciphertext:
+    """`ho_lt` with the coin α passed in."""
+    p = share.parameters
+    if p.key_bits < COMPARABLE_KEY_BITS:
+        raise UsageError(f"{p.key_bits}-bit keys are too short to compare; use {COMPARABLE_KEY_BITS} or more")
+    for term in (term_1, term_2):
+        p.check(term.value)
+    left = add(p, term_1.value, term_1.value, *ho_enc(term_1.key, [1], n_jobs=1))  # [2·m1 + 1]
+    right = add(p, term_2.value, term_2.value)  # [2·m2]
+    if coin:
+        right = negate(p, right)
+    else:
+        left = negate(p, left)
+    difference = ho_add(share, Term(term_1.key, left), Term(term_2.key, right), ask_sum)  # [β]
+    masked = scale(p, difference, _random_factor(p))  # [β'] = [β]^r
+    [half] = strong_half(share, [masked.c], n_jobs=1)
+    answer_key = cs_key + term_2.key
+    answer = ask_sign(SignRequest(masked.c, half, answer_key))  # [l]
+    p.check(answer)
+    if coin:
+        return answer
+    return add(p, negate(p, answer), *ho_enc(answer_key, [1], n_jobs=1))  # [1 - l]
+
+
+def cc_ho_lt(share: StrongShare, request: SignRequest) -> Ciphertext:
+    """HoLT, the side of CC: it sees r·β with a coin's sign, and answers whether it is negative."""
+    [masked] = strong_open(share, [request.c], [request.half], n_jobs=1)
+    return ho_enc(request.answer_key, [int(masked < 0)], n_jobs=1)[0]
+
+
+def _mask(term: Term, alpha: int) -> Ciphertext:
+    return add(term.key.parameters, term.value, *ho_enc(term.key, [alpha], n_jobs=1))
+
+
+def _random_message(parameters: Parameters) -> int:
+    return parameters.signed(secrets.randbelow(parameters.n))
+
+
+def _random_factor(parameters: Parameters) -> int:
+    """r with ‖r‖ < ‖N‖/4."""
+    return 1 + secrets.randbelow((1 << (parameters.key_bits // 4 - 1)) - 1)

@@ -1,0 +1,261 @@
+"""What DT-PKC works on: public parameters, weak keys, ciphertexts. Everything from outside is checked here.
+
+Made by `revfrf.crypto.dtpkc.strong.set_up` and `WeakKey.generate`; used by `revfrf.crypto.dtpkc.dtpkc`.
+"""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from revfrf.crypto.canonical import fingerprint
+from revfrf.crypto.dtpkc.arithmetic import jacobi, multiply, power, secret_power
+from revfrf.crypto.secret import Secret, SecretInt
+from revfrf.errors import DecryptionError, ElementError, FormatError, InsecureKeyError, UsageError
+from revfrf.parallel import workers
+
+SECURE_KEY_BITS = 2048
+SECURE_EXPONENT_BITS = 256
+SMALLEST_KEY_BITS, LARGEST_KEY_BITS = 64, 16384
+
+
+class LongNumbers:
+    """Mixin for a dataclass of numbers with thousands of bits: it prints as a few digits of the first."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        first = type(self).__slots__[0]
+        return f"<{type(self).__name__} {getattr(self, first):x}"[:30] + "…>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Ciphertext(LongNumbers):
+    """[m] = (C, G). It does not say under which key: that is the business of whoever stores it."""
+
+    c: int
+    g: int
+
+    def __reduce__(self) -> tuple[type["Ciphertext"], tuple[int, int]]:
+        """Worker processes send thousands of these; what a dataclass does by itself is slow."""
+        return Ciphertext, (self.c, self.g)
+
+    def to_bytes(self, parameters: "Parameters") -> bytes:
+        """C in 2|N| bits, then G in |N| bits, big-endian."""
+        width = parameters.key_bits // 8
+        return self.c.to_bytes(2 * width, "big") + self.g.to_bytes(width, "big")
+
+    @classmethod
+    def from_bytes(cls, parameters: "Parameters", data: bytes) -> "Ciphertext":
+        """The ciphertext in these bytes, checked."""
+        ciphertext = cls.unchecked(parameters, data)
+        parameters.check(ciphertext)
+        return ciphertext
+
+    @classmethod
+    def unchecked(cls, parameters: "Parameters", data: bytes) -> "Ciphertext":
+        """The ciphertext in these bytes, for who hands it to a function that checks it."""
+        width = parameters.key_bits // 8
+        if len(data) != 3 * width:
+            raise FormatError(f"a ciphertext takes {3 * width} bytes, not {len(data)}", kind="length")
+        return cls(int.from_bytes(data[: 2 * width], "big"), int.from_bytes(data[2 * width :], "big"))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Parameters:
+    """What everybody knows: the modulus N, the generator g0 of its squares, and the exponents' length E."""
+
+    n: int
+    g0: int
+    exponent_bits: int
+    allow_insecure: bool = field(default=False, compare=False)
+    n_squared: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_sizes(self.key_bits, self.exponent_bits, self.allow_insecure)
+        if self.n < 0 or self.n % 2 == 0:
+            raise ElementError("the modulus is not a positive odd number", kind="out-of-range")
+        object.__setattr__(self, "n_squared", self.n * self.n)
+        self.check_base("generator", self.g0)
+
+    @property
+    def key_bits(self) -> int:
+        """|N|."""
+        return self.n.bit_length()
+
+    @property
+    def ciphertext_bytes(self) -> int:
+        """How many bytes a ciphertext takes."""
+        return 3 * (self.key_bits // 8)
+
+    @property
+    def plaintext_bits(self) -> int:
+        """How many bits a ciphertext holds if the plaintext is to be positive, that is, below N/2."""
+        return self.key_bits - 2
+
+    @property
+    def insecure(self) -> bool:
+        """Whether these keys protect nothing: toys for tests, simulations, and the paper's 1024 bits."""
+        return self.key_bits < SECURE_KEY_BITS or self.exponent_bits < SECURE_EXPONENT_BITS
+
+    @property
+    def label(self) -> str:
+        """What everything that shows these parameters must add."""
+        return " INSECURE" if self.insecure else ""
+
+    @property
+    def fingerprint(self) -> str:
+        """A name that people can compare."""
+        return fingerprint("revfrf parameters v1", self.n, self.g0, self.exponent_bits)
+
+    def __repr__(self) -> str:
+        return f"<Parameters {self.fingerprint}: {self.key_bits} bits, E={self.exponent_bits}{self.label}>"
+
+    def to_fields(self) -> dict[str, str]:
+        """As named strings, for key files."""
+        return {"n": f"{self.n:x}", "g0": f"{self.g0:x}", "exponent_bits": f"{self.exponent_bits:x}"}
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, str], allow_insecure: bool) -> "Parameters":
+        """The inverse of `to_fields`."""
+        n, g0, exponent_bits = (int(fields[name], 16) for name in ("n", "g0", "exponent_bits"))
+        return cls(n, g0, exponent_bits, allow_insecure)
+
+    def jobs(self, n_jobs: int) -> int:
+        """How many workers for powers of this size: below 1024 bits, a second costs more than it brings."""
+        jobs = workers(n_jobs)
+        return jobs if self.key_bits >= 1024 else 1
+
+    def random_exponent(self) -> int:
+        """A secret for a key or an encryption: an even number in [2, 2^E).
+
+        Even, because ±1 cannot be told apart in the group: a key published as -h, or an element sent as -x,
+        has the same even powers, so that its sign shows nobody's parity and spoils nobody's ciphertext.
+        """
+        return 2 * (1 + secrets.randbelow((1 << (self.exponent_bits - 1)) - 1))
+
+    def lift(self, x: int) -> int:
+        """x^N mod N²."""
+        return power(x, self.n, self.n_squared)
+
+    def signed(self, residue: int) -> int:
+        """The integer in (-N/2, N/2) that this residue mod N stands for."""
+        return residue if residue <= self.n // 2 else residue - self.n
+
+    def log_l(self, w: int) -> int:
+        """The paper's L: m of w = 1 + mN, signed. A w of another form was not opened by the right key."""
+        if w % self.n != 1:
+            raise DecryptionError("the key, a share or the ciphertext is not the right one")
+        return self.signed((w - 1) // self.n)
+
+    def check_unit(self, name: str, x: int, modulus: int) -> None:
+        """Refuse a number that is not in (0, modulus) or not prime to N, or whose Jacobi symbol is not +1.
+
+        Every honest element is a square, whose symbol is +1; a symbol of -1 would let a decrypter's answer
+        tell one bit of its exponent.
+        """
+        if not 0 < x < modulus:
+            raise ElementError(f"{name} is outside its group's range", kind="out-of-range")
+        symbol = jacobi(x, self.n)
+        if symbol == 0:
+            raise ElementError(f"{name} shares a factor with N", kind="not-a-unit")
+        if symbol != 1:
+            raise ElementError(f"{name} has Jacobi symbol -1", kind="jacobi")
+
+    def check_base(self, name: str, x: int) -> None:
+        """`check_unit` mod N, and not ±1, whose powers hide nothing."""
+        self.check_unit(name, x, self.n)
+        if x in (1, self.n - 1):
+            raise ElementError(f"{name} is 1 or -1", kind="trivial")
+
+    def check(self, ciphertext: Ciphertext) -> None:
+        """Refuse a received ciphertext that no honest party can have made."""
+        self.check_unit("C", ciphertext.c, self.n_squared)
+        self.check_base("G", ciphertext.g)
+
+
+def check_sizes(key_bits: int, exponent_bits: int | None, allow_insecure: bool) -> int:
+    """The exponents' length E, half the key unless given.
+
+    Refuses sizes that cannot work, and, without the switch, sizes that protect nothing.
+    """
+    if type(key_bits) is not int or not SMALLEST_KEY_BITS <= key_bits <= LARGEST_KEY_BITS or key_bits % 16:
+        raise UsageError(
+            f"key_bits={key_bits!r}: give a multiple of 16, 3072 (the default) or from {SECURE_KEY_BITS} to "
+            f"{LARGEST_KEY_BITS}; {SMALLEST_KEY_BITS} is the least that works at all"
+        )
+    if exponent_bits is None:
+        exponent_bits = key_bits // 2
+    if type(exponent_bits) is not int or not 16 <= exponent_bits <= key_bits:
+        raise UsageError(
+            f"exponent_bits={exponent_bits!r}: give 16 to key_bits={key_bits}; the default is half"
+        )
+    if key_bits < SECURE_KEY_BITS and not allow_insecure:
+        raise InsecureKeyError(
+            f"{key_bits}-bit keys protect nothing; use {SECURE_KEY_BITS} or more (3072 is the default), "
+            "or, in tests and simulations, say allow_insecure=True (allow_insecure_keys=True to an estimator)"
+        )
+    if exponent_bits < SECURE_EXPONENT_BITS and not allow_insecure:
+        raise InsecureKeyError(
+            f"{exponent_bits}-bit exponents protect nothing; use {SECURE_EXPONENT_BITS} or more (half the "
+            "key is the default), or say allow_insecure=True in tests and simulations"
+        )
+    return exponent_bits
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PublicKey:
+    """h = g0^sk mod N, and its encryptions' base H = h^N mod N². `a + b` is the paper's joint key pk_Σ."""
+
+    parameters: Parameters
+    h: int
+    lifted: int = field(default=0, compare=False, kw_only=True)  # H, for who has it already
+
+    def __post_init__(self) -> None:
+        self.parameters.check_base("public key", self.h)
+        if not self.lifted:
+            object.__setattr__(self, "lifted", self.parameters.lift(self.h))
+
+    def __add__(self, other: "PublicKey") -> "PublicKey":
+        """Whoever opens a ciphertext under this key needs both owners."""
+        if other.parameters != self.parameters:
+            raise UsageError("keys of different parameters cannot be joined; both must be of one epoch")
+        p = self.parameters
+        lifted = multiply(p.n_squared, self.lifted, other.lifted)  # a lift of a product is the lifts' product
+        return PublicKey(p, multiply(p.n, self.h, other.h), lifted=lifted)
+
+    def __repr__(self) -> str:
+        return f"<PublicKey {fingerprint('revfrf public key v1', self.h)}{self.parameters.label}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class WeakKey(Secret):
+    """A party's own key: sk, an even number (see `Parameters.random_exponent`), and its public half."""
+
+    kind: ClassVar[str] = "weak-key"
+    parameters: Parameters
+    sk: SecretInt
+    public: PublicKey = field(init=False)
+
+    def __post_init__(self) -> None:
+        p = self.parameters
+        if not 2 <= self.sk.reveal() < 1 << p.exponent_bits or self.sk.reveal() % 2:
+            raise UsageError("a weak key is an even number of at most exponent_bits bits")
+        object.__setattr__(self, "public", PublicKey(p, secret_power(p.g0, self.sk, p.n)))
+
+    @classmethod
+    def generate(cls, parameters: Parameters) -> "WeakKey":
+        """A new key; only its public half ever leaves its owner."""
+        return cls(parameters, SecretInt(parameters.random_exponent()))
+
+    def to_fields(self) -> dict[str, str]:
+        """The key itself, for key files."""
+        return {**self.parameters.to_fields(), "sk": f"{self.sk.reveal():x}"}
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, str], allow_insecure: bool) -> "WeakKey":
+        """The inverse of `to_fields`."""
+        return cls(Parameters.from_fields(fields, allow_insecure), SecretInt(int(fields["sk"], 16)))
+
+    def __repr__(self) -> str:
+        return f"<WeakKey: secret{self.parameters.label}>"

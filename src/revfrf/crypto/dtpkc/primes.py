@@ -1,0 +1,160 @@
+"""Safe primes: p = 2p'+1 with p' prime too."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from math import isqrt, log
+from queue import Empty, SimpleQueue
+from threading import Event
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revfrf.crypto.dtpkc.arithmetic import is_prime, may_be_prime
+from revfrf.crypto.secret import Secret
+from revfrf.parallel import workers
+
+RandBelow = Callable[[int], int]
+
+_LONGEST_SIEVE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class PrimeProgress:
+    """How far the search is: primes found, candidates tested, and how many are expected in all."""
+
+    found: int
+    wanted: int
+    tested: int
+    expected: int
+
+
+ProgressCallback = Callable[[PrimeProgress], None]
+Outcomes = SimpleQueue[int | None]
+"""What became of each candidate: a safe prime, or None."""
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class SafePrimes(Secret):
+    """Two distinct safe primes; whoever sees them holds the strong key."""
+
+    p: int
+    q: int
+
+
+def safe_primes(bits: int, *, progress: ProgressCallback | None = None, n_jobs: int = -1) -> SafePrimes:
+    """Two distinct random safe primes of `bits` bits with their two top bits set.
+
+    All cores search; `progress` is called a few times a second, from the calling thread.
+    """
+    return _safe_primes_from(secrets.randbelow, bits, progress, n_jobs)
+
+
+def _safe_primes_from(
+    randbelow: RandBelow, bits: int, progress: ProgressCallback | None, n_jobs: int
+) -> SafePrimes:
+    """`safe_primes` with the randomness passed in: repeatable for one thread and a seeded generator."""
+    primes: list[int] = []
+    outcomes: Outcomes = SimpleQueue()
+    stop = Event()
+    tested, expected = 0, 2 * _expected_candidates(bits)
+    jobs = workers(n_jobs)
+    with ThreadPoolExecutor(jobs, thread_name_prefix="safe-prime") as pool:
+        hunters = [pool.submit(_hunt, randbelow, bits, outcomes, stop) for _ in range(jobs)]
+        try:
+            while len(primes) < 2:
+                try:
+                    outcome = outcomes.get(timeout=0.2)
+                except Empty:
+                    for hunter in hunters:
+                        if hunter.done():
+                            hunter.result()  # a hunter ends by itself only by raising
+                    continue
+                tested += 1
+                if outcome is not None and all(_far_apart(outcome, other, bits) for other in primes):
+                    primes.append(outcome)
+                if progress and (outcome is not None or tested % 64 == 0):
+                    progress(PrimeProgress(len(primes), 2, tested, expected))
+        finally:
+            stop.set()  # also when the callback raises, or on Ctrl-C
+    return SafePrimes(*primes)
+
+
+def _hunt(randbelow: RandBelow, bits: int, outcomes: Outcomes, stop: Event) -> None:
+    """One thread's search: window after window, until it is told to stop."""
+    while True:
+        for candidate in _window(randbelow, bits):
+            if stop.is_set():
+                return
+            safe = _is_safe(candidate)
+            outcomes.put(2 * candidate + 1 if safe else None)
+            if safe:
+                break  # one prime per window: two neighbours make a modulus that Fermat's method factors
+
+
+def _is_safe(candidate: int) -> bool:
+    """Whether p' = candidate and 2p'+1 are both prime: the cheap tests first."""
+    prime = 2 * candidate + 1
+    return may_be_prime(candidate) and may_be_prime(prime) and is_prime(candidate) and is_prime(prime)
+
+
+def _far_apart(p: int, q: int, bits: int) -> bool:
+    """|p - q| ≥ 2^(bits - 100), as FIPS 186-5 asks (A.1.3): else N is nearly a square, and easy to factor."""
+    return abs(p - q) >= 1 << max(0, bits - 100)
+
+
+def _window(randbelow: RandBelow, bits: int) -> Iterator[int]:
+    """The odd p' of bits-1 bits in a random stretch such that neither p' nor 2p'+1 has a small factor.
+
+    They come in random order, so that a prime is not favoured for following a long gap, as it would be if the
+    search always walked upwards.
+    """
+    low, high = 3 << (bits - 3), 1 << (bits - 1)
+    span = min(_sieve_limit(bits), (high - low) // 4)
+    start = low + 2 * randbelow((high - low) // 2 - span) + 1
+    survivors: list[int] = np.flatnonzero(_sieve(start, span)).tolist()
+    while survivors:
+        pick = randbelow(len(survivors))
+        survivors[pick], survivors[-1] = survivors[-1], survivors[pick]
+        yield start + 2 * survivors.pop()
+
+
+def _sieve(start: int, span: int) -> NDArray[np.bool_]:
+    """For k < span: whether start + 2k and 2(start + 2k) + 1 are both free of small factors."""
+    primes, limit = _small_primes(), _sieve_limit(start.bit_length() + 1)
+    primes = primes[: np.searchsorted(primes, min(limit, isqrt(start)))]
+    residues = np.array([start % prime for prime in primes.tolist()], dtype=np.int64)
+    half = (primes + 1) // 2  # 1/2 mod prime
+    zero_of_candidate = -residues % primes * half % primes
+    zero_of_safe = (primes - half - residues) % primes * half % primes  # 2p'+1 ≡ 0  ⇔  p' ≡ -1/2
+    alive = np.ones(span, dtype=np.bool_)
+    for prime, first, second in zip(
+        primes.tolist(), zero_of_candidate.tolist(), zero_of_safe.tolist(), strict=True
+    ):
+        alive[first::prime] = False
+        alive[second::prime] = False
+    return alive
+
+
+def _sieve_limit(bits: int) -> int:
+    """How many odd numbers are sieved at once, and up to which factor: the more, the longer a test takes."""
+    return 1 << min(12 + bits // 128, _LONGEST_SIEVE)
+
+
+@lru_cache(maxsize=1)
+def _small_primes() -> NDArray[np.int64]:
+    """The odd primes below any sieve's limit, by Eratosthenes."""
+    odd: NDArray[Any] = np.ones(1 << (_LONGEST_SIEVE - 1), dtype=np.bool_)
+    odd[0] = False
+    for i in range(3, (1 << _LONGEST_SIEVE // 2) + 1, 2):
+        if odd[i // 2]:
+            odd[i * i // 2 :: i] = False
+    return 2 * np.flatnonzero(odd).astype(np.int64) + 1
+
+
+def _expected_candidates(bits: int) -> int:
+    """Survivors of the sieve per safe prime: (ln p / (e^γ ln limit))², by the Hardy-Littlewood heuristic."""
+    return max(1, round((bits * log(2) / (1.781 * log(_sieve_limit(bits)))) ** 2))

@@ -1,0 +1,178 @@
+"""Which ids two parties both have: private set intersection by Diffie-Hellman on the curve P-256.
+
+CS asks, a participant answers, and CS alone learns the ids that both have, all of which it holds already. The
+participant learns how many ids CS asks about, and CS how many the participant has. To find the ids common to
+all, CS asks one participant after the other about those that are left.
+
+::
+
+    CS            request   a·H(id) of every id, shuffled                a: fresh for every `Asking`
+    participant   setup     b·H(id) of every id of its own, sorted       b: fresh for every answer
+                  response  b·(a·H(id)), in the order of the request
+    CS            common    the ids whose a⁻¹·(b·a·H(id)) is in the setup
+
+H hashes an id together with the names of federation and table. Every message begins with a tag, a hash of
+what it is and answers to, so that one of another federation, table or request is refused; nothing here shows
+who has sent it. A message has exactly one form: the tag, then points of 33 bytes each.
+
+Nobody is kept from lying about the ids it has. A participant can have ids taken for common that it guesses,
+and CS can ask about ids that it has made up, no more than `max_ids` at a time.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import TypeVar
+
+import private_set_intersection.python as psi
+
+from revfrf.crypto.canonical import digest
+from revfrf.crypto.secret import Secret, hides_locals
+from revfrf.errors import FormatError, ProtocolError, UsageError
+from revfrf.parallel import in_threads
+
+TAG_BYTES = 16
+POINT_BYTES = 33
+
+_DOMAIN = "RevFRF matching v1"
+_AT_A_TIME = 2048
+"""Ids in one call of the library, which nothing interrupts: a quarter of a second."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Asking(Secret):
+    """CS's side of one question to one participant. Make another one for each participant."""
+
+    __slots__ = ("_federation", "_ids", "_key", "_n_jobs", "_request", "_shuffled", "_table")
+
+    @hides_locals
+    def __init__(self, ids: Sequence[str], *, federation: str, table: str, n_jobs: int = -1) -> None:
+        """Raises UsageError if there are no ids, or one of them is there twice."""
+        self._federation, self._table, self._n_jobs = federation, table, n_jobs
+        self._ids, self._shuffled = tuple(ids), list(ids)
+        secrets.SystemRandom().shuffle(self._shuffled)
+        self._key: bytes = psi.client.CreateWithNewKey(True).GetPrivateKeyBytes()
+
+        def blinded(some: list[bytes]) -> list[bytes]:
+            client = psi.client.CreateFromKey(self._key, True)
+            return list(client.CreateRequest(some).encrypted_elements)
+
+        points = _in_parts(blinded, _hashed(self._shuffled, federation, table), n_jobs)
+        self._request = _tag("request", federation, table) + b"".join(points)
+
+    def request(self) -> bytes:
+        """What CS sends; the same whenever it is asked for."""
+        return self._request
+
+    @hides_locals
+    def common(self, setup: bytes, response: bytes) -> list[str]:
+        """Those of its ids that the participant has, too, in the order in which they were given.
+
+        Raises FormatError for bytes that do not parse, and ProtocolError, kind `request`, for an answer to
+        another request.
+        """
+        theirs = _points("setup", setup, _tag("setup", self._federation, self._table, self._request))
+        if any(a >= b for a, b in pairwise(theirs)):
+            raise FormatError("a setup whose points are not in ascending order")
+        ours = _points(
+            "response", response, _tag("response", self._federation, self._table, self._request, setup)
+        )
+        if len(ours) != len(self._ids):
+            raise FormatError(f"a response with {len(ours)} points to {len(self._ids)} ids", kind="length")
+        filled = psi.ServerSetup()
+        filled.raw.SetInParent()
+        filled.raw.encrypted_elements.extend(theirs)
+
+        def matched(places: list[int]) -> list[str]:
+            client = psi.client.CreateFromKey(self._key, True)
+            part = psi.Response(encrypted_elements=[ours[place] for place in places])
+            with _on_the_curve():
+                return [self._shuffled[places[i]] for i in client.GetIntersection(filled, part)]
+
+        found = set(_in_parts(matched, list(range(len(ours))), self._n_jobs))
+        return [one for one in self._ids if one in found]
+
+
+@hides_locals
+def answer(
+    ids: Sequence[str], request: bytes, max_ids: int, *, federation: str, table: str, n_jobs: int = -1
+) -> tuple[bytes, bytes]:
+    """A participant's answer, setup and response, with a key that is forgotten at once.
+
+    Raises FormatError for a request that does not parse, ProtocolError for one of another federation or
+    table, kind `request`, or about more than `max_ids` ids, kind `too-large`; and UsageError if there are no
+    ids here, or one of them is there twice.
+    """
+    hashed = _hashed(ids, federation, table)
+    if len(request) > TAG_BYTES + POINT_BYTES * max_ids:
+        raise ProtocolError(f"a request about more than {max_ids} ids", kind="too-large")
+    asked = _points("request", request, _tag("request", federation, table))
+    if not asked or len(set(asked)) != len(asked):
+        raise FormatError("a request about no id, or twice about one")
+    key = psi.server.CreateWithNewKey(True).GetPrivateKeyBytes()
+
+    def again(some: list[bytes]) -> list[bytes]:
+        server = psi.server.CreateFromKey(key, True)
+        part = psi.Request(reveal_intersection=True, encrypted_elements=some)
+        with _on_the_curve():
+            return list(server.ProcessRequest(part).encrypted_elements)
+
+    def blinded(some: list[bytes]) -> list[bytes]:
+        server = psi.server.CreateFromKey(key, True)
+        part = server.CreateSetupMessage(1e-9, len(asked), some, psi.DataStructure.RAW)
+        return list(part.raw.encrypted_elements)
+
+    answered = _in_parts(again, asked, n_jobs)
+    own = sorted(_in_parts(blinded, hashed, n_jobs))  # sorted as ciphertexts: the order of the rows is gone
+    setup = _tag("setup", federation, table, request) + b"".join(own)
+    return setup, _tag("response", federation, table, request, setup) + b"".join(answered)
+
+
+def _in_parts(function: Callable[[list[Item]], list[Result]], items: list[Item], n_jobs: int) -> list[Result]:
+    """A function of a list, part by part in threads: the library lets others run meanwhile."""
+    parts = [items[start : start + _AT_A_TIME] for start in range(0, len(items), _AT_A_TIME)]
+    return [result for done in in_threads(function, parts, n_jobs) for result in done]
+
+
+@contextmanager
+def _on_the_curve() -> Iterator[None]:
+    """What the library finds wrong with the other side's points, as our error."""
+    try:
+        yield
+    except RuntimeError:
+        raise FormatError("a point that is not on the curve", kind="out-of-range") from None
+
+
+def _hashed(ids: Sequence[str], federation: str, table: str) -> list[bytes]:
+    """The ids as the library is given them."""
+    if not ids:
+        raise UsageError(f"table {table!r}: there are no ids to match; give rows to this party")
+    if len(set(ids)) != len(ids):
+        raise UsageError(f"table {table!r}: an id is there twice; an id must name one row")
+    prefix = digest(_DOMAIN, "id", federation, table)
+    try:
+        return [hashlib.sha256(prefix + one.encode()).digest() for one in ids]
+    except UnicodeEncodeError:
+        raise UsageError(f"table {table!r}: an id is no valid Unicode; write the file in UTF-8") from None
+
+
+def _tag(what: str, federation: str, table: str, *answered: bytes) -> bytes:
+    """What a message begins with: its kind, where it belongs, and the messages that it follows."""
+    before = tuple(hashlib.sha256(message).digest() for message in answered)
+    return digest(_DOMAIN, what, federation, table, before)[:TAG_BYTES]
+
+
+def _points(what: str, message: bytes, tag: bytes) -> list[bytes]:
+    """The points of a message, compressed; whether they are on the curve is not looked at."""
+    if len(message) < TAG_BYTES or (len(message) - TAG_BYTES) % POINT_BYTES:
+        raise FormatError(f"a {what} of {len(message)} bytes", kind="length")
+    if message[:TAG_BYTES] != tag:
+        raise ProtocolError(f"a {what} of another federation or table, or to another request", kind="request")
+    points = [message[start : start + POINT_BYTES] for start in range(TAG_BYTES, len(message), POINT_BYTES)]
+    if any(point[0] not in (2, 3) for point in points):
+        raise FormatError(f"a {what} with something else than points")
+    return points

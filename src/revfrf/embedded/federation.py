@@ -1,0 +1,385 @@
+"""A whole federation in one process: every role, the memory transport, and its books."""
+
+import gc
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from threading import Lock
+from time import perf_counter
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from revfrf.crypto.canonical import Field, digest
+from revfrf.crypto.dtpkc.keys import Parameters
+from revfrf.crypto.dtpkc.strong import SetUp
+from revfrf.crypto.secret import Secret
+from revfrf.crypto.signing import SigningKey
+from revfrf.embedded.costs import Costs, Timings
+from revfrf.embedded.moduli import cached_setup, drop_cached_setup, fresh_setup_like, search_seconds
+from revfrf.errors import PartyError, UsageError
+from revfrf.forest.criterion import Targets
+from revfrf.forest.tree import Rules
+from revfrf.forest.voting import Voting
+from revfrf.messages.base import Done
+from revfrf.messages.fle_expan import Column
+from revfrf.messages.frf_revoc import Level
+from revfrf.metering import measured
+from revfrf.names import CC, CS, DEFAULT_REQUESTER, KGC, PARTICIPANT, REQUESTER, check_name
+from revfrf.protocols.certificate import RevocationCertificate
+from revfrf.protocols.common.identity import Identity, IdentityRecord
+from revfrf.protocols.paper.fle_expan import LevelReport
+from revfrf.protocols.paper.frf_predict import Answer
+from revfrf.roles.compute import ComputePartner
+from revfrf.roles.coordinator import Coordinator
+from revfrf.roles.kgc import KeyCentre
+from revfrf.roles.participant import TRAINING, Participant
+from revfrf.roles.requester import Requester
+from revfrf.storage.memory import CoordinatorStore, ParticipantStore, Store, StoreFactory
+from revfrf.transport.memory import MemoryNetwork
+
+Codes = Mapping[str, NDArray[np.int64]]
+"""For each party the x̂ of its columns, a row a column."""
+
+_TOY_BITS = 256
+
+
+@dataclass(frozen=True)
+class Credentials(Secret):
+    """What the roles of a federation know: their identities, the participants' secrets, the forest's seed.
+
+    A forest that was saved without private keys has none of the secrets.
+    """
+
+    parameters: Parameters
+    kgc: SigningKey | None
+    identities: Mapping[str, Identity]
+    secret_of: Mapping[str, bytes]
+    seed: bytes
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Growing makes millions of small objects without cycles; looking for some takes a tenth of its time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class Federation:
+    """KGC, CS, CC and participants who share a process and nothing else: they talk in messages.
+
+    `seed` makes runs repeat: the forest's seed and the participants' secrets come from it. Keys never do.
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, Sequence[Column]],
+        *,
+        dealt: SetUp,
+        seed: bytes,
+        n_jobs: int = 1,
+        stores: StoreFactory | None = None,
+    ) -> None:
+        for name in columns:
+            check_name("party", name)
+        role_of = {CS: CS, CC: CC} | dict.fromkeys(columns, PARTICIPANT)
+        kgc, insecure = SigningKey.generate(), dealt.parameters.allow_insecure
+        identities = {
+            name: Identity(name, role, kgc.verify_key, SigningKey.generate(), insecure)
+            for name, role in role_of.items()
+        }
+        secret_of = {name: digest("revfrf participant secret v1", seed, name) for name in columns}
+        forest_seed = digest("revfrf forest seed v1", seed)
+        known = Credentials(dealt.parameters, kgc, identities, secret_of, forest_seed)
+        self._assemble(columns, known, n_jobs, stores or StoreFactory())
+        self.kgc.remember()
+        for party in self.with_policies.values():
+            party.remember()
+        started = perf_counter()
+        with measured(self.network.ledger, KGC, "key set-up"):
+            self.kgc.enrol(f"embedded {secrets.token_hex(8)}", dealt, role_of)
+        self.timings = Timings(
+            search=search_seconds(dealt.parameters.key_bits), setup=perf_counter() - started
+        )
+
+    @classmethod
+    def restored(
+        cls, columns: Mapping[str, Sequence[Column]], known: Credentials, n_jobs: int, stores: StoreFactory
+    ) -> "Federation":
+        """A federation that was set up before."""
+        federation = cls.__new__(cls)
+        federation._assemble(columns, known, n_jobs, stores)
+        return federation
+
+    def recall(self) -> None:
+        """Every role reads what it has written down."""
+        self.kgc.recall()
+        for party in self.with_policies.values():
+            party.recall()
+        for name in self.kgc.state.requesters:
+            if name not in self.kgc.current.revoked:
+                self._recall_requester(name)
+        self.timings = self.coordinator.store.read("timings", Timings) or Timings()
+
+    def _recall_requester(self, name: str) -> None:
+        channel, known = self.network.channel(name), self.participants.get(name)
+        if known is not None:
+            self.requesters[name] = Requester(known.identity, channel, self.n_jobs)
+            return
+        store = self.stores.store(Store, REQUESTER, name, create=False)
+        identity = store.expect("identity", IdentityRecord).identity(self.parameters.allow_insecure)
+        self.requesters[name] = self.network.roles[name] = Requester(identity, channel, self.n_jobs, store)
+
+    def _assemble(
+        self, columns: Mapping[str, Sequence[Column]], known: Credentials, n_jobs: int, stores: StoreFactory
+    ) -> None:
+        self.parameters, self.seed, self.stores = known.parameters, known.seed, stores
+        self.network = MemoryNetwork()
+        of, channel = known.identities, self.network.channel
+        self.kgc = KeyCentre(channel(KGC), known.kgc, n_jobs, stores.store(Store, KGC, KGC))
+        self.coordinator = Coordinator(of[CS], channel(CS), n_jobs, stores.store(CoordinatorStore, CS, CS))
+        self.compute = ComputePartner(of[CC], n_jobs, stores.store(Store, CC, CC))
+        self.participants = {}
+        for name, owned in columns.items():
+            store = stores.store(ParticipantStore, PARTICIPANT, name)
+            self.participants[name] = Participant(of[name], owned, known.secret_of[name], store, n_jobs)
+        self.requesters: dict[str, Requester] = {}
+        self._enrolling = Lock()
+        self.timings = Timings()
+        self.network.roles = {KGC: self.kgc, CS: self.coordinator, CC: self.compute, **self.participants}
+
+    @property
+    def with_policies(self) -> dict[str, Participant | Coordinator | ComputePartner]:
+        """Everybody who decides whose requests to answer."""
+        return {**self.participants, CS: self.coordinator, CC: self.compute}
+
+    @property
+    def n_jobs(self) -> int:
+        """How many cores each role uses."""
+        return self.coordinator.n_jobs
+
+    @n_jobs.setter
+    def n_jobs(self, n_jobs: int) -> None:
+        self.coordinator.n_jobs = self.compute.n_jobs = n_jobs
+        for participant in self.participants.values():
+            participant.n_jobs = n_jobs
+        for requester in self.requesters.values():
+            requester.n_jobs = n_jobs
+
+    def train(
+        self, codes: Codes, rules: Rules, targets: Targets, progress: Callable[[LevelReport], None]
+    ) -> None:
+        """FLE-Expan on these rows."""
+        for party, table in codes.items():
+            self.participants[party].hold(TRAINING, table)
+        started = perf_counter()
+        with _collector_paused(), measured(self.network.ledger, CS, "FLE-Expan"):
+            self.coordinator.create(rules, self.seed, targets)
+            self.coordinator.grow(progress)
+        self.timings = msgspec.structs.replace(self.timings, training=perf_counter() - started)
+        self.coordinator.store.write(timings=self.timings)
+
+    def votes(self, codes: Codes, n_rows: int, voting: Voting) -> NDArray[np.float64]:
+        """FRF-Test on these rows, of which each participant is handed its own columns."""
+        with self._held(codes) as table, measured(self.network.ledger, CS, "FRF-Test"):
+            return self.coordinator.votes(table, n_rows, voting)
+
+    def enrol_requester(self, name: str) -> Requester:
+        """Let a party ask about encrypted rows: a participant as itself, others with keys of their own."""
+        check_name("requester", name)
+        with self._enrolling:
+            return self._enrol_requester(name)
+
+    def requester(self, name: str | None) -> Requester:
+        """The requester of this name; None is one that everybody may use. Participants need not enrol."""
+        wanted = DEFAULT_REQUESTER if name is None else name
+        with self._enrolling:
+            known = self.requesters.get(wanted)
+            if known is not None and wanted in self.kgc.state.admitted:
+                return known
+            if name is None or known is not None or wanted in self.participants:
+                return self._enrol_requester(wanted)  # anew, if another epoch has begun
+        raise UsageError(f"{wanted!r} is no requester here; call `enrol_requester({wanted!r})` first")
+
+    def _enrol_requester(self, name: str) -> Requester:
+        """KGC admits it; whoever is no participant gets an identity, and is there from now on."""
+        known, channel = self.participants.get(name), self.network.channel(name)
+        if known is not None:
+            requester = Requester(known.identity, channel, self.n_jobs)
+        elif name in self.requesters:
+            requester = self.requesters[name]  # admitted anew, in another epoch
+        else:
+            kgc, insecure = self.coordinator.identity.kgc, self.parameters.allow_insecure
+            identity = Identity(name, REQUESTER, kgc, SigningKey.generate(), insecure)
+            self.stores.discard(REQUESTER, name)  # of somebody whom KGC has not come to know
+            store = self.stores.store(Store, REQUESTER, name)
+            requester = Requester(identity, channel, self.n_jobs, store)
+            requester.remember()
+        there = dict(self.network.roles)
+        if known is None:
+            self.network.roles[name] = requester
+        try:
+            with measured(self.network.ledger, KGC, "key set-up"):
+                self.kgc.admit(self.parameters, name)
+        except BaseException:
+            self.network.roles = there
+            raise
+        self.requesters[name] = requester
+        return requester
+
+    def ask(
+        self,
+        codes: Codes,
+        requester: str | None,
+        voting: Voting,
+        partial: bool,
+        progress: Callable[[float], None],
+    ) -> Answer:
+        """FRF-Predict on these rows; `progress` is told how many of them are done."""
+        asking, done = self.requester(requester), 0
+
+        def rows_done(rows: int) -> None:
+            nonlocal done
+            done = rows
+            progress(rows)
+
+        self.coordinator.watch = lambda rows: progress(done + rows)
+        try:
+            with measured(self.network.ledger, asking.identity.name, "FRF-Predict"):
+                return asking.ask(codes, voting, partial, rows_done)
+        finally:
+            self.coordinator.watch = lambda _: None
+
+    def shadow(self, leavers: Collection[str]) -> "Federation":
+        """The forest without these participants, grown on the side with toy keys: the same, node for node."""
+        staying = {name: p for name, p in self.participants.items() if name not in leavers}
+        columns = {name: participant.columns for name, participant in staying.items()}
+        toys = cached_setup(_TOY_BITS, True, self.n_jobs)
+        shadow = Federation(columns, dealt=toys, seed=b"", n_jobs=self.n_jobs)
+        shadow.seed = self.seed
+        for name, participant in staying.items():
+            shadow.participants[name].secret = participant.secret
+        codes = {name: participant.tables[TRAINING] for name, participant in staying.items()}
+        shadow.train(codes, self.coordinator.plan.rules, self.coordinator.targets, lambda _: None)
+        return shadow
+
+    def revocation_seconds(self, share_lost: float, level: Level) -> float:
+        """About how long it takes to grow this share of the forest again, from how long all of it took.
+
+        At level 2 the rest is encrypted again, which is most of the work with real keys, and there is a new
+        modulus and a new key set-up.
+        """
+        spent = self.timings
+        return spent.training * share_lost if level == 1 else spent.training + spent.setup + spent.search
+
+    def revoke(
+        self,
+        parties: Sequence[str],
+        level: Level,
+        targets: Sequence[Field],
+        progress: Callable[[LevelReport], None],
+    ) -> RevocationCertificate:
+        """FRF-Revoc: these participants leave together. If it fails half-way, `resume` ends it."""
+        with _collector_paused(), measured(self.network.ledger, CS, "FRF-Revoc"):
+            self._ask_to_leave(parties, level)
+            return self._finish_revocation(targets, progress)
+
+    @property
+    def leaving(self) -> bool:
+        """Whether somebody is about to leave: KGC has its request, or has begun an epoch without it, or CS
+        has not heard yet that KGC has certified all.
+        """
+        return bool(self.kgc.state.leaving) or self.kgc.changing or self.coordinator.rebuilding
+
+    @property
+    def leavers(self) -> list[str]:
+        """Who is about to leave, or has just left."""
+        return sorted(self.kgc.state.leaving) or sorted(self.kgc.current.revoked)
+
+    def resume(self, targets: Sequence[Field], progress: Callable[[LevelReport], None]) -> None:
+        """Go on where all was left: end the revocation that is under way, or grow what is not grown yet."""
+        with _collector_paused():
+            if self.leaving:
+                with measured(self.network.ledger, CS, "FRF-Revoc"):
+                    self._finish_revocation(targets, progress)
+            else:
+                with measured(self.network.ledger, CS, "FLE-Expan"):
+                    if not self.coordinator.columns:
+                        self.coordinator.open()
+                    self.coordinator.grow(progress)
+
+    def _ask_to_leave(self, parties: Sequence[str], level: Level) -> None:
+        """The leavers' requests to KGC and CS. CS can keep nobody from leaving."""
+        try:
+            for party in parties:
+                channel, request = self.network.channel(party), self.participants[party].leave(level)
+                channel.call(KGC, request, Done)
+                with suppress(PartyError):
+                    channel.call(CS, request, Done)
+        except BaseException:
+            self.kgc.stay(parties)
+            raise
+
+    def _finish_revocation(
+        self, targets: Sequence[Field], progress: Callable[[LevelReport], None]
+    ) -> RevocationCertificate:
+        """KGC's answer to those who have asked to leave, and what CS makes of it."""
+        if self.kgc.changing:
+            self.kgc.announce()
+        elif self.kgc.state.leaving:
+            self._begin_epoch()
+        for party in self.kgc.current.revoked:
+            self.stores.discard(PARTICIPANT, party)
+            self.participants.pop(party, None)
+            self.network.roles.pop(party, None)
+            self.requesters.pop(party, None)
+        self.parameters = self.coordinator.identity.weak.parameters
+        for name in self.requesters.keys() - self.participants.keys():
+            self.requesters[name].forget_keys_but(self.parameters)
+        return self.coordinator.revoke(targets, progress)
+
+    def _begin_epoch(self) -> None:
+        """KGC begins the epoch without those who have asked to leave."""
+        dealt = None
+        if max(request.level for request in self.kgc.state.leaving.values()) == 2:
+            dealt = fresh_setup_like(self.parameters, self.n_jobs)
+            drop_cached_setup(self.parameters)
+        try:
+            with measured(self.network.ledger, KGC, "FRF-Revoc"):
+                self.kgc.revoke(dealt)
+        except UsageError:  # nobody would be left
+            self.kgc.stay(self.kgc.state.leaving)
+            raise
+
+    @contextmanager
+    def _held(self, codes: Codes) -> Iterator[str]:
+        name = f"test {secrets.token_hex(8)}"
+        for party, participant in self.participants.items():
+            participant.hold(name, codes[party])
+        try:
+            yield name
+        finally:
+            for participant in self.participants.values():
+                participant.drop(name)
+
+    def costs(self) -> Costs:
+        """What everything so far has cost."""
+        network = self.network
+        strangers = self.requesters.keys() - self.participants.keys()
+        books = (network.ledger.entries, network.messages, network.bytes)
+        return Costs.of(self.parameters, strangers, *books)
+
+    def leakage(self) -> dict[str, dict[str, int]]:
+        """What each role has received so far, counted from its messages."""
+        learnt: dict[str, dict[str, int]] = {role: {} for role in (KGC, *self.network.roles)}
+        for (role, what), count in sorted(self.network.learnt.items()):
+            if count:
+                learnt.setdefault(role, {})[what] = count
+        return learnt

@@ -1,0 +1,55 @@
+"""Moduli: searched for once per process and size, since a search takes seconds."""
+
+from threading import Lock
+from time import perf_counter
+
+from revfrf.crypto.dtpkc.keys import Parameters, check_sizes
+from revfrf.crypto.dtpkc.strong import SetUp, set_up
+
+_made: dict[tuple[int, bool], SetUp] = {}
+_seconds: dict[int, float] = {}
+_one_search_at_a_time = Lock()
+
+
+def cached_setup(key_bits: int, allow_insecure: bool, n_jobs: int) -> SetUp:
+    """A modulus and its shares, made once per process and size."""
+    check_sizes(key_bits, None, allow_insecure)
+    with _one_search_at_a_time:
+        kind = (key_bits, allow_insecure)
+        if kind not in _made:
+            _made[kind] = _searched(key_bits, None, allow_insecure, n_jobs)
+        return _made[kind]
+
+
+def fresh_setup(key_bits: int, allow_insecure: bool, n_jobs: int) -> SetUp:
+    """A modulus that is no other forest's, and that nobody here remembers."""
+    check_sizes(key_bits, None, allow_insecure)
+    with _one_search_at_a_time:
+        return _searched(key_bits, None, allow_insecure, n_jobs)
+
+
+def fresh_setup_like(parameters: Parameters, n_jobs: int) -> SetUp:
+    """A modulus of the same size that is no other forest's."""
+    with _one_search_at_a_time:
+        p = parameters
+        return _searched(p.key_bits, p.exponent_bits, p.allow_insecure, n_jobs)
+
+
+def _searched(key_bits: int, exponent_bits: int | None, allow_insecure: bool, n_jobs: int) -> SetUp:
+    started = perf_counter()
+    made = set_up(key_bits, exponent_bits=exponent_bits, allow_insecure=allow_insecure, n_jobs=n_jobs)
+    _seconds[key_bits] = perf_counter() - started
+    return made
+
+
+def drop_cached_setup(parameters: Parameters) -> None:
+    """Use this modulus for no later forest."""
+    with _one_search_at_a_time:
+        for kind, made in list(_made.items()):
+            if made.parameters == parameters:
+                del _made[kind]
+
+
+def search_seconds(key_bits: int) -> float:
+    """How long the last search for a modulus of this size took, 0 if there was none."""
+    return _seconds.get(key_bits, 0.0)

@@ -1,0 +1,312 @@
+"""What both estimators share: parameters, training, the walk of FRF-Test, digests, costs and leakage."""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from numbers import Integral
+from os import PathLike
+from typing import Any, ClassVar, Self, cast, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _num_samples,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
+
+from revfrf.crypto.canonical import Field
+from revfrf.crypto.dtpkc.keys import SECURE_KEY_BITS
+from revfrf.embedded.costs import Costs
+from revfrf.embedded.federation import Federation
+from revfrf.embedded.moduli import cached_setup
+from revfrf.errors import SecretError, UsageError
+from revfrf.estimators._file_format import SavedEstimator
+from revfrf.estimators._layout import Layout, is_frame
+from revfrf.forest.candidates import Method
+from revfrf.forest.criterion import Targets
+from revfrf.forest.nodes import MAX_DEPTH
+from revfrf.forest.randomness import candidate_limit, feature_probability, row_repeats
+from revfrf.forest.tree import Rules
+from revfrf.forest.voting import Voting
+from revfrf.parallel import workers
+from revfrf.report.progress import level_progress
+from revfrf.storage.directory import Directory
+from revfrf.storage.memory import StoreFactory
+
+Rows = Any
+"""An array-like of shape (rows, columns), or a pandas DataFrame."""
+
+_POSITIVE = Interval(Integral, 1, 2**31 - 1, closed="both")
+
+
+class BaseRevocableForest(BaseEstimator):
+    """Everything but the targets. `__init__` only stores, and `fit` checks, as scikit-learn does."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_estimators": [_POSITIVE],
+        "max_depth": [Interval(Integral, 1, MAX_DEPTH, closed="both"), None],
+        "max_features": [
+            StrOptions({"sqrt", "log2"}),
+            _POSITIVE,
+            Interval(RealNotInt, 0, 1, closed="right"),
+            None,
+        ],
+        "min_samples_split": [Interval(Integral, 2, 2**31 - 1, closed="both")],
+        "min_samples_leaf": [_POSITIVE],
+        "bootstrap": ["boolean"],
+        "candidates": [StrOptions(set(get_args(Method)))],
+        "n_candidates": [Interval(Integral, 1, 255, closed="both")],
+        "n_sampled": [Interval(Integral, 2, 2**20, closed="both")],
+        "parties": [dict, None],
+        "decimals": [Interval(Integral, 0, 18, closed="both"), dict],
+        "key_bits": [_POSITIVE],
+        "allow_insecure_keys": ["boolean"],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+        "directory": [str, PathLike, None],
+    }
+
+    n_features_in_: int
+    federation_: Federation
+    layout_: Layout
+    targets_: Targets
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        max_depth: int | None = 10,
+        max_features: str | int | float | None = "sqrt",
+        min_samples_split: int = 2,
+        min_samples_leaf: int = 5,
+        bootstrap: bool = True,
+        candidates: str = "quantile",
+        n_candidates: int = 32,
+        n_sampled: int = 128,
+        parties: Mapping[str, Iterable[int | str]] | None = None,
+        decimals: int | Mapping[int | str, int] = 6,
+        key_bits: int = 3072,
+        allow_insecure_keys: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        directory: str | PathLike[str] | None = None,
+    ) -> None:
+        self.n_estimators = n_estimators
+        self.max_depth = max_depth
+        self.max_features = max_features
+        self.min_samples_split = min_samples_split
+        self.min_samples_leaf = min_samples_leaf
+        self.bootstrap = bootstrap
+        self.candidates = candidates
+        self.n_candidates = n_candidates
+        self.n_sampled = n_sampled
+        self.parties = parties
+        self.decimals = decimals
+        self.key_bits = key_bits
+        self.allow_insecure_keys = allow_insecure_keys
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.directory = directory
+
+    # -- training -----------------------------------------------------------------------------------
+
+    def fit(self, X: Rows, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Grow the forest: FLE-Expan between all parties.
+
+        Raises ValueError for a column that nobody owns or two parties own, for values outside the
+        fixed-point range, and for keys that are too short; each error names the party, the column and what
+        to do.
+        """
+        self._validate_params()
+        before = vars(self).copy()
+        try:
+            self._fit(X, y, sample_weight)
+        except BaseException:  # a forest that was fitted before stays as it was
+            self.__dict__ = before
+            raise
+        return self
+
+    def _fit(self, X: Rows, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        X = self._rows(X, reset=True)
+        y = self._check_y(y)
+        check_consistent_length(X, y)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        with np.errstate(over="ignore"):
+            weights = weights * self._class_weights(y)
+        if not np.isfinite(weights).all():
+            raise UsageError("sample weights times class weights must be finite")
+        if not weights.any():
+            raise UsageError("all weights are zero; give at least one row a positive weight")
+        n_jobs = workers(self.n_jobs)
+        layout = Layout.learn(X, self._names(), self.parties, self.decimals)
+        codes = layout.encode(X)
+        rules, seed = self._rules(len(layout.columns)), check_random_state(self.random_state).bytes(32)
+        columns = {party: layout.of(party) for party in layout.owned}
+        stores = StoreFactory() if self.directory is None else Directory(self.directory, new=True)
+        try:
+            with level_progress(self.verbose) as progress:
+                dealt = cached_setup(int(self.key_bits), bool(self.allow_insecure_keys), n_jobs)
+                federation = Federation(columns, dealt=dealt, seed=seed, n_jobs=n_jobs, stores=stores)
+                repeats = row_repeats(federation.seed, rules.n_trees, rules.bootstrap, weights)
+                self.layout_, self.targets_ = layout, self._targets(y, weights, repeats)
+                self._settle(y)
+                if self.directory is not None:
+                    federation.coordinator.store.write(estimator=self._saved_estimator())
+                federation.train(codes, rules, self.targets_, progress)
+        except BaseException:
+            self._abandon(stores)
+            raise
+        before, self.federation_ = getattr(self, "federation_", None), federation
+        if before is not None:
+            before.stores.close()
+
+    @staticmethod
+    def _abandon(stores: StoreFactory) -> None:
+        """Close what was begun; if training had not begun, there is nothing to keep."""
+        if isinstance(stores, Directory) and not stores.worth_keeping():
+            stores.undo()
+        stores.close()
+
+    @abstractmethod
+    def _check_y(self, y: ArrayLike) -> NDArray[Any]:
+        """The targets as one column, checked."""
+
+    @abstractmethod
+    def _class_weights(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        """What a row's weight is multiplied with."""
+
+    @abstractmethod
+    def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
+        """The targets as the criterion takes them."""
+
+    @abstractmethod
+    def _settle(self, y: NDArray[Any]) -> None:
+        """Set what is learnt from the targets, once all has gone well."""
+
+    @abstractmethod
+    def _saved_estimator(self) -> SavedEstimator:
+        """What of the estimator itself is kept with a forest."""
+
+    @abstractmethod
+    def _digest_fields(self) -> tuple[Field, ...]:
+        """What of the targets belongs to the forest's digest."""
+
+    def _rules(self, n_features: int) -> Rules:
+        return Rules(
+            n_trees=int(self.n_estimators),
+            max_depth=MAX_DEPTH if self.max_depth is None else int(self.max_depth),
+            candidate_limit=candidate_limit(feature_probability(self.max_features, n_features)),
+            min_samples_split=int(self.min_samples_split),
+            min_samples_leaf=int(self.min_samples_leaf),
+            bootstrap=bool(self.bootstrap),
+            method=cast(Method, self.candidates),
+            n_candidates=int(self.n_candidates),
+            n_sampled=int(self.n_sampled),
+        )
+
+    # -- prediction ---------------------------------------------------------------------------------
+
+    def _votes(self, X: Rows, voting: Voting) -> NDArray[np.float64]:
+        """The trees' mean vote for each row."""
+        self._check_whole()
+        X = self._rows(X, reset=False)
+        codes, n_rows = self.layout_.encode(X), _num_samples(X)
+        self.federation_.n_jobs = workers(self.n_jobs)
+        votes = self.federation_.votes(codes, n_rows, voting)
+        mean: NDArray[np.float64] = votes / self.federation_.coordinator.plan.rules.n_trees
+        return mean
+
+    def _rows(self, X: Rows, *, reset: bool) -> Rows:
+        """X, checked as scikit-learn does; a DataFrame stays one, so that its categories are kept."""
+        if not reset:
+            X = self.layout_.with_gone(X, self._names())
+        if not is_frame(X):
+            return validate_data(self, X, reset=reset, ensure_all_finite=False)
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        if not _num_samples(X):
+            raise UsageError("Found array with 0 sample(s): X has no rows")
+        if not X.shape[1]:
+            raise UsageError("Found array with 0 feature(s): X has no columns")
+        return X
+
+    def _names(self) -> list[str] | None:
+        """The names of X's columns, if it has any."""
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else [str(name) for name in names]
+
+    # -- what was built, what it cost, who saw what --------------------------------------------------
+
+    @property
+    def digest_(self) -> str:
+        """The name of the forest's structure as CS knows it: rules, features, numbers of cuts, leaves.
+
+        Keys play no part. Nor does where the cuts lie, which is the owners' secret.
+        """
+        self._check_whole()
+        return self.federation_.coordinator.digest(self._digest_fields())
+
+    @property
+    def n_nodes_(self) -> int:
+        """Splits and leaves of all trees."""
+        self._check_whole()
+        return self.federation_.coordinator.store.n_nodes
+
+    @property
+    def parties_(self) -> dict[str, list[str]]:
+        """The names of each party's columns."""
+        check_is_fitted(self)
+        return {p: [column.name for column in self.layout_.of(p)] for p in self.layout_.owned}
+
+    @property
+    def costs_(self) -> Costs:
+        """What this model's run has cost so far."""
+        check_is_fitted(self)
+        return self.federation_.costs()
+
+    def leakage_(self) -> dict[str, dict[str, int]]:
+        """What each role has received in this very run, counted from the messages."""
+        check_is_fitted(self)
+        return self.federation_.leakage()
+
+    # -- scikit-learn's contract ---------------------------------------------------------------------
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        insecure = isinstance(self.key_bits, Integral) and self.key_bits < SECURE_KEY_BITS
+        insecure |= hasattr(self, "federation_") and self.federation_.parameters.insecure
+        return str(super().__repr__(N_CHAR_MAX)) + (" INSECURE" if insecure else "")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        if not hasattr(self, "federation_"):
+            return False
+        self.federation_.stores.check()  # a closed forest answers nothing
+        return True
+
+    def _check_whole(self) -> None:
+        """Raise unless there is a fitted forest that nobody is half-way out of."""
+        check_is_fitted(self)
+        if not self.federation_.coordinator.ready:
+            raise UsageError(
+                f"{', '.join(self.federation_.leavers)} has left, and the forest is not whole yet; "
+                "call `revoke` again"
+            )
+
+    def __getstate__(self) -> Any:
+        if hasattr(self, "federation_"):
+            raise SecretError(
+                "a fitted forest holds every party's keys and cannot be pickled or copied; "
+                "use `save` and `load`, or `sklearn.base.clone` for an unfitted copy"
+            )
+        return super().__getstate__()

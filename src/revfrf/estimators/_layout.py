@@ -1,0 +1,241 @@
+"""From a user's X to what each party holds: whose column is whose, and its values as x̂."""
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revfrf.crypto.encoding import MISSING, FixedPoint
+from revfrf.errors import UsageError
+from revfrf.messages.fle_expan import Column
+from revfrf.names import check_name
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X is a pandas DataFrame."""
+    return hasattr(X, "columns") and hasattr(X, "iloc") and hasattr(X, "dtypes")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Who owns which columns of X, by position, and how each column is written as integers."""
+
+    owned: Mapping[str, tuple[int, ...]]
+    columns: tuple[Column, ...]
+
+    @classmethod
+    def learn(
+        cls,
+        X: Any,
+        names: Sequence[str] | None,
+        parties: Mapping[str, Iterable[int | str]] | None,
+        decimals: int | Mapping[int | str, int],
+    ) -> "Layout":
+        """Settle whose column is whose, and how it is encoded. Errors name the party and the column.
+
+        Columns without names are "x0", "x1", … of X while ownership is settled, and then of their party: a
+        feature's id must not depend on who else is there.
+        """
+        known = [f"x{i}" for i in range(X.shape[1])] if names is None else list(names)
+        _check_distinct(known)
+        owned = _owners(known, parties)
+        places = _decimals(known, decimals)
+        own_names = dict(enumerate(known))
+        if names is None and parties is not None:
+            own_names = {p: f"x{i}" for positions in owned.values() for i, p in enumerate(positions)}
+        columns = []
+        for position, name in enumerate(known):
+            categories = _categories(X, position, name)
+            columns.append(
+                Column(own_names[position], 0 if categories is not None else places[position], categories)
+            )
+        return cls(owned, tuple(columns))
+
+    def with_gone(self, X: Any, names: Sequence[str] | None) -> Any:
+        """X with the columns of those who have left, if it comes without them; what is in them is ignored."""
+        owned = sorted(position for positions in self.owned.values() for position in positions)
+        if len(owned) == len(self.columns):
+            return X
+        if is_frame(X) and names is not None:
+            kept = {names[position] for position in owned}
+            return X.reindex(columns=list(names)) if kept <= set(X.columns) < set(names) else X
+        if np.ndim(X) != 2 or np.shape(X)[1] != len(owned):
+            return X
+        if is_frame(X):
+            return X.set_axis(owned, axis="columns").reindex(columns=range(len(self.columns)))
+        given = np.asarray(X)
+        full = np.zeros((len(given), len(self.columns)), dtype=given.dtype)
+        full[:, owned] = given
+        return full
+
+    def of(self, party: str) -> list[Column]:
+        """What a party publishes of its columns."""
+        return [self.columns[position] for position in self.owned[party]]
+
+    def encode(self, X: Any) -> dict[str, NDArray[np.int64]]:
+        """For each party the x̂ of its columns, a row a column."""
+        return {
+            party: np.stack([self._encode(X, party, position) for position in positions])
+            for party, positions in self.owned.items()
+        }
+
+    def _encode(self, X: Any, party: str, position: int) -> NDArray[np.int64]:
+        column = self.columns[position]
+        name = f"party {party!r}, column {column.name!r}" + ("" if is_frame(X) else f" (position {position})")
+        values = X.iloc[:, position] if is_frame(X) else X[:, position]
+        if column.categories is not None:
+            if _is_number(values) and not any(map(_reads_as_number, column.categories)):
+                raise UsageError(f"{name} is a number now, and was a category in `fit`")
+            codes = _category_codes(values, column.categories)
+            if len(codes) and (codes == MISSING).all() and not all(map(_is_absent, values)):
+                warnings.warn(
+                    f"{name}: no value is among its categories {list(column.categories[:5])}: all missing",
+                    stacklevel=2,
+                )
+            return codes
+        if is_frame(X):
+            if _is_category(values):
+                raise UsageError(f"{name} is a category now, and was a number in `fit`")
+            values = _numbers(values, name)
+        return FixedPoint(column.decimals, name).encode(values)
+
+
+def _check_distinct(names: Sequence[str]) -> None:
+    wrong = [name for name in names if not 0 < len(name) <= 200 or not name.isprintable()]
+    if wrong:
+        raise UsageError(f"column {wrong[0]!r}: a name has 1 to 200 printable characters")
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise UsageError(f"two columns are called {twice[0]!r}; give every column its own name")
+
+
+def _owners(
+    names: Sequence[str], parties: Mapping[str, Iterable[int | str]] | None
+) -> dict[str, tuple[int, ...]]:
+    """For each party the positions of its columns, in ascending order."""
+    if parties is None:
+        parties = {name: [name] for name in names}
+    if not isinstance(parties, Mapping):
+        raise UsageError('`parties` is a dict such as {"bank": ["age", "balance"], "telco": ["calls"]}')
+    positions = _positions(names)
+    owner: dict[int, str] = {}
+    owned: dict[str, tuple[int, ...]] = {}
+    for party, columns in parties.items():
+        check_name("party", party)
+        if isinstance(columns, str) or not isinstance(columns, Iterable):
+            raise UsageError(f"party {party!r}: give a list of at least one column")
+        mine = [_position(positions, column, f"party {party!r}") for column in columns]
+        for position in mine:
+            if position in owner:
+                raise UsageError(
+                    f"column {names[position]!r} is owned twice: by {owner[position]!r} and {party!r}"
+                )
+            owner[position] = party
+        if not 0 < len(mine) < 2**16:
+            raise UsageError(f"party {party!r}: give a list of at least one column, and at most 65,535")
+        owned[party] = tuple(sorted(mine))
+    nobodys = [names[position] for position in range(len(names)) if position not in owner]
+    if nobodys:
+        raise UsageError(
+            f"column {nobodys[0]!r} is owned by nobody; {len(nobodys)} such in all: {nobodys[:10]}; "
+            "give each to a party, or drop it from X"
+        )
+    return owned
+
+
+def _positions(names: Sequence[str]) -> dict[str, int]:
+    return {name: position for position, name in enumerate(names)}
+
+
+def _position(positions: Mapping[str, int], column: Any, who: str) -> int:
+    if isinstance(column, str):
+        if column not in positions:
+            raise UsageError(f"{who}: there is no column {column!r}; columns are {list(positions)[:20]}")
+        return positions[column]
+    if isinstance(column, int | np.integer) and not isinstance(column, bool):
+        if not 0 <= column < len(positions):
+            raise UsageError(
+                f"{who}: there is no column {column}; positions go from 0 to {len(positions) - 1}"
+            )
+        return int(column)
+    raise UsageError(f"{who}: a column is a name or a position, not {column!r}")
+
+
+def _decimals(names: Sequence[str], decimals: int | Mapping[int | str, int]) -> list[int]:
+    """Decimals by position; columns that a dict does not name have 6."""
+    if not isinstance(decimals, Mapping):
+        return [_whole(decimals)] * len(names)
+    places = [6] * len(names)
+    for column, value in decimals.items():
+        places[_position(_positions(names), column, "`decimals`")] = _whole(value)
+    return places
+
+
+def _whole(decimals: Any) -> Any:
+    return int(decimals) if isinstance(decimals, np.integer) else decimals
+
+
+def _text(category: Any) -> str:
+    """A category as text; 1.0 is 1, for pandas makes floats of integers where a value is missing."""
+    whole = isinstance(category, float | np.floating) and float(category).is_integer()
+    return str(int(category)) if whole else str(category)
+
+
+def _is_absent(value: Any) -> bool:
+    return bool(value is None or value != value)
+
+
+def _is_number(values: Any) -> bool:
+    return getattr(getattr(values, "dtype", None), "kind", "O") in "iuf"
+
+
+def _reads_as_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_category(values: Any) -> bool:
+    return hasattr(getattr(values, "dtype", None), "categories")
+
+
+def _categories(X: Any, position: int, name: str) -> tuple[str, ...] | None:
+    """The ordered list of a column's categories, if it has one."""
+    if not is_frame(X) or not _is_category(X.iloc[:, position]):
+        return None
+    shown = tuple(_text(category) for category in X.iloc[:, position].dtype.categories)
+    if len(set(shown)) != len(shown):
+        raise UsageError(f"column {name!r}: two of its categories print alike; rename one")
+    if not "".join(shown).isprintable():
+        raise UsageError(
+            f"column {name!r}: its categories have characters that cannot be printed; rename them"
+        )
+    return shown
+
+
+def _category_codes(values: Any, categories: tuple[str, ...]) -> NDArray[np.int64]:
+    """The number of each value in the list; a value that is not in it is missing."""
+    known = {category: code for code, category in enumerate(categories)}
+    if _is_category(values):
+        codes = [known.get(_text(category), MISSING) for category in values.dtype.categories]
+        numbers: NDArray[np.intp] = values.cat.codes.to_numpy()  # -1 for a missing value
+        return np.array([*codes, MISSING], dtype=np.int64)[numbers]
+    return np.array([known.get(_text(value), MISSING) for value in values], dtype=np.int64)
+
+
+def _numbers(values: Any, name: str) -> Any:
+    """A column of a DataFrame as numbers that `FixedPoint` takes."""
+    kind = getattr(values.dtype, "kind", "O")
+    if kind in "OUTS" or str(values.dtype) in ("string", "str"):
+        if any(isinstance(value, str) for value in values):
+            raise UsageError(f"{name} holds text; make it a category first: X[…].astype('category')")
+        return list(values)
+    if kind in "biuf" and not hasattr(values.array, "_mask"):
+        return values.to_numpy()
+    return list(values)

@@ -1,0 +1,1 @@
+"""Small files, keys as text, CSV and Parquet."""

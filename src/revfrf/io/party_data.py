@@ -1,0 +1,279 @@
+"""A party's rows in a file of its own: a participant's columns, CS's labels; and what is written.
+
+How files are read is said in `tablefile`. A participant's columns are encoded by what it has published of
+them, so that rows that come later are encoded as the first ones were.
+"""
+
+import csv
+import io
+import math
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revfrf.crypto.encoding import MISSING, FixedPoint
+from revfrf.errors import RangeError, UsageError
+from revfrf.io.table import PathLike, Table, Values, category, number, some
+from revfrf.messages.fle_expan import Column
+
+MAX_COLUMNS = 2**16 - 1
+Task = Literal["classes", "numbers"]
+"""What labels are."""
+
+_FEW = 100
+"""So many categories any column may have, and any target classes that are numbers."""
+
+
+# -- a participant's rows ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A participant's file. What is in it is looked at when it is needed: columns that nobody asks for may
+    hold anything.
+    """
+
+    table: Table
+    id_column: str
+    ids: tuple[str, ...] = field(repr=False)
+    categories: frozenset[str]
+    drop: frozenset[str]
+    decimals: int | Mapping[str, int]
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """What the participant publishes: names, decimals, and names of categories, but no number.
+
+        Raises UsageError for a column that is neither number nor category. So it does, unless `categories`
+        names the column, if at least half of its values are numbers and the others are not, or if it has
+        more than a hundred categories, more than half as many as values: that is data, not names.
+        """
+        places = self.decimals if isinstance(self.decimals, Mapping) else {}
+        for name in sorted({*self.categories, *self.drop, *places}):
+            self.table.column(name)
+        names = [name for name in self.table.names if name != self.id_column and name not in self.drop]
+        if not 0 < len(names) <= MAX_COLUMNS:
+            raise UsageError(
+                f"{self.table.path}: {len(names):,} columns besides the ids; a participant has 1 to 65,535"
+            )
+        return tuple(map(self._learn, names))
+
+    def codes(self, columns: Sequence[Column]) -> NDArray[np.int64]:
+        """The x̂ of these columns, a row a column, by their published decimals and categories.
+
+        A category that was not published is missing. Raises UsageError for a column that is not in the file,
+        or of another kind there, and RangeError for a number that does not fit.
+        """
+        codes = np.empty((len(columns), len(self.ids)), dtype=np.int64)
+        for place, column in enumerate(columns):
+            codes[place] = self._encode(column)
+        return codes
+
+    def _learn(self, name: str) -> Column:
+        path = f"{self.table.path}, column {name!r}"
+        if not 0 < len(name) <= 200 or not name.isprintable():
+            raise UsageError(f"{path}: a name has 1 to 200 printable characters; rename it, or drop it")
+        kind, values = self.table.values(name)
+        if name not in self.categories and (kind == "number" or (kind == "text" and self._numeric(name))):
+            decimals = self.decimals.get(name, 6) if isinstance(self.decimals, Mapping) else self.decimals
+            return Column(name, FixedPoint(decimals, path).decimals, None)
+        present = [text for text in map(category, values) if text is not None]
+        found = tuple(sorted(set(present)))
+        if not "".join(found).isprintable():
+            raise UsageError(f"{path}: its categories have characters that do not print; rename them")
+        if name not in self.categories and _mostly_different(len(found), len(present)):
+            raise UsageError(
+                f"{path}: {len(found)} categories in {len(present)} values, whose names all would be "
+                "published; drop it, or name it among `categories` if that is meant"
+            )
+        return Column(name, 0, found)
+
+    def _numeric(self, name: str) -> bool:
+        """Whether every value of a column of text that is there is a finite number."""
+        texts = self.table.column(name)
+        read = [_finite(text) for text in texts]
+        others = [row for row, yes in enumerate(read) if yes is False]
+        if others and read.count(True) >= len(others):
+            raise UsageError(
+                f"{self.table.path}, column {name!r}, {self.table.places(others)}: "
+                f"{some([texts[row] for row in others], 5)}: no finite number, as others are; correct it, "
+                "leave it empty, or name the column among `categories`, which publishes all its values"
+            )
+        return not others
+
+    def _encode(self, column: Column) -> NDArray[np.int64]:
+        kind, values = self.table.values(column.name)
+        path = f"{self.table.path}, column {column.name!r}"
+        if column.categories is None:
+            if kind == "category":
+                raise UsageError(f"{path} is a category here, and was published as a number; convert it")
+            return self._fixed(column, self._numbers(column.name) if kind == "text" else values)
+        known = {name: code for code, name in enumerate(column.categories)}
+        texts = [category(value, known) for value in values]
+        codes = np.array([MISSING if text is None else known.get(text, MISSING) for text in texts])
+        present = [text for text in texts if text is not None]
+        if present and (codes == MISSING).all():
+            if kind != "category" and all(map(_finite, present)) and not any(map(_finite, known)):
+                raise UsageError(f"{path} is a number here, and was published as a category; convert it")
+            warnings.warn(
+                f"{path}: no value is among its categories {some(column.categories, 5)}: all missing",
+                stacklevel=4,
+            )
+        return codes
+
+    def _numbers(self, name: str) -> list[int | float | None]:
+        found: list[int | float | None] = []
+        for row, text in enumerate(self.table.column(name)):
+            try:
+                found.append(number(text))
+            except UsageError as error:
+                raise UsageError(
+                    f"{self.table.at(row, name)}: {error}, and the column was published as numbers; correct "
+                    "it, or leave it empty if it is missing"
+                ) from None
+        if {type(value) for value in found} - {int}:  # of one type, which is faster: the same numbers
+            return [float(x) if type(x) is int and abs(x) <= 2**53 else x for x in found]
+        return found
+
+    def _fixed(self, column: Column, values: Values) -> NDArray[np.int64]:
+        point = FixedPoint(column.decimals)
+        try:
+            return point.encode(values)
+        except RangeError:
+            for row, value in enumerate(values):
+                try:
+                    point.encode([value])
+                except RangeError as error:
+                    reason = str(error).removeprefix(f"{point.name}, row 0: ")
+                    raise RangeError(f"{self.table.at(row, column.name)}: {reason}") from None
+            raise
+
+
+def read_rows(
+    path: PathLike,
+    id_column: str,
+    *,
+    categories: Collection[str] = (),
+    drop: Collection[str] = (),
+    decimals: int | Mapping[str, int] = 6,
+) -> Rows:
+    """A participant's rows, from a .csv or .parquet file.
+
+    `categories` are columns to take as categories even if they look like numbers, `drop` columns to leave
+    out. `decimals` is for all columns of numbers, or by name, and then 6 for the others.
+    """
+    if isinstance(categories, str) or isinstance(drop, str):
+        raise UsageError("`categories` and `drop` are lists of names of columns")
+    table = Table.read(path)
+    return Rows(table, id_column, table.ids(id_column), frozenset(categories), frozenset(drop), decimals)
+
+
+def _mostly_different(n_different: int, n_values: int) -> bool:
+    """Whether values are data rather than names: more than a hundred differ, and more than half of them."""
+    return n_different > max(_FEW, n_values // 2)
+
+
+def _finite(text: str) -> bool | None:
+    """Whether a text is a finite number, or None if it is missing."""
+    try:
+        value = number(text)
+        return None if value is None else math.isfinite(value)
+    except (UsageError, OverflowError):
+        return False
+
+
+# -- labels and answers -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The coordinator's file: ids, and for each a label as text, or a number."""
+
+    ids: tuple[str, ...] = field(repr=False)
+    values: NDArray[Any] = field(repr=False)
+
+    def of(self, ids: Sequence[str]) -> list[Any]:
+        """The labels of these rows. Raises UsageError if there are none."""
+        known = dict(zip(self.ids, self.values.tolist(), strict=True))
+        missing = [name for name in ids if name not in known]
+        if missing:
+            raise UsageError(f"the labels of {len(missing)} rows are missing, such as {missing[0]!r}")
+        return [known[name] for name in ids]
+
+
+def read_labels(path: PathLike, id_column: str, target: str, task: Task, *, settled: bool = False) -> Labels:
+    """Ids and labels, from a .csv or .parquet file: classes as text, or numbers as float64.
+
+    Labels that are missing are refused, and so are the words for nothing: rename a class that is called so.
+    Unless it is `settled` that they are classes, so are numbers most of which differ.
+    """
+    if target == id_column:
+        raise UsageError(f"{path}: {target!r} cannot be ids and labels at once")
+    table = Table.read(path)
+    ids = table.ids(id_column)
+    table.column(target, "no-labels")
+    kind, values = table.values(target)
+    if task == "numbers" and kind == "category":
+        raise UsageError(f"{path}, column {target!r}: text, where numbers are needed; convert it")
+    read = category if task == "classes" else _label_number
+    found = []
+    for row, value in enumerate(values):
+        try:
+            found.append(read(value))
+        except (UsageError, OverflowError) as error:
+            raise UsageError(f"{table.at(row, target)}: {error}; correct it, or remove the row") from None
+    absent = [row for row, value in enumerate(found) if value is None]
+    if absent:
+        raise UsageError(
+            f"{path}, column {target!r}: no label in {table.places(absent)}; add them, or remove the rows"
+        )
+    odd = [row for row, value in enumerate(found) if isinstance(value, str) and not value.isprintable()]
+    if odd:
+        raise UsageError(
+            f"{path}, column {target!r}, {table.places(odd)}: characters that do not print; remove them"
+        )
+    if task == "classes" and not settled:
+        _check_classes(f"{path}, column {target!r}", found)
+    return Labels(ids, np.array(found, dtype=np.str_ if task == "classes" else np.float64))
+
+
+def _check_classes(where: str, labels: Collection[Any]) -> None:
+    """Raise UsageError for labels that are rather numbers to be predicted."""
+    different = {*labels}
+    if _mostly_different(len(different), len(labels)) and all(map(_finite, different)):
+        raise UsageError(
+            f"{where}: {len(different)} different numbers in {len(labels)} rows, and each would be a class; "
+            'to predict numbers, write `task = "numbers"` in [data], or give --task numbers; if they are '
+            "names, put a letter before them"
+        )
+
+
+def _label_number(value: Any) -> float | None:
+    """A finite number as a float, or None if it is missing."""
+    found = number(value) if isinstance(value, str) else value
+    if found is None or found != found:
+        return None
+    if not math.isfinite(found):
+        raise UsageError(f"{found} is not finite")
+    return float(found)
+
+
+def csv_text(ids: Sequence[str], columns: Mapping[str, Values], *, id_column: str = "id") -> str:
+    """Ids and columns as CSV. Raises UsageError."""
+    names = [id_column, *columns]
+    if len(set(names)) != len(names):
+        raise UsageError(f"the answers have a column {id_column!r}, as the ids are called; give another name")
+    wrong = [name for name, values in columns.items() if len(values) != len(ids)]
+    if wrong:
+        raise UsageError(f"answers {wrong[0]!r}: {len(columns[wrong[0]])} values for {len(ids)} ids")
+    plain = [values.tolist() if isinstance(values, np.ndarray) else values for values in columns.values()]
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(zip(ids, *plain, strict=True))
+    return file.getvalue()

@@ -1,0 +1,76 @@
+"""Files of public keys, which people read, mail and compare::
+
+    revfrf verify key v1
+    key: d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a
+    fingerprint: dd832a8481991e9ec1946977a91c313e
+
+Each key has exactly one such text, the one that `save_verify_key` writes; any other is refused. The
+fingerprint is what `VerifyKey.fingerprint` says, for comparing over the telephone.
+"""
+
+import os
+
+from revfrf.crypto.sealing import FORMAT as SECRET_FORMAT
+from revfrf.crypto.signing import KEY_BYTES, VerifyKey
+from revfrf.errors import FormatError, KeyFileError
+from revfrf.io.files import PUBLIC, content, create, reading, writing
+
+FORMAT = "revfrf verify key v1"
+MAX_SIZE = 64 * 1024
+_ANY_VERSION = b"revfrf verify key v"
+
+
+def save_verify_key(path: str | os.PathLike[str], key: VerifyKey) -> None:
+    """Write a public key to a new file that everybody may read.
+
+    A file that holds this very key stays as it is; any other is not overwritten. Raises KeyFileError; its
+    kinds are `exists` and `io`.
+    """
+    try:
+        with writing(path, KeyFileError):
+            create(path, _text(key), PUBLIC)
+    except KeyFileError as error:
+        if error.kind != "exists" or not _holds(path, key):
+            raise
+
+
+def load_verify_key(path: str | os.PathLike[str]) -> VerifyKey:
+    """The public key in this file.
+
+    Raises KeyFileError; its kinds are `missing`, `not-regular`, `too-large` and `io` for the file, and
+    `malformed`, `version` and `wrong-kind` for its content.
+    """
+    with reading(path, KeyFileError, "give the path of a public key"):
+        data = content(path, MAX_SIZE)
+    if data.startswith(_ANY_VERSION) and data.partition(b"\n")[0].rstrip() != FORMAT.encode():
+        raise KeyFileError(
+            f"{path}: a public key of another version; this RevFRF reads {FORMAT!r}", kind="version"
+        )
+    if data.startswith(b"{") and SECRET_FORMAT.encode() in data:
+        raise KeyFileError(f"{path} is a file of a secret key; give the public one", kind="wrong-kind")
+    head, key, *_ = *data.split(b"\n"), b""
+    name, _, digits = key.partition(b": ")
+    if head != FORMAT.encode() or name != b"key" or len(digits) != 2 * KEY_BYTES:
+        raise _malformed(path, f"it is not a {FORMAT!r}")
+    try:
+        found = VerifyKey(bytes.fromhex(digits.decode("ascii")))
+    except (ValueError, FormatError):
+        raise _malformed(path, "its hex digits are no key") from None
+    if _text(found) != data:
+        raise _malformed(path, "its fingerprint or its form is not that of its key")
+    return found
+
+
+def _text(key: VerifyKey) -> bytes:
+    return f"{FORMAT}\nkey: {key.raw.hex()}\nfingerprint: {key.fingerprint}\n".encode("ascii")
+
+
+def _holds(path: str | os.PathLike[str], key: VerifyKey) -> bool:
+    try:
+        return load_verify_key(path) == key
+    except KeyFileError:
+        return False
+
+
+def _malformed(path: str | os.PathLike[str], what: str) -> KeyFileError:
+    return KeyFileError(f"{path} is no public key: {what}; ask for it again", kind="malformed")

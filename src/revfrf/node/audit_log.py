@@ -1,0 +1,320 @@
+"""A party's audit log: one JSON object a line, each with the hash of the one before.
+
+::
+
+    {"n":0,"time":"2026-01-02T03:04:05.678901Z","event":"started","facts":{},"previous":"…","hash":"…"}
+
+The hash of a line is the digest of all else in it; the first line follows a digest of whose log it is. Each
+entry has exactly one line that stands for it, the one that `AuditLog` writes; any other is refused.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import msgspec
+
+from revfrf.crypto.canonical import Field, digest
+from revfrf.errors import AuditLogError, StorageError, UsageError
+from revfrf.io.files import PRIVATE, check_own, check_private, opened, reading, sync_directory
+from revfrf.record import Record
+
+MAX_LINE = 64 * 1024
+"""Bytes of a line, its end included."""
+
+_DOMAIN = "revfrf audit log v1"
+_OWNER = "revfrf audit log owner v1"
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+Single = str | int | bool
+Fact = Single | list[Single]
+
+
+class _Entry(Record, frozen=True):
+    n: int
+    time: str
+    event: str
+    facts: dict[str, Fact]
+    previous: str
+    hash: str
+
+
+@dataclass(frozen=True)
+class LogSummary:
+    """What a log that holds has: how many lines, the times of its first and last, and the last one's hash."""
+
+    count: int
+    first: str | None
+    last: str | None
+    head: str
+
+
+def verify_log(
+    path: str | os.PathLike[str], expected_head: str | None = None, *, who: tuple[str, ...] | None = None
+) -> LogSummary:
+    """Check every line of a log, that it is the log of `who`, and that it has a line of hash `expected_head`.
+
+    A line that was changed, removed, inserted, moved or repeated is found. Without a head that was noted down
+    elsewhere two things are not: lines cut off at the end, and a log that its owner has written anew as a
+    whole. Nor are those after the line whose hash was noted: note the summary's head each time.
+
+    Raises AuditLogError; its kinds are those of `reading` for the file, `malformed`, `chain` (a line is not
+    as it was written, or follows another one), `order`, `torn` (the last line is incomplete) and `head`.
+    """
+    target, wanted = Path(path), None if expected_head is None else expected_head.strip().lower()
+    with reading(target, AuditLogError, "give the path of an audit log"), opened(target) as file:
+        chain = _Chain(target, None if who is None else _genesis(who))
+        start = chain.head
+        for found in chain.follow(file):
+            wanted = None if wanted in found else wanted
+    if chain.torn:
+        raise AuditLogError(
+            f"{target}, line {chain.count + 1}: incomplete, after a crash or as it is being written; "
+            "verify again, or start this party, which repairs it",
+            kind="torn",
+        )
+    if wanted is not None and (who is None or wanted != start):
+        raise AuditLogError(
+            f"{target}: no line has the hash {wanted!r}; lines were cut off, or the log was written anew",
+            kind="head",
+        )
+    return LogSummary(chain.count, chain.first, chain.last, chain.head)
+
+
+class AuditLog:
+    """A log open for writing, by one process at a time.
+
+    `who` is the federation, the role and the name of the party. All lines are verified on opening. A last
+    line that a crash has left incomplete is cut off, which the log then tells: no `append` had returned.
+    Raises StorageError if the file cannot be used, and AuditLogError if it does not hold.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], who: tuple[str, ...]) -> None:
+        self.path = Path(path)
+        self._lock = Lock()
+        self._chain = _Chain(self.path, _genesis(who))
+        with self._stored():
+            self._descriptor = self._opened()
+            try:
+                with os.fdopen(os.dup(self._descriptor), "rb") as file:
+                    for _ in self._chain.follow(file):
+                        pass
+                if self._chain.torn:
+                    os.ftruncate(self._descriptor, self._chain.size)
+                    self._append("log repaired", {"bytes": self._chain.torn})
+            except BaseException:
+                os.close(self._descriptor)
+                raise
+        self._open = True
+
+    @property
+    def head(self) -> str:
+        """The hash of the last line; noted down elsewhere, it shows later that nothing was cut off."""
+        return self._chain.head
+
+    def append(self, event: str, /, **facts: Fact) -> None:
+        """Write a line, which is on disk when this returns; after an error the log is as it was before.
+
+        Raises UsageError for facts that are not str, int, bool or a list of these, or are too long, and
+        StorageError, whose kind is `full` if there is no room; once there is, `append` works again.
+        """
+        with self._lock:
+            if not self._open:
+                raise StorageError(f"{self.path}: this log is closed; open it again", kind="closed")
+            with self._stored():
+                self._append(event, facts)
+
+    def close(self) -> None:
+        """Let other processes open it."""
+        with self._lock:
+            if self._open:
+                self._open = False
+                os.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _opened(self) -> int:
+        flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        try:
+            descriptor, new = os.open(self.path, flags | os.O_CREAT | os.O_EXCL, PRIVATE), True
+        except FileExistsError:
+            descriptor, new = os.open(self.path, flags), False
+        try:
+            if new:
+                os.fchmod(descriptor, PRIVATE)  # the umask may have taken bits away
+                sync_directory(self.path.parent)
+            self._check_status(os.fstat(descriptor))
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _check_status(self, status: os.stat_result) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            raise StorageError(f"{self.path}: not a file; move it away", kind="malformed")
+        check_private(self.path, status, StorageError)
+        check_own(self.path, status, StorageError)
+
+    def _append(self, event: str, facts: dict[str, Fact]) -> None:
+        chain = self._chain
+        entry = _entry(chain.count, _now(), event, facts, chain.head)
+        line = _line(entry)
+        if len(line) > MAX_LINE:
+            raise UsageError(f"{event!r}: a line of an audit log has at most {MAX_LINE} bytes; log less")
+        self._check_place()
+        try:
+            rest = memoryview(line)
+            while rest:  # once, unless there is no room for all of it
+                rest = rest[os.write(self._descriptor, rest) :]
+            os.fsync(self._descriptor)
+        except BaseException:
+            with suppress(OSError):  # if it cannot be undone now, then before the next line
+                os.ftruncate(self._descriptor, chain.size)
+            chain.spoilt = True
+            raise
+        chain.grow(entry, len(line))
+
+    def _check_place(self) -> None:
+        """Raise unless the file is where it was, and as long as it was."""
+        if self._chain.spoilt:
+            os.ftruncate(self._descriptor, self._chain.size)
+            self._chain.spoilt = False
+        here, there = os.fstat(self._descriptor), os.lstat(self.path)
+        if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
+            raise StorageError(f"{self.path}: replaced by another file; put the log back", kind="missing")
+        if here.st_size != self._chain.size:
+            raise StorageError(f"{self.path}: changed by another program; verify it", kind="malformed")
+
+    @contextmanager
+    def _stored(self) -> Iterator[None]:
+        """Errors of the file system as ours."""
+        try:
+            yield
+        except BlockingIOError:
+            raise StorageError(
+                f"{self.path}: in use by another process; stop that one first", kind="in-use"
+            ) from None
+        except FileNotFoundError:
+            raise StorageError(f"{self.path}: there is no such file or directory", kind="missing") from None
+        except OSError as error:
+            if error.errno in _FULL:
+                reason, kind = "the disk is full; make room, and no line is lost", "full"
+            elif error.errno == errno.ELOOP:
+                reason, kind = "a symbolic link; give the path of the log itself", "malformed"
+            else:
+                reason, kind = f"cannot be read or written: {error.strerror}", "io"
+            raise StorageError(f"{self.path}: {reason}", kind=kind) from None
+        except ValueError as error:
+            if isinstance(error, UsageError):
+                raise
+            raise StorageError(f"{self.path!r}: {error}", kind="io") from None
+
+
+# -- lines ------------------------------------------------------------------------------------------
+
+
+class _Chain:
+    """The lines of a log so far, each checked against the one before; without `start` any may be first."""
+
+    def __init__(self, path: Path, start: str | None) -> None:
+        self.path, self.head = path, start or ""
+        self.count = self.size = self.torn = 0
+        self.first: str | None = None
+        self.last: str | None = None
+        self.spoilt = False
+
+    def follow(self, file: BinaryIO) -> Iterator[tuple[str, str]]:
+        """Check and count all lines of a file; the hashes before and of each."""
+        while line := file.readline(MAX_LINE + 1):
+            if len(line) > MAX_LINE:
+                raise self._error(f"is longer than {MAX_LINE} bytes", "malformed")
+            if not line.endswith(b"\n"):
+                self.torn = len(line)
+                return
+            entry = self._checked(line)
+            self.grow(entry, len(line))
+            yield entry.previous, entry.hash
+
+    def grow(self, entry: _Entry, size: int) -> None:
+        """Count one line more."""
+        self.first = self.first or entry.time
+        self.last, self.head = entry.time, entry.hash
+        self.count, self.size = self.count + 1, self.size + size
+
+    def _checked(self, line: bytes) -> _Entry:
+        try:
+            entry = msgspec.json.decode(line, type=_Entry)
+            again = _entry(entry.n, entry.time, entry.event, entry.facts, entry.previous)
+            datetime.fromisoformat(entry.time)
+        except (ValueError, RecursionError):
+            raise self._error("is no line of an audit log", "malformed") from None
+        if _line(entry) != line or not _TIME.fullmatch(entry.time):
+            raise self._error("is not written as RevFRF writes it", "malformed")
+        if entry.hash != again.hash:
+            raise self._error("is not as it was written: its hash is another one", "chain")
+        if entry.n != self.count:
+            raise self._error(f"has number {entry.n}, not {self.count}: lines are missing or moved", "order")
+        if self.head not in ("", entry.previous):
+            what = "follows another line than the one before it" if entry.n else "begins another party's log"
+            raise self._error(what, "chain")
+        return entry
+
+    def _error(self, what: str, kind: str) -> AuditLogError:
+        fix = "find out who changed the log; if it was the disk, restore a backup"
+        return AuditLogError(f"{self.path}, line {self.count + 1}: {what}; {fix}", kind=kind)
+
+
+def _entry(n: int, time: str, event: str, facts: dict[str, Fact], previous: str) -> _Entry:
+    if type(event) is not str or not event:
+        raise UsageError(f"an event is a str that says what has happened, not {type(event).__name__}")
+    ordered = {name: _fact(name, facts[name]) for name in sorted(facts)}
+    fields: tuple[Field, ...] = tuple(
+        (name, tuple(fact) if isinstance(fact, list) else fact) for name, fact in ordered.items()
+    )
+    return _Entry(n, time, event, ordered, previous, digest(_DOMAIN, n, time, event, fields, previous).hex())
+
+
+def _fact(name: str, fact: object) -> Fact:
+    if isinstance(fact, list | tuple):
+        return [_single(name, part) for part in fact]
+    return _single(name, fact)
+
+
+def _single(name: str, fact: object) -> Single:
+    if type(fact) is str or type(fact) is bool or (type(fact) is int and -(2**63) <= fact < 2**63):
+        return fact
+    raise UsageError(
+        f"{name}: a fact is a str, a bool, an int of 64 bits or a list, not {type(fact).__name__}"
+    )
+
+
+def _line(entry: _Entry) -> bytes:
+    """ASCII: whatever else is in a text is escaped, line breaks too."""
+    return json.dumps(msgspec.structs.asdict(entry), separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def _genesis(who: tuple[str, ...]) -> str:
+    return digest(_OWNER, *who).hex()
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

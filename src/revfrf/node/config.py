@@ -1,0 +1,397 @@
+"""A party's configuration: one TOML file, written once with comments, and edited by whoever runs the party.
+
+Every mistake in it is a ConfigError that names the file, the line, the key, what is wrong and what to write
+instead. Flags of the command line pass the same checks.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+from msgspec.structs import FieldInfo, fields
+
+from revfrf.errors import ConfigError, UsageError
+from revfrf.io.files import create, writing
+from revfrf.io.party_data import Task
+from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER, Role, check_address, check_name
+from revfrf.node.toml_source import MAX_SIZE, Source, nearest, read_toml, shown, toml_text
+
+LISTEN = "0.0.0.0:8470"
+_MANY, _MONTH = 2**31 - 1, 31 * 24 * 3600
+
+
+def _key(note: str, wants: str, example: object = None, **limits: Any) -> msgspec.Meta:
+    """What a key is for, what may stand there, and what might."""
+    return msgspec.Meta(title=note, description=wants, examples=[example], **limits)
+
+
+def _choice(literal: Any) -> str:
+    return " or ".join(f'"{choice}"' for choice in get_args(literal))
+
+
+def _number(note: str, least: int, most: int) -> msgspec.Meta:
+    return _key(note, f"a whole number from {least} to {most}", ge=least, le=most)
+
+
+Method = Literal["quantile", "uniform"]
+Level = Literal["debug", "info", "warning", "error"]
+Format = Literal["text", "json"]
+Text = Annotated[str, msgspec.Meta(pattern=r"\A[^\0]+\Z")]
+Texts = tuple[Text, ...]
+Decimals = Annotated[int, msgspec.Meta(ge=0, le=18)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+MaxFeatures = (
+    Literal["sqrt", "log2"]
+    | Annotated[int, msgspec.Meta(ge=1, le=_MANY)]
+    | Annotated[float, msgspec.Meta(gt=0, le=1)]
+)
+Seed = (
+    Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+    | Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+)
+
+_NAME = "1 to 100 printable characters without '/' and '->'"
+_NAMES = 'a list of names, like ["clinic"]'
+_HOST = 'host:port, like "cs.example.org:8470" or "[::1]:8470"'
+_COLUMNS = 'a list of columns, like ["age", "sex"]'
+_PLACES = 'a whole number from 0 to 18, or a table like { "age" = 0 }'
+_SHARE = '"sqrt", "log2", a whole number from 1, or a share up to 1.0, which is all'
+_SEED = f"a whole number from 0 to {2**32 - 1}, or 64 hex digits in quotes"
+_SWITCH = "true or false"
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True):
+    """A section of the file."""
+
+
+class Party(Section, frozen=True):
+    """Who this is."""
+
+    federation: Annotated[str, _key("the federation", _NAME)]
+    role: Annotated[Role, _key("what it does", _choice(Role))]
+    name: Annotated[str, _key("its name", _NAME)]
+
+
+class Network(Section, frozen=True):
+    """Where the others are, and how long to wait for them."""
+
+    coordinator: Annotated[str | None, _key("whom to dial: the address of CS", _HOST)] = None
+    listen: Annotated[str | None, _key("where the others reach CS", _HOST)] = None
+    patience: Annotated[int, _number("seconds to wait for a party before a job stops", 1, _MONTH)] = 600
+    heartbeat: Annotated[int, _number("seconds between two signs of life", 1, 3600)] = 10
+    call: Annotated[int, _number("seconds that a single exchange may take", 1, _MONTH)] = 3600
+
+
+class Data(Section, frozen=True):
+    """This party's columns."""
+
+    file: Annotated[Text, _key("the table", 'a path from here, like "rows.csv"')] = "rows.csv"
+    id_column: Annotated[Text, _key("what names a row for all parties", 'a column, like "id"')] = "id"
+    target: Annotated[Text | None, _key("what to predict", 'a column, like "outcome"')] = None
+    task: Annotated[Task | None, _key("what the target holds", _choice(Task))] = None
+    decimals: Annotated[Decimals | dict[str, Decimals], _key("decimals that are kept", _PLACES)] = 6
+    categories: Annotated[Texts, _key("columns that hold categories", _COLUMNS)] = ()
+    drop: Annotated[Texts, _key("columns to leave out", _COLUMNS)] = ()
+
+
+class Policy(Section, frozen=True):
+    """Whose requests this party answers; without `accepts` those of all, without `max_rows` any number."""
+
+    accepts: Annotated[Texts | None, _key("only these", _NAMES, ("clinic",))] = None
+    refuses: Annotated[Texts, _key("none of these", _NAMES)] = ()
+    max_rows: Annotated[Count | None, _key("rows of each per epoch", "a whole number from 0", 10_000)] = None
+
+
+class Forest(Section, frozen=True):
+    """The forest to be grown, in scikit-learn's words; without `random_state` another one each time."""
+
+    n_estimators: Annotated[int, _number("trees", 1, _MANY)] = 100
+    max_depth: Annotated[int, _number("levels of a tree", 1, 62)] = 10
+    max_features: Annotated[MaxFeatures, _key("columns tried at a node", _SHARE)] = "sqrt"
+    min_samples_split: Annotated[int, _number("rows of a node that is split", 2, _MANY)] = 2
+    min_samples_leaf: Annotated[int, _number("rows of a leaf", 1, _MANY)] = 5
+    bootstrap: Annotated[bool, _key("whether each tree draws its own rows", _SWITCH)] = True
+    candidates: Annotated[Method, _key("how cuts are proposed", _choice(Method))] = "quantile"
+    n_candidates: Annotated[int, _number("cuts proposed for a column", 1, 255)] = 32
+    n_sampled: Annotated[int, _number("rows from which cuts are proposed", 2, 2**20)] = 128
+    random_state: Annotated[Seed | None, _key("where randomness starts", _SEED, 0)] = None
+
+
+class Keys(Section, frozen=True):
+    """The keys that the key centre deals."""
+
+    key_bits: Annotated[int, _number("bits of a key, a multiple of 16", 64, 16384)] = 3072
+    allow_insecure: Annotated[bool, _key("for tests: keys that protect nothing", _SWITCH)] = False
+
+
+class Work(Section, frozen=True):
+    """Who computes."""
+
+    workers: Annotated[int, _number("how many at a time, -1 for all cores", -1, 4096)] = -1
+    backend: Annotated[str, _key("a backend of joblib, if not its own", 'text, like "ray"')] = ""
+    address: Annotated[str, _key("where that backend's cluster is", "text")] = ""
+
+
+class Log(Section, frozen=True):
+    """What is said about the work."""
+
+    level: Annotated[Level, _key("how much is said", _choice(Level))] = "info"
+    format: Annotated[Format, _key("for people or for programs", _choice(Format))] = "text"
+
+
+_SECTIONS: dict[str, type[Section]] = {
+    "party": Party,
+    "network": Network,
+    "data": Data,
+    "policy": Policy,
+    "forest": Forest,
+    "keys": Keys,
+    "work": Work,
+    "log": Log,
+}
+_ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("network", "coordinator"): (KGC, CC, PARTICIPANT, REQUESTER),
+    ("network", "listen"): (CS,),
+    ("data",): (PARTICIPANT, CS),
+    ("data", "target"): (CS,),
+    ("data", "task"): (CS,),
+    ("data", "decimals"): (PARTICIPANT,),
+    ("data", "categories"): (PARTICIPANT,),
+    ("data", "drop"): (PARTICIPANT,),
+    ("policy",): (PARTICIPANT, CS, CC),
+    ("forest",): (CS,),
+    ("keys",): (KGC,),
+}
+"""Who has the sections and keys that not all roles have. Such a key without a default must be given."""
+
+_OTHER_WORDS = {"trees": "n_estimators", "seed": "random_state", "host": "coordinator"}
+_FLAGS = {"file": "data", "accepts": "policy", "backend": "workers", "address": "workers"}
+"""Flags of the command line that are called otherwise than what they set."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """A party's configuration. Sections that its role does not have are None; `path` is where it was read."""
+
+    party: Party
+    network: Network
+    data: Data | None = None
+    policy: Policy | None = None
+    forest: Forest | None = None
+    keys: Keys | None = None
+    work: Work = field(default_factory=Work)
+    log: Log = field(default_factory=Log)
+    path: Path | None = field(default=None, compare=False)
+
+    @property
+    def data_file(self) -> Path:
+        """The path of the table. Raises ConfigError if the role has none."""
+        if self.data is None:
+            raise ConfigError(_only(self.party.role, "data"), kind="section")
+        return Path(self.path.parent if self.path else "") / self.data.file
+
+
+def load_config(path: str | os.PathLike[str]) -> Config:
+    """The configuration in this file. Raises ConfigError, of any kind but `exists`."""
+    tables, source = read_toml(Path(path))
+    return _checked(tables, source)
+
+
+def new_config(**flags: Any) -> Config:
+    """The configuration of a new party: `role`, `federation`, `name`, and flags as in `with_overrides`."""
+    return _with_flags({}, flags, None)
+
+
+def with_overrides(config: Config, **flags: Any) -> Config:
+    """`config` with other values for some keys, named as in the file or with their section: `log_level`.
+
+    None is a flag that was not given; a relative `file` is one of the current directory. Raises ConfigError,
+    which names the flag.
+    """
+    return _with_flags(_tables(config), flags, config.path)
+
+
+def write_config(path: str | os.PathLike[str], config: Config) -> Path:
+    """Write the configuration to a new file, with comments, for its owner alone; the path.
+
+    Raises ConfigError as `load_config` would, and for the file; kinds of that are `exists`,
+    `too-large` and `io`.
+    """
+    target, tables = Path(path), _tables(config)
+    _checked(tables, Source())
+    lines = ["# One party of a RevFRF federation. Whatever is left out has its default."]
+    for section, table in tables.items():
+        lines += ["", f"# {_SECTIONS[section].__doc__}", f"[{section}]"]
+        for key, info in _fields(section, config.party.role).items():
+            note, wants, example = _told(info)
+            line = f"{key} = {toml_text(table.get(key, example))}"
+            lines += [f"# {note}: {wants}", line if key in table else f"# {line}"]
+    try:
+        data = "\n".join([*lines, ""]).encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{target}: a path or name that is not Unicode; rename it", kind="value") from None
+    if len(data) > MAX_SIZE:
+        raise ConfigError(f"{target}: too long to be written; name fewer columns", kind="too-large")
+    with writing(target, ConfigError):
+        create(target, data)
+    return target
+
+
+# -- checks -----------------------------------------------------------------------------------------
+
+
+def _checked(tables: Mapping[str, Any], source: Source) -> Config:
+    for name, table in tables.items():
+        if name not in _SECTIONS:
+            what = "there is no such section" if isinstance(table, dict) else "it stands in no section"
+            fix = _home(name) or nearest(name, list(_SECTIONS))
+            raise source.error(f"{what}; {fix}", (name,), kind="section")
+        if not isinstance(table, dict):
+            raise source.error(f"it is a section; {_home(name)}", (name,), kind="section")
+    party = Party(**_values(tables.get("party", {}), "party", KGC, source))
+    for name in tables:
+        if party.role not in _roles(name):
+            raise source.error(_only(party.role, name), (name,), kind="section")
+    if party.role == CS:
+        tables = {**tables, "network": {"listen": LISTEN, **tables.get("network", {})}}
+    sections: dict[str, Any] = {
+        name: struct(**_values(tables.get(name, {}), name, party.role, source))
+        for name, struct in _SECTIONS.items()
+        if party.role in _roles(name)
+    }
+    config = Config(**sections, path=source.path)
+    for what, *keys in _faults(config):
+        raise source.error(what, *keys)
+    return config
+
+
+def _values(table: Mapping[str, Any], section: str, role: str, source: Source) -> dict[str, Any]:
+    """The values of a section, checked one by one."""
+    known = _fields(section, role)
+    for key in table:
+        if key not in known:
+            fix = _home(key) or nearest(_OTHER_WORDS.get(key, key), list(known))
+            only = (section, key) in _ONLY
+            what = _only(role, section, key) if only else f"there is no such key; {fix}"
+            raise source.error(what, (section, key), kind="key")
+    for key, info in known.items():
+        if key not in table and (info.required or ((section, key) in _ONLY and info.default is None)):
+            raise source.error(f"is missing; give {_told(info)[1]}", (section, key), kind="key")
+    return {key: _value(known[key], table[key], (section, key), source) for key in table}
+
+
+def _value(info: FieldInfo, value: Any, key: tuple[str, ...], source: Source) -> Any:
+    try:
+        return msgspec.convert(value, info.type)
+    except msgspec.ValidationError:
+        if isinstance(value, dict) and len(value) > 1:
+            for name in value:
+                _value(info, {name: value[name]}, key, source)
+        inner = (*key, *value) if isinstance(value, dict) else key
+        raise source.error(f"must be {_told(info)[1]}, not {shown(value)}", inner, key) from None
+
+
+def _faults(config: Config) -> Iterator[tuple[Any, ...]]:
+    """What is wrong although each value is of the right type: a reason, and the keys that it is about."""
+    party, network, data, keys = config.party, config.network, config.data, config.keys
+    server = party.role not in (PARTICIPANT, REQUESTER)
+    for key in ("federation",) if server else ("federation", "name"):
+        try:
+            check_name(key, getattr(party, key))
+        except UsageError as error:
+            yield str(error).removeprefix(f"{key} "), ("party", key)
+    if server and party.name != party.role:
+        yield f"must be {party.role}, as its role is, not {shown(party.name)}", ("party", "name")
+    for key, address, least in (("coordinator", network.coordinator, 1), ("listen", network.listen, 0)):
+        try:
+            if address is not None:
+                check_address(address, least)
+        except UsageError:
+            yield f"must be {_HOST}, not {shown(address)}", ("network", key)
+    if network.heartbeat > network.patience:
+        what = f"heartbeat={network.heartbeat} is more than patience={network.patience}"
+        yield f"{what}; lower the one or raise the other", ("network", "heartbeat"), ("network", "patience")
+    if config.work.workers == 0:
+        yield "must be a number of workers, or -1 for all cores, not 0", ("work", "workers")
+    if keys is not None and keys.key_bits % 16:
+        yield f"must be a multiple of 16, such as 3072, not {keys.key_bits}", ("keys", "key_bits")
+    if keys is not None and keys.key_bits < 2048 and not keys.allow_insecure:
+        yield (
+            f"{keys.key_bits}-bit keys protect nothing; give 2048 or more, or, to try it, --allow-insecure",
+            ("keys", "key_bits"),
+        )
+    for column in () if data is None else {data.id_column} & {*data.drop, *data.categories}:
+        yield (
+            f"names {column!r}, which is the column of ids; leave it out there",
+            ("data", "drop"),
+            ("data", "categories"),
+        )
+
+
+def _roles(*key: str) -> tuple[str, ...]:
+    return _ONLY.get(key, get_args(Role))
+
+
+def _only(role: str, *key: str) -> str:
+    *most, last = _roles(*key)
+    roles = f"{', '.join(most)} and {last} have" if most else f"{last} has"
+    what = f"[{key[0]}]" if len(key) == 1 else key[1]
+    return f"only {roles} {what}, and this is a configuration of role {role}; remove it"
+
+
+def _fields(section: str, role: str) -> dict[str, FieldInfo]:
+    """The keys that a section has for this role."""
+    return {info.name: info for info in fields(_SECTIONS[section]) if role in _roles(section, info.name)}
+
+
+def _told(info: FieldInfo) -> tuple[str, str, Any]:
+    meta = info.type.__metadata__[-1]
+    return meta.title, meta.description, meta.examples[0]
+
+
+def _home(key: str) -> str:
+    """What to do with a section or key that stands in the wrong place, or nothing."""
+    if key in _SECTIONS:
+        return f"write [{key}] on a line of its own, and its keys below"
+    homes = [section for section, struct in _SECTIONS.items() if key in struct.__struct_fields__]
+    return f"put it below [{homes[0]}]" if homes else ""
+
+
+# -- flags ------------------------------------------------------------------------------------------
+
+
+def _with_flags(tables: dict[str, dict[str, Any]], flags: Mapping[str, Any], path: Path | None) -> Config:
+    names: dict[tuple[str, ...], str] = {}
+    for flag, value in flags.items():
+        homes = [
+            (section, key)
+            for section, struct in _SECTIONS.items()
+            for key in struct.__struct_fields__
+            if flag in (key, f"{section}_{key}")
+        ]
+        label = f"--{_FLAGS.get(flag, flag).replace('_', '-')}"
+        if not homes:
+            raise ConfigError(f"{label}: there is no such key in a configuration", kind="key")
+        [(section, key)] = homes
+        if value is not None:
+            names[(section,)] = names[section, key] = label
+            value = str(Path.cwd() / value) if key == "file" else value
+            tables = {**tables, section: {**tables.get(section, {}), key: value}}
+    return _checked(tables, Source(path, {}, names))
+
+
+def _tables(config: Config) -> dict[str, dict[str, Any]]:
+    """What would stand in the file; of keys that the role does not have, only what is not their default."""
+    role, found = config.party.role, {section: getattr(config, section) for section in _SECTIONS}
+
+    def stands(section: str, info: FieldInfo, value: Any) -> bool:
+        return value is not None and (role in _roles(section, info.name) or value != info.default)
+
+    return {
+        section: {i.name: v for i in fields(table) if stands(section, i, v := getattr(table, i.name))}
+        for section, table in found.items()
+        if table is not None
+    }

@@ -1,0 +1,207 @@
+"""Parties come to be: KGC founds a federation and invites, and whoever has a token joins.
+
+All of it works offline, and a party's keys are made where they stay.
+"""
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from revfrf.crypto.secret import hides_locals
+from revfrf.crypto.signing import SigningKey, VerifyKey
+from revfrf.errors import StorageError, UsageError
+from revfrf.io.files import check_writable_by_owner_alone
+from revfrf.io.public_key import save_verify_key
+from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER, check_name
+from revfrf.node.config import Config, new_config, write_config
+from revfrf.node.home import CONFIG, DATABASE, PUBLIC_KEY, Home
+from revfrf.protocols.common.identity import Identity
+from revfrf.record import Record
+from revfrf.roles.kgc import KeyCentreState
+from revfrf.storage.database import Database
+from revfrf.storage.sqlite import SqliteStore
+from revfrf.transport.passport import PartyId
+from revfrf.transport.tls import Authority, Token, join
+
+_DAYS = 365
+
+_OWN_SERIAL = 1
+"""The number of KGC's invitation to itself; others have higher ones, each once."""
+
+_inviting = Lock()
+"""Whoever reads and writes whom KGC has invited holds it."""
+
+
+class Invited(Record, frozen=True):
+    """Whom KGC has invited, as what, and with which numbers: the first one that counts, and the last."""
+
+    role: str
+    first: int
+    serial: int
+
+
+def _create(path: Path, config: Config, kgc: VerifyKey, facts: Mapping[str, Any]) -> None:
+    """A new directory with these facts in its database."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise UsageError(f"{path} is not empty; give another directory")
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror}", kind="io") from None
+    check_writable_by_owner_alone(path)
+    store = SqliteStore(Database(path / DATABASE, create=True))
+    try:
+        store.write(**facts)
+    finally:
+        store.close()
+    save_verify_key(path / PUBLIC_KEY, kgc)
+    write_config(path / CONFIG, config)  # last: a directory without it is none
+
+
+@hides_locals
+def found(path: str | os.PathLike[str], federation: str, coordinator: str, **keys: Any) -> None:
+    """KGC: a new federation, whose coordinator will listen at this address."""
+    check_name("federation", federation)
+    home = Path(path).expanduser().absolute()
+    config = new_config(federation=federation, role=KGC, name=KGC, coordinator=coordinator, **keys)
+    signing, authority = SigningKey.generate(), Authority.new(federation)
+    token = authority.invite(PartyId(KGC, KGC), coordinator, signing.verify_key.raw, _OWN_SERIAL, 3650)
+    tls = join(token, signing.verify_key.raw)
+    facts = {
+        "signing": signing.to_fields(),
+        "authority": authority.to_fields(),
+        "tls": tls.to_fields(),
+        "insecure": config.keys is not None and config.keys.allow_insecure,
+        "state": KeyCentreState(),
+        "invited": {},
+        "serial": _OWN_SERIAL,
+    }
+    _create(home, config, signing.verify_key, facts)
+
+
+def invite(home: Home, role: str, name: str, days: int = _DAYS) -> Token:
+    """KGC: a token by which a party joins, or, if it has joined before, gets a new certificate."""
+    with _inviting:
+        return _invite(home, role, name, days)
+
+
+@hides_locals
+def _invite(home: Home, role: str, name: str, days: int) -> Token:
+    if home.who.role != KGC:
+        raise UsageError(f"{home.path} is the directory of {home.who.name!r}; KGC alone invites")
+    name = _named(role, name)
+    invited = home.store.expect("invited", dict[str, Invited])
+    _check_invitation(invited, home.store.expect("state", KeyCentreState), role, name)
+    serial = home.store.expect("serial", int) + 1
+    authority = Authority.from_fields(home.store.expect("authority", dict[str, str]), home.allow_insecure)
+    address = home.config.network.coordinator or ""
+    token = authority.invite(PartyId(role, name), address, home.signing().verify_key.raw, serial, days)
+    first = invited[name].first if name in invited else serial
+    with home.store.transaction():
+        home.store.write(invited=invited | {name: Invited(role, first, serial)}, serial=serial)
+        home.audit.append("invited", role=role, name=name, serial=serial, first=first)
+    return token
+
+
+def _named(role: str, name: str) -> str:
+    """What the party will be called. Raises UsageError."""
+    if role in (CS, CC):
+        if name not in ("", role):
+            raise UsageError(f"{role} is called {role} in every federation; leave {name!r} out")
+        return role
+    if role not in (PARTICIPANT, REQUESTER):
+        raise UsageError(f"role {role!r}: give {CS}, {CC}, {PARTICIPANT} or {REQUESTER}, and then the name")
+    if not name:
+        raise UsageError(f"a {role} needs a name: revfrf kgc invite {role} NAME")
+    check_name(role, name)
+    return name
+
+
+def _check_invitation(invited: Mapping[str, Invited], state: KeyCentreState, role: str, name: str) -> None:
+    """Raise UsageError if nobody of this role and name can be invited any more."""
+    for known in invited.keys() - {name}:
+        if known.casefold() == name.casefold():
+            raise UsageError(f"{name!r} is too like {known!r}, who is invited already; give another name")
+    before = invited.get(name)
+    if before is not None and before.role != role:
+        raise UsageError(f"{name!r} is invited as {before.role} already; give another name")
+    if state.certificates and name in state.certificates[-1].revoked:
+        raise UsageError(f"{name!r} has left, and its name with it; give another name")
+    if state.certificates and before is None and role != REQUESTER:
+        raise UsageError("the federation is set up: nobody can join it any more but requesters")
+
+
+def uninvite(home: Home, name: str) -> None:
+    """KGC: take an invitation back; of members of a federation that is set up it is too late for that."""
+    with _inviting:
+        invited = home.store.expect("invited", dict[str, Invited])
+        if name not in invited:
+            raise UsageError(f"{name!r} is not invited; invited are {', '.join(sorted(invited)) or 'none'}")
+        certified = home.store.expect("state", KeyCentreState).certificates
+        if certified and invited[name].role != REQUESTER:
+            raise UsageError("the federation is set up; whoever is in it leaves by itself: `revfrf revoke`")
+        with home.store.transaction():
+            home.store.write(invited={known: who for known, who in invited.items() if known != name})
+            home.audit.append("uninvited", name=name)
+
+
+@hides_locals
+def join_federation(path: str | os.PathLike[str], text: str, *, allow_insecure: bool = False) -> PartyId:
+    """Make a party's keys and directory; in the directory that it has, a new certificate for its keys.
+
+    `allow_insecure` is settled when a party first joins.
+    """
+    token = Token.parse(text)
+    home = Path(path).expanduser().absolute()
+    if (home / CONFIG).exists():
+        if allow_insecure:
+            raise UsageError(
+                f"{home} has joined before, and whether short keys will do was settled then; leave "
+                "--allow-insecure out, and its certificate is renewed"
+            )
+        _renew(home, token)
+        return token.who
+    role, name = token.who.role, token.who.name
+    own = {"coordinator": token.address}
+    if role == CS:
+        host, _, port = token.address.rpartition(":")
+        open_to = host if host in ("127.0.0.1", "localhost", "[::1]") else "0.0.0.0"  # noqa: S104
+        own = {"listen": f"{open_to}:{port}", "target": "label", "task": "classes"}
+    config = new_config(federation=token.federation, role=role, name=name, **own)
+    kgc, signing = VerifyKey(token.kgc_verify_key), SigningKey.generate()
+    tls = join(token, signing.verify_key.raw)
+    facts: dict[str, Any] = {
+        "identity": Identity(name, role, kgc, signing, allow_insecure),
+        "tls": tls.to_fields(),
+        "insecure": allow_insecure,
+    }
+    if role == PARTICIPANT:
+        facts["secret"] = secrets.token_bytes(32)
+    _create(home, config, kgc, facts)
+    return token.who
+
+
+@hides_locals
+def _renew(path: Path, token: Token) -> None:
+    home = Home.open(path)
+    try:
+        if home.who != token.who or home.config.party.federation != token.federation:
+            raise UsageError(
+                f"{path} is the directory of {home.who.name!r}; the token is for {token.who.name!r}"
+            )
+        if token.ca_pem != home.tls().ca_pem:
+            raise UsageError("the token is of another federation with the same name")
+        if token.serial <= home.tls().passport.serial:
+            raise UsageError(
+                f"{path} has a certificate by this token, or a newer one; ask KGC for a new token"
+            )
+        tls = join(token, home.signing().verify_key.raw)
+        with home.store.transaction():
+            home.store.write(tls=tls.to_fields())
+            home.audit.append("certificate renewed", serial=token.serial)
+        home.store.scrub()
+    finally:
+        home.close()

@@ -1,0 +1,213 @@
+"""KGC as a process."""
+
+import logging
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+
+from revfrf.crypto.dtpkc.keys import Parameters
+from revfrf.crypto.dtpkc.strong import SetUp
+from revfrf.embedded.moduli import fresh_setup, fresh_setup_like
+from revfrf.errors import (
+    AbsentError,
+    NoForestError,
+    PassportError,
+    ProtocolError,
+    RefusedError,
+    RejectedError,
+    UsageError,
+)
+from revfrf.messages.base import Done, Message, of_number
+from revfrf.messages.frf_revoc import RevocationRequest
+from revfrf.messages.key_setup import AdmissionRequest, EpochCertificate, SetUpReply, SetUpRequest
+from revfrf.names import CC, CS, PARTICIPANT, REQUESTER
+from revfrf.node.config import Config
+from revfrf.node.home import Home
+from revfrf.node.invitations import Invited, invite, uninvite
+from revfrf.node.logs import step
+from revfrf.node.service import Service
+from revfrf.parallel import workers
+from revfrf.roles.kgc import KeyCentre
+from revfrf.transport.codec import decode
+from revfrf.transport.passport import Passport
+
+log = logging.getLogger("revfrf.serve")
+
+
+class KeyCentreService(Service):
+    """KGC: sets the federation up when CS asks for it, admits requesters, and lets go whoever wants to."""
+
+    role: KeyCentre
+
+    def __init__(self, home: Home, config: Config) -> None:
+        super().__init__(home, config)
+        self.role = KeyCentre(self.endpoint, home.signing(), workers(config.work.workers), home.store)
+        self.role.recall()
+        self.role.may_leave = self._keep_one
+        self._beginning = Lock()  # one epoch at a time
+        self._admitting: dict[str, Lock] = {}
+        self._dealt: tuple[int, SetUp] | None = None
+
+    @property
+    def certificate(self) -> EpochCertificate | None:
+        """See `Service.certificate`."""
+        return self.role.current if self.role.state.certificates else None
+
+    def answer(self, sender: str, message: Message) -> Message:
+        """See `Service.answer`; besides what the role answers, what needs the network."""
+        match message:
+            case SetUpRequest():
+                reply: Message = self._set_up()
+            case AdmissionRequest():
+                self._admit_once(sender)
+                return Done()
+            case _:
+                return super().answer(sender, message)
+        self.audit.append(type(message).__name__, sender=sender)
+        return reply
+
+    def admit(self, passport: Passport) -> None:
+        """See `Service.admit`; and whoever is not invited, or no more."""
+        who, known = (
+            passport.who,
+            self.home.store.expect("invited", dict[str, Invited]).get(passport.who.name),
+        )
+        if known is None or known.role != who.role or passport.serial < known.first:
+            raise PassportError(f"{who} is not invited", kind="name")
+        super().admit(passport)
+
+    def _set_up(self) -> SetUpReply:
+        """See to it that there is an epoch, and that everybody knows it; who keeps us from it, if so."""
+        try:
+            with self._beginning:
+                self._first_epoch()
+        except AbsentError as error:
+            return SetUpReply(missing=error.party, refused=None)
+        except RefusedError as error:
+            return SetUpReply(missing=None, refused=error.party)
+        return SetUpReply(missing=None, refused=None)
+
+    def _first_epoch(self) -> None:
+        """With everybody who is invited; of an epoch that has begun, everybody is told."""
+        if self.role.state.certificates:
+            if not self.role.told:
+                self.role.announce()
+            return
+        invited = self.home.store.expect("invited", dict[str, Invited])
+        roles = {name: known.role for name, known in invited.items() if known.role != REQUESTER}
+        if roles.get(CC) != CC or roles.get(CS) != CS or len(roles) < 3:
+            raise ProtocolError("KGC has to invite CS, CC and at least one participant first", kind="order")
+        keys = self.config.keys
+        if keys is None:
+            raise ProtocolError("KGC has no [keys] in its configuration", kind="order")
+        self.endpoint.reach(roles)
+        dealt = self._dealt_for(
+            1, lambda: fresh_setup(keys.key_bits, self.home.allow_insecure, self.role.n_jobs)
+        )
+
+        def known() -> dict[str, bytes]:
+            if self.home.store.expect("invited", dict[str, Invited]) != invited:
+                raise ProtocolError("others have been invited meanwhile; begin again", kind="order")
+            return self._pins.verify_keys
+
+        with self._forgetting(1):
+            self.role.enrol(self.config.party.federation, dealt, roles, known)
+        step(log, "epoch began", epoch=1, members=len(roles))
+
+    def _dealt_for(self, epoch: int, search: Callable[[], SetUp]) -> SetUp:
+        """The modulus and the shares of an epoch to come: the same as long as somebody is missing for it."""
+        if self._dealt is None or self._dealt[0] != epoch:
+            step(log, "searching for a modulus")
+            self._dealt = epoch, search()
+        return self._dealt[1]
+
+    @contextmanager
+    def _forgetting(self, epoch: int) -> Iterator[None]:
+        """Whatever else happens: once an epoch has begun, KGC has no share of it."""
+        try:
+            yield
+        finally:
+            if self.role.state.certificates and self.role.current.epoch >= epoch:
+                self._dealt = None
+
+    def _admit_once(self, sender: str) -> None:
+        """Whoever is admitted is called back for it, and could let us wait as often as it has asked."""
+        admitting = self._admitting.setdefault(sender, Lock())
+        if not admitting.acquire(blocking=False):
+            raise ProtocolError(f"{sender!r} is being admitted already", kind="order")
+        try:
+            self._admit_requester(sender)
+        finally:
+            admitting.release()
+
+    def _admit_requester(self, sender: str) -> None:
+        known = self.role.state.admitted.get(sender)
+        if known is not None:
+            try:
+                self.endpoint.call(sender, known, Done)
+                return
+            except RefusedError:  # it has other keys by now
+                self.role.forget_admission(sender)
+        self.role.admit(self._parameters(), sender)
+        self.audit.append("admitted", party=sender, epoch=self.role.current.epoch)
+
+    def do_accept(self, request: str) -> dict[str, Any]:
+        """A request to leave that has come by another way than CS."""
+        try:
+            found = decode(bytes.fromhex(request), RevocationRequest)
+            with self._answering:
+                self.role.handle(found.party, found)
+        except (ValueError, RejectedError) as error:
+            raise UsageError(f"not a request to leave this federation now: {error}") from None
+        facts = {"party": found.party, "level": found.level}
+        self.audit.append("accepted a request to leave", **facts, epoch=found.epoch)
+        self.wake()
+        return facts | {"asked_in_epoch": found.epoch}
+
+    def do_invite(self, party_role: str, name: str, days: int) -> str:
+        """See `node.inviting.invite`."""
+        return invite(self.home, party_role, name, days).text()
+
+    def do_uninvite(self, name: str) -> None:
+        """See `node.inviting.uninvite`."""
+        uninvite(self.home, name)
+
+    def _parameters(self) -> Parameters:
+        if not self.role.state.certificates:
+            raise NoForestError("the federation is not set up yet", kind="order")
+        c = self.role.current
+        return Parameters(of_number(c.n), of_number(c.g0), c.exponent_bits, self.home.allow_insecure)
+
+    def work(self) -> None:
+        """See `Service.work`: begin the epoch without those who have asked to leave, and tell everybody."""
+        with self._beginning:
+            if self.role.state.certificates and not self.role.told:
+                self.role.announce()
+            elif self.role.state.leaving and not self.role.changing:
+                self._begin_epoch()
+
+    def _keep_one(self, leaving: Collection[str]) -> None:
+        if not self._staying(leaving):
+            raise ProtocolError("no participant would be left", kind="member")
+
+    def _staying(self, leaving: Collection[str]) -> list[str]:
+        """The participants who are left without these."""
+        members = self.role.current.members if self.role.state.certificates else ()
+        return [m.name for m in members if m.role == PARTICIPANT and m.name not in leaving]
+
+    def _begin_epoch(self) -> None:
+        leaving = self.role.state.leaving
+        if not self._staying(leaving):
+            self.role.stay(leaving)
+            self.audit.append("stays", parties=sorted(leaving))
+            raise UsageError(f"{', '.join(sorted(leaving))} cannot leave: no participant would be left")
+        level = max(request.level for request in leaving.values())
+        step(log, "leaving", parties=sorted(leaving), level_of_revocation=level)
+        epoch, dealt = self.role.current.epoch + 1, None
+        if level == 2:
+            self.endpoint.reach(m.name for m in self.role.current.members if m.name not in leaving)
+            dealt = self._dealt_for(epoch, lambda: fresh_setup_like(self._parameters(), self.role.n_jobs))
+        with self._forgetting(epoch):
+            certificate = self.role.revoke(dealt)
+        self.audit.append("epoch began", epoch=certificate.epoch, left=sorted(leaving))

@@ -1,0 +1,137 @@
+"""The processes of CC and the participants; CS's is in `node.coordinator`, KGC's in `node.key_centre`."""
+
+import logging
+from typing import Any
+
+from revfrf.errors import AbsentError, RefusedError, UsageError
+from revfrf.io.party_data import Rows, read_rows
+from revfrf.messages.base import Done
+from revfrf.messages.fle_expan import Column
+from revfrf.messages.frf_revoc import Level
+from revfrf.messages.key_setup import EpochCertificate
+from revfrf.names import KGC, PARTICIPANT
+from revfrf.node.config import Config, Policy
+from revfrf.node.control import Tell
+from revfrf.node.home import Home
+from revfrf.node.logs import step
+from revfrf.node.requester import ask_about
+from revfrf.node.service import Service
+from revfrf.parallel import workers
+from revfrf.protocols.common.request import RequestPolicy
+from revfrf.roles.compute import ComputePartner
+from revfrf.roles.participant import TRAINING, Participant
+from revfrf.roles.party import AnsweringParty
+from revfrf.roles.requester import Requester
+from revfrf.storage.sqlite import SqliteParticipantStore
+from revfrf.transport.codec import encode
+
+log = logging.getLogger("revfrf.serve")
+
+
+class MemberService(Service):
+    """A party that is a member of every epoch, and has a say in requests: CS, CC, a participant."""
+
+    role: AnsweringParty
+
+    @property
+    def certificate(self) -> EpochCertificate | None:
+        """See `Service.certificate`."""
+        return self.role.identity.certificate
+
+    def take_policy(self) -> None:
+        """Whose requests are answered, by the configuration, if that has changed."""
+        policy = self.config.policy or Policy()
+        asked = RequestPolicy(policy.accepts, policy.refuses, policy.max_rows)
+        if asked != self.role.policy:
+            self.role.policy = asked
+
+
+class ComputeService(MemberService):
+    """CC."""
+
+    role: ComputePartner
+
+    def __init__(self, home: Home, config: Config) -> None:
+        super().__init__(home, config)
+        self.role = ComputePartner(home.identity(), workers(config.work.workers), home.store)
+        self.role.recall()
+        self.take_policy()
+
+
+class ParticipantService(MemberService):
+    """An owner of columns, with its file."""
+
+    role: Participant
+
+    def __init__(self, home: Home, config: Config) -> None:
+        super().__init__(home, config)
+        store = home.store
+        if not isinstance(store, SqliteParticipantStore):
+            raise UsageError(f"{home.path} is not the directory of a participant")
+        rows = self._read_rows(config)
+        columns = store.read("columns", tuple[Column, ...])
+        if columns is None or store.read("aligned", bytes) is None:
+            columns = rows.columns
+            store.write(columns=columns)
+        else:
+            rows.codes(columns)  # raises if the file has changed its kind
+        self.role = Participant(
+            home.identity(), columns, store.expect("secret", bytes), store, workers(config.work.workers)
+        )
+        self.role.recall()
+        self.role.rows = rows
+        self.take_policy()
+        step(log, "rows read", file=str(config.data_file), rows=len(rows.ids), columns=len(columns))
+
+    @staticmethod
+    def _read_rows(config: Config) -> Rows:
+        data = config.data
+        if data is None:
+            raise UsageError("a participant needs [data] in its configuration")
+        return read_rows(
+            config.data_file,
+            data.id_column,
+            categories=data.categories,
+            drop=data.drop,
+            decimals=data.decimals,
+        )
+
+    def do_ask(self, tell: Tell, **arguments: Any) -> dict[str, Any]:
+        """See `node.requester.ask_about`."""
+        requester = Requester(self.role.identity, self.endpoint, self.role.n_jobs)
+        return ask_about(self, requester, tell=tell, **arguments)
+
+    def do_revoke(self, level: Level = 2, send: bool = True) -> dict[str, Any]:
+        """Leave the forest: the request goes to KGC, sealed, or into the operator's hands."""
+        request = self.role.leave(level)
+        if [m.name for m in self.role.certificate.members if m.role == PARTICIPANT] == [self.home.who.name]:
+            raise UsageError("the last participant cannot leave: there would be no forest without it")
+        self.audit.append("asked to leave", level=level)
+        facts = {"party": self.home.who.name, "level": level, "asked_in_epoch": request.epoch}
+        if not send:
+            return facts | {"request": encode(request).hex()}
+        try:
+            self.endpoint.call(KGC, request, Done)
+        except AbsentError as error:
+            reason = f"{error.reason}; KGC may have the request all the same: ask again, it takes it once"
+            raise AbsentError(error.party, reason) from None
+        except RefusedError as error:
+            reason = f"{error.reason}; perhaps this party has left already, by a request before this one"
+            raise RefusedError(error.party, reason) from None
+        return facts
+
+    def shown_out(self) -> None:
+        """See `Service.shown_out`: there is nothing more to do here."""
+        step(log, "this party has left, and CS no longer accepts it; KGC's certificate is the proof")
+        self.home.store.write(left=True)
+        self.audit.append("let in no more")
+        self.stop()
+
+    def do_status(self) -> dict[str, Any]:
+        """See `Service.do_status`."""
+        held = self.role.tables.get(TRAINING)
+        return super().do_status() | {
+            "columns": [column.name for column in self.role.columns],
+            "rows": 0 if held is None else held.shape[1],
+            "own_nodes": len(self.role.store.cuts),
+        }

@@ -1,0 +1,225 @@
+"""A whole federation of separate processes on this machine, on a bundled data set, for trying out."""
+
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from revfrf.errors import RevFRFError, StorageError, UsageError
+from revfrf.io.files import write_text
+from revfrf.io.party_data import csv_text
+from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
+from revfrf.node.control import CONTROL, ask, process_of, runs
+from revfrf.node.home import CONFIG, Home, look
+from revfrf.node.invitations import found, invite, join_federation
+from revfrf.roles.kgc import KeyCentreState
+
+ROWS, TEST, REQUEST = "rows.csv", "test.csv", "request.csv"
+REQUESTER_NAME = "clinic"
+_TRAINED, _ASKED = 400, 20
+_STARTING = 120.0
+_ENDING = 20.0
+PORTS = range(10_000, 32_768)
+"""Below those that systems, if nobody has told them otherwise, give to whoever dials: while CS does not run,
+its own parties, which dial it again and again, could come to hold its port.
+"""
+
+_SERVERS = {"kgc": KGC, "cs": CS, "cc": CC}
+"""Who is in which directory; all others' directories have their names."""
+
+
+def make(directory: Path, parties: int, key_bits: int, allow_insecure: bool) -> None:
+    """Found a federation of hospitals with the columns of the breast-cancer data, and write their files.
+
+    It appears whole or not at all.
+    """
+    if not 2 <= parties <= 30:
+        raise UsageError(f"--parties {parties}: the data have 30 columns; give a number from 2 to 30")
+    place = directory.expanduser().absolute()
+    new = place.with_name(f".{place.name}.unfinished")
+    try:
+        if place.exists() and any(place.iterdir()):
+            raise UsageError(f"{directory} has other files in it; give another directory with -d")
+        shutil.rmtree(new, ignore_errors=True)  # of a run that was interrupted
+        try:
+            _make(new, [f"hospital-{number}" for number in range(1, parties + 1)], key_bits, allow_insecure)
+            new.replace(place)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+    except OSError as error:
+        raise UsageError(f"{directory}: cannot be made: {error.strerror}") from None
+
+
+def _make(directory: Path, names: list[str], key_bits: int, allow_insecure: bool) -> None:
+    coordinator, insecure = f"127.0.0.1:{free_port()}", allow_insecure or None
+    found(directory / "kgc", "hospitals", coordinator, key_bits=key_bits, allow_insecure=insecure)
+    roles = {"cs": CS, "cc": CC, REQUESTER_NAME: REQUESTER} | dict.fromkeys(names, PARTICIPANT)
+    with closing(Home.open(directory / "kgc")) as centre:
+        for home, role in roles.items():
+            token = invite(centre, role, _SERVERS.get(home, home)).text()
+            join_federation(directory / home, token, allow_insecure=allow_insecure)
+    _write_files(directory, names)
+
+
+def free_port(ports: Sequence[int] = PORTS) -> int:
+    """One that nobody has."""
+    for port in random.sample(ports, len(ports)):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise UsageError(f"none of the ports {ports[0]} to {ports[-1]} is free")
+
+
+def _write_files(directory: Path, names: list[str]) -> None:
+    """A hospital has some columns of all patients, CS the outcome of most, the clinic whole rows of a few."""
+    from sklearn.datasets import load_breast_cancer
+
+    data = load_breast_cancer()
+    ids = [f"patient-{number:03}" for number in range(len(data.target))]
+    outcome = [str(data.target_names[place]) for place in data.target]
+    columns = {str(name): data.data[:, place].tolist() for place, name in enumerate(data.feature_names)}
+    for number, name in enumerate(names):
+        own = {column: columns[column] for column in list(columns)[number :: len(names)]}
+        write_text(directory / name / ROWS, csv_text(ids, own))
+    cs, last = directory / "cs", _TRAINED + _ASKED
+    write_text(cs / ROWS, csv_text(ids[:_TRAINED], {"label": outcome[:_TRAINED]}))
+    write_text(cs / TEST, csv_text(ids[last:], {"label": outcome[last:]}))
+    asked = {name: values[_TRAINED:last] for name, values in columns.items()}
+    write_text(directory / REQUESTER_NAME / REQUEST, csv_text(ids[_TRAINED:last], asked))
+
+
+def exists(directory: Path) -> bool:
+    """Whether `make` has made one there."""
+    return (directory / "kgc" / CONFIG).exists()
+
+
+def check(directory: Path, parties: int | None, key_bits: int | None) -> None:
+    """Raise UsageError if the federation that is there is not one of so many hospitals and bits."""
+    keys = look(directory / "kgc").keys
+    there = {"--parties": len(_hospitals(directory)), "--key-bits": None if keys is None else keys.key_bits}
+    for flag, asked in (("--parties", parties), ("--key-bits", key_bits)):
+        if asked not in (None, there[flag]):
+            raise UsageError(
+                f"{flag} {asked}: {directory} was made with {there[flag]}; leave {flag} out, or give another "
+                "directory with -d"
+            )
+
+
+def _hospitals(directory: Path) -> list[str]:
+    names = [path.parent.name for path in directory.glob(f"hospital-*/{CONFIG}")]
+    return sorted(names, key=lambda name: int(name.rpartition("-")[2]))
+
+
+def staying(directory: Path) -> list[str]:
+    """The hospitals that have not left, by what KGC knows."""
+    kgc = directory / "kgc"
+    if runs(kgc / CONTROL):
+        left = ask(kgc / CONTROL, "status", {})["left"]
+    else:
+        with closing(Home.open(kgc)) as home:
+            certificates = home.store.expect("state", KeyCentreState).certificates
+        left = certificates[-1].revoked if certificates else ()
+    return [name for name in _hospitals(directory) if name not in left]
+
+
+def start(directory: Path, tell: Callable[[str], None]) -> list[str]:
+    """Start a process for every party that has none and has not left; return when all are connected.
+
+    Returns who was started. Raises RevFRFError.
+    """
+    names = [*_SERVERS, *staying(directory)]
+    processes: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        for name in names:
+            if not runs(directory / name / CONTROL):
+                processes[name] = _serve(directory, name)
+                tell(f"{name} started")
+        _wait(directory, {_SERVERS.get(name, name) for name in names} - {CS}, processes)
+    except BaseException:
+        _end([process.pid for process in processes.values() if process.poll() is None])
+        raise
+    return list(processes)
+
+
+def _serve(directory: Path, name: str) -> subprocess.Popen[bytes]:
+    workers = "1" if name.startswith("hospital") else "-1"
+    command = [sys.executable, "-m", "revfrf", "serve", "-d", str(directory / name), "--workers", workers]
+    with (directory / f"{name}.log").open("ab") as log:
+        return subprocess.Popen(  # noqa: S603
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+
+
+def _wait(directory: Path, expected: set[str], processes: Mapping[str, subprocess.Popen[bytes]]) -> None:
+    """Until all of them are connected to CS, or have just left."""
+    until = time.monotonic() + _STARTING
+    missing = expected
+    while time.monotonic() < until:
+        for name, process in processes.items():
+            if process.poll():
+                raise RevFRFError(
+                    f"{name} has ended at once; {_last_line(directory / f'{name}.log')}", kind="absent"
+                )
+        with _not_yet():
+            status = ask(directory / "cs" / CONTROL, "status", {})
+            missing = expected - {*status["connected"], *status["left"]}
+            if not missing:
+                return
+        time.sleep(0.1)
+    names = ", ".join(sorted(missing))
+    raise RevFRFError(
+        f"{names}: not connected after {_STARTING:.0f} seconds; look at {directory}/*.log", kind="absent"
+    )
+
+
+@contextmanager
+def _not_yet() -> Iterator[None]:
+    """What fails while processes start may succeed in a moment, but for what is wrong with directories."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except RevFRFError:
+        return
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+    return f"{log} ends with: {next(filter(None, reversed(lines)), '')}"
+
+
+def stop(directory: Path) -> int:
+    """End the processes that serve there; how many there were."""
+    if not exists(directory):
+        raise UsageError(f"{directory}: there is no federation of `revfrf up`; give its directory with -d")
+    listening = map(process_of, sorted(directory.glob(f"*/{CONTROL}")))
+    processes = [process for process in listening if process]
+    _end(processes)
+    return len(processes)
+
+
+def _end(processes: Collection[int]) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGTERM)
+    until = time.monotonic() + _ENDING
+    while any(map(_is_alive, processes)) and time.monotonic() < until:
+        time.sleep(0.05)
+    for process in filter(_is_alive, processes):
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+def _is_alive(process: int) -> bool:
+    """Whether it has not ended; one that has, and that nobody has asked how, has no command line any more."""
+    try:
+        return bool(Path(f"/proc/{process}/cmdline").read_bytes())
+    except OSError:
+        return False

@@ -1,0 +1,135 @@
+"""Epochs: who belongs to a federation, with which keys, and how one epoch follows another.
+
+KGC signs a certificate for each. The next one names the same members but for those who have left, and the
+digest of the one before; either nobody has new keys, or all have, and have signed that the old are erased.
+"""
+
+from collections.abc import Sequence
+from math import gcd
+
+import msgspec
+
+from revfrf.crypto.canonical import Field, digest
+from revfrf.crypto.dtpkc.strong import Server
+from revfrf.crypto.signing import SigningKey, VerifyKey
+from revfrf.errors import ProtocolError, SignatureError
+from revfrf.messages.base import of_number
+from revfrf.messages.key_setup import EpochCertificate, Member, Receipt
+from revfrf.names import CC, CS
+
+SHARE_HOLDERS: dict[str, Server] = {CS: CS, CC: CC}
+"""Who has a strong share."""
+
+_CERTIFICATE = "revfrf epoch certificate v1"
+_RECEIPT = "revfrf erasure receipt v1"
+_ERASED = "revfrf erased key v1"
+
+
+def sign_certificate(kgc: SigningKey, unsigned: EpochCertificate) -> EpochCertificate:
+    """The certificate, signed by KGC."""
+    signature = kgc.sign(_CERTIFICATE, *certificate_fields(unsigned))
+    return msgspec.structs.replace(unsigned, signature=signature)
+
+
+def verify_certificate(kgc: VerifyKey, certificate: EpochCertificate) -> None:
+    """Return only if KGC has signed it; else raise SignatureError."""
+    kgc.verify(certificate.signature, _CERTIFICATE, *certificate_fields(certificate))
+
+
+def certificate_digest(certificate: EpochCertificate) -> bytes:
+    """What the next epoch calls this one."""
+    return digest(_CERTIFICATE, *certificate_fields(certificate))
+
+
+def certificate_fields(certificate: EpochCertificate) -> tuple[Field, ...]:
+    """What KGC signs: everything but the signature."""
+    c = certificate
+    members = tuple(map(member_fields, c.members))
+    return (c.federation, c.epoch, c.n, c.g0, c.exponent_bits, members, c.revoked, c.previous)
+
+
+def member_fields(member: Member) -> tuple[Field, ...]:
+    """A member, for signing."""
+    return (member.name, member.role, member.h, member.verify_key)
+
+
+def check_succession(before: EpochCertificate | None, after: EpochCertificate) -> None:
+    """Raise ProtocolError unless `after` is a first epoch, or follows `before`.
+
+    Members keep their names, roles and signing keys; either all have new keys under new parameters, or
+    nobody has.
+    """
+    if before is None:
+        if after.epoch != 1 or after.revoked or after.previous:
+            raise ProtocolError("a first epoch comes after none, and nobody has left", kind="epoch")
+        return
+    if after.federation != before.federation or after.epoch != before.epoch + 1:
+        raise ProtocolError("an epoch that does not follow the one before", kind="epoch")
+    if after.previous != certificate_digest(before):
+        raise ProtocolError("an epoch that follows another one", kind="epoch")
+    left = after.revoked[len(before.revoked) :]
+    if not left or after.revoked != (*before.revoked, *left) or len(set(after.revoked)) != len(after.revoked):
+        raise ProtocolError("an epoch begins when somebody leaves, and who has left stays out", kind="member")
+    staying = [member for member in before.members if member.name not in left]
+    all_known = len(staying) == len(before.members) - len(left)
+    if not all_known or list(map(_standing, after.members)) != list(map(_standing, staying)):
+        raise ProtocolError("the members of the epoch before, but for those who left", kind="member")
+    if [member.role for member in staying if member.role in SHARE_HOLDERS] not in ([CS, CC], [CC, CS]):
+        raise ProtocolError("an epoch has one CS and one CC", kind="member")
+    _check_keys(before, after, staying)
+
+
+def _check_keys(before: EpochCertificate, after: EpochCertificate, staying: Sequence[Member]) -> None:
+    """Nobody has new keys, or all have, under a modulus that has nothing to do with the old one."""
+    if after.n == before.n:
+        same = (after.g0, after.exponent_bits) == (before.g0, before.exponent_bits)
+        if not same or after.members != tuple(staying):
+            raise ProtocolError("without a new modulus nobody has new keys", kind="member")
+        return
+    old, new = of_number(before.n), of_number(after.n)
+    smaller = new.bit_length() != old.bit_length() or after.exponent_bits < before.exponent_bits
+    if smaller or gcd(new, old) != 1:
+        raise ProtocolError("a new modulus is of the same size, and not made from the old one", kind="member")
+    keys = [of_number(member.h) for member in after.members]
+    if len(set(keys)) != len(keys) or set(keys) & {of_number(member.h) for member in before.members}:
+        raise ProtocolError("with a new modulus all have new keys", kind="member")
+
+
+def _standing(member: Member) -> tuple[str, str, bytes]:
+    """What of a member stays the same for the federation's life."""
+    return member.name, member.role, member.verify_key
+
+
+def check_receipts(before: EpochCertificate, after: EpochCertificate, receipts: Sequence[Receipt]) -> None:
+    """Raise RejectedError unless every member has signed for its erased keys, if there are new ones."""
+    expected = sorted(member.name for member in after.members) if before.n != after.n else []
+    if sorted(receipt.party for receipt in receipts) != expected:
+        raise ProtocolError("not every party has given a receipt for its erased keys", kind="member")
+    members, entered = {member.name: member for member in before.members}, certificate_digest(after)
+    for receipt in receipts:
+        member = members[receipt.party]
+        if (receipt.keys, receipt.entered) != (erased_keys(before.n, member), entered):
+            raise ProtocolError(f"the receipt of {receipt.party!r} is for other keys", kind="member")
+        fields = _receipt_fields(before.federation, receipt)
+        try:
+            VerifyKey(member.verify_key).verify(receipt.signature, _RECEIPT, *fields)
+        except SignatureError:
+            raise SignatureError(f"{receipt.party!r} has not signed its receipt") from None
+
+
+def erased_keys(n: bytes, member: Member) -> bytes:
+    """What a receipt calls the keys that a member had under a modulus."""
+    return digest(_ERASED, member.role, n, member.h)
+
+
+def _receipt_fields(federation: str, receipt: Receipt) -> tuple[Field, ...]:
+    return (federation, receipt.party, receipt.epoch, receipt.keys, receipt.entered)
+
+
+def sign_receipt(key: SigningKey, name: str, before: EpochCertificate, after: EpochCertificate) -> Receipt:
+    """A member's word that, on entering the epoch after, it has erased its keys of the one before."""
+    [member] = [member for member in before.members if member.name == name]
+    keys, entered = erased_keys(before.n, member), certificate_digest(after)
+    unsigned = Receipt(name, before.epoch, keys, entered, bytes(64))
+    signature = key.sign(_RECEIPT, *_receipt_fields(before.federation, unsigned))
+    return msgspec.structs.replace(unsigned, signature=signature)

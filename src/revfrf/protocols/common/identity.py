@@ -1,0 +1,139 @@
+"""What a party knows of itself and of its federation, and how it is written down."""
+
+from dataclasses import dataclass
+
+from revfrf.crypto.dtpkc.keys import WeakKey
+from revfrf.crypto.dtpkc.strong import StrongShare
+from revfrf.crypto.secret import Secret
+from revfrf.crypto.signing import SigningKey, VerifyKey
+from revfrf.errors import ProtocolError
+from revfrf.messages.base import number
+from revfrf.messages.key_setup import Admission, EpochCertificate, Member, Receipt
+from revfrf.record import Record
+
+
+@dataclass
+class Keys(Secret):
+    """A party's keys of an epoch: its weak key, and of a server the strong share."""
+
+    epoch: int
+    weak: WeakKey
+    share: StrongShare | None
+
+    def record(self) -> "KeysRecord":
+        """All of it, to be written down."""
+        share = None if self.share is None else self.share.to_fields()
+        return KeysRecord(self.epoch, self.weak.to_fields(), share)
+
+
+@dataclass
+class Identity(Secret):
+    """What a party knows of itself and of its federation. `kgc` it was given beforehand.
+
+    `dealt` are keys of an epoch that KGC has not yet certified, and `deal` is the number of the last deal.
+    """
+
+    name: str
+    role: str
+    kgc: VerifyKey
+    signing: SigningKey | None
+    allow_insecure: bool = False
+    federation: str = ""
+    keys: Keys | None = None
+    dealt: Keys | None = None
+    deal: int = 0
+    certificate: EpochCertificate | None = None
+    receipt: Receipt | None = None
+    admission: Admission | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The current one; 0 before the first."""
+        return 0 if self.certificate is None else self.certificate.epoch
+
+    @property
+    def weak(self) -> WeakKey:
+        """The weak key of this epoch. Raises ProtocolError if it is not here."""
+        if self.keys is None:
+            raise ProtocolError(f"{self.name!r} has no private keys here", kind="member")
+        return self.keys.weak
+
+    @property
+    def share(self) -> StrongShare:
+        """The strong share of this epoch. Raises ProtocolError if it is not here."""
+        if self.keys is None or self.keys.share is None:
+            raise ProtocolError(f"{self.name!r} has no strong share here", kind="member")
+        return self.keys.share
+
+    @property
+    def signing_key(self) -> SigningKey:
+        """The key to sign with. Raises ProtocolError if it was not saved with the forest."""
+        if self.signing is None:
+            raise ProtocolError(f"{self.name!r} has no private keys here", kind="member")
+        return self.signing
+
+    def member(self, weak: WeakKey) -> Member:
+        """What a certificate says of this party if this is its weak key."""
+        return Member(self.name, self.role, number(weak.public.h), self.signing_key.verify_key.raw)
+
+    def record(self) -> "IdentityRecord":
+        """All of it, to be written down."""
+        return IdentityRecord(
+            name=self.name,
+            role=self.role,
+            kgc=self.kgc.raw,
+            signing=self.signing_key.to_fields(),
+            federation=self.federation,
+            keys=None if self.keys is None else self.keys.record(),
+            dealt=None if self.dealt is None else self.dealt.record(),
+            deal=self.deal,
+            certificate=self.certificate,
+            receipt=self.receipt,
+            admission=self.admission,
+        )
+
+
+class KeysRecord(Record, frozen=True):
+    """`Keys`, as in key files."""
+
+    epoch: int
+    weak: dict[str, str]
+    share: dict[str, str] | None
+
+    def keys(self, allow_insecure: bool) -> Keys:
+        """The keys. Raises RevFRFError for what are none."""
+        share = None if self.share is None else StrongShare.from_fields(self.share, allow_insecure)
+        return Keys(self.epoch, WeakKey.from_fields(self.weak, allow_insecure), share)
+
+
+class IdentityRecord(Record, frozen=True):
+    """`Identity`."""
+
+    name: str
+    role: str
+    kgc: bytes
+    signing: dict[str, str]
+    federation: str
+    keys: KeysRecord | None
+    dealt: KeysRecord | None
+    deal: int
+    certificate: EpochCertificate | None
+    receipt: Receipt | None
+    admission: Admission | None
+
+    def identity(self, allow_insecure: bool) -> Identity:
+        """The identity. Raises RevFRFError for what is none."""
+        return Identity(
+            name=self.name,
+            role=self.role,
+            kgc=VerifyKey(self.kgc),
+            signing=SigningKey.from_fields(self.signing, allow_insecure),
+            allow_insecure=allow_insecure,
+            federation=self.federation,
+            keys=None if self.keys is None else self.keys.keys(allow_insecure),
+            dealt=None if self.dealt is None else self.dealt.keys(allow_insecure),
+            deal=self.deal,
+            certificate=self.certificate,
+            receipt=self.receipt,
+            admission=self.admission,
+        )

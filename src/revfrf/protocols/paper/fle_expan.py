@@ -1,0 +1,355 @@
+"""FLE-Expan: a forest grows, level by level, all trees at once.
+
+One exchange per participant and level carries everything: the splits of the participant that won the level
+before, to be encrypted and signed (FOS-Find, lines 7 and 8), and the questions about the nodes of this
+level. A participant gets the rows of exactly those nodes at which one of its features is asked.
+docs/forest.md says which forest comes out.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, count, repeat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revfrf.crypto.batch import Context
+from revfrf.crypto.canonical import digest
+from revfrf.crypto.dtpkc.keys import Parameters
+from revfrf.crypto.signing import VerifyKey
+from revfrf.errors import ProtocolError
+from revfrf.forest.candidates import Proposal, Values
+from revfrf.forest.criterion import Targets
+from revfrf.forest.nodes import Node, Nodes, Turns
+from revfrf.forest.tree import Leaf, Rules
+from revfrf.forest.unfinished import unfinished, with_rows
+from revfrf.messages.base import CUTS, FEATURES, PATHS, QUESTIONS, TREES, array
+from revfrf.messages.fle_expan import LevelReply, LevelRequest, OpenForest
+from revfrf.metering import within
+from revfrf.parallel import in_threads
+from revfrf.protocols.common.identity import Identity
+from revfrf.protocols.paper.fos_find import (
+    Draws,
+    Positions,
+    Questions,
+    Scored,
+    Winner,
+    answer_questions,
+    choose,
+    draw_candidates,
+    questions_for,
+    score,
+    send_rows,
+)
+from revfrf.protocols.paper.node_rows import read_nodes, write_nodes
+from revfrf.protocols.paper.splits import encrypt_splits, open_splits, split_context
+from revfrf.storage.memory import CoordinatorStore, OwnCut, ParticipantStore, StoredSplit
+from revfrf.transport.base import Channel
+
+FOS_FIND = "FOS-Find"
+
+_MAX_CUTS = 2**26
+"""Candidate cuts that an owner computes for one level: half a gigabyte."""
+
+
+def forest_id(opening: OpenForest) -> bytes:
+    """The name of a forest: a hash of its rules, so that whoever knows it was told the same rules. It stays
+    the same in all epochs.
+    """
+    o = opening
+    rules = (o.n_trees, o.max_depth, o.method, o.n_candidates, o.n_sampled)
+    return digest("revfrf forest name v1", o.federation, o.nonce, *rules)[:16]
+
+
+# -- CS ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What CS has fixed when a forest is created. `owners` are the participants with their features' ids."""
+
+    federation: str
+    epoch: int
+    forest: bytes
+    seed: bytes = field(repr=False)
+    rules: Rules
+    parameters: Parameters
+    owners: Mapping[str, Sequence[str]]
+    verify_keys: Mapping[str, VerifyKey]
+
+    @property
+    def context(self) -> Context:
+        """What all splits of this epoch are signed with."""
+        return split_context(self.federation, self.epoch, self.forest)
+
+    @property
+    def features(self) -> list[str]:
+        """All features, owner by owner."""
+        return [feature for owned in self.owners.values() for feature in owned]
+
+    @property
+    def columns(self) -> list[slice]:
+        """For each owner, which of `features` are its own."""
+        ends = np.cumsum([len(owned) for owned in self.owners.values()]).tolist()
+        return [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class LevelReport:
+    """Where the growth is, for progress bars: the trees that still grow, the nodes made so far, and the
+    share of the work that is done, from 0 to 1."""
+
+    level: int
+    trees: int
+    nodes: int
+    work: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Won:
+    """Splits of one owner that won the last level; their ciphertexts are still to come."""
+
+    nodes: Sequence[Node] = ()
+    features: Positions = field(default_factory=lambda: np.empty(0, np.intp))
+    cuts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    turns: Sequence[Turns] = ()
+
+
+def fle_expan(
+    channel: Channel,
+    plan: Plan,
+    targets: Targets,
+    store: CoordinatorStore,
+    n_jobs: int,
+    progress: Callable[[LevelReport], None],
+) -> None:
+    """Grow whatever is missing in `store`: the whole forest, or what a crash or a revocation has left open.
+
+    A level is committed when its splits have come, encrypted, with the leaves beside them.
+    """
+    store.commit({}, {})  # so that no level is asked with a number that was used before an interruption
+    columns, features = plan.columns, plan.features
+    missing = unfinished(plan.rules.n_trees, store.splits, store.leaves)
+    frontier = with_rows(targets.used, store.splits, missing)
+    n_used = len(frontier.rows)
+    again = np.zeros(len(frontier), dtype=np.bool_)
+    won = [Won() for _ in columns]
+    leaves: dict[Node, Leaf] = {}
+    depth = 0
+    while len(frontier) or any(w.nodes for w in won):
+        stop = _stop(plan.rules, targets, frontier)
+        leaves |= _leaves(targets, frontier.take(np.flatnonzero(stop)))
+        frontier, again = frontier.take(np.flatnonzero(~stop)), again[~stop]
+        progress(_report(plan.rules, store, frontier, won, depth, n_used))
+        with within(FOS_FIND):
+            draws = draw_candidates(plan.seed, features, plan.rules, frontier, again)
+        exchange = _Exchange(channel, plan, targets, frontier, draws, store.level, n_jobs)
+        asked = list(zip(plan.owners, columns, won, strict=True))
+        order = sorted(range(len(asked)), key=lambda i: -len(won[i].nodes))  # the longest work first
+        answered = in_threads(exchange, [asked[i] for i in order], n_jobs)
+        answers = [
+            answer for _, answer in sorted(zip(order, answered, strict=True), key=lambda pair: pair[0])
+        ]
+        store.commit(dict(chain.from_iterable(splits.items() for splits, _ in answers)), leaves)
+        with within(FOS_FIND):
+            winners = choose(draws, columns, [scored for _, scored in answers])
+            right = send_rows(frontier, winners)
+        split = np.sort(np.concatenate([winner.nodes for winner in winners]))
+        lost = np.setdiff1d(np.arange(len(frontier)), split)
+        leaves = _leaves(targets, frontier.take(lost[draws.all_asked[lost]]))
+        won = [_won(frontier, winner, right) for winner in winners]
+        retried = frontier.take(lost[~draws.all_asked[lost]])
+        children = frontier.children(split, right)
+        again = np.arange(len(retried) + len(children)) < len(retried)
+        frontier = retried + children
+        depth += 1
+    store.commit({}, leaves)
+
+
+def _report(
+    rules: Rules, store: CoordinatorStore, frontier: Nodes, won: Sequence[Won], level: int, n_used: int
+) -> LevelReport:
+    """What is left to do is a level for every open row and level below it."""
+    left = rules.max_depth + 1 - np.array([int(path).bit_length() for path in frontier.paths], dtype=np.int64)
+    made = len(store.leaves) + len(store.splits) + len(frontier) + sum(len(w.nodes) for w in won)
+    work = 1 - float(frontier.sizes @ left) / max(1, n_used * rules.max_depth)
+    return LevelReport(min(level, rules.max_depth), len(np.unique(frontier.trees)), made, work)
+
+
+def _stop(rules: Rules, targets: Targets, nodes: Nodes) -> NDArray[np.bool_]:
+    """Which of these nodes are not to be split."""
+    fewest = max(rules.min_samples_split, 2 * rules.min_samples_leaf)
+    stop = (nodes.paths >> np.uint64(rules.max_depth)).astype(np.bool_)
+    stop |= (nodes.sizes < fewest) | targets.pure(nodes)
+    return stop
+
+
+def _leaves(targets: Targets, nodes: Nodes) -> dict[Node, Leaf]:
+    return dict(zip(nodes.names(), map(tuple, targets.sums(nodes).tolist()), strict=True))
+
+
+def _won(frontier: Nodes, winner: Winner, right: NDArray[np.bool_]) -> Won:
+    trees, paths = frontier.trees[winner.nodes].tolist(), frontier.paths[winner.nodes].tolist()
+    turns = frontier.turns(winner.nodes, right)
+    return Won(list(zip(trees, paths, strict=True)), winner.features, winner.cuts, turns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """CS's exchanges of one level, one for each owner; they may happen in any order."""
+
+    channel: Channel
+    plan: Plan
+    targets: Targets
+    frontier: Nodes
+    draws: Draws
+    level: int
+    n_jobs: int
+
+    def __call__(self, asked: tuple[str, slice, Won]) -> tuple[dict[Node, StoredSplit], Scored]:
+        """Ask the owner of these columns; return its encrypted splits, and its scored answers."""
+        owner, columns, won = asked
+        questions = questions_for(self.draws, columns)
+        n_cuts = bins = np.empty(0, np.uint8)
+        splits: dict[Node, StoredSplit] = {}
+        if len(questions) or won.nodes:
+            reply = self.channel.call(owner, self._request(questions, won), LevelReply)
+            if reply.level != self.level:
+                raise ProtocolError(f"{owner!r} answers for level {reply.level}", kind="order")
+            splits = _receive_splits(self.plan, owner, won, reply)
+            n_cuts, bins = array(reply.n_cuts, CUTS, len(questions)), array(reply.bins, CUTS)
+        with within(FOS_FIND):
+            scored = score(self.targets, self.plan.rules, self.frontier, questions, n_cuts, bins, self.n_jobs)
+        return splits, scored
+
+    def _request(self, questions: Questions, won: Won) -> LevelRequest:
+        asked = np.zeros(len(self.frontier), dtype=np.bool_)
+        asked[questions.nodes] = True
+        positions, places = np.flatnonzero(asked), np.cumsum(asked) - 1
+        return LevelRequest(
+            epoch=self.plan.epoch,
+            forest=self.plan.forest,
+            level=self.level,
+            won_trees=np.array([tree for tree, _ in won.nodes], TREES).tobytes(),
+            won_paths=np.array([path for _, path in won.nodes], PATHS).tobytes(),
+            won_features=won.features.astype(FEATURES).tobytes(),
+            won_cuts=won.cuts.astype(CUTS).tobytes(),
+            nodes=write_nodes(self.frontier.take(positions)),
+            asked_nodes=places[questions.nodes].astype(QUESTIONS).tobytes(),
+            asked_features=questions.features.astype(FEATURES).tobytes(),
+        )
+
+
+def _receive_splits(plan: Plan, owner: str, won: Won, reply: LevelReply) -> dict[Node, StoredSplit]:
+    """The owner's winning splits, checked. Raises RejectedError."""
+    if not won.nodes and not reply.ciphertexts:
+        return {}
+    ciphertexts, batch = open_splits(
+        plan.parameters, plan.verify_keys[owner], plan.context, won.nodes, reply.ciphertexts, reply.signature
+    )
+    features = [plan.owners[owner][number] for number in won.features]
+    places = (repeat(plan.epoch), repeat(batch), count())
+    columns = (features, won.cuts.tolist(), repeat(owner), won.turns, ciphertexts, *places)
+    return dict(zip(won.nodes, map(StoredSplit, *columns), strict=True))
+
+
+# -- a participant ----------------------------------------------------------------------------------
+
+
+@dataclass
+class Growth:
+    """A participant's part in a forest that is being grown."""
+
+    rules: OpenForest
+    secret: bytes = field(repr=False)
+    codes: NDArray[np.int64] = field(repr=False)  # a row a feature
+    features: Sequence[str]
+    index: dict[Node, int] = field(default_factory=dict, repr=False)
+    proposals: list[tuple[Positions, Proposal]] = field(default_factory=list, repr=False)
+    values: list[Values] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.values = [Values.of(codes) for codes in self.codes]
+
+    def cuts(
+        self, nodes: Sequence[Node], features: NDArray[np.intp], cuts: NDArray[np.intp]
+    ) -> NDArray[np.int64]:
+        """ŝ of candidates of the last level. Raises ProtocolError if there was no such candidate."""
+        asked = np.array([self.index.get(node, -1) for node in nodes], dtype=np.intp)
+        values = np.empty(len(nodes), dtype=np.int64)
+        found = np.zeros(len(nodes), dtype=np.bool_)
+        for feature, (positions, proposal) in enumerate(self.proposals):
+            own = np.flatnonzero((features == feature) & np.isin(asked, positions))
+            at = np.searchsorted(positions, asked[own])
+            valid = cuts[own] < proposal.n_cuts[at]
+            values[own[valid]] = proposal.cuts[at[valid], cuts[own[valid]]]
+            found[own[valid]] = True
+        if not found.all():
+            raise ProtocolError("a split won that was no candidate", kind="node")
+        return values
+
+
+def answer_level(
+    identity: Identity, growth: Growth, store: ParticipantStore, message: LevelRequest, n_jobs: int
+) -> LevelReply:
+    """Encrypt and sign the splits that won, and propose candidates for the nodes asked about."""
+    if message.level <= store.level:
+        raise ProtocolError(f"level {message.level} after level {store.level}", kind="order")
+    nodes, questions = _read_questions(growth, message)
+    with within(FOS_FIND):
+        won, ciphertexts, signature = _encrypt_splits(identity, growth, store, message, n_jobs)
+    proposals = answer_questions(
+        growth.values,
+        growth.features,
+        growth.secret,
+        growth.rules.method,
+        growth.rules.n_sampled,
+        growth.rules.n_candidates,
+        nodes,
+        questions,
+    )
+    reply = LevelReply(
+        level=message.level,
+        ciphertexts=ciphertexts,
+        signature=signature,
+        n_cuts=b"".join(proposal.n_cuts.tobytes() for _, proposal in proposals),
+        bins=b"".join(proposal.bins.tobytes() for _, proposal in proposals),
+    )
+    store.commit(won, message.level)
+    growth.proposals = proposals
+    growth.index = {node: position for position, node in enumerate(nodes.names())}
+    return reply
+
+
+def _read_questions(growth: Growth, message: LevelRequest) -> tuple[Nodes, Questions]:
+    """The nodes and questions of a request. Raises RejectedError for what no honest CS asks."""
+    nodes = read_nodes(message.nodes, growth.rules.n_trees, growth.rules.max_depth, growth.codes.shape[1])
+    asked = array(message.asked_nodes, QUESTIONS).astype(np.intp)
+    features = array(message.asked_features, FEATURES, len(asked)).astype(np.intp)
+    order = features * (len(nodes) + 1) + asked
+    if (asked >= len(nodes)).any() or (features >= len(growth.features)).any() or (np.diff(order) <= 0).any():
+        raise ProtocolError("questions about unknown nodes or features, or out of order", kind="node")
+    if not np.bincount(asked, minlength=len(nodes)).all():
+        raise ProtocolError("rows of a node about which nothing is asked", kind="node")
+    cuts, bins = len(asked) * growth.rules.n_candidates, int(nodes.sizes[asked].sum())
+    if cuts > _MAX_CUTS or bins > LevelReply.max_bytes // 2:
+        raise ProtocolError(f"a level with {cuts:,} candidate cuts and {bins:,} bins", kind="too-large")
+    return nodes, Questions(asked, features)
+
+
+def _encrypt_splits(
+    identity: Identity, growth: Growth, store: ParticipantStore, message: LevelRequest, n_jobs: int
+) -> tuple[dict[Node, OwnCut], bytes, bytes | None]:
+    """FOS-Find, line 8: HoEnc of the cuts that won, and one signature over all of them."""
+    trees = array(message.won_trees, TREES)
+    paths = array(message.won_paths, PATHS, len(trees))
+    features = array(message.won_features, FEATURES, len(trees)).astype(np.intp)
+    cuts = array(message.won_cuts, CUTS, len(trees)).astype(np.intp)
+    nodes = list(zip(trees.tolist(), paths.tolist(), strict=True))
+    if not nodes:
+        return {}, b"", None
+    values = growth.cuts(nodes, features, cuts).tolist()
+    own = dict(zip(nodes, zip(features.tolist(), values, strict=True), strict=True))
+    if len(own) != len(nodes) or any(store.cuts.get(node, cut) != cut for node, cut in own.items()):
+        raise ProtocolError("a node is won once, and again only by the same cut", kind="node")
+    return own, *encrypt_splits(identity, growth.rules.forest, nodes, values, n_jobs)

@@ -1,0 +1,247 @@
+"""FOS-Find: which of all candidate splits is the best one of a node.
+
+CS asks the owners of candidate features; each answers with the bins of its candidate cuts
+(`forest.candidates`); CS scores them against the labels it alone knows (`forest.criterion`). The answers of
+all participants and nodes of a level are one step. What CS learns: the bin of every row of a node, for
+candidate features. What an owner learns: the rows of the nodes it is asked about.
+
+CS scores in its own threads, or, if it has chosen a backend of joblib, on that backend's workers, who then
+see labels and bins, and nothing that says whose.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revfrf.errors import FormatError
+from revfrf.forest.candidates import Method, Proposal, Values, propose
+from revfrf.forest.criterion import NO_CUT, Best, Targets, best_cuts
+from revfrf.forest.kernel import kernel
+from revfrf.forest.nodes import Nodes, starts_of
+from revfrf.forest.randomness import feature_draws, private_seeds
+from revfrf.forest.tree import Rules
+from revfrf.parallel import elsewhere, parts_elsewhere
+
+Positions = NDArray[np.intp]
+
+_SECONDS_A_BIN = 3e-9
+"""About what it takes to add one row's target to its bin."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Questions:
+    """What an owner is asked: feature `features[i]` at the node at position `nodes[i]`, in feature order."""
+
+    nodes: Positions
+    features: Positions
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """One owner's answers, scored: its questions, its bins, and the best cut of each."""
+
+    questions: Questions
+    bins: NDArray[np.uint8]
+    best: Best
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Winner:
+    """Splits of one owner that won: questions by number in its `Questions`."""
+
+    scored: Scored
+    numbers: Positions
+
+    @property
+    def nodes(self) -> Positions:
+        return self.scored.questions.nodes[self.numbers]
+
+    @property
+    def features(self) -> Positions:
+        return self.scored.questions.features[self.numbers]
+
+    @property
+    def cuts(self) -> NDArray[np.int64]:
+        return self.scored.best.cuts[self.numbers]
+
+
+# -- CS asks ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draws:
+    """The PRF's draws of a level, a row a node and a column a feature, and what they make of it."""
+
+    values: NDArray[np.uint64]
+    asked: NDArray[np.bool_]
+    all_asked: NDArray[np.bool_]  # by node: after this, there is nobody left to ask
+
+
+def draw_candidates(
+    seed: bytes, features: Sequence[str], rules: Rules, nodes: Nodes, again: NDArray[np.bool_]
+) -> Draws:
+    """Whom to ask: the candidates, or, `again`, when no candidate had a valid split, all the others."""
+    values = feature_draws(seed, features, nodes.trees, nodes.paths)
+    candidates = values <= np.uint64(rules.candidate_limit)
+    others = again | ~candidates.any(axis=1)
+    return Draws(values, candidates != others[:, None], others)
+
+
+def questions_for(draws: Draws, owned: slice) -> Questions:
+    """The questions for the owner of these columns of the draws."""
+    features, nodes = np.nonzero(draws.asked[:, owned].T)
+    return Questions(nodes, features)
+
+
+# -- an owner answers (FLE-Expan, lines 7 to 11) -----------------------------------------------------
+
+
+def answer_questions(
+    values: Sequence[Values],
+    ids: Sequence[str],
+    secret: bytes,
+    method: Method,
+    n_sampled: int,
+    n_candidates: int,
+    nodes: Nodes,
+    questions: Questions,
+) -> list[tuple[Positions, Proposal]]:
+    """For each of the owner's features: where it was asked, and what it proposes there."""
+    proposals = []
+    for number, feature in enumerate(ids):
+        positions = questions.nodes[questions.features == number]
+        seeds = private_seeds(secret, feature, nodes.trees[positions], nodes.paths[positions])
+        proposal = propose(values[number], nodes, positions, seeds, method, n_sampled, n_candidates)
+        proposals.append((positions, proposal))
+    return proposals
+
+
+# -- CS chooses (FOS-Find, lines 1 to 6) -------------------------------------------------------------
+
+
+def score(
+    targets: Targets,
+    rules: Rules,
+    nodes: Nodes,
+    questions: Questions,
+    n_cuts: NDArray[np.uint8],
+    bins: NDArray[np.uint8],
+    n_jobs: int,
+) -> Scored:
+    """Score one owner's answers, here or by `n_jobs` workers of the backend that the user has chosen.
+
+    Raises FormatError for answers that do not fit the questions.
+    """
+    if (n_cuts > rules.n_candidates).any():
+        raise FormatError("more cuts than asked for", kind="out-of-range")
+    least, count = rules.min_samples_leaf, parts_elsewhere(len(bins) * _SECONDS_A_BIN, n_jobs)
+    starts = starts_of(np.where(n_cuts > 0, nodes.sizes[questions.nodes], 0)) if count else None
+    if starts is None or len(bins) != starts[-1]:
+        return Scored(questions, bins, best_cuts(targets, nodes, questions.nodes, n_cuts, bins, least))
+    parts = list(_parts(targets, least, nodes, questions, n_cuts, bins, starts, count))
+    cuts, scores = (np.concatenate(found) for found in zip(*elsewhere(best_of_part, parts), strict=True))
+    return Scored(questions, bins, Best(cuts, scores, starts))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Some questions as other machines get them: what to add up, without names and without rows' numbers.
+
+    `values` and `weights` are the targets of each row of each node, node by node.
+    """
+
+    values: NDArray[np.int64]
+    weights: NDArray[np.int64]
+    n_classes: int
+    sizes: NDArray[np.int64]
+    asked: Positions
+    n_cuts: NDArray[np.uint8]
+    bins: bytes
+    min_samples_leaf: int
+
+
+def _parts(
+    targets: Targets,
+    min_samples_leaf: int,
+    nodes: Nodes,
+    questions: Questions,
+    n_cuts: NDArray[np.uint8],
+    bins: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    count: int,
+) -> Iterator[Part]:
+    """All questions, in order, in at most `count` parts with about as many bins each."""
+    inner = np.searchsorted(starts, [len(bins) * i // count for i in range(1, count)])
+    for a, b in pairwise(np.unique([0, *inner, len(questions)]).tolist()):
+        positions, asked = np.unique(questions.nodes[a:b], return_inverse=True)
+        some = nodes.take(positions)
+        repeats = targets.repeats[np.repeat(some.trees, some.sizes), some.rows]
+        yield Part(
+            values=targets.values[some.rows],
+            weights=targets.weights[some.rows] * repeats,
+            n_classes=targets.n_classes,
+            sizes=some.sizes,
+            asked=asked,
+            n_cuts=n_cuts[a:b],
+            bins=bins[starts[a] : starts[b]].tobytes(),
+            min_samples_leaf=min_samples_leaf,
+        )
+
+
+def best_of_part(part: Part) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The best cut of each question, and its score: exactly those of `best_cuts`, whose sums are integers."""
+    n_rows, n_nodes = len(part.values), len(part.sizes)
+    repeats = np.ones((1, n_rows), np.uint8)
+    targets = Targets(part.values.copy(), part.weights.copy(), repeats, part.n_classes)  # Ray's are read-only
+    nodes = Nodes(
+        trees=np.zeros(n_nodes, np.uint32),
+        paths=np.ones(n_nodes, np.uint64),
+        starts=starts_of(part.sizes),
+        rows=np.arange(n_rows, dtype=np.uint32),
+    )
+    asked, n_cuts, bins = part.asked.copy(), part.n_cuts.copy(), np.frombuffer(part.bins, np.uint8)
+    best = best_cuts(targets, nodes, asked, n_cuts, bins, part.min_samples_leaf)
+    return best.cuts, best.scores
+
+
+def choose(draws: Draws, owned: Sequence[slice], scored: Sequence[Scored]) -> list[Winner]:
+    """The winners of each owner: of every node the lowest score, and of equal scores the lowest draw."""
+    owner = np.repeat(np.arange(len(scored)), [len(s.questions) for s in scored])
+    number = np.concatenate([np.arange(len(s.questions)) for s in scored])
+    node = np.concatenate([s.questions.nodes for s in scored])
+    feature = np.concatenate([s.questions.features + o.start for s, o in zip(scored, owned, strict=True)])
+    scores = np.concatenate([s.best.scores for s in scored])
+    valid = np.flatnonzero(np.concatenate([s.best.cuts for s in scored]) != NO_CUT)
+    order = valid[np.lexsort((draws.values[node[valid], feature[valid]], scores[valid], node[valid]))]
+    first = order[np.flatnonzero(np.diff(node[order], prepend=-1))]
+    return [Winner(s, number[first[owner[first] == i]]) for i, s in enumerate(scored)]
+
+
+def send_rows(nodes: Nodes, winners: Sequence[Winner]) -> NDArray[np.bool_]:
+    """For each row of each node that has a winner, whether it goes right."""
+    right = np.zeros(len(nodes.rows), dtype=np.bool_)
+    for winner in winners:
+        starts = winner.scored.best.starts[winner.numbers]
+        _send_rows(nodes.starts, winner.nodes, starts, winner.cuts, winner.scored.bins, right)
+    return right
+
+
+@kernel
+def _send_rows(
+    node_starts: NDArray[np.int64],
+    nodes: Positions,
+    starts: NDArray[np.int64],
+    cuts: NDArray[np.int64],
+    bins: NDArray[np.uint8],
+    right: NDArray[np.bool_],
+) -> None:
+    for j in range(len(nodes)):
+        begin = node_starts[nodes[j]]
+        for i in range(node_starts[nodes[j] + 1] - begin):
+            right[begin + i] = bins[starts[j] + i] > cuts[j]

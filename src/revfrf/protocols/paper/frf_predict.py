@@ -1,0 +1,235 @@
+"""FRF-Predict: a forest's answer for rows that nobody but the requester sees.
+
+The requester encrypts every value under its own key and signs the request. CS walks all trees and all rows
+down together (FT-Predict, for every tree at once): at each level one HoLT compares the rows' values with the
+splits they have come to, and tells CS, and CS alone, which way they go. Two exchanges a level, whatever the
+number of trees and rows.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revfrf.crypto.dtpkc.dtpkc import ho_enc
+from revfrf.crypto.dtpkc.keys import Ciphertext, Parameters
+from revfrf.crypto.dtpkc.packing import Comparison, slots
+from revfrf.crypto.encoding import BOUND, MISSING
+from revfrf.errors import AbsentError, FormatError, ProtocolError, RangeError, RefusedError, UsageError
+from revfrf.forest.nodes import Nodes
+from revfrf.forest.voting import Voting
+from revfrf.messages.base import array
+from revfrf.messages.frf_predict import (
+    Failure,
+    ForestFacts,
+    ForestQuery,
+    PredictReply,
+    PredictRequest,
+    Request,
+)
+from revfrf.names import CC, CS
+from revfrf.protocols.common.identity import Identity
+from revfrf.protocols.common.request import rows_digest, sign_request
+from revfrf.protocols.paper.fle_expan import Plan, forest_id
+from revfrf.protocols.paper.ho_lt import ComparingServer, ho_lt
+from revfrf.protocols.paper.walk import by_owner, reached_children, scatter, walk
+from revfrf.storage.memory import CoordinatorStore
+from revfrf.transport.base import Channel, blaming
+
+ROWS_AT_ONCE = 256
+_VOTES, _N_VOTED = "<f8", "<u4"
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """For each row the sum of the trees' votes, and how many have voted; `absent` kept others from it."""
+
+    votes: NDArray[np.float64]
+    n_voted: NDArray[np.uint32]
+    absent: tuple[str, ...]
+
+
+# -- the requester ----------------------------------------------------------------------------------
+
+
+def ask_facts(channel: Channel, identity: Identity) -> ForestFacts:
+    """What CS publishes of its forest, if it is one of this requester's federation and epoch."""
+    admission = identity.admission
+    if admission is None:
+        raise ProtocolError(f"{identity.name!r} is not admitted as a requester", kind="member")
+    with blaming(CS):
+        facts = channel.call(CS, ForestQuery(admission=admission), ForestFacts)
+        if (facts.opening.federation, facts.epoch) != (admission.federation, admission.epoch):
+            raise ProtocolError("a forest of another federation or epoch", kind="epoch")
+        if facts.opening.forest != forest_id(facts.opening):
+            raise ProtocolError("a forest with the name of another", kind="forest")
+    return facts
+
+
+def ask(
+    channel: Channel,
+    identity: Identity,
+    facts: ForestFacts,
+    codes: Mapping[str, NDArray[np.int64]],
+    voting: Voting,
+    partial: bool,
+    n_jobs: int,
+) -> Answer:
+    """One request: for each party the x̂ of its columns, a row a column.
+
+    Raises RefusedError and AbsentError, naming the party, if the forest cannot answer.
+    """
+    p = identity.weak.parameters
+    slots(p)  # keys that are too short to compare
+    values = _row_values(facts, codes)
+    n_rows = len(values)
+    ciphertexts = ho_enc(identity.weak.public, values.ravel().tolist(), n_jobs=n_jobs)
+    rows = b"".join(ciphertext.to_bytes(p) for ciphertext in ciphertexts)
+    request = sign_request(identity, facts.opening.forest, n_rows, voting, partial, rows)
+    with blaming(CS):
+        reply = channel.call(CS, PredictRequest(request=request, rows=rows), PredictReply)
+        if reply.failure is not None:
+            raise _error(reply.failure)
+        return _read_answer(facts, n_rows, partial, reply)
+
+
+def _row_values(facts: ForestFacts, codes: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int64]:
+    """All columns in the order of the facts, a row a row. Raises UsageError for what is no table of these."""
+    for party in codes.keys() | facts.columns.keys():
+        expected, given = len(facts.columns.get(party, ())), len(codes.get(party, ()))
+        if not expected or given != expected:
+            raise UsageError(f"a request has {expected} columns of {party!r}, not {given}")
+    if len({table.shape[1] for table in codes.values()}) != 1:
+        raise UsageError("all columns of a request have the same number of rows")
+    for party, columns in facts.columns.items():
+        for column, code in zip(columns, codes[party], strict=True):
+            if ((code < MISSING) | (code >= BOUND)).any():
+                raise RangeError(f"party {party!r}, column {column.name!r}: a number outside ±2^62")
+    return np.concatenate([codes[party] for party in facts.columns]).T
+
+
+def rows_at_once(facts: ForestFacts, parameters: Parameters) -> int:
+    """How many rows one request can hold; more would share the owners' consent, and be lost together."""
+    width = parameters.ciphertext_bytes * sum(map(len, facts.columns.values()))
+    return max(1, min(ROWS_AT_ONCE, PredictRequest.max_bytes // 2 // width))
+
+
+def _read_answer(facts: ForestFacts, n_rows: int, partial: bool, reply: PredictReply) -> Answer:
+    """What CS has answered, if it can be an answer of this forest."""
+    n_voted = array(reply.n_voted, _N_VOTED, n_rows)
+    votes = array(reply.votes, _VOTES, n_rows * facts.n_votes).reshape(n_rows, facts.n_votes)
+    whole = (n_voted == facts.opening.n_trees).all()
+    if (n_voted > facts.opening.n_trees).any() or not (whole or (partial and reply.absent)):
+        raise FormatError("an answer of other trees than the forest has", kind="out-of-range")
+    if not np.isfinite(votes).all():
+        raise FormatError("votes that are no numbers", kind="out-of-range")
+    return Answer(votes, n_voted, reply.absent)
+
+
+def _error(failure: Failure) -> RefusedError | AbsentError:
+    if failure.reason == "refused":
+        return RefusedError(failure.party, "has refused this request; without it there is no answer")
+    if failure.party == CC:
+        return AbsentError(CC, "is absent, and nothing is compared without it; ask again when it is back")
+    return AbsentError(
+        failure.party,
+        "is absent, and its splits are not compared without it; ask again when it is back, "
+        "or ask for a partial answer, of the other trees",
+    )
+
+
+# -- CS ---------------------------------------------------------------------------------------------
+
+
+def read_rows(plan: Plan, message: PredictRequest) -> list[Ciphertext]:
+    """The ciphertexts of a request, row by row, checked: as many as were signed, and valid elements."""
+    p, request = plan.parameters, message.request
+    if rows_digest(message.rows) != request.digest:
+        raise ProtocolError("other rows than the request was signed for", kind="request")
+    width, count = p.ciphertext_bytes, request.n_rows * len(plan.features)
+    blob = array(message.rows, "u1", width * count).tobytes()
+    return [Ciphertext.from_bytes(p, blob[at : at + width]) for at in range(0, len(blob), width)]
+
+
+def write_answer(answer: Answer) -> PredictReply:
+    """An answer as a message."""
+    return PredictReply(
+        votes=answer.votes.astype(_VOTES).tobytes(),
+        n_voted=answer.n_voted.astype(_N_VOTED).tobytes(),
+        absent=answer.absent,
+        failure=None,
+    )
+
+
+def write_failure(error: RefusedError | AbsentError) -> PredictReply:
+    """Why there is no answer, as a message."""
+    failure = Failure(error.party, "absent" if isinstance(error, AbsentError) else "refused")
+    return PredictReply(votes=b"", n_voted=b"", absent=(), failure=failure)
+
+
+def frf_predict(
+    cs: ComparingServer,
+    plan: Plan,
+    store: CoordinatorStore,
+    request: Request,
+    rows: Sequence[Ciphertext],
+    at_leaves: Callable[[Nodes], None],
+    progress: Callable[[float], None],
+) -> tuple[str, ...]:
+    """Walk the rows of a request to their leaves, and hand the leaves with their rows to `at_leaves`.
+
+    Returns the owners whose absence has stopped rows on their way, which only a partial request allows.
+    """
+    walker = _Walk(cs, plan, store, request, rows, progress)
+    every_row = np.arange(request.n_rows, dtype=np.uint32)
+    walk(store, Nodes.roots([every_row] * plan.rules.n_trees), at_leaves, walker)
+    return tuple(sorted(walker.absent))
+
+
+class _Walk:
+    """The state of one request: the level it has come to, and who is absent."""
+
+    def __init__(
+        self,
+        cs: ComparingServer,
+        plan: Plan,
+        store: CoordinatorStore,
+        request: Request,
+        rows: Sequence[Ciphertext],
+        progress: Callable[[float], None],
+    ) -> None:
+        self.cs, self.plan, self.store = cs, plan, store
+        self.request, self.rows, self.progress = request, rows, progress
+        self.place = {feature: i for i, feature in enumerate(plan.features)}
+        self.level = 0
+        self.absent: set[str] = set()
+
+    def __call__(self, nodes: Nodes) -> Nodes:
+        """The children of these nodes that any row reaches, below the splits of owners who are there."""
+        rules = self.plan.rules
+        to_walk = len(nodes.rows) * (rules.max_depth - self.level)
+        self.progress(self.request.n_rows - to_walk / (rules.n_trees * rules.max_depth))
+        owned = {o: at for o, at in by_owner(self.store, nodes).items() if o not in self.absent}
+        asked = {owner: self._comparisons(nodes.take(at)) for owner, at in owned.items()}
+        answered = ho_lt(self.cs, self.request, self.level, asked) if asked else {}
+        self.absent |= owned.keys() - answered.keys()
+        if self.absent and not self.request.partial:
+            raise AbsentError(min(self.absent), "is absent")
+        self.level += 1
+        right, going = np.zeros(len(nodes.rows), dtype=np.bool_), np.zeros(len(nodes), dtype=np.bool_)
+        for owner, bits in answered.items():
+            scatter(nodes, owned[owner], ~np.array(bits), right)
+            going[owned[owner]] = True
+        return reached_children(nodes, np.flatnonzero(going), right)
+
+    def _comparisons(self, nodes: Nodes) -> list[Comparison]:
+        """Each row of each node: its value of the split's feature, with the split."""
+        p, width = self.plan.parameters, len(self.place)
+        comparisons = []
+        for j, name in enumerate(nodes.names()):
+            split = self.store.splits[name]
+            s, column = Ciphertext.unchecked(p, split.ciphertext), self.place[split.feature]
+            rows = nodes.rows[nodes.starts[j] : nodes.starts[j + 1]].tolist()
+            comparisons += [Comparison(self.rows[row * width + column], s) for row in rows]
+        return comparisons

@@ -1,0 +1,98 @@
+"""FRF-Test: the forest's answer for rows whose columns the participants hold themselves.
+
+CS walks all trees and all rows down together, level by level. At each node it asks the owner of the split,
+who compares its own x̂ with its own ŝ and returns bits. Nothing is encrypted, and nothing need be: CS
+learns the path of each row, an owner which rows reach its nodes. (The paper's FT-Test hands CS every split:
+see docs/deviations.md.)
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revfrf.errors import ProtocolError
+from revfrf.forest.kernel import kernel
+from revfrf.forest.nodes import Nodes, Rows
+from revfrf.messages.base import array
+from revfrf.messages.frf_test import TestReply, TestRequest
+from revfrf.parallel import in_threads
+from revfrf.protocols.paper.fle_expan import Plan
+from revfrf.protocols.paper.node_rows import read_nodes, write_nodes
+from revfrf.protocols.paper.walk import by_owner, reached_children, scatter, walk
+from revfrf.storage.memory import CoordinatorStore, ParticipantStore
+from revfrf.transport.base import Channel
+
+_AT_ONCE = 2**24
+"""Rows × trees that are walked together; more rows take turns."""
+
+
+# -- CS ---------------------------------------------------------------------------------------------
+
+
+def frf_test(
+    channel: Channel,
+    plan: Plan,
+    store: CoordinatorStore,
+    table: str,
+    n_rows: int,
+    at_leaves: Callable[[Nodes], None],
+    n_jobs: int,
+) -> None:
+    """Walk every row of a table to its leaves, and hand the leaves with their rows to `at_leaves`."""
+    block = max(1, _AT_ONCE // plan.rules.n_trees)
+    for begin in range(0, n_rows, block):
+        rows = np.arange(begin, min(begin + block, n_rows), dtype=np.uint32)
+        roots = Nodes.roots([rows] * plan.rules.n_trees)
+        walk(store, roots, at_leaves, lambda nodes: _descend(channel, plan, store, table, nodes, n_jobs))
+
+
+def _descend(
+    channel: Channel, plan: Plan, store: CoordinatorStore, table: str, nodes: Nodes, n_jobs: int
+) -> Nodes:
+    """The children of these nodes that any row reaches."""
+    right = np.zeros(len(nodes.rows), dtype=np.bool_)
+
+    def ask(asked: tuple[str, NDArray[np.intp]]) -> None:
+        owner, positions = asked
+        own = nodes.take(positions)
+        request = TestRequest(epoch=plan.epoch, forest=plan.forest, table=table, nodes=write_nodes(own))
+        reply = channel.call(owner, request, TestReply)
+        packed = array(reply.bits, "u1", -(-len(own.rows) // 8))
+        bits = np.unpackbits(packed, count=len(own.rows)).astype(np.bool_)
+        scatter(nodes, positions, bits, right)
+
+    in_threads(ask, list(by_owner(store, nodes).items()), n_jobs)
+    return reached_children(nodes, np.arange(len(nodes)), right)
+
+
+# -- a participant ----------------------------------------------------------------------------------
+
+
+def answer_test(
+    codes: NDArray[np.int64], store: ParticipantStore, n_trees: int, max_depth: int, message: TestRequest
+) -> TestReply:
+    """One bit for each row of each node: x̂ > ŝ. `codes` is the table asked about, a row a column."""
+    nodes = read_nodes(message.nodes, n_trees, max_depth, codes.shape[1])
+    try:
+        splits = np.array([store.cuts[node] for node in nodes.names()], dtype=np.int64).reshape(-1, 2)
+    except KeyError as node:
+        raise ProtocolError(f"node {node} is not ours", kind="node") from None
+    bits = _compare(codes, splits[:, 0], splits[:, 1], nodes.starts, nodes.rows)
+    return TestReply(bits=np.packbits(bits).tobytes())
+
+
+@kernel
+def _compare(
+    codes: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    cuts: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    rows: Rows,
+) -> NDArray[np.bool_]:
+    right = np.empty(len(rows), dtype=np.bool_)
+    for j in range(len(columns)):
+        column = codes[columns[j]]
+        for i in range(starts[j], starts[j + 1]):
+            right[i] = column[rows[i]] > cuts[j]
+    return right

@@ -1,0 +1,295 @@
+"""HoLT: is x ≤ s, for a requester's x and an owner's s, both encrypted?
+
+CS masks and packs the comparisons of a level (`crypto.packing`); CC opens the packs, reads a bit from each
+slot, fair whatever the truth, and seals each owner's bits under the keys of CS and that owner, signed; the
+owner checks CC's signature and the request, and consents with its share; CS opens the bits and undoes its
+coins. Two exchanges, with CC and with the owners, whatever the number of comparisons.
+
+A slot may hold what no honest comparison leaves there: numbers out of range, or a CS that asks CC to open
+something else. Whether it does is one more bit behind the owner's others, sealed like them; were it said
+openly, CS could find a cut by what CC refuses, without any owner's consent.
+
+Below stands the paper's own HoLT, one comparison at a time: the baseline and the oracle.
+"""
+
+import random
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TypeVar
+
+import numpy as np
+
+from revfrf.crypto.canonical import Field
+from revfrf.crypto.dtpkc.as_printed import SignRequest, Term, cc_ho_lt
+from revfrf.crypto.dtpkc.as_printed import ho_lt as literal_ho_lt
+from revfrf.crypto.dtpkc.dtpkc import par_h_dec1
+from revfrf.crypto.dtpkc.keys import Ciphertext, PublicKey, WeakKey
+from revfrf.crypto.dtpkc.packing import Comparison, Pack, mask_comparisons, read_slots, slots, undo_coins
+from revfrf.crypto.dtpkc.sealed_bits import SealedBits, open_bits, seal_bits
+from revfrf.crypto.dtpkc.strong import StrongShare
+from revfrf.crypto.signing import SigningKey, VerifyKey
+from revfrf.errors import (
+    AbsentError,
+    DecryptionError,
+    ElementError,
+    FormatError,
+    ProtocolError,
+    RefusedError,
+)
+from revfrf.messages.base import array, number, of_number
+from revfrf.messages.frf_predict import (
+    COMPARISONS,
+    CiphertextReply,
+    HoLTRequest,
+    MaskedComparisons,
+    Request,
+    SealedResults,
+    ShareReply,
+    ShareRequest,
+)
+from revfrf.metering import within
+from revfrf.names import CC
+from revfrf.parallel import in_threads
+from revfrf.protocols.paper.ho_add import ask_sum, public_key
+from revfrf.transport.base import Channel, blaming
+
+_RESULT = "revfrf comparison result v1"
+
+
+def _result(request: Request, level: int, owner: str, count: int, ciphertext: bytes) -> tuple[Field, ...]:
+    """What CC signs of each result: for which request, level and owner it is."""
+    a = request.admission
+    return (a.federation, a.epoch, request.forest, request.id, level, owner, count, ciphertext)
+
+
+# -- CS ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ComparingServer:
+    """CS, as far as HoLT needs it: its channel, its keys, that of CC, and how many cores it has."""
+
+    channel: Channel
+    share: StrongShare
+    weak: WeakKey
+    cc: VerifyKey
+    n_jobs: int
+
+
+def ho_lt(
+    cs: ComparingServer, request: Request, level: int, asked: Mapping[str, Sequence[Comparison]]
+) -> dict[str, list[bool]]:
+    """Whether x ≤ s for the comparisons with each owner's splits. An owner who is absent is left out.
+
+    Raises RefusedError, naming the party, if an owner or CC refuses, or an owner's share is wrong, and
+    AbsentError if CC is not there.
+    """
+    with within(MaskedComparisons.protocol):
+        orders = {owner: _shuffled(len(own)) for owner, own in asked.items()}
+        comparisons = [own[i] for owner, own in asked.items() for i in orders[owner]]
+        packs, coins = mask_comparisons(cs.share, cs.weak.public, comparisons, n_jobs=cs.n_jobs)
+        counts = {owner: len(own) for owner, own in asked.items()}
+        message = MaskedComparisons(
+            request=request,
+            level=level,
+            owners=tuple(asked),
+            counts=np.array(list(counts.values()), dtype=COMPARISONS).tobytes(),
+            packs=_write_packs(cs.share, packs),
+        )
+        with blaming(CC):
+            sealed = _results(cs, counts, cs.channel.call(CC, message, SealedResults))
+        opened = _open(cs, sealed, _shares(cs, request, level, sealed))
+        if any(fault for *_, fault in opened.values()):
+            raise RefusedError(CC, "has found a value outside the range that can be compared")
+        coins_of = _stretches(coins, counts)
+        return {
+            owner: _unshuffled(orders[owner], undo_coins(bits, coins_of[owner]))
+            for owner, (*bits, _) in opened.items()
+        }
+
+
+def _shuffled(count: int) -> list[int]:
+    """A secret order, so that CC cannot tell which row or node a slot is of."""
+    return random.SystemRandom().sample(range(count), count)
+
+
+def _unshuffled(order: Sequence[int], bits: Sequence[bool]) -> list[bool]:
+    """What stands at each place, from what stands where in this order."""
+    restored = [False] * len(order)
+    for place, bit in zip(order, bits, strict=True):
+        restored[place] = bit
+    return restored
+
+
+Bit = TypeVar("Bit")
+
+
+def _stretches(bits: Sequence[Bit], counts: Mapping[str, int]) -> dict[str, Sequence[Bit]]:
+    """Each owner's own among the bits of all, which come owner by owner."""
+    ends = accumulate(counts.values())
+    return {owner: bits[end - count : end] for (owner, count), end in zip(counts.items(), ends, strict=True)}
+
+
+def _write_packs(share: StrongShare, packs: Sequence[Pack]) -> bytes:
+    """C in 2|N| bits and the half in |N| bits of each; all but the last have every slot in use."""
+    width = share.parameters.key_bits // 8
+    return b"".join(p.c.to_bytes(2 * width, "big") + p.half.to_bytes(width, "big") for p in packs)
+
+
+Sealed = Mapping[str, tuple[SealedBits, bytes]]
+"""By owner, its results and CC's signature."""
+
+
+def _results(cs: ComparingServer, counts: Mapping[str, int], reply: SealedResults) -> Sealed:
+    p = cs.share.parameters
+    width = p.ciphertext_bytes
+    blob = array(reply.ciphertexts, "u1", width * len(counts)).tobytes()
+    if not len(reply.masked) == len(reply.signatures) == len(counts):
+        raise FormatError(f"{len(reply.signatures)} results for {len(counts)} owners", kind="length")
+    sealed = {}
+    for i, (owner, count) in enumerate(counts.items()):
+        ciphertext = Ciphertext.from_bytes(p, blob[i * width : (i + 1) * width])
+        sealed[owner] = SealedBits(ciphertext, reply.masked[i], count + 1), reply.signatures[i]
+    return sealed
+
+
+def _shares(cs: ComparingServer, request: Request, level: int, sealed: Sealed) -> dict[str, int]:
+    """Every owner's share of its results, but of those who are absent."""
+
+    def ask(owner: str) -> int | None:
+        bits, signature = sealed[owner]
+        message = ShareRequest(
+            request=request,
+            level=level,
+            count=bits.count - 1,
+            ciphertext=bits.ciphertext.to_bytes(cs.share.parameters),
+            signature=signature,
+        )
+        try:
+            with blaming(owner):
+                reply = cs.channel.call(owner, message, ShareReply)
+                if reply.count != message.count:
+                    raise ProtocolError(f"a share of {reply.count} bits, not {message.count}", kind="request")
+                return of_number(reply.share)
+        except AbsentError:
+            return None
+        except RefusedError:
+            with blaming(CC):  # if the owner was shown what CC has not signed
+                verify_result(cs.cc, owner, message)
+            raise
+
+    given = zip(sealed, in_threads(ask, list(sealed), cs.n_jobs), strict=True)
+    return {owner: share for owner, share in given if share is not None}
+
+
+def _open(cs: ComparingServer, sealed: Sealed, shares: Mapping[str, int]) -> dict[str, list[bool]]:
+    """The bits of all who gave a share, each with the fault bit last.
+
+    If they do not open together, whose share is wrong is found out.
+    """
+    results = [sealed[owner][0] for owner in shares]
+    with blaming(CC):
+        try:
+            opened = open_bits(cs.weak, results, list(shares.values()), n_jobs=cs.n_jobs)
+        except (DecryptionError, ElementError):
+            for owner, share in shares.items():
+                _try_share(cs, owner, sealed[owner][0], share)
+            raise
+    return dict(zip(shares, opened, strict=True))
+
+
+def _try_share(cs: ComparingServer, owner: str, result: SealedBits, share: int) -> None:
+    """Blame the owner if its share does not open its result."""
+    try:
+        open_bits(cs.weak, [result], [share], n_jobs=1)
+    except (DecryptionError, ElementError) as error:
+        raise RefusedError(owner, "has given a share that does not open its result") from error
+
+
+# -- CC ---------------------------------------------------------------------------------------------
+
+
+def answer_comparisons(
+    share: StrongShare,
+    signing: SigningKey,
+    joint_keys: Mapping[str, PublicKey],
+    counts: Mapping[str, int],
+    message: MaskedComparisons,
+    n_jobs: int,
+) -> SealedResults:
+    """Read the packs, and seal each owner's bits for CS and that owner, with the joint keys of all owners."""
+    p = share.parameters
+    bits = read_slots(share, _read_packs(share, message.packs, sum(counts.values())), n_jobs=n_jobs)
+    bits_of = _stretches(bits, counts)
+
+    def seal(owner: str) -> tuple[bytes, bytes, bytes]:
+        read = bits_of[owner]
+        known = [bool(secrets.randbits(1)) if bit is None else bit for bit in read]
+        sealed = seal_bits(joint_keys[owner], [*known, None in read])
+        ciphertext = sealed.ciphertext.to_bytes(p)
+        fields = _result(message.request, message.level, owner, len(read), ciphertext)
+        return ciphertext, sealed.masked, signing.sign(_RESULT, *fields)
+
+    ciphertexts, masked, signatures = zip(*in_threads(seal, list(counts), p.jobs(n_jobs)), strict=True)
+    return SealedResults(ciphertexts=b"".join(ciphertexts), masked=masked, signatures=signatures)
+
+
+def read_counts(message: MaskedComparisons) -> dict[str, int]:
+    """How many comparisons there are with each owner's splits; at least one, and every owner once."""
+    counts = array(message.counts, COMPARISONS, len(message.owners)).tolist()
+    if len(set(message.owners)) != len(counts) or not counts or 0 in counts:
+        raise ProtocolError("owners named twice, or without comparisons", kind="request")
+    return dict(zip(message.owners, counts, strict=True))
+
+
+def _read_packs(share: StrongShare, data: bytes, count: int) -> list[Pack]:
+    width, size = share.parameters.key_bits // 8, slots(share.parameters)
+    n_packs = -(-count // size)
+    blob = array(data, "u1", 3 * width * n_packs).tobytes()
+    packs = []
+    for i in range(n_packs):
+        at = 3 * width * i
+        c = int.from_bytes(blob[at : at + 2 * width], "big")
+        half = int.from_bytes(blob[at + 2 * width : at + 3 * width], "big")
+        packs.append(Pack(c, half, min(size, count - i * size)))
+    return packs
+
+
+# -- an owner ---------------------------------------------------------------------------------------
+
+
+def verify_result(cc: VerifyKey, owner: str, message: ShareRequest) -> None:
+    """Raise SignatureError unless CC has signed this result for this owner, request and level."""
+    fields = _result(message.request, message.level, owner, message.count, message.ciphertext)
+    cc.verify(message.signature, _RESULT, *fields)
+
+
+def answer_share(weak: WeakKey, message: ShareRequest) -> ShareReply:
+    """Consent, by one power. Whoever calls this has checked the request and the result."""
+    [share] = par_h_dec1(weak, [Ciphertext.unchecked(weak.parameters, message.ciphertext)], n_jobs=1)
+    return ShareReply(count=message.count, share=number(share))
+
+
+# -- as the paper prints it -------------------------------------------------------------------------
+
+
+def ho_lt_as_printed(cs: ComparingServer, x: Term, s: Term) -> Ciphertext:
+    """CS: [1] under h_CS·h_τ if x < s, else [0]; one comparison, two exchanges with CC."""
+    p = cs.share.parameters
+
+    def ask_sign(ask: SignRequest) -> Ciphertext:
+        message = HoLTRequest(c=number(ask.c), half=number(ask.half), answer_key=number(ask.answer_key.h))
+        return Ciphertext.from_bytes(p, cs.channel.call(CC, message, CiphertextReply).ciphertext)
+
+    return literal_ho_lt(cs.share, cs.weak.public, x, s, lambda ask: ask_sum(cs.channel, p, ask), ask_sign)
+
+
+def answer_ho_lt_as_printed(share: StrongShare, message: HoLTRequest) -> CiphertextReply:
+    """CC: it sees r·β with a coin's sign, and answers whether it is negative."""
+    p = share.parameters
+    ask = SignRequest(
+        of_number(message.c), of_number(message.half), public_key(p, of_number(message.answer_key))
+    )
+    return CiphertextReply(ciphertext=cc_ho_lt(share, ask).to_bytes(p))

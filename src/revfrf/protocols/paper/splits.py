@@ -1,0 +1,55 @@
+"""Splits as they travel: an owner encrypts its cuts and signs where they stand; CS checks both."""
+
+import hashlib
+import struct
+from collections.abc import Sequence
+
+from revfrf.crypto.batch import Context, SignedBatch, open_batch, sign_batch
+from revfrf.crypto.dtpkc.dtpkc import ho_enc
+from revfrf.crypto.dtpkc.keys import Ciphertext, Parameters
+from revfrf.crypto.signing import VerifyKey
+from revfrf.forest.nodes import Node
+from revfrf.messages.base import array
+from revfrf.protocols.common.identity import Identity
+
+
+def split_context(federation: str, epoch: int, forest: bytes) -> Context:
+    """What every signed split of a forest shares."""
+    return ("split", federation, epoch, forest)
+
+
+def split_statement(node: Node, ciphertext: bytes) -> bytes:
+    """What the owner of a split signs: where it stands (tree, path), and the digest of its ciphertext."""
+    return struct.pack(">QQ", *node) + hashlib.sha256(ciphertext).digest()
+
+
+def encrypt_splits(
+    identity: Identity, forest: bytes, nodes: Sequence[Node], cuts: Sequence[int], n_jobs: int
+) -> tuple[bytes, bytes]:
+    """An owner: HoEnc of its cuts (at least one), and one signature over all of them."""
+    key = identity.weak.public
+    ciphertexts = [c.to_bytes(key.parameters) for c in ho_enc(key, cuts, n_jobs=n_jobs)]
+    context = split_context(identity.federation, identity.epoch, forest)
+    statements = [split_statement(node, c) for node, c in zip(nodes, ciphertexts, strict=True)]
+    return b"".join(ciphertexts), sign_batch(identity.signing_key, context, statements)
+
+
+def open_splits(
+    parameters: Parameters,
+    owner: VerifyKey,
+    context: Context,
+    nodes: Sequence[Node],
+    blob: bytes,
+    signature: bytes | None,
+) -> tuple[list[bytes], SignedBatch]:
+    """CS: the ciphertexts of these nodes, checked: valid elements, and signed by the owner for their places.
+
+    Raises RejectedError for anything else.
+    """
+    width = parameters.ciphertext_bytes
+    data = array(blob, "u1", width * len(nodes)).tobytes()
+    ciphertexts = [data[at : at + width] for at in range(0, len(data), width)]
+    for ciphertext in ciphertexts:
+        Ciphertext.from_bytes(parameters, ciphertext)
+    statements = [split_statement(node, c) for node, c in zip(nodes, ciphertexts, strict=True)]
+    return ciphertexts, open_batch(owner, signature, context, statements)

@@ -1,0 +1,840 @@
+"""The command line: what it says, and its exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import revfrf
+from revfrf import RevocableForestClassifier, RevocableForestRegressor
+from revfrf.cli import console
+from revfrf.cli.app import app
+from revfrf.cli.console import progress
+from revfrf.crypto.signing import SigningKey
+from revfrf.io.keyfile import save_key
+from revfrf.io.public_key import save_verify_key
+from revfrf.node.audit_log import AuditLog
+from revfrf.protocols.certificate import RevocationCertificate
+from revfrf.protocols.frf_revoc import Doomed
+from revfrf.roles import coordinator
+
+TOY: dict[str, Any] = {"key_bits": 256, "allow_insecure_keys": True, "random_state": 1, "max_depth": 4}
+PARTIES = {"bank": ["a", "colour"], "telco": ["b", "n"], "shop": ["c"], "post": ["d", "true"]}
+ROOT = Path(__file__).parents[2]
+changed = msgspec.structs.replace
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def run(*arguments: str | Path) -> Ran:
+    """The command line in this process; whatever is raised but an exit is a stack trace for users."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="revfrf")
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return Ran(result.exit_code, result.stdout, result.stderr)
+
+
+def process(*arguments: str | Path, cwd: Path) -> Ran:
+    """The command line as a process of its own."""
+    command = [sys.executable, "-m", "revfrf", *map(str, arguments)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def one_line(ran: Ran) -> str:
+    """The one line on standard error."""
+    assert ran.err.startswith("revfrf: ")
+    assert ran.err.endswith("\n")
+    assert ran.err.count("\n") == 1
+    assert ran.err[:-1].isprintable()
+    return ran.err
+
+
+def rows(n_rows: int = 90) -> pd.DataFrame:
+    draw = np.random.default_rng(0)
+    X = pd.DataFrame(draw.normal(size=(n_rows, 4)), columns=list("abcd"))
+    X.iloc[::9, 0] = np.nan
+    X["n"] = draw.integers(0, 50, n_rows)
+    X["true"] = draw.normal(size=n_rows) > 0
+    X["colour"] = pd.Categorical(draw.choice(["red", "NA", "blue"], n_rows))
+    X.loc[3, "colour"] = np.nan
+    return X
+
+
+def answers(X: pd.DataFrame) -> Any:
+    return np.where(X["b"] + X["c"] + X["true"] > 0, "yes", "no")
+
+
+def csv(path: Path, X: pd.DataFrame, y: Any) -> Path:
+    X.assign(y=y).to_csv(path, index=False)
+    return path
+
+
+def lost_keys(directory: Path) -> Path:
+    save_verify_key(directory / "other.pub", SigningKey.generate().verify_key)
+    return directory / "other.pub"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A directory with a forest that "telco" left, then "shop", and everything that was saved meanwhile."""
+
+    at: Path
+
+    @property
+    def key(self) -> list[str | Path]:
+        return ["--kgc-key", self.at / "kgc.pub"]
+
+    def certificate(self, name: str = "telco.json") -> RevocationCertificate:
+        return RevocationCertificate.load(self.at / name)
+
+    def audit(self, *more: str | Path, **files: str | Path) -> Ran:
+        """An audit of these files, of the right ones unless said otherwise."""
+        used: dict[str, str | Path] = {"certificate": "telco.json", "model": "before", "data": "rows.csv"}
+        used = {name: self.at / path for name, path in (used | files).items() if name != "target"}
+        target = files.get("target", "y")
+        options = ["--model", used["model"], "--data", used["data"], "--target", target]
+        return run("audit", used["certificate"], *self.key, *options, *more)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    at = tmp_path_factory.mktemp("place")
+    X = rows()
+    model = RevocableForestClassifier(
+        5, parties=PARTIES, class_weight={"yes": 2, "no": 1}, max_features=0.7, **TOY
+    ).fit(X, answers(X))
+    save_verify_key(at / "kgc.pub", model.kgc_key_)
+    model.save(at / "before", private_keys=True)
+    model.save(at / "without keys")
+    asked = model.federation_.participants["shop"]
+    model.revoke("telco").save(at / "telco.json")
+    model.save(at / "after", private_keys=True)
+    level_2 = asked.leave(2)
+    certificate = model.revoke("shop", level=1)
+    certificate.save(at / "shop.json")
+    changed(certificate, requests=(level_2,), level=2).save(at / "level 2 pretended.json")
+    model.save(at / "late", private_keys=True)
+    csv(at / "rows.csv", X, answers(X))
+    return Place(at)
+
+
+# -- the program ------------------------------------------------------------------------------------
+
+
+def test_version_and_help(tmp_path: Path) -> None:
+    assert process("--version", cwd=tmp_path) == Ran(0, f"revfrf {revfrf.__version__}\n", "")
+    for arguments in (["--help"], ["verify", "--help"], ["audit", "-h"]):
+        ran = run(*arguments)
+        assert ran.code == 0
+        assert "  revfrf " in ran.out.partition("Example")[2]
+        assert "Exit codes: 0" in ran.out
+    assert "Sample weights given to `fit` are" in run("audit", "--help").out
+
+
+def commands(group: typer.Typer = app, before: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """All commands, with the groups that they are in."""
+    own = [(*before, c.name or c.callback.__name__) for c in group.registered_commands if c.callback]
+    for inner in group.registered_groups:
+        assert inner.typer_instance is not None
+        own += commands(inner.typer_instance, (*before, str(inner.name)))
+    return own
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_every_command_has_an_example_of_itself(command: Sequence[str]) -> None:
+    said = run(*command, "--help")
+    assert said.code == 0
+    assert f"  revfrf {' '.join(command)}" in said.out.partition("Example")[2]
+
+
+def test_an_interrupted_command_is_130_and_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("revfrf.cli.console.ask", interrupted)
+    ran = run("status", "-d", tmp_path)
+    assert (ran.code, ran.out) == (130, "")
+    assert "interrupted" in one_line(ran)
+
+
+def test_commands_are_listed_as_they_are_used() -> None:
+    listed = run("--help").out.partition("Commands:")[2]
+    found = [line.split()[0] for line in listed.splitlines() if line.startswith("  ") and line[2] != " "]
+    assert found[:7] == ["kgc", "join", "serve", "match", "train", "test", "predict"]
+    assert set(found) == {command[0] for command in commands()}
+
+
+def test_sigterm_ends_a_command_in_order_with_143(tmp_path: Path) -> None:
+    """While it waits for an answer."""
+    command, question = [sys.executable, "-m", "revfrf", "revoke", "-d", "bank"], "Leave the forest for good?"
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=tmp_path, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as asking:
+        assert asking.stderr is not None
+        assert asking.stderr.read(len(question)) == question
+        asking.send_signal(signal.SIGTERM)
+        assert asking.wait(60) == console.TERMINATED == 143
+        assert asking.stderr.read().replace(" ", "") == "[y/N]:revfrf:interrupted\n"
+
+
+def test_without_a_terminal_what_is_going_on_is_said_again_and_again(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("revfrf.cli.console._SAID_EVERY", 0.01)
+    with progress(quiet=False) as tell:
+        time.sleep(0.1)
+        assert capfd.readouterr().err == ""  # nothing is known yet
+        tell({"step": "growing", "done": 0.5, "trees": 7})
+        time.sleep(0.3)
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) > 1
+    assert set(lines) == {"growing trees 7 (0 s)"}
+    with progress(quiet=True) as tell:
+        tell({"step": "growing"})
+        time.sleep(0.1)
+    assert capfd.readouterr().err == ""
+
+
+def test_only_where_a_party_may_run_its_work_is_said_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, place: Place, tmp_path: Path
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("revfrf.cli.console.ask", interrupted)
+    monkeypatch.setattr(RevocationCertificate, "load", interrupted)
+    assert "goes on there" in run("status", "-d", tmp_path).err
+    monkeypatch.setattr("revfrf.cli.console.ask", lambda *given: given[-1]())  # no process is there to ask
+    monkeypatch.setattr("revfrf.node.roles.do_alone", interrupted)
+    assert run("status", "-d", tmp_path).err == "revfrf: interrupted\n"
+    ran = run("verify", place.at / "telco.json", *place.key)
+    assert (ran.code, ran.err) == (130, "revfrf: interrupted\n")
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
+def test_what_cannot_be_printed_is_not_taken_for_what_does_not_hold(place: Place, form: list[str]) -> None:
+    command = [sys.executable, "-m", "revfrf", "verify", "telco.json", "--kgc-key", "kgc.pub", *form]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, cwd=place.at, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "output cannot be written: No space left" in done.stderr
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(command, cwd=place.at, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_what_does_not_hold_is_1_even_if_nobody_can_be_told(place: Place, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "revfrf", "verify", "telco.json", "--kgc-key", str(lost_keys(tmp_path))]
+    with Path("/dev/full").open("w") as full:
+        assert subprocess.run(command, cwd=place.at, stderr=full).returncode == 1
+
+
+def test_a_fault_of_the_program_has_a_code_of_its_own(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
+    def faulty(*_: object) -> None:
+        raise ZeroDivisionError("a fault")
+
+    monkeypatch.setattr(RevocationCertificate, "load", faulty)
+    ran = run("verify", place.at / "telco.json", *place.key)
+    assert (ran.code, ran.out) == (70, "")
+    assert "ZeroDivisionError: a fault" in ran.err
+
+
+def test_a_warning_is_one_line_without_a_place_in_the_source(
+    monkeypatch: pytest.MonkeyPatch, place: Place
+) -> None:
+    def warned(path: Path) -> RevocationCertificate:
+        warnings.warn("column 'colour': all missing", stacklevel=1)
+        return RevocationCertificate.from_json(Path(path).read_bytes())
+
+    monkeypatch.setattr(RevocationCertificate, "load", warned)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        ran = run("verify", place.at / "telco.json", *place.key)
+    assert (ran.code, ran.err) == (0, "revfrf: column 'colour': all missing\n")
+
+
+def test_short_keys_are_accepted_in_the_same_words_everywhere() -> None:
+    said = [" ".join(run(*command, "--help").out.split()) for command in commands()]
+    flagged = [text.partition("--allow-insecure ")[2] for text in said if "--allow-insecure " in text]
+    assert len(flagged) >= 4
+    assert {text.partition("nothing.")[0] for text in flagged} == {
+        "For trying out: accept keys below 2048 bits, which protect "
+    }
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nothing"],
+        ["verify"],
+        ["verify", "c.json"],
+        ["verify", "c.json", "d.json", "--kgc-key", "k"],
+        ["verify", "c.json", "--kgc-key"],
+        ["verify", "c.json", "--kgc-key", "k", "--force"],
+        ["audit", "c.json", "--kgc-key", "k", "--model", "m", "--data", "d"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_2(arguments: Sequence[str]) -> None:
+    ran = run(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    if arguments:
+        assert any(said in one_line(ran) for said in (" --help`", "give a certificate"))
+        ran = run(arguments[0], "--json", *arguments[1:])
+        assert (ran.code, ran.json["kind"]) == (2, "usage")
+        assert ran.json["reason"] in one_line(ran)
+    else:
+        assert "Usage: revfrf" in ran.err
+
+
+def test_entry_point_is_the_program() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["scripts"] == {"revfrf": "revfrf.cli.app:app"}
+
+
+def test_verifying_and_asking_who_runs_loads_nothing_of_forests() -> None:
+    heavy = "grpc", "numba", "numpy", "sklearn"
+    code = f"import sys, revfrf.cli.app; print(*sys.modules.keys() & {set(heavy)})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
+
+
+# -- verify -----------------------------------------------------------------------------------------
+
+
+def test_certificate_that_holds(place: Place) -> None:
+    ran = process("verify", "telco.json", "--kgc-key", "kgc.pub", cwd=place.at)
+    assert (ran.code, ran.err) == (0, "")
+    certificate = place.certificate()
+    report = certificate.report
+    lines = dict(line.rstrip().split("  ", 1) for line in ran.out.splitlines()[1:])
+    said = {name: value.strip() for name, value in lines.items()}
+    assert ran.out.startswith("The certificate holds.\n")
+    assert said["leavers"] == "telco"
+    assert said["level"] == "2"
+    assert said["asked"].endswith(" UTC")
+    assert (said["digest before"], said["digest after"]) == (report.digest_before, report.digest_after)
+    numbers = [said[f"nodes {what}"] for what in ("destroyed", "rebuilt", "kept")]
+    assert list(map(int, numbers)) == [report.destroyed, report.rebuilt, report.kept]
+    assert sorted(said["receipts"].split(", ")) == ["CC", "CS", "bank", "post", "shop"]
+
+
+def test_certificate_of_level_1_has_no_receipts(place: Place) -> None:
+    ran = run("verify", place.at / "shop.json", *place.key, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.json["holds"] is True
+    assert (ran.json["leavers"], ran.json["level"], ran.json["receipts"]) == (["shop"], 1, [])
+    assert "receipts         none" in run("verify", place.at / "shop.json", *place.key).out
+
+
+def first(items: tuple[Any, ...], **changes: Any) -> tuple[Any, ...]:
+    return (changed(items[0], **changes), *items[1:])
+
+
+TAMPERINGS: dict[str, tuple[str, str, Callable[[Place, RevocationCertificate], RevocationCertificate]]] = {
+    "epoch before": (
+        "epoch",
+        "the epoch before was not certified",
+        lambda _, c: changed(c, epoch_before=changed(c.epoch_before, g0=b"\5")),
+    ),
+    "epoch after": (
+        "epoch",
+        "the epoch after was not certified",
+        lambda _, c: changed(c, epoch_after=changed(c.epoch_after, revoked=("bank",))),
+    ),
+    "succession": (
+        "succession",
+        "the epoch after does not follow the one before",
+        lambda place, c: changed(c, epoch_after=place.certificate("shop.json").epoch_after),
+    ),
+    "time of the request": (
+        "request",
+        "the request of 'telco' to leave is not its own",
+        lambda _, c: changed(c, requests=first(c.requests, time=5)),
+    ),
+    "request of another": (
+        "request",
+        "the request of 'shop' to leave is not its own",
+        lambda _, c: changed(c, requests=first(c.requests, party="shop")),
+    ),
+    "leavers": (
+        "leaver",
+        "those who left are not those who asked to",
+        lambda _, c: changed(c, leavers=("bank",)),
+    ),
+    "nobody asked": (
+        "leaver",
+        "those who left are not those who asked to",
+        lambda _, c: changed(c, requests=(), leavers=()),
+    ),
+    "level": ("leaver", "the level is not the one that was asked for", lambda _, c: changed(c, level=1)),
+    "keys": (
+        "keys",
+        "at level 2, and only there, all have new keys",
+        lambda place, _: place.certificate("level 2 pretended.json"),
+    ),
+    "missing receipt": (
+        "receipt",
+        "not every party has given a receipt",
+        lambda _, c: changed(c, receipts=c.receipts[1:]),
+    ),
+    "receipt for another key": (
+        "receipt",
+        "is for other keys",
+        lambda _, c: changed(c, receipts=first(c.receipts, keys=bytes(32))),
+    ),
+    "receipt without signature": (
+        "receipt",
+        "has not signed its receipt",
+        lambda _, c: changed(c, receipts=first(c.receipts, signature=bytes(64))),
+    ),
+    "digest": (
+        "report",
+        "the coordinator has not signed the report as it stands",
+        lambda _, c: changed(c, report=changed(c.report, digest_after="0" * 64)),
+    ),
+    "report of another epoch": (
+        "report",
+        "the report is of another epoch",
+        lambda _, c: changed(c, report=changed(c.report, epoch=bytes(32))),
+    ),
+    "signature": (
+        "signature",
+        "the key centre has not signed the certificate as it stands",
+        lambda _, c: changed(c, signature=bytes(64)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERINGS)
+def test_tampering_is_1_and_has_its_own_message(place: Place, tmp_path: Path, name: str) -> None:
+    kind, message, tamper = TAMPERINGS[name]
+    tamper(place, place.certificate()).save(tmp_path / "c.json")
+    ran = run("verify", tmp_path / "c.json", *place.key)
+    assert (ran.code, ran.out) == (1, "")
+    assert message in one_line(ran)
+    ran = run("verify", tmp_path / "c.json", *place.key, "--json")
+    assert ran.code == 1
+    assert (ran.json["holds"], ran.json["kind"]) == (False, kind)
+    assert message in ran.json["reason"]
+
+
+def test_tampering_of_every_kind_is_tried() -> None:
+    kinds = {"epoch", "succession", "request", "leaver", "keys", "receipt", "report", "signature"}
+    assert {kind for kind, _, _ in TAMPERINGS.values()} == kinds
+
+
+def test_tampering_in_a_process(place: Place, tmp_path: Path) -> None:
+    certificate = place.certificate()
+    changed(certificate, leavers=("bank",)).save(tmp_path / "c.json")
+    ran = process("verify", "c.json", *place.key, cwd=tmp_path)
+    assert (ran.code, ran.out) == (1, "")
+    assert "those who left are not those who asked to" in one_line(ran)
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of every plain value in a JSON document."""
+    if isinstance(value, dict | list):
+        for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(inner, (*path, name))
+    else:
+        yield path
+
+
+def put(document: Any, path: tuple[Any, ...], value: Any) -> None:
+    for name in path[:-1]:
+        document = document[name]
+    document[path[-1]] = value
+
+
+def test_no_changed_value_goes_unnoticed(place: Place, tmp_path: Path) -> None:
+    text = (place.at / "telco.json").read_text()
+    found = set()
+    values: Iterator[Any] = cycle(["AAAA", 7, -1, 2**70, None, [], {}, "\n\x1b[2J\udcff", 0.5])
+    for path in leaves(json.loads(text)):
+        for value in islice(values, 2):
+            document = json.loads(text)
+            put(document, path, value)
+            (tmp_path / "c.json").write_text(json.dumps(document))
+            ran = run("verify", tmp_path / "c.json", *place.key)
+            assert one_line(ran)
+            found.add(ran.code)
+    assert found == {1, 2}
+
+
+def test_key_of_another_key_centre_is_1(place: Place, tmp_path: Path) -> None:
+    ran = run("verify", place.at / "telco.json", "--kgc-key", lost_keys(tmp_path))
+    assert ran.code == 1
+    assert "was not certified by this key centre" in one_line(ran)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("missing", None, "missing"),
+        ("garbage", b"\xff\0\x1b[2J\n", "malformed"),
+        ("empty", b"", "malformed"),
+        ("list", b"[]", "malformed"),
+        ("deep", b"[" * 100_000, "malformed"),
+        ("unknown field", b'{"a\\n\\u001b[2J": 1}', "malformed"),
+    ],
+)
+def test_unreadable_certificate_is_2(
+    place: Place, tmp_path: Path, name: str, content: bytes | None, kind: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    ran = run("verify", tmp_path / name, *place.key, "--json")
+    assert ran.code == 2
+    assert (ran.json["holds"], ran.json["kind"]) == (None, kind)
+    assert str(tmp_path / name) in one_line(ran)
+
+
+def test_certificate_of_another_version_is_2(place: Place, tmp_path: Path) -> None:
+    changed(place.certificate(), format="revfrf revocation certificate v2").save(tmp_path / "c.json")
+    ran = run("verify", tmp_path / "c.json", *place.key)
+    assert (ran.code, ran.out) == (2, "")
+    assert "not a certificate of this version" in one_line(ran)
+
+
+def test_directory_is_2(place: Place, tmp_path: Path) -> None:
+    ran = run("verify", tmp_path, *place.key)
+    assert (ran.code, ran.out) == (2, "")
+    assert "not a regular file" in one_line(ran)
+    ran = run("verify", place.at / "telco.json", "--kgc-key", tmp_path)
+    assert ran.code == 2
+    assert "not a regular file" in one_line(ran)
+
+
+def test_unreadable_key_is_2(place: Place, tmp_path: Path) -> None:
+    save_key(tmp_path / "secret", SigningKey.generate())
+    (tmp_path / "garbage").write_bytes(bytes(range(256)))
+    for name, message in (
+        ("missing", "does not exist"),
+        ("secret", "secret key"),
+        ("garbage", "no public key"),
+    ):
+        ran = run("verify", place.at / "telco.json", "--kgc-key", tmp_path / name)
+        assert (ran.code, ran.out) == (2, "")
+        assert message in one_line(ran)
+
+
+def test_missing_file_in_a_process_is_2(tmp_path: Path) -> None:
+    ran = process("verify", "c.json", "--kgc-key", "new\nline", cwd=tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert "does not exist" in one_line(ran)
+
+
+def test_what_is_printed_does_nothing_to_a_terminal() -> None:
+    assert console._shown(["a\x1b[2J\n", "[red]é"]) == "a\\x1b[2J, [red]é"
+
+
+def test_numbers_are_printed_with_four_digits_and_nothing_as_none() -> None:
+    values: list[Any] = [2 / 3, 1.0, 0.0, 1.23456e-7, 7, "", []]
+    assert [console._shown(value) for value in values] == [
+        "0.6667",
+        "1.0000",
+        "0.0000",
+        "1.23e-07",
+        "7",
+        "none",
+        "none",
+    ]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    with AuditLog(tmp_path / "audit.log", ("loans", "participant", "bank")) as log:
+        log.append("started")
+        log.append("asked to leave", level=2)
+    return tmp_path / "audit.log"
+
+
+def test_audit_log_that_holds_is_0_and_says_its_head(log: Path) -> None:
+    ran = run("verify", "--audit", str(log), "--json")
+    found = json.loads(ran.out)
+    assert (ran.code, found["holds"], found["count"]) == (0, True, 2)
+    assert run("verify", "--audit", str(log), "--head", found["head"]).code == 0
+
+
+def test_audit_log_that_was_changed_or_cut_is_1(log: Path) -> None:
+    head = json.loads(run("verify", "--audit", str(log), "--json").out)["head"]
+    first, second = log.read_text().splitlines(keepends=True)
+    log.write_text(first)
+    assert run("verify", "--audit", str(log)).code == 0  # nothing shows it but the head
+    assert run("verify", "--audit", str(log), "--head", head).code == 1
+    log.write_text(first.replace("started", "stopped") + second)
+    ran = run("verify", "--audit", str(log))
+    assert ran.code == 1
+    assert "line" in ran.err
+
+
+# -- audit ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["before", "after"])
+def test_equal_whenever_the_forest_was_saved(place: Place, model: str) -> None:
+    ran = place.audit("--json", model=model)
+    assert (ran.code, ran.err) == (0, "")
+    certified = place.certificate().report.digest_after
+    assert ran.json["holds"] is ran.json["same_targets"] is True
+    assert ran.json["digest_certified"] == ran.json["digest_trained"] == certified
+    assert (ran.json["leavers"], ran.json["stayed"]) == (["telco"], ["bank", "shop", "post"])
+    assert (ran.json["rows"], ran.json["ignored"]) == (90, ["b", "n"])
+
+
+@pytest.mark.parametrize("model", ["before", "after", "late"])
+def test_second_certificate_is_of_the_forest_without_both(place: Place, model: str) -> None:
+    ran = place.audit("--json", certificate="shop.json", model=model)
+    assert ran.code == 0
+    assert ran.json["stayed"] == ["bank", "post"]
+
+
+def test_equal_in_a_process(place: Place) -> None:
+    files = ["--kgc-key", "kgc.pub", "--model", "before", "--data", "rows.csv", "--target", "y"]
+    ran = process("audit", "telco.json", *files, cwd=place.at)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("The digests are equal.\n")
+
+
+def test_columns_of_leavers_are_not_needed_and_the_order_of_columns_is_not_either(
+    place: Place, tmp_path: Path
+) -> None:
+    X = rows()
+    table = X.assign(y=answers(X))[["y", "true", "d", "colour", "c", "a"]]
+    table.to_csv(tmp_path / "t.csv", index=False)
+    assert place.audit(data=tmp_path / "t.csv").code == 0
+
+
+def test_equal_by_a_parquet_file(place: Place) -> None:
+    rows().assign(y=answers(rows())).to_parquet(place.at / "rows.parquet")
+    ran = place.audit("--json", data="rows.parquet")
+    assert (ran.code, ran.json["holds"]) == (0, True), ran.err
+
+
+def test_changed_values_are_1(place: Place, tmp_path: Path) -> None:
+    X = rows()
+    X["c"] = X["c"].sample(frac=1, random_state=0).to_numpy()
+    ran = place.audit("--json", data=csv(tmp_path / "t.csv", X, answers(rows())))
+    assert ran.code == 1
+    assert (ran.json["holds"], ran.json["same_targets"]) == (False, True)
+    assert ran.json["digest_certified"] != ran.json["digest_trained"]
+    assert one_line(ran).endswith("without those who left\n")
+
+
+@pytest.mark.parametrize("change", ["label", "row less", "rows in another order", "one class"])
+def test_changed_rows_are_1_and_it_says_so(place: Place, tmp_path: Path, change: str) -> None:
+    X, y = rows(), answers(rows())
+    if change == "label":
+        y[:5] = np.where(y[:5] == "yes", "no", "yes")
+    elif change == "one class":
+        y[:] = "yes"
+    else:
+        order = np.arange(89) if change == "row less" else np.random.default_rng(0).permutation(90)
+        X, y = X.iloc[order], y[order]
+    ran = place.audit(data=csv(tmp_path / "t.csv", X, y))
+    assert ran.code == 1
+    assert ran.out.startswith("The digests are different.\n")
+    assert "is it the table that the forest was trained on" in one_line(ran)
+
+
+def test_different_in_a_process(place: Place, tmp_path: Path) -> None:
+    X = rows()
+    csv(tmp_path / "t.csv", X, answers(X)[::-1])
+    files: list[str | Path] = ["--model", place.at / "before", "--data", "t.csv", "--target", "y"]
+    ran = process("audit", place.at / "telco.json", *place.key, *files, cwd=tmp_path)
+    assert ran.code == 1
+    assert one_line(ran)
+
+
+def test_certificate_that_does_not_hold_is_1(place: Place, tmp_path: Path) -> None:
+    changed(place.certificate(), signature=bytes(64)).save(tmp_path / "c.json")
+    ran = place.audit("--json", certificate=tmp_path / "c.json")
+    assert ran.code == 1
+    assert (ran.json["holds"], ran.json["kind"]) == (False, "signature")
+
+
+def saved(tmp_path: Path, model: Any, X: Any, y: Any, leaver: str, **fit: Any) -> Place:
+    """Another forest, that this participant left."""
+    model.fit(X, y, **fit)
+    model.save(tmp_path / "before", private_keys=True)
+    model.revoke(leaver, level=1).save(tmp_path / "telco.json")
+    save_verify_key(tmp_path / "kgc.pub", model.kgc_key_)
+    csv(tmp_path / "rows.csv", pd.DataFrame(X), y)
+    return Place(tmp_path)
+
+
+def test_coordinator_that_only_pretends_to_rebuild_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator, "destroy", lambda *_: Doomed(frozenset(), []))
+    X = rows()
+    place = saved(
+        tmp_path, RevocableForestClassifier(5, parties=PARTIES, **TOY), X, answers(X), leaver="telco"
+    )
+    assert run("verify", tmp_path / "telco.json", *place.key).code == 0
+    ran = place.audit("--json")
+    assert (ran.code, ran.json["same_targets"]) == (1, True)
+
+
+def test_sample_weights_come_out_different_and_it_says_so(tmp_path: Path) -> None:
+    X = rows()
+    model = RevocableForestClassifier(5, parties=PARTIES, **TOY)
+    weights = np.arange(90) % 3 + 1.0
+    ran = saved(tmp_path, model, X, answers(X), "telco", sample_weight=weights).audit()
+    assert ran.code == 1
+    assert "without sample weights?" in one_line(ran)
+
+
+@pytest.mark.parametrize("names", [True, False])
+def test_numbers_as_targets(tmp_path: Path, names: bool) -> None:
+    X = np.random.default_rng(0).normal(size=(80, 4))
+    y = X[:, 0] * 3 + X[:, 3] ** 2
+    parties = {"bank": [0], "telco": [1, 3], "shop": [2]}
+    table = pd.DataFrame(X, columns=list("abcd")) if names else X
+    place = saved(tmp_path, RevocableForestRegressor(5, parties=parties, **TOY), table, y, "telco")
+    ran = place.audit("--json")
+    assert (ran.code, ran.json["ignored"]) == (0, ["b", "d"] if names else ["1", "3"])
+    table = pd.DataFrame(X, columns=list("abcd"))
+    csv(tmp_path / "less.csv", table[["a", "c"]], y)
+    assert place.audit(data="less.csv").code == 0
+    for wrong in (y + 1, y * 2, -y):
+        ran = place.audit("--json", data=csv(tmp_path / "t.csv", table, wrong))
+        assert (ran.code, ran.json["same_targets"]) == (1, False)
+    y[4] = np.nan
+    ran = place.audit(data=csv(tmp_path / "t.csv", table, y))
+    assert ran.code == 2
+    assert "column 'y'" in one_line(ran)
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [True, False], [-1.0, 2.0], ["1", "0"]], ids=str)
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_labels_of_every_type(tmp_path: Path, labels: list[Any], class_weight: str | None) -> None:
+    X = rows()
+    y = np.array(labels)[(answers(X) == "yes").astype(int)]
+    model = RevocableForestClassifier(3, parties=PARTIES, class_weight=class_weight, **TOY)
+    assert saved(tmp_path, model, X, y, leaver="telco").audit().code == 0
+
+
+def test_class_weights_by_number_are_in_the_file(tmp_path: Path) -> None:
+    X = rows()
+    model = RevocableForestClassifier(3, parties=PARTIES, class_weight={0: 3, 1: 1.5}, **TOY)
+    y = (answers(X) == "yes").astype(int)
+    assert saved(tmp_path, model, X, y, leaver="telco").audit().code == 0
+
+
+WRONG_TABLES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "no such target": (lambda X: X.drop(columns="y"), "the table has no column 'y'"),
+    "no such column": (lambda X: X.drop(columns=["c", "d"]), "the table has no column 'c', 'd'"),
+    "unknown label": (lambda X: X.replace({"y": {"yes": "maybe"}}), "'maybe' is no label of this forest"),
+    "missing label": (lambda X: X.replace({"y": {"yes": None}}), "'' is no label of this forest"),
+    "text": (lambda X: X.assign(c="1_0"), "column 'c', row 1: '1_0' is no number"),
+    "infinite": (lambda X: X.assign(c=np.inf), "column 'c'"),
+    "too large": (lambda X: X.assign(c=1e300), "column 'c'"),
+    "categories": (lambda X: X.assign(colour="green"), "no value is among its categories"),
+    "no rows": (lambda X: X[:0], "there are no rows"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_TABLES)
+def test_table_that_does_not_fit_is_2(place: Place, tmp_path: Path, name: str) -> None:
+    change, message = WRONG_TABLES[name]
+    X = rows()
+    change(X.assign(y=answers(X))).to_csv(tmp_path / "t.csv", index=False)
+    ran = place.audit(data=tmp_path / "t.csv")
+    assert (ran.code, ran.out) == (2, "")
+    assert message in one_line(ran)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "there are no rows"),
+        (b"a,y\n1,2\n3\n", "line 3: 1 values in 2 columns"),
+        (b"a,a,y\n1,2,3\n", "two columns are called 'a'"),
+        (b"\xff\xfe\x00", "not a CSV file in UTF-8"),
+        (b'a,y\n"1,2\n', "not a CSV file in UTF-8"),
+        (b"a,y\n" + b"1" * 200_000 + b",2\n", "not a CSV file in UTF-8"),
+    ],
+    ids=["empty", "ragged", "names", "binary", "quote", "long field"],
+)
+def test_garbage_for_a_table_is_2(place: Place, tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "t.csv").write_bytes(content)
+    ran = place.audit("--json", data=tmp_path / "t.csv")
+    assert (ran.code, ran.json["holds"], ran.json["kind"]) == (2, None, "usage")
+    assert message in one_line(ran)
+
+
+def test_unnamed_columns_that_do_not_fit_are_2(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    model = RevocableForestRegressor(3, parties={"bank": [0], "telco": [1], "shop": [2]}, **TOY)
+    place = saved(tmp_path, model, X, X[:, 0], "telco")
+    ran = place.audit(data=csv(tmp_path / "t.csv", pd.DataFrame(X[:, :1]), X[:, 0]))
+    assert ran.code == 2
+    assert "trained on 3 columns without names, 2 of them" in one_line(ran)
+
+
+def test_target_that_is_a_column_of_the_forest_is_2(place: Place) -> None:
+    ran = place.audit(target="c")
+    assert ran.code == 2
+    assert "the target 'c' is one of the columns" in one_line(ran)
+
+
+@pytest.mark.parametrize("which", ["certificate", "model", "data"])
+def test_missing_files_and_directories_are_2(place: Place, tmp_path: Path, which: str) -> None:
+    for path in (tmp_path / "absent", tmp_path):
+        ran = place.audit(**{which: path})
+        assert (ran.code, ran.out) == (2, "")
+        assert str(path) in one_line(ran)
+
+
+def test_forest_that_cannot_be_audited_is_2(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "garbage").write_bytes(b"garbage")
+    open_to_all = tmp_path / "open"
+    open_to_all.write_bytes((place.at / "before").read_bytes())
+    open_to_all.chmod(0o644)
+    for model, message in (
+        ("without keys", "saved without its private keys"),
+        ("late", "saved after 'shop' had left, too"),
+        (tmp_path / "garbage", "not a saved forest"),
+        (open_to_all, "chmod 600"),
+    ):
+        ran = place.audit(model=model)
+        assert (ran.code, ran.out) == (2, "")
+        assert message in one_line(ran)
+
+
+def test_other_forest_is_2(place: Place, tmp_path: Path) -> None:
+    X = rows()
+    saved(tmp_path, RevocableForestClassifier(5, parties=PARTIES, **TOY), X, answers(X), leaver="telco")
+    ran = place.audit(model=tmp_path / "before")
+    assert ran.code == 2
+    assert "another forest than the one" in one_line(ran)

@@ -1,0 +1,217 @@
+import random
+import secrets
+from collections.abc import Callable
+from math import gcd
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from revfrf.crypto.dtpkc.dtpkc import h_enc_ref, ho_enc
+from revfrf.crypto.dtpkc.keys import Ciphertext
+from revfrf.crypto.dtpkc.primes import PrimeProgress, SafePrimes
+from revfrf.crypto.dtpkc.strong import (
+    StrongShare,
+    _deal_from,
+    root_half,
+    root_open,
+    set_up,
+    strong_half,
+    strong_open,
+)
+from revfrf.crypto.secret import SecretInt
+from revfrf.errors import DecryptionError, ElementError, InsecureKeyError, UsageError
+from tests.conftest import World, world_of
+
+messages = st.lists(st.integers(min_value=-(2**62), max_value=2**62), min_size=1, max_size=5)
+laws = settings(max_examples=25)
+
+
+def c_parts(ciphertexts: list[Ciphertext]) -> list[int]:
+    return [ciphertext.c for ciphertext in ciphertexts]
+
+
+@laws
+@given(values=messages)
+def test_both_halves_open_a_ciphertext_under_any_key(world: World, values: list[int]) -> None:
+    for key in (world.alice.public, world.bob.public + world.cs.public):
+        cs = c_parts(ho_enc(key, values))
+        assert strong_open(world.cc_share, cs, strong_half(world.cs_share, cs)) == values
+
+
+@laws
+@given(values=messages)
+def test_compressed_halves_open_the_same_messages(world: World, values: list[int]) -> None:
+    cs = c_parts(ho_enc(world.alice.public, values))
+    assert root_open(world.cc_share, cs, root_half(world.cs_share, cs)) == values
+
+
+@laws
+@given(values=messages)
+def test_the_servers_can_change_sides_in_the_papers_halves(world: World, values: list[int]) -> None:
+    cs = c_parts(ho_enc(world.alice.public, values))
+    assert strong_open(world.cs_share, cs, strong_half(world.cc_share, cs)) == values
+    assert root_open(world.cs_share, cs, root_half(world.cc_share, cs)) == values
+
+
+def test_shares_are_zero_mod_lambda_and_one_mod_n(world: World) -> None:
+    p = world.parameters
+    total = world.cs_share.value.reveal() + world.cc_share.value.reveal()
+    assert total % p.n == 1
+    for base in (2, 3, p.g0):
+        assert pow(base, total, p.n) == 1  # λ divides the sum
+
+
+@pytest.mark.parametrize("server", ["CS", "CC"])
+def test_one_share_alone_is_spread_over_its_whole_range(server: str) -> None:
+    primes = SafePrimes(4294967087, 4294965887)
+    tops = []
+    for _ in range(400):
+        dealt = _deal_from(secrets.randbelow, primes, 16, allow_insecure=True)
+        share = dealt.cs_share if server == "CS" else dealt.cc_share
+        most = (primes.p - 1) * (primes.q - 1) // 2 * primes.p * primes.q
+        tops.append(share.value.reveal() * 4 // most)
+    counts = [tops.count(quarter) for quarter in range(4)]
+    assert all(48 < count < 152 for count in counts)  # 100 ± 6 standard deviations
+
+
+def test_one_half_alone_opens_nothing(toy: World) -> None:
+    cs = c_parts(ho_enc(toy.alice.public, [5]))
+    for share in (toy.cs_share, toy.cc_share):
+        with pytest.raises(DecryptionError):
+            strong_open(share, cs, [1])
+        with pytest.raises(DecryptionError):
+            root_open(share, cs, [1])
+        with pytest.raises(DecryptionError):
+            strong_open(share, cs, strong_half(share, cs))
+
+
+def test_shares_of_another_dealing_open_nothing() -> None:
+    primes = SafePrimes(4294967087, 4294965887)
+    one, two = (_deal_from(random.Random(seed).randrange, primes, 16, allow_insecure=True) for seed in (1, 2))
+    assert one.parameters.n == two.parameters.n
+    cs = [one.parameters.lift(one.parameters.g0)]
+    assert root_open(one.cc_share, cs, root_half(one.cs_share, cs)) == [0]
+    for half, finish in ((strong_half, strong_open), (root_half, root_open)):
+        with pytest.raises(DecryptionError):
+            finish(two.cc_share, cs, half(one.cs_share, cs))
+
+
+@pytest.mark.parametrize("bad", [0, -1])
+def test_halves_outside_the_group_are_rejected(toy: World, bad: int) -> None:
+    cs = c_parts(ho_enc(toy.alice.public, [5]))
+    with pytest.raises(ElementError):
+        strong_open(toy.cc_share, cs, [bad])
+    with pytest.raises(ElementError):
+        root_open(toy.cc_share, cs, [bad])
+    with pytest.raises(ElementError):
+        strong_half(toy.cs_share, [bad])
+    with pytest.raises(ElementError):
+        root_half(toy.cs_share, [bad])
+
+
+@laws
+@given(m=st.integers(min_value=-(2**62), max_value=2**62), refreshes=st.integers(min_value=1, max_value=4))
+def test_the_papers_refresh_does_not_stop_the_strong_halves(world: World, m: int, refreshes: int) -> None:
+    ciphertexts = ho_enc(world.alice.public, [m])
+    for _ in range(refreshes):
+        ciphertexts = h_enc_ref(world.parameters, SecretInt(1 + secrets.randbelow(2**100)), ciphertexts)
+    cs = c_parts(ciphertexts)
+    assert strong_open(world.cc_share, cs, strong_half(world.cs_share, cs)) == [m]
+
+
+@pytest.mark.parametrize("m", [1, 2, -5, 12345])
+def test_the_papers_split_of_lambda_returns_m_times_lambda(m: int) -> None:
+    """λ = λ1 + λ2, as printed: the halves then open m·λ, which is why the dealt shares are another sum."""
+    primes = SafePrimes(4294967087, 4294965887)
+    dealt = _deal_from(secrets.randbelow, primes, 16, allow_insecure=True)
+    p = dealt.parameters
+    lambda_ = (primes.p - 1) * (primes.q - 1) // 2
+    lambda_1 = p.n + secrets.randbelow(lambda_ * (p.n - 4))
+    cs_share = StrongShare(p, "CS", SecretInt(lambda_1))
+    cc_share = StrongShare(p, "CC", SecretInt((lambda_ - lambda_1) % (lambda_ * p.n)))
+    cs = [p.lift(p.g0) * (1 + m % p.n * p.n) % p.n_squared]
+    [opened] = strong_open(cc_share, cs, strong_half(cs_share, cs))
+    assert opened == p.signed(m * lambda_ % p.n) != m
+
+
+def test_set_up_makes_what_was_asked_for_and_tells_its_progress() -> None:
+    told: list[PrimeProgress] = []
+    dealt = set_up(512, exponent_bits=200, allow_insecure=True, progress=told.append)
+    assert (dealt.parameters.key_bits, dealt.parameters.exponent_bits) == (512, 200)
+    assert told[-1].found == 2
+    assert dealt.cs_share.server == "CS"
+    assert dealt.cc_share.server == "CC"
+
+
+def test_the_generator_has_full_order() -> None:
+    primes = SafePrimes(4294967087, 4294965887)
+    for seed in range(50):
+        g0 = _deal_from(random.Random(seed).randrange, primes, 16, allow_insecure=True).parameters.g0
+        half_p, half_q, n = (primes.p - 1) // 2, (primes.q - 1) // 2, primes.p * primes.q
+        assert pow(g0, half_p * half_q, n) == 1
+        assert pow(g0, half_p, n) != 1 != pow(g0, half_q, n)
+
+
+def scripted(values: list[int]) -> Callable[[int], int]:
+    """A `randbelow` that says these numbers first, and then random ones."""
+    return lambda bound: values.pop(0) if values else secrets.randbelow(bound)
+
+
+def test_a_generator_of_small_order_is_drawn_again() -> None:
+    """g0 ≡ 1 mod p would give p away as gcd(g0 - 1, N)."""
+    p, q = 4294967087, 4294965887
+    draws = [a - 2 for a in (crt(p, q, 1, 5), crt(p, q, 5, 1), crt(p, q, p - 1, 7))]
+    g0 = _deal_from(scripted(draws), SafePrimes(p, q), 16, allow_insecure=True).parameters.g0
+    assert not draws
+    assert gcd(g0 - 1, p * q) == 1
+
+
+def crt(p: int, q: int, mod_p: int, mod_q: int) -> int:
+    """The number below pq with these residues."""
+    return (mod_p * q * pow(q, -1, p) + mod_q * p * pow(p, -1, q)) % (p * q)
+
+
+@pytest.mark.parametrize("bad", ["0 mod N", "1 mod N", "below N", "leaves the other below N"])
+def test_shares_that_the_compressed_halves_cannot_use_are_drawn_again(bad: str) -> None:
+    p, q = 4294967087, 4294965887
+    n, lambda_ = p * q, (p - 1) * (q - 1) // 2
+    total = lambda_ * pow(lambda_, -1, n)
+    first = {
+        "0 mod N": 5 * n,
+        "1 mod N": 5 * n + 1,
+        "below N": n - 5,
+        "leaves the other below N": (total - 77) % (lambda_ * n),
+    }[bad]
+    draws = [12345, first]  # the generator's a, then λ1
+    dealt = _deal_from(scripted(draws), SafePrimes(p, q), 16, allow_insecure=True)
+    assert not draws
+    assert dealt.cs_share.value.reveal() != first
+    c_parts = [dealt.parameters.lift(dealt.parameters.g0)]
+    assert root_open(dealt.cc_share, c_parts, root_half(dealt.cs_share, c_parts)) == [0]
+
+
+@pytest.mark.parametrize("bits", [64, 1024, 2032])
+def test_set_up_of_a_short_key_is_refused_before_any_work(bits: int) -> None:
+    with pytest.raises(InsecureKeyError, match=f"{bits}-bit keys protect nothing"):
+        set_up(bits)
+
+
+@pytest.mark.parametrize("bits", [-16, 0, 32, 100, 2050])
+def test_set_up_of_an_impossible_size_is_refused(bits: int) -> None:
+    with pytest.raises(UsageError, match="multiple of 16"):
+        set_up(bits, allow_insecure=True)
+
+
+@pytest.mark.parametrize("value", [0, -1, 1 << 200, 1 << 513])
+def test_a_share_out_of_range_is_refused(toy: World, value: int) -> None:
+    with pytest.raises(UsageError, match="strong share"):
+        StrongShare(toy.parameters, "CS", SecretInt(value))
+
+
+@pytest.mark.parametrize("bits", [2048, 3072])
+def test_compressed_halves_agree_with_the_papers_at_real_sizes(bits: int) -> None:
+    world = world_of(bits)
+    cs = c_parts(ho_enc(world.alice.public, [-(2**62), 77]))
+    assert root_open(world.cc_share, cs, root_half(world.cs_share, cs)) == [-(2**62), 77]
+    assert strong_open(world.cc_share, cs, strong_half(world.cs_share, cs)) == [-(2**62), 77]

@@ -1,0 +1,118 @@
+"""Ctrl-C at any line of a revocation: what was begun can be ended, and ends as if nothing had happened."""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from revfrf.embedded.federation import Federation
+from revfrf.messages.frf_revoc import Level
+from tests.federations import digest_of, ignore, no_search_for_primes, random_case, train
+
+CASE = random_case(5)
+WATCHED = (
+    "storage/memory.py",
+    "roles/coordinator.py",
+    "roles/party.py",
+    "roles/kgc.py",
+    "roles/participant.py",
+    "protocols/key_setup.py",
+    "protocols/frf_revoc.py",
+    "federation.py",
+)
+
+Connection = tuple[str, int]
+
+
+@pytest.fixture(autouse=True)
+def prepared_moduli() -> Iterator[None]:
+    with no_search_for_primes():
+        yield
+
+
+@contextmanager
+def tracing(seen: Callable[[Connection], None]) -> Iterator[None]:
+    """Call `seen` before every line of the watched modules; what it raises is raised there."""
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        file = frame.f_code.co_filename
+        if not file.endswith(WATCHED) or "/revfrf/" not in file:
+            return None
+        if event == "line":
+            seen((file, frame.f_lineno))
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def lines_of(level: Level) -> Counter[Connection]:
+    """How often each line runs in an undisturbed revocation."""
+    federation, found = train(CASE), Counter[Connection]()
+    with tracing(lambda line: found.update([line])):
+        federation.revoke(["bank"], level, (), ignore)
+    return found
+
+
+def interrupted(level: Level, line: Connection, time: int) -> Federation:
+    """A revocation into which Ctrl-C comes, before this line runs for the n-th time."""
+    federation, count = train(CASE), 0
+
+    def seen(here: Connection) -> None:
+        nonlocal count
+        count += here == line
+        if here == line and count == time:
+            raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt), tracing(seen):  # a line may run less often with other keys
+        federation.revoke(["bank"], level, (), ignore)
+    return federation
+
+
+def check_ends_well(level: Level, line: Connection, time: int, expected: str) -> None:
+    federation = interrupted(level, line, time)
+    before = digest_of(federation) if federation.coordinator.ready else None
+    if federation.leaving:
+        federation.resume((), ignore)
+    elif "bank" in federation.participants:  # KGC had not taken its request, or it was taken back
+        federation.revoke(["bank"], level, (), ignore)
+    assert not federation.leaving
+    assert federation.coordinator.ready
+    assert digest_of(federation) == expected
+    [certificate] = federation.coordinator.certificates
+    certificate.verify(federation.coordinator.identity.kgc)
+    assert certificate.report.digest_after == expected
+    assert before in (None, certificate.report.digest_before, expected)
+    codes = CASE.without("bank").codes
+    assert federation.votes(codes, CASE.n_rows, "hard").sum() == CASE.n_rows * CASE.rules.n_trees
+
+
+def check_some(level: Level, every: int) -> None:
+    """Before the first and the last time of each line; of these, every so many."""
+    expected = digest_of(train(CASE.without("bank")))
+    places = [(line, time) for line, n in sorted(lines_of(level).items()) for time in sorted({1, n})]
+    assert len(places) > 300
+    for line, time in places[::every]:
+        try:
+            check_ends_well(level, line, time, expected)
+        except Exception as error:
+            raise AssertionError(f"{line[0].rpartition('/revfrf/')[2]}:{line[1]}, time {time}") from error
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_revocation_that_is_interrupted_at_some_lines_ends_well(level: Level) -> None:
+    check_some(level, 13)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", [1, 2])
+def test_revocation_that_is_interrupted_at_any_line_ends_well(level: Level) -> None:
+    check_some(level, 1)

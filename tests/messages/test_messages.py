@@ -1,0 +1,689 @@
+"""Messages cross as bytes: strictly, within their caps, and in no other way."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from revfrf.errors import FormatError, UsageError
+from revfrf.messages import alignment, base, fle_expan, frf_predict, frf_revoc, frf_test, key_setup
+from revfrf.messages.alignment import Align, Drop, MatchReply, MatchRequest, SchemaRequest
+from revfrf.messages.base import Done, Message, array, number, of_number
+from revfrf.messages.fle_expan import Column, LevelReply, LevelRequest, NodeRows, OpenForest, Schema
+from revfrf.messages.frf_predict import (
+    CiphertextReply,
+    Failure,
+    ForestFacts,
+    ForestQuery,
+    HoAddRequest,
+    HoLTRequest,
+    MaskedComparisons,
+    PredictReply,
+    PredictRequest,
+    Request,
+    SealedResults,
+    ShareReply,
+    ShareRequest,
+)
+from revfrf.messages.frf_revoc import (
+    Certified,
+    Destroy,
+    Rekey,
+    Rekeyed,
+    Report,
+    RevocationReport,
+    RevocationRequest,
+)
+from revfrf.messages.key_setup import (
+    Admission,
+    AdmissionRequest,
+    Dealt,
+    Enrolment,
+    EpochAccepted,
+    EpochCertificate,
+    Member,
+    Receipt,
+    SetUpReply,
+    SetUpRequest,
+)
+from revfrf.messages.registry import MESSAGES
+from revfrf.transport import codec
+from revfrf.transport.codec import VERSION, decode, encode
+
+MEMBER = Member("clinic", "requester", b"1", bytes(32))
+ADMISSION = Admission(federation="f", epoch=1, member=MEMBER, signature=bytes(64))
+REQUEST = Request(ADMISSION, bytes(16), bytes(16), 2**16 - 1, "soft", True, bytes(32), bytes(64))
+NODES = NodeRows(bytes(8), bytes(16), (1).to_bytes(4, "little") * 2, b"\0\5")
+OPENING = OpenForest(
+    federation="f",
+    epoch=1,
+    forest=bytes(16),
+    nonce=bytes(16),
+    n_trees=100,
+    max_depth=62,
+    method="quantile",
+    n_candidates=255,
+    n_sampled=2**20,
+)
+RECEIPT = Receipt("bank", 2**32 - 1, bytes(32), bytes(32), bytes(64))
+REPORT = Report(bytes(32), bytes(16), "0" * 64, "f" * 64, 2**32 - 1, 7, 0, bytes(64))
+SAMPLES: tuple[Message, ...] = (
+    Done(),
+    Dealt(federation="f", epoch=1, number=1, n=b"\x09", g0=b"\x04", exponent_bits=128, share=None),
+    Dealt(federation="f", epoch=2**32 - 1, number=2, n=b"\x09", g0=b"\x04", exponent_bits=128, share=b"\x07"),
+    Enrolment(name="bänk", role="participant", h=b"1", challenge=b"2", response=b"3", verify_key=bytes(32)),
+    EpochCertificate(
+        federation="f",
+        epoch=1,
+        n=b"\x09",
+        g0=b"\x04",
+        exponent_bits=2**32 - 1,
+        members=(Member("CS", "CS", b"1", bytes(32)), Member("bank", "participant", b"2", bytes(32))),
+        revoked=("shop",),
+        previous=b"",
+        signature=bytes(64),
+    ),
+    EpochAccepted(epoch=1, receipt=None),
+    EpochAccepted(epoch=2**32 - 1, receipt=RECEIPT),
+    OPENING,
+    Schema(columns=(Column("age", 2, None), Column("sex", 0, ("f", "m"))), n_rows=2**32 - 1),
+    LevelRequest(
+        epoch=1,
+        forest=bytes(16),
+        level=0,
+        won_trees=bytes(4),
+        won_paths=bytes(8),
+        won_features=bytes(2),
+        won_cuts=bytes(1),
+        nodes=NODES,
+        asked_nodes=bytes(4),
+        asked_features=bytes(2),
+    ),
+    LevelReply(level=3, ciphertexts=bytes(96), signature=bytes(64), n_cuts=b"\1", bins=b"\0\1"),
+    LevelReply(level=3, ciphertexts=b"", signature=None, n_cuts=b"", bins=b""),
+    frf_test.TestRequest(epoch=1, forest=bytes(16), table="test", nodes=NODES),
+    frf_test.TestReply(bits=b"\xff\x80"),
+    ADMISSION,
+    ForestQuery(admission=ADMISSION),
+    ForestFacts(
+        epoch=1,
+        opening=OPENING,
+        n_votes=2,
+        columns={"bank": (Column("age", 2, None),), "shop": (Column("sex", 0, ("f", "m")),)},
+        labels=("ill", "well"),
+        centre=0.5,
+        places=3,
+        absent=("shop",),
+    ),
+    SetUpRequest(),
+    SetUpReply(missing="bank", refused=None),
+    AdmissionRequest(),
+    SchemaRequest(epoch=1),
+    MatchRequest(epoch=1, table="training", blinded=bytes(49)),
+    MatchReply(own=bytes(49), twice=bytes(49)),
+    Align(epoch=1, table="training", ids=("a", "b")),
+    Drop(epoch=1, table="test"),
+    PredictRequest(request=REQUEST, rows=bytes(96)),
+    PredictReply(votes=b"", n_voted=b"", absent=(), failure=Failure("bank", "refused")),
+    PredictReply(votes=bytes(16), n_voted=bytes(8), absent=("shop", "telco"), failure=None),
+    MaskedComparisons(
+        request=REQUEST, level=61, owners=("bank", "shop"), counts=b"\3\0\0\0\5\0\0\0", packs=bytes(96)
+    ),
+    SealedResults(ciphertexts=bytes(192), masked=(b"", b"\1"), signatures=(bytes(64), bytes(64))),
+    ShareRequest(request=REQUEST, level=0, count=2**32 - 1, ciphertext=bytes(96), signature=bytes(64)),
+    ShareReply(count=2**32 - 1, share=bytes(32)),
+    HoAddRequest(c_1=b"\1", c_2=b"\2", half_1=b"\3", half_2=b"\4", joint_key=b"\5"),
+    HoLTRequest(c=b"\1", half=b"\2", answer_key=b"\3"),
+    CiphertextReply(ciphertext=bytes(96)),
+    RevocationRequest(
+        federation="f",
+        forest=bytes(16),
+        epoch=1,
+        party="bänk",
+        level=2,
+        nonce=bytes(16),
+        time=2**53,
+        signature=bytes(64),
+    ),
+    Destroy(epoch=2, forest=bytes(16), level=4, trees=bytes(12), paths=bytes(24)),
+    Rekey(epoch=2, forest=bytes(16), trees=bytes(4), paths=bytes(8)),
+    Rekeyed(ciphertexts=bytes(96), signature=bytes(64)),
+    RevocationReport(report=REPORT),
+    Certified(certificate=b"{}"),
+)
+PROTOCOLS = {
+    "key set-up",
+    "FLE-Expan",
+    "FRF-Test",
+    "FRF-Predict",
+    "HoLT",
+    "HoAdd",
+    "HoLT as printed",
+    "FRF-Revoc",
+    "matching",
+}
+FULL = {type(sample): sample for sample in SAMPLES}
+
+
+def fields_of(message: Message) -> dict[str, Any]:
+    """What travels, as plain values: the type's name and every field."""
+    plain: dict[str, Any] = msgspec.msgpack.decode(encode(message)[1:])
+    return plain
+
+
+def packed(plain: object) -> bytes:
+    return bytes([VERSION]) + msgspec.msgpack.encode(plain)
+
+
+def refused(data: bytes, *expected: type[Message]) -> str:
+    with pytest.raises(FormatError) as caught:
+        decode(data, *(expected or MESSAGES))
+    return caught.value.kind
+
+
+# -- what is a message ------------------------------------------------------------------------------
+
+
+def test_every_message_of_the_module_is_listed_and_nothing_else() -> None:
+    defined = {
+        thing
+        for module in (base, key_setup, fle_expan, frf_test, frf_predict, frf_revoc, alignment)
+        for thing in vars(module).values()
+        if isinstance(thing, type) and issubclass(thing, Message) and thing is not Message
+    }
+    assert defined == set(MESSAGES) == set(FULL)
+
+
+def test_every_message_says_its_protocol_and_its_cap() -> None:
+    for kind in MESSAGES:
+        assert 0 < kind.max_bytes <= 2**30
+    assert {kind.protocol for kind in MESSAGES} == PROTOCOLS
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
+def test_message_comes_back_as_it_was(message: Message) -> None:
+    assert decode(encode(message), *MESSAGES) == message
+    assert decode(encode(message), type(message)) == message
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
+def test_message_cannot_be_changed(message: Message) -> None:
+    for name in message.__struct_fields__:
+        with pytest.raises(AttributeError):
+            setattr(message, name, None)
+
+
+class Stranger(Message, frozen=True):
+    protocol = "none"
+
+
+PARTS = [
+    NODES,
+    Column("a", 0, None),
+    MEMBER,
+    REQUEST,
+    Failure("bank", "absent"),
+    RECEIPT,
+    REPORT,
+    Stranger(),
+]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: type(part).__name__)
+def test_only_listed_types_can_be_decoded(part: msgspec.Struct) -> None:
+    assert refused(packed(part)) == "malformed"
+    assert refused(packed(msgspec.to_builtins(part) | {"type": type(part).__name__})) == "malformed"
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
+def test_message_of_another_type_than_expected_is_refused(message: Message) -> None:
+    for kind in MESSAGES:
+        if kind is not type(message):
+            assert refused(encode(message), kind) == "malformed"
+
+
+# -- what is no message -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
+def test_truncated_message_is_refused(message: Message) -> None:
+    data = encode(message)
+    for end in range(len(data)):
+        assert refused(data[:end]) == ("malformed" if end else "version")
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
+def test_bytes_after_a_message_are_refused(message: Message) -> None:
+    assert refused(encode(message) + b"\0") == "malformed"
+
+
+@pytest.mark.parametrize("version", [0, 2, 255])
+def test_message_of_another_version_is_refused(version: int) -> None:
+    assert refused(bytes([version]) + encode(Done())[1:]) == "version"
+    assert refused(b"") == "version"
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
+def test_message_with_an_unknown_field_is_refused(message: Message) -> None:
+    assert refused(packed(fields_of(message) | {"labels": b"\1"})) == "malformed"
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
+def test_message_with_a_missing_field_is_refused(message: Message) -> None:
+    plain = fields_of(message)
+    for name in plain:
+        assert refused(packed({k: v for k, v in plain.items() if k != name})) == "malformed"
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
+def test_message_with_a_field_of_another_type_is_refused(message: Message) -> None:
+    wrongs: list[object] = [-1, 1.5, True, {}, [None], [[]], "\0" * 300]
+    plain = fields_of(message)
+    for name in plain:
+        for wrong in wrongs:
+            right = (name, wrong) in (("columns", {}), ("centre", 1.5), ("centre", -1), ("places", -1))
+            if type(message) is not ForestFacts or not right:
+                assert refused(packed(plain | {name: wrong})) == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        (Dealt, "federation", ""),
+        (Dealt, "federation", "x" * 201),
+        (Dealt, "n", b""),
+        (Dealt, "n", bytes(8193)),
+        (Dealt, "share", b""),
+        (Dealt, "exponent_bits", 2**32),
+        (Dealt, "epoch", 2**32),
+        (Enrolment, "verify_key", bytes(31)),
+        (Enrolment, "verify_key", bytes(33)),
+        (EpochCertificate, "signature", bytes(63)),
+        (EpochCertificate, "signature", None),
+        (EpochCertificate, "members", [{"name": "a", "role": "b", "h": b"1"}]),
+        (EpochCertificate, "members", [{"name": "", "role": "b", "h": b"1", "verify_key": bytes(32)}]),
+        (EpochCertificate, "revoked", [""]),
+        (OpenForest, "forest", bytes(15)),
+        (OpenForest, "forest", bytes(17)),
+        (OpenForest, "n_candidates", 0),
+        (OpenForest, "n_candidates", 256),
+        (OpenForest, "n_sampled", 1),
+        (OpenForest, "n_sampled", 2**20 + 1),
+        (Schema, "columns", [{"name": "a", "decimals": 19, "categories": None}]),
+        (Schema, "columns", [{"name": "a", "decimals": 0, "categories": None, "values": b"\1"}]),
+        (Schema, "n_rows", 2**32),
+        (LevelReply, "signature", bytes(65)),
+        (LevelRequest, "nodes", {"trees": b"", "paths": b"", "sizes": b""}),
+        (LevelRequest, "level", 2**32),
+        (frf_test.TestRequest, "table", ""),
+        (Admission, "federation", ""),
+        (Admission, "epoch", 2**32),
+        (Admission, "signature", bytes(63)),
+        (Admission, "member", {"name": "a", "role": "b", "h": b"1"}),
+        (ForestFacts, "forest", bytes(17)),
+        (ForestFacts, "n_trees", 2**32),
+        (ForestFacts, "columns", {"": []}),
+        (ForestFacts, "columns", {"bank": [{"name": "", "decimals": 0, "categories": None}]}),
+        (ForestFacts, "columns", {"bank": [{"name": "a", "decimals": 19, "categories": None}]}),
+        (ForestFacts, "columns", {"bank": {"name": "a", "decimals": 0, "categories": None}}),
+        (PredictReply, "absent", [""]),
+        (PredictReply, "absent", ["x" * 201]),
+        (PredictReply, "failure", {"party": "bank", "reason": "tired"}),
+        (PredictReply, "failure", {"party": "", "reason": "absent"}),
+        (PredictReply, "failure", {"party": "bank"}),
+        (PredictReply, "failure", {"party": "bank", "reason": "refused", "why": "quota"}),
+        (MaskedComparisons, "level", 2**32),
+        (MaskedComparisons, "owners", ["bank", ""]),
+        (SealedResults, "masked", ["text"]),
+        (SealedResults, "signatures", [bytes(63)]),
+        (SealedResults, "signatures", [bytes(64), None]),
+        (ShareRequest, "level", 2**32),
+        (ShareRequest, "count", 2**32),
+        (ShareRequest, "signature", bytes(65)),
+        (ShareRequest, "signature", None),
+        (ShareReply, "count", 2**32),
+        (ShareReply, "share", b""),
+        (ShareReply, "share", bytes(8193)),
+        (HoAddRequest, "c_1", bytes(8193)),
+        (HoAddRequest, "half_2", b""),
+        (HoAddRequest, "joint_key", b""),
+        (HoLTRequest, "c", b""),
+        (HoLTRequest, "half", bytes(8193)),
+        (HoLTRequest, "answer_key", None),
+        (EpochAccepted, "epoch", 2**32),
+        (RevocationRequest, "federation", ""),
+        (RevocationRequest, "forest", bytes(15)),
+        (RevocationRequest, "epoch", 2**32),
+        (RevocationRequest, "party", "x" * 201),
+        (RevocationRequest, "level", 0),
+        (RevocationRequest, "level", 3),
+        (RevocationRequest, "level", "2"),
+        (RevocationRequest, "nonce", bytes(17)),
+        (RevocationRequest, "nonce", None),
+        (RevocationRequest, "time", 2**53 + 1),
+        (RevocationRequest, "signature", bytes(63)),
+        (RevocationRequest, "signature", None),
+        (Destroy, "epoch", 2**32),
+        (Destroy, "forest", bytes(17)),
+        (Destroy, "level", -1),
+        (Destroy, "level", None),
+        (Rekey, "epoch", 2**32),
+        (Rekey, "forest", bytes(15)),
+        (Rekeyed, "signature", bytes(65)),
+        (Rekeyed, "signature", None),
+        (RevocationReport, "report", None),
+        (Certified, "certificate", "{}"),
+    ],
+)
+def test_field_outside_its_bounds_is_refused(kind: type[Message], name: str, value: object) -> None:
+    assert refused(packed(fields_of(FULL[kind]) | {name: value})) == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epoch", 2),
+        ("epoch", bytes(31)),
+        ("forest", bytes(15)),
+        ("digest_before", None),
+        ("digest_before", ""),
+        ("digest_before", "F" * 64),
+        ("digest_after", "f" * 63),
+        ("digest_after", "f" * 64 + "\n"),
+        ("digest_after", b"f" * 64),
+        ("destroyed", -1),
+        ("rebuilt", 2**32),
+        ("kept", None),
+        ("signature", bytes(63)),
+        ("signature", None),
+        ("leaver", "bank"),
+    ],
+)
+def test_report_that_is_none_is_refused(name: str, value: object) -> None:
+    plain = fields_of(FULL[RevocationReport])
+    assert refused(packed(plain | {"report": plain["report"] | {name: value}})) == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("party", ""),
+        ("epoch", 2**32),
+        ("keys", bytes(31)),
+        ("entered", bytes(33)),
+        ("entered", None),
+        ("signature", bytes(63)),
+        ("share", b"\1"),
+    ],
+)
+def test_receipt_that_is_none_is_refused(name: str, value: object) -> None:
+    plain = fields_of(FULL[EpochAccepted])
+    assert refused(packed(plain | {"receipt": plain["receipt"] | {name: value}})) == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("kind", "part"), [(RevocationReport, "report"), (EpochAccepted, "receipt")], ids=["report", "receipt"]
+)
+def test_report_or_receipt_without_one_of_its_parts_is_refused(kind: type[Message], part: str) -> None:
+    plain = fields_of(FULL[kind])
+    for name in plain[part]:
+        less = {k: v for k, v in plain[part].items() if k != name}
+        assert refused(packed(plain | {part: less})) == "malformed"
+    assert decode(packed(plain), kind) == FULL[kind]
+
+
+ASKING = (PredictRequest, MaskedComparisons, ShareRequest)
+
+
+@pytest.mark.parametrize("kind", ASKING, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("forest", bytes(15)),
+        ("id", bytes(17)),
+        ("id", None),
+        ("n_rows", 0),
+        ("n_rows", -1),
+        ("n_rows", 2**16),
+        ("n_rows", True),
+        ("voting", "median"),
+        ("voting", "Hard"),
+        ("partial", 1),
+        ("partial", None),
+        ("digest", bytes(31)),
+        ("signature", bytes(63)),
+        ("signature", None),
+        ("rows", [0, 1]),
+        ("admission", None),
+    ],
+)
+def test_request_that_is_none_is_refused_by_whoever_sees_it(
+    kind: type[Message], name: str, value: object
+) -> None:
+    plain = fields_of(FULL[kind])
+    assert refused(packed(plain | {"request": plain["request"] | {name: value}})) == "malformed"
+
+
+@pytest.mark.parametrize("kind", ASKING, ids=lambda kind: kind.__name__)
+def test_request_without_one_of_its_parts_is_refused_by_whoever_sees_it(kind: type[Message]) -> None:
+    plain = fields_of(FULL[kind])
+    request, admission = plain["request"], plain["request"]["admission"]
+    for name in request:
+        less = {k: v for k, v in request.items() if k != name}
+        assert refused(packed(plain | {"request": less})) == "malformed"
+    for name in admission.keys() - {"type"}:
+        less = request | {"admission": {k: v for k, v in admission.items() if k != name}}
+        assert refused(packed(plain | {"request": less})) == "malformed"
+    for odd in ({"share": b"\1"}, {"type": "Enrolment"}):
+        other = request | {"admission": admission | odd}
+        assert refused(packed(plain | {"request": other})) == "malformed"
+    assert decode(packed(plain), kind) == FULL[kind]
+
+
+@pytest.mark.parametrize("name", ["Message", "done", "", "LevelRequest2", "revfrf.messages.Done", "Stranger"])
+def test_unknown_type_is_refused(name: str) -> None:
+    assert refused(packed({"type": name})) == "malformed"
+
+
+@pytest.mark.parametrize("plain", [None, 1, b"bytes", "Done", [], ["Done"], {}, {"type": None}, {1: 2}])
+def test_whatever_is_no_object_is_refused(plain: object) -> None:
+    assert refused(packed(plain)) == "malformed"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x81\xa4type\xa1\xff",
+        msgspec.msgpack.encode(fields_of(FULL[Dealt])).replace(b"\xa1f", b"\xa1\xff"),
+        msgspec.msgpack.encode(fields_of(FULL[Enrolment])).replace("bänk".encode(), b"b\xff\xffnk"),
+    ],
+    ids=["type", "name", "inside a name"],
+)
+def test_text_that_is_no_text_is_refused(body: bytes) -> None:
+    assert refused(bytes([VERSION]) + body) == "malformed"
+
+
+def test_list_that_claims_to_be_huge_is_refused_without_making_room_for_it() -> None:
+    body = b"\x83\xa4type\xa6Schema\xa6n_rows\x01\xa7columns\xdd\xff\xff\xff\xff"
+    assert refused(bytes([VERSION]) + body) == "malformed"
+
+
+def test_deep_nesting_is_refused() -> None:
+    body = b"\x83\xa4type\xa6Schema\xa6n_rows\x01\xa7columns" + b"\x91" * 200_000
+    assert refused(bytes([VERSION]) + body) == "malformed"
+
+
+# -- caps -------------------------------------------------------------------------------------------
+
+
+def test_cap_is_checked_before_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def explode(_: object) -> None:
+        raise AssertionError("decoded")
+
+    monkeypatch.setattr(codec, "_decoder", explode)
+    assert refused(bytes([VERSION]) + bytes(Done.max_bytes), Done) == "too-large"
+    assert refused(b"\x07" + bytes(Dealt.max_bytes), Done, Dealt) == "too-large"
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
+def test_every_message_has_a_cap_that_both_sides_keep(
+    message: Message, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, kind = encode(message), type(message)
+    monkeypatch.setattr(kind, "max_bytes", len(data))
+    assert decode(encode(message), kind) == decode(data, *MESSAGES) == message
+    monkeypatch.setattr(kind, "max_bytes", len(data) - 1)
+    with pytest.raises(UsageError, match="above the limit"):
+        encode(message)
+    assert refused(data, kind) == refused(data) == "too-large"
+
+
+@pytest.mark.parametrize("kind", [k for k in MESSAGES if k.max_bytes <= base.MIB], ids=lambda k: k.__name__)
+def test_oversize_is_refused_whatever_it_is_made_of(kind: type[Message]) -> None:
+    plain = fields_of(FULL[kind])
+    for stuffing in (bytes(kind.max_bytes), [None] * kind.max_bytes):
+        assert refused(packed(plain | {"padding": stuffing})) == "too-large"
+        for name in plain.keys() - {"type"}:
+            assert refused(packed(plain | {name: stuffing})) == "too-large"
+
+
+def test_what_a_request_shows_compute_partner_and_owners_is_small() -> None:
+    """A cap on what CS can slip into a question to an owner: the header, and one ciphertext."""
+    assert ShareRequest.max_bytes <= 128 * 1024
+    assert ShareReply.max_bytes <= 16 * 1024
+    assert {HoAddRequest.max_bytes, HoLTRequest.max_bytes, CiphertextReply.max_bytes} == {64 * 1024}
+
+
+def test_what_a_leaver_and_a_report_can_tell_is_small() -> None:
+    assert {kind.max_bytes for kind in (RevocationRequest, RevocationReport, EpochAccepted)} == {64 * 1024}
+
+
+def test_message_above_its_own_cap_is_refused_where_longer_ones_are_expected() -> None:
+    column = {"name": "x" * 200, "decimals": 0, "categories": None}
+    columns = [column] * (Schema.max_bytes // len(msgspec.msgpack.encode(column)) + 1)
+    assert refused(packed(fields_of(FULL[Schema]) | {"columns": columns})) == "too-large"
+
+
+def test_message_above_its_cap_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frf_test.TestReply, "max_bytes", 100)
+    assert len(encode(frf_test.TestReply(bits=bytes(76)))) == 100
+    with pytest.raises(UsageError, match="fewer trees"):
+        encode(frf_test.TestReply(bits=bytes(77)))
+    assert refused(b"\1" + bytes(100), frf_test.TestReply) == "too-large"
+
+
+# -- fuzz -------------------------------------------------------------------------------------------
+
+encoded = st.sampled_from([encode(message) for message in SAMPLES])
+
+
+def decodes_or_format_error(data: bytes) -> None:
+    try:
+        message = decode(data, *MESSAGES)
+    except FormatError:
+        return
+    assert type(message) in MESSAGES
+    assert decode(encode(message), *MESSAGES) == message
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
+    decodes_or_format_error(bytes([VERSION]) + data)
+
+
+@given(encoded, st.data())
+def test_any_changed_message_decodes_or_is_refused(message: bytes, data: st.DataObject) -> None:
+    changed = bytearray(message)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(1, len(changed) - 1))
+        changed[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
+        if len(changed) < 2:
+            return
+    decodes_or_format_error(bytes(changed))
+
+
+plain_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.binary(max_size=70)
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(SAMPLES), st.data())
+def test_any_value_in_any_field_decodes_or_is_refused(message: Message, data: st.DataObject) -> None:
+    plain = fields_of(message)
+    plain[data.draw(st.sampled_from(sorted(plain)))] = data.draw(plain_values)
+    decodes_or_format_error(packed(plain))
+
+
+# -- arrays and numbers -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["u1", "<u2", "<u4", "<u8"])
+def test_array_of_any_other_length_is_refused(dtype: str) -> None:
+    data = np.arange(5, dtype=dtype).tobytes()
+    assert array(data, dtype).tolist() == array(data, dtype, 5).tolist() == [0, 1, 2, 3, 4]
+    for length in (0, 4, 6, 2**40):
+        with pytest.raises(FormatError):
+            array(data, dtype, length)
+
+
+def test_array_of_broken_numbers_is_refused() -> None:
+    for length in (None, 1, 2):
+        with pytest.raises(FormatError):
+            array(bytes(7), "<u4", length)
+
+
+@given(st.integers(0, 2**2100))
+def test_number_comes_back(value: int) -> None:
+    assert of_number(number(value)) == value
+
+
+@pytest.mark.parametrize("data", [b"", b"\0\0", b"\0\1", bytes(40)])
+def test_number_with_leading_zeros_is_refused(data: bytes) -> None:
+    with pytest.raises(FormatError):
+        of_number(data)
+
+
+# -- what messages say of themselves ----------------------------------------------------------------
+
+
+def test_what_messages_of_a_request_disclose_is_counted() -> None:
+    told = {kind: FULL[kind].discloses() for kind in MESSAGES}
+    assert told[Admission] == {"its own admission": 1}
+    assert told[ForestQuery] == told[HoAddRequest] == told[HoLTRequest] == told[CiphertextReply] == {}
+    assert told[PredictRequest] == {"encrypted rows of requests": 2**16 - 1}
+    assert told[PredictReply] == {"votes for rows of its own, in numbers": 2}
+    assert told[MaskedComparisons] == {
+        "requests and levels": 1,
+        "owners of splits, by level": 2,
+        "masked differences": 8,
+    }
+    assert told[SealedResults] == {"sealed results": 2}
+    assert told[ShareRequest] == {"requests and levels": 1, "comparisons with its splits": 2**32 - 1}
+    assert told[ShareReply] == {"path bits of requests": 2**32 - 1}
+    assert told[ForestFacts]["names and decimals of columns"] == 2
+
+
+def test_names_of_categories_are_counted_wherever_they_travel() -> None:
+    for kind in (Schema, ForestFacts):
+        assert FULL[kind].discloses()["names of categories"] == 2
+
+
+def test_what_messages_of_a_revocation_disclose_is_counted() -> None:
+    told = {kind: FULL[kind].discloses() for kind in MESSAGES}
+    assert told[EpochAccepted] == {"erasure receipts": 1}
+    assert EpochAccepted(epoch=1, receipt=None).discloses() == {}
+    assert told[RevocationRequest] == {"requests to leave": 1}
+    assert told[Destroy] == {"its nodes below splits that have left": 3}
+    assert told[Rekeyed] == {"bytes of encrypted splits": 96}
+    assert told[RevocationReport] == {"reports of revocations": 1}
+    assert told[Rekey] == told[Certified] == {}

@@ -1,0 +1,665 @@
+"""Configurations: what is written is read back, and every mistake is named with its line and the remedy."""
+
+import ast
+import os
+import stat
+import tomllib
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from revfrf.errors import ConfigError, UsageError
+from revfrf.names import Role, check_name
+from revfrf.node import config as module
+from revfrf.node.config import (
+    Config,
+    Data,
+    Forest,
+    Keys,
+    Log,
+    Network,
+    Party,
+    Policy,
+    Work,
+    load_config,
+    new_config,
+    with_overrides,
+    write_config,
+)
+from revfrf.node.toml_source import MAX_SIZE, key_lines, toml_text
+
+ROLES: tuple[str, ...] = get_args(Role)
+PARTICIPANT = '[party]\nfederation = "f"\nrole = "participant"\nname = "clinic"\n'
+NETWORK = '[network]\ncoordinator = "cs:8470"\n'
+CS = '[party]\nfederation = "f"\nrole = "CS"\nname = "CS"\n[data]\ntarget = "y"\ntask = "classes"\n'
+KGC = f'[party]\nfederation = "f"\nrole = "KGC"\nname = "KGC"\n{NETWORK}'
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "revfrf.toml"
+
+
+def made(role: str, **flags: Any) -> Config:
+    needed = {"target": "y", "task": "classes"} if role == "CS" else {"coordinator": "cs:8470"}
+    name = "clinic" if role in ("participant", "requester") else role
+    return new_config(**{"federation": "f", "role": role, "name": name, **needed, **flags})
+
+
+def refusal(path: Path, text: str | bytes) -> ConfigError:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert isinstance(caught.value, UsageError)
+    assert str(caught.value).startswith(str(path))
+    assert len(str(caught.value).splitlines()) == 1
+    assert caught.value.__cause__ is None
+    return caught.value
+
+
+def loaded(path: Path, text: str) -> Config:
+    path.write_text(text)
+    return load_config(path)
+
+
+# -- written and read back --------------------------------------------------------------------------
+
+
+def is_name(text: str) -> bool:
+    try:
+        check_name("name", text)
+    except UsageError:
+        return False
+    return True
+
+
+NAMES = (
+    st.text(
+        st.characters(exclude_categories=["C", "Zl", "Zp"], exclude_characters="/"), min_size=1, max_size=20
+    )
+    .map(lambda text: unicodedata.normalize("NFKC", text).strip())
+    .filter(is_name)
+)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
+PLAIN = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+ADDRESSES = st.builds(
+    "{}:{}".format, st.sampled_from(["cs", "10.0.0.1", "[::1]", "a-b.org"]), st.integers(1, 65535)
+)
+PLACES = st.integers(0, 18)
+COUNT = st.integers(1, 2**31 - 1)
+FORESTS = st.builds(
+    Forest,
+    n_estimators=COUNT,
+    max_depth=st.integers(1, 62),
+    max_features=st.sampled_from(["sqrt", "log2"]) | COUNT | st.floats(0, 1, exclude_min=True),
+    min_samples_split=st.integers(2, 2**31 - 1),
+    min_samples_leaf=COUNT,
+    bootstrap=st.booleans(),
+    candidates=st.sampled_from(["quantile", "uniform"]),
+    n_candidates=st.integers(1, 255),
+    n_sampled=st.integers(2, 2**20),
+    random_state=st.none() | st.integers(0, 2**32 - 1) | st.binary(min_size=32, max_size=32).map(bytes.hex),
+)
+POLICIES = st.builds(
+    Policy,
+    accepts=st.none() | st.lists(TEXTS, max_size=3).map(tuple),
+    refuses=st.lists(TEXTS, max_size=3).map(tuple),
+    max_rows=st.none() | st.integers(0, 2**63 - 1),
+)
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> Config:
+    role: Any = draw(st.sampled_from(ROLES))
+    ours: Any = {"target": draw(TEXTS), "task": draw(st.sampled_from(["classes", "numbers"]))}
+    data = Data(
+        file=draw(TEXTS),
+        id_column=draw(TEXTS),
+        decimals=draw(PLACES | st.dictionaries(PLAIN, PLACES, max_size=3)),
+        categories=tuple(f"{name} " for name in draw(st.lists(st.sampled_from("ab\n'\"\\\x7f"), max_size=3))),
+        drop=tuple(f"{name} " for name in draw(st.lists(NAMES, max_size=3))),
+        **(ours if role == "CS" else {}),
+    )
+    if role == "CS":
+        data = msgspec.structs.replace(data, decimals=6, categories=(), drop=())
+    if data.id_column in {*data.categories, *data.drop}:
+        data = msgspec.structs.replace(data, categories=(), drop=())
+    patience = draw(st.integers(1, 10**6))
+    return Config(
+        party=Party(
+            federation=draw(NAMES),
+            role=role,
+            name=draw(NAMES) if role in ("participant", "requester") else role,
+        ),
+        network=Network(
+            coordinator=None if role == "CS" else draw(ADDRESSES),
+            listen=draw(ADDRESSES) if role == "CS" else None,
+            patience=patience,
+            heartbeat=draw(st.integers(1, min(patience, 3600))),
+            call=draw(st.integers(1, 10**6)),
+        ),
+        data=data if role in ("CS", "participant") else None,
+        policy=draw(POLICIES) if role in ("CS", "CC", "participant") else None,
+        forest=draw(FORESTS) if role == "CS" else None,
+        keys=Keys(key_bits=16 * draw(st.integers(128, 1024))) if role == "KGC" else None,
+        work=Work(workers=draw(st.sampled_from([-1, 1, 7])), backend=draw(PLAIN), address=draw(PLAIN)),
+        log=Log(
+            level=draw(st.sampled_from(["debug", "error"])), format=draw(st.sampled_from(["text", "json"]))
+        ),
+    )
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(config=configs())
+def test_what_is_written_is_read_back(path: Path, config: Config) -> None:
+    path.unlink(missing_ok=True)
+    back = load_config(write_config(path, config))
+    assert back == config
+    assert back.path == path
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_new_file_has_the_sections_of_its_role_alone_each_key_with_a_comment(path: Path, role: str) -> None:
+    text = write_config(path, made(role)).read_text()
+    assert list(tomllib.loads(text)) == [
+        section for section in module._SECTIONS if role in module._ONLY.get((section,), ROLES)
+    ]
+    rows = text.splitlines()
+    keys = [n for n, row in enumerate(rows) if " = " in row and not row.startswith("# ")]
+    assert len(keys) > 10
+    assert all(rows[n - 1].startswith("# ") for n in keys)
+    assert ("coordinator = " in text, "listen = " in text) == (role != "CS", role == "CS")
+
+
+def test_keys_without_a_value_are_there_as_comments_that_hold_when_they_are_made_keys(path: Path) -> None:
+    text = write_config(path, made("CS")).read_text()
+    for key in ("accepts", "max_rows", "random_state"):
+        assert f"\n# {key} = " in text
+        text = text.replace(f"\n# {key} = ", f"\n{key} = ")
+    config = loaded(path, text)
+    assert config.policy == Policy(accepts=("clinic",), max_rows=10_000)
+    assert config.forest == Forest(random_state=0)
+
+
+def test_a_file_is_its_owners_alone_and_never_overwritten(path: Path) -> None:
+    write_config(path, made("CS"))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    before = path.read_bytes()
+    with pytest.raises(ConfigError) as caught:
+        write_config(path, made("CC"))
+    assert caught.value.kind == "exists"
+    assert str(path) in str(caught.value)
+    assert path.read_bytes() == before
+    for nowhere in (path / "x", "\0"):
+        with pytest.raises(ConfigError) as caught:
+            write_config(nowhere, made("CC"))
+        assert caught.value.kind == "io"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_configuration_that_could_not_be_read_again_is_not_written(path: Path) -> None:
+    cs, clinic = made("CS"), made("participant")
+    assert cs.data is not None
+    wrong = [
+        replace(clinic, network=Network()),
+        replace(clinic, forest=Forest()),
+        replace(clinic, data=Data(target="y", task="classes")),
+        replace(cs, network=Network(coordinator="cs:1", listen="cs:1")),
+        replace(cs, forest=Forest(n_estimators=0)),
+        replace(cs, data=msgspec.structs.replace(cs.data, target=None)),
+        replace(clinic, data=Data(file="\udcff")),
+        replace(clinic, data=Data(drop=("x" * MAX_SIZE,))),
+    ]
+    for config in wrong:
+        with pytest.raises(ConfigError):
+            write_config(path, config)
+    assert not path.exists()
+
+
+def test_what_is_left_out_has_its_default(path: Path) -> None:
+    config = loaded(path, CS)
+    assert config.network == Network(listen="0.0.0.0:8470", patience=600, heartbeat=10, call=3600)
+    assert config.forest == Forest()
+    assert (config.policy, config.work, config.log, config.keys) == (Policy(), Work(), Log(), None)
+    participant = loaded(path, PARTICIPANT + NETWORK)
+    assert participant.data == Data(file="rows.csv", id_column="id", decimals=6)
+    assert participant.forest is None
+
+
+def test_the_forests_keys_and_defaults_are_those_of_the_estimators() -> None:
+    source = ast.parse((Path(module.__file__).parents[1] / "estimators" / "_base.py").read_text())
+    [start] = [n for n in ast.walk(source) if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
+    named = zip(start.args.kwonlyargs, start.args.kw_defaults, strict=True)
+    theirs = {name.arg: ast.literal_eval(value) for name, value in named if value is not None}
+    theirs["n_estimators"] = ast.literal_eval(start.args.defaults[0])
+    ours = msgspec.structs.asdict(Forest())
+    assert ours == {name: theirs.get(name, "not there") for name in ours}
+
+
+@pytest.mark.parametrize("max_features", ["1", "1.0", "0.3", '"sqrt"', "7"])
+def test_whole_numbers_and_shares_of_columns_stay_apart(path: Path, max_features: str) -> None:
+    config = loaded(path, f"{CS}[forest]\nmax_features = {max_features}")
+    assert config.forest is not None
+    assert toml_text(config.forest.max_features) == max_features
+
+
+def test_tables_are_found_from_the_files_directory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = PARTICIPANT + NETWORK
+    monkeypatch.chdir("/")
+    assert loaded(path, text).data_file == path.parent / "rows.csv"
+    assert loaded(path, f'{text}[data]\nfile = "../a.csv"').data_file == path.parent / "../a.csv"
+    assert loaded(path, f'{text}[data]\nfile = "/b.csv"').data_file == Path("/b.csv")
+    with pytest.raises(ConfigError, match=r"only participant and CS have \[data\]"):
+        _ = loaded(path, KGC).data_file
+
+
+def test_files_as_windows_writes_them_are_read(path: Path) -> None:
+    path.write_bytes(b"\xef\xbb\xbf" + (PARTICIPANT + NETWORK).replace("\n", "\r\n").encode())
+    assert load_config(path).party.name == "clinic"
+
+
+# -- mistakes ---------------------------------------------------------------------------------------
+
+BASE = PARTICIPANT + NETWORK
+MISTAKES: dict[str, tuple[str, str, str, str]] = {
+    # what is in the file, the kind, where it is, and a part of what is said
+    "a key with a typo": (
+        f"{BASE}patiense = 5",
+        "key",
+        "line 7, [network] patiense",
+        "did you mean patience?",
+    ),
+    "a section with a typo": (f"{BASE}[plicy]", "section", "line 7, [plicy]", "did you mean policy?"),
+    "a key of another section": (
+        f"{BASE}[log]\npatience = 5",
+        "key",
+        "line 8, [log] patience",
+        "below [network]",
+    ),
+    "a key of no section": (f"patience = 5\n{BASE}", "section", "line 1, [patience]", "below [network]"),
+    "an unknown key": (f"{BASE}[log]\nzzz = 5", "key", "line 8, [log] zzz", "there are level, format"),
+    "other words": (
+        f"{CS}[forest]\ntrees = 5",
+        "key",
+        "line 9, [forest] trees",
+        "did you mean n_estimators?",
+    ),
+    "a section in a section": (f"{BASE}log = 5", "key", "line 7, [network] log", "write [log] on a line"),
+    "a section that is a value": (f"log = 5\n{BASE}", "section", "line 1, [log]", "write [log] on a line"),
+    "a list of sections": (f"{BASE}[[log]]", "section", "line 7, [log]", "write [log] on a line"),
+    "a forest at a participant": (f"{BASE}[forest]", "section", "line 7, [forest]", "only CS has [forest]"),
+    "keys at CS": (f"{CS}[keys]", "section", "line 8, [keys]", "only KGC has [keys]"),
+    "data at KGC": (f"{KGC}[data]", "section", "line 7, [data]", "only participant and CS have [data]"),
+    "listening elsewhere": (f'{BASE}listen = "a:1"', "key", "line 7, [network] listen", "only CS has listen"),
+    "dialling from CS": (
+        f"{CS}{NETWORK}",
+        "key",
+        "line 9, [network] coordinator",
+        "requester have coordinator",
+    ),
+    "a target elsewhere": (
+        f'{BASE}[data]\ntarget = "y"',
+        "key",
+        "line 8, [data] target",
+        "only CS has target",
+    ),
+    "nobody to dial": (
+        f"{PARTICIPANT}[network]",
+        "key",
+        "line 5, [network] coordinator",
+        "is missing; give host",
+    ),
+    "no network": (PARTICIPANT, "key", "toml, [network] coordinator", "is missing; give host:port"),
+    "no role": (
+        '[party]\nname = "x"\nfederation = "f"',
+        "key",
+        "line 1, [party] role",
+        'is missing; give "KGC"',
+    ),
+    "nothing": ("", "key", "toml, [party] federation", "is missing"),
+    "no task": (CS.replace("task", "# task"), "key", "line 5, [data] task", '"classes" or "numbers"'),
+    "an unknown role": (BASE.replace("partic", "antic"), "value", "line 3, [party] role", 'or "participant"'),
+    "a name of a role": (BASE.replace("clinic", "CS"), "value", "line 4, [party] name", "RevFRF itself uses"),
+    "a server by another name": (
+        CS.replace('name = "CS"', 'name = "boss"'),
+        "value",
+        "line 4, [party] name",
+        "must be CS",
+    ),
+    "a name that looks like another": (
+        BASE.replace("clinic", "ｃlinic"),
+        "value",
+        "line 4, [party] name",
+        "looks like no other",
+    ),
+    "a name with a slash": (BASE.replace("clinic", "a/b"), "value", "line 4, [party] name", "without '/'"),
+    "an empty name": (BASE.replace("clinic", ""), "value", "line 4, [party] name", "1 to 100"),
+    "a name of two lines": (
+        BASE.replace("clinic", "a\\nb"),
+        "value",
+        "line 4, [party] name",
+        r"'a\nb': ",
+    ),
+    "text for a number": (f'{BASE}patience = "9"', "value", "line 7, [network] patience", "not '9'"),
+    "a share for a number": (f"{BASE}patience = 9.0", "value", "line 7, [network] patience", "not 9.0"),
+    "a switch for a number": (f"{BASE}patience = true", "value", "line 7, [network] patience", "not True"),
+    "a date for a text": (f"{BASE}[data]\nfile = 2026-01-02", "value", "line 8, [data] file", "like"),
+    "too little": (f"{BASE}patience = 0", "value", "line 7, [network] patience", "from 1 to"),
+    "too much": (f"{BASE}call = 9999999999999999999999", "value", "line 7, [network] call", "from 1 to"),
+    "a huge number": (
+        f"{BASE}call = 0x{'f' * 9000}",
+        "value",
+        "line 7, [network] call",
+        "thousands of digits",
+    ),
+    "no address": (f'{PARTICIPANT}[network]\ncoordinator = "cs"', "value", "line 6", "host:port"),
+    "no port": (f'{PARTICIPANT}[network]\ncoordinator = "cs:0"', "value", "line 6", "host:port"),
+    "a port too high": (f'{PARTICIPANT}[network]\ncoordinator = "cs:65536"', "value", "line 6", "host:port"),
+    "a URL": (f'{PARTICIPANT}[network]\ncoordinator = "http://cs:1"', "value", "line 6", "host:port"),
+    "a bare IPv6": (f'{PARTICIPANT}[network]\ncoordinator = "::1:80"', "value", "line 6", '"[::1]:8470"'),
+    "a slow heart": (f"{BASE}\nheartbeat = 700", "value", "line 8, [network] heartbeat", "lower the one"),
+    "a short patience": (f"{BASE}\npatience = 5", "value", "line 8, [network] patience", "lower the one"),
+    "a text for a list": (f'{BASE}[data]\ndrop = "a"', "value", "line 8, [data] drop", "a list of columns"),
+    "a number in a list": (
+        f'{BASE}[data]\ndrop = [\n"a",\n5]',
+        "value",
+        "line 8, [data] drop",
+        "list of columns",
+    ),
+    "an empty column": (f'{BASE}[data]\ndrop = [""]', "value", "line 8, [data] drop", "list of columns"),
+    "an id that is dropped": (f'{BASE}[data]\ndrop = ["id"]', "value", "line 8, [data] drop", "names 'id'"),
+    "a null byte": (f'{BASE}[data]\nfile = "a\\u0000"', "value", "line 8, [data] file", "a path"),
+    "decimals": (f"{BASE}[data]\ndecimals = 19", "value", "line 8, [data] decimals", "from 0 to 18"),
+    "decimals of a column": (
+        f'{BASE}[data.decimals]\nage = 0\n"a b" = 19',
+        "value",
+        "line 9, [data] decimals.'a b'",
+        "from 0 to 18",
+    ),
+    "a requester for all": (
+        f'{BASE}[policy]\naccepts = "a"',
+        "value",
+        "line 8, [policy] accepts",
+        "list of names",
+    ),
+    "negative rows": (f"{BASE}[policy]\nmax_rows = -1", "value", "line 8, [policy] max_rows", "from 0"),
+    "no trees": (f"{CS}[forest]\nn_estimators = 0", "value", "line 9, [forest] n_estimators", "from 1 to"),
+    "too deep": (f"{CS}[forest]\nmax_depth = 63", "value", "line 9, [forest] max_depth", "from 1 to 62"),
+    "no share": (
+        f"{CS}[forest]\nmax_features = 0.0",
+        "value",
+        "line 9, [forest] max_features",
+        "share up to 1.0",
+    ),
+    "nan": (f"{CS}[forest]\nmax_features = nan", "value", "line 9, [forest] max_features", "not nan"),
+    "a big share": (
+        f"{CS}[forest]\nmax_features = 1.5",
+        "value",
+        "line 9, [forest] max_features",
+        "up to 1.0",
+    ),
+    "a short seed": (
+        f'{CS}[forest]\nrandom_state = "ab"',
+        "value",
+        "line 9, [forest] random_state",
+        "64 hex",
+    ),
+    "a weak key": (f"{KGC}[keys]\nkey_bits = 1024", "value", "line 8, [keys] key_bits", "2048 or more"),
+    "an odd key": (f"{KGC}[keys]\nkey_bits = 3073", "value", "line 8, [keys] key_bits", "multiple of 16"),
+    "no workers": (f"{BASE}[work]\nworkers = 0", "value", "line 8, [work] workers", "-1 for all cores"),
+    "an unknown level": (f'{BASE}[log]\nlevel = "loud"', "value", "line 8, [log] level", 'or "warning" or'),
+    "no value": (f"{BASE}patience =", "syntax", "line 7, 'patience ='", "key = value"),
+    "no quotes": (f"{BASE}listen = cs", "syntax", "line 7, 'listen = cs'", "text in quotes"),
+    "a key twice": (f"{BASE}call = 1\ncall = 2\n", "syntax", "line 8, 'call = 2'", "each once"),
+    "a section twice": (f"{BASE}[network]", "syntax", "line 7, '[network]'", "each once"),
+    "no end of a text": (f'{BASE}x = """\na\n', "syntax", "line 8, 'a'", "Unterminated"),
+    "no end of a list": (f"{BASE}x = [1,\n2\n", "syntax", "line 8, '2'", "Unclosed array"),
+    "depth": (f"x = {'[' * 9000}", "syntax", "toml: ", "nested too deep"),
+    "digits": (f"x = {'9' * 9000}", "syntax", "toml: ", "too many digits"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_named_with_its_line_and_the_remedy(path: Path, mistake: str) -> None:
+    text, kind, where, what = MISTAKES[mistake]
+    error = refusal(path, text)
+    assert error.kind == kind
+    assert where in str(error)
+    assert what in str(error)
+
+
+def test_bytes_that_are_no_text_are_refused_with_their_line(path: Path) -> None:
+    error = refusal(path, BASE.encode() + b'[data]\nfile = "\xff"\n')
+    assert error.kind == "syntax"
+    assert "line 8: not UTF-8" in str(error)
+
+
+def test_what_is_no_file_of_reasonable_size_is_refused(path: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for wrong, kind in (
+        (path, "missing"),
+        (tmp_path, "not-regular"),
+        (tmp_path / "pipe", "not-regular"),
+        (Path("\0"), "io"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            load_config(wrong)
+        assert caught.value.kind == kind
+    assert refusal(path, "#" * (MAX_SIZE + 1)).kind == "too-large"
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_whatever_is_in_a_file_is_a_configuration_or_a_config_error(path: Path, data: st.DataObject) -> None:
+    good = (CS + "[network]\npatience = 5\nheartbeat = 1\n").encode()
+    start = data.draw(st.integers(0, len(good)))
+    end = data.draw(st.integers(start, min(start + 8, len(good))))
+    new = data.draw(
+        st.binary(max_size=4) | st.sampled_from([b"[", b'"', b"'''", b"\n", b"=", b"{}", b"[[log]]"])
+    )
+    path.write_bytes(good[:start] + new + good[end:])
+    problem = None
+    try:
+        load_config(path)
+    except ConfigError as error:
+        problem = error
+    assert problem is None or str(problem).startswith(f"{path}, ")
+
+
+# -- where keys stand -------------------------------------------------------------------------------
+
+ODD = r"""network.patience = 5   # not [this] = one
+  [ party ]   # [network]
+"name" = "x" # name = 2
+'role'=TRIPLE
+[data]
+file = "no"
+TRIPLE
+federation = "a\"\nb = 1" # "
+
+["data"]
+"f\u0069le" = 'c:\x'
+drop = [ # [forest]
+  "a]", # ]
+  'b = 1', [[1], {q = 1, w = [2, {e.r = 3}]}],
+]
+categories = [ \"\"\"
+[policy]
+accepts = 1
+\"\"\"" , TRIPLEit's"TRIPLE'']
+decimals = { age = 1, 'b.c' = {}, d.e = { f = "}" } }
+after = 1979-05-27 07:32:00
+[forest . 'a.b']
+1.2 = 3.4e-5
+"" = ""
+[[keys]]
+k = 1
+[[keys]]
+k = 2
+[keys.inner]
+z = inf
+""".replace("TRIPLE", "'" * 3).replace('\\"\\"\\"', '"' * 3)
+
+
+def paths(value: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The path of every key that TOML's own reader finds."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield (*before, key)
+            yield from paths(inner, (*before, key))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from paths(inner, before)
+
+
+def test_keys_of_odd_but_valid_toml_are_found_in_their_lines() -> None:
+    lines = key_lines(ODD)
+    assert set(lines) == set(paths(tomllib.loads(ODD)))
+    rows = ODD.splitlines()
+    for path, line in lines.items():
+        written = {"file": '"f\\u0069le"', "": '""', "a.b": "'a.b'", "b.c": "'b.c'"}.get(path[-1], path[-1])
+        assert written in rows[line - 1], path
+    assert lines["network", "patience"] == 1
+    assert lines["party",] == 2
+    assert lines["party", "federation"] == 8
+    assert lines["keys", "k"] == rows.index("k = 1") + 1
+
+
+BARE = st.sampled_from(["a", "b", "c-d", "1", '"e.f"', "'g h'", r'"\u0069"', '"#"', "'='", '"["'])
+DOTTED = st.lists(BARE, min_size=1, max_size=2).map(" . ".join)
+STRINGS = st.sampled_from(
+    [
+        '"x = 1"',
+        "'[a]'",
+        '"\\""',
+        "'''\n[b]\na = 1\n'''",
+        '"""\n"a" = 1 \\\n"""',
+        '"""a""\\""""""',
+        '""""""',
+        "''''''''",
+        '"#"',
+    ]
+)
+VALUES = st.recursive(
+    STRINGS | st.sampled_from(["1", "-1.5e3", "true", "1979-05-27T07:32:00Z", "07:32:00.5", "0xff"]),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda parts: "[ # ]\n" + ",\n".join(parts) + "\n]")
+        | st.lists(st.tuples(DOTTED, inner), max_size=3).map(
+            lambda parts: "{ " + ", ".join(f"{key} = {value}" for key, value in parts) + " }"
+        )
+    ),
+    max_leaves=6,
+)
+STATEMENTS = st.one_of(
+    st.builds("{} = {}".format, DOTTED, VALUES),
+    DOTTED.map("[{}]".format),
+    DOTTED.map("[[ {} ]] # ]".format),
+    st.sampled_from(["", "# a = 1", "  \t"]),
+)
+
+
+@settings(max_examples=200)
+@given(st.lists(STATEMENTS, max_size=6))
+def test_the_keys_that_are_found_are_those_of_tomls_own_reader(statements: list[str]) -> None:
+    valid: list[str] = []
+    for statement in statements:
+        try:
+            tomllib.loads("\n".join([*valid, statement]))
+        except tomllib.TOMLDecodeError:
+            continue
+        valid.append(statement)
+    text = "\n".join(valid)
+    lines = key_lines(text)
+    assert set(lines) == set(paths(tomllib.loads(text)))
+    begun = {1 + sum(part.count("\n") + 1 for part in valid[:n]) for n in range(len(valid))}
+    assert {line for path, line in lines.items() if len(path) == 1} <= begun
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('network = { coordinator = "cs:1", patience = 0 }\n' + PARTICIPANT, 1),
+        (f'network.coordinator = "cs:1"\n# patience = 1\nnetwork."patience" = 0\n{PARTICIPANT}', 3),
+        (f'{BASE}\n\n"pat\\u0069ence" = 0', 9),
+        (f"{BASE}[work]\nbackend = '''\npatience = 1\n[network]\n'''\n[log]\n[network.x]\n", 13),
+    ],
+)
+def test_a_mistake_is_found_however_the_key_is_written(path: Path, text: str, line: int) -> None:
+    assert f"line {line}, [network] " in str(refusal(path, text))
+
+
+# -- flags ------------------------------------------------------------------------------------------
+
+
+def test_flags_take_the_place_of_what_the_file_says() -> None:
+    config = made("CS")
+    flags = {"patience": 20, "log_level": "debug", "n_estimators": 5, "id_column": "a", "name": None}
+    changed = with_overrides(config, **flags)
+    assert changed.network == Network(listen="0.0.0.0:8470", patience=20)
+    assert (changed.log.level, changed.forest, changed.party) == (
+        "debug",
+        Forest(n_estimators=5),
+        config.party,
+    )
+    assert changed.data is not None
+    assert changed.data.id_column == "a"
+    assert config == made("CS")
+    assert with_overrides(config) == config
+
+
+FLAGS: list[tuple[str, dict[str, Any], str, str]] = [
+    ("CS", {"patience": 0}, "--patience: ", "from 1 to"),
+    ("CS", {"patience": "600"}, "--patience: ", "not '600'"),
+    ("CS", {"patience": 5}, "--patience: ", "heartbeat=10 is more than patience=5"),
+    ("CS", {"log_level": "loud"}, "--log-level: ", '"debug" or'),
+    ("CS", {"max_features": "all"}, "--max-features: ", "share up to 1.0"),
+    ("participant", {"decimals": {"age": 19}}, "--decimals: ", "from 0 to 18"),
+    ("CS", {"decimals": 2}, "--decimals: ", "only participant has decimals"),
+    ("CC", {"n_estimators": 5}, "--n-estimators: ", "only CS has [forest]"),
+    ("CC", {"listen": "a:1"}, "--listen: ", "only CS has listen"),
+    ("CC", {"max_tree": 5}, "--max-tree: ", "no such key"),
+    ("CC", {"file": "a.csv"}, "--data: ", "only participant and CS have [data]"),
+    ("participant", {"accepts": "clinic"}, "--policy: ", "a list of names"),
+    ("CS", {"backend": 3}, "--workers: ", "text"),
+]
+
+
+@pytest.mark.parametrize(("role", "flags", "where", "what"), FLAGS)
+def test_a_wrong_flag_is_named(role: str, flags: dict[str, Any], where: str, what: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        with_overrides(made(role), **flags)
+    assert str(caught.value).startswith(where)
+    assert what in str(caught.value)
+
+
+def test_a_file_named_by_a_flag_is_one_of_the_current_directory(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = loaded(path, BASE)
+    (path.parent / "elsewhere").mkdir()
+    monkeypatch.chdir(path.parent / "elsewhere")
+    assert with_overrides(config, file="a.csv").data_file == path.parent / "elsewhere" / "a.csv"
+    assert with_overrides(config, data_file=Path("a.csv")).data_file == path.parent / "elsewhere" / "a.csv"
+    assert with_overrides(config, patience=20).data_file == path.parent / "rows.csv"
+
+
+def test_no_flag_is_the_name_of_two_keys() -> None:
+    names = [key for struct in module._SECTIONS.values() for key in struct.__struct_fields__]
+    longer = [
+        f"{section}_{key}" for section, struct in module._SECTIONS.items() for key in struct.__struct_fields__
+    ]
+    assert len({*names, *longer}) == len(names) + len(longer)
+
+
+def test_a_new_party_says_what_it_is() -> None:
+    with pytest.raises(ConfigError, match=r"\[party\] name: is missing"):
+        new_config(role="CS", federation="f")
+    with pytest.raises(ConfigError, match="--role: must be"):
+        new_config(role="boss", federation="f", name="x")

@@ -1,0 +1,210 @@
+"""FRF-Test with a lying CS or a lying owner."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from revfrf.crypto.encoding import MISSING
+from revfrf.embedded.federation import Federation
+from revfrf.errors import FormatError, ProtocolError, RefusedError, RejectedError, RevFRFError
+from revfrf.forest.nodes import Node, Nodes
+from revfrf.messages import frf_test as messages
+from revfrf.messages.alignment import Drop
+from revfrf.messages.base import Message
+from revfrf.names import CC, CS, KGC
+from revfrf.protocols.paper import frf_test
+from revfrf.protocols.paper.node_rows import write_nodes
+from revfrf.transport.base import Reply
+from tests.federations import (
+    Codes,
+    participant,
+    participants,
+    random_case,
+    set_up,
+    train,
+    with_rules,
+)
+
+CASE = random_case(21, rules=with_rules(candidate_limit=2**64 - 1))
+
+
+@pytest.fixture(scope="module")
+def federation() -> Federation:
+    return train(CASE)
+
+
+@pytest.fixture
+def owner(federation: Federation) -> str:
+    """Whoever owns the root of tree 0."""
+    return federation.coordinator.store.splits[0, 1].owner
+
+
+def request(federation: Federation, nodes: list[Node], **changes: Any) -> messages.TestRequest:
+    rows = [np.array([0, 3, 9], np.uint32)] * len(nodes)
+    message = messages.TestRequest(
+        epoch=1,
+        forest=federation.coordinator.plan.forest,
+        table="training",
+        nodes=write_nodes(Nodes.of([tree for tree, _ in nodes], [path for _, path in nodes], rows)),
+    )
+    return msgspec.structs.replace(message, **changes)
+
+
+def ask(federation: Federation, owner: str, message: Message, sender: str = CS) -> bytes:
+    return federation.network.channel(sender).call(owner, message, messages.TestReply).bits
+
+
+def refusal(federation: Federation, owner: str, message: Message, sender: str = CS) -> RevFRFError:
+    before = dict(participant(federation, owner).store.cuts)
+    with pytest.raises(RefusedError) as caught:
+        ask(federation, owner, message, sender)
+    assert str(caught.value) == f"{owner!r} has refused: rejected"
+    assert participant(federation, owner).store.cuts == before
+    assert isinstance(caught.value.__cause__, RejectedError)
+    return caught.value.__cause__
+
+
+# -- a lying CS -------------------------------------------------------------------------------------
+
+
+def test_owner_answers_with_a_bit_a_row(federation: Federation, owner: str) -> None:
+    column, cut = participant(federation, owner).store.cuts[0, 1]
+    codes = CASE.codes[owner][column]
+    (byte,) = ask(federation, owner, request(federation, [(0, 1)]))
+    assert byte >> 5 == sum(int(codes[row] > cut) << place for place, row in ((2, 0), (1, 3), (0, 9)))
+    assert byte % 32 == 0
+
+
+def test_unknown_node_is_refused(federation: Federation, owner: str) -> None:
+    leaf = next(iter(federation.coordinator.store.leaves))
+    for node in (leaf, (0, 2**62), (99, 1), (0, 0)):
+        assert refusal(federation, owner, request(federation, [node])).kind == "node"
+
+
+def test_node_of_another_owner_is_refused(federation: Federation) -> None:
+    for node, split in federation.coordinator.store.splits.items():
+        for other in participants(federation):
+            if other != split.owner:
+                assert refusal(federation, other, request(federation, [node])).kind == "node"
+
+
+def test_one_foreign_node_spoils_the_request(federation: Federation, owner: str) -> None:
+    splits = federation.coordinator.store.splits
+    foreign = next(node for node, split in splits.items() if split.owner != owner)
+    assert refusal(federation, owner, request(federation, [(0, 1), foreign])).kind == "node"
+
+
+def test_node_twice_is_refused(federation: Federation, owner: str) -> None:
+    assert refusal(federation, owner, request(federation, [(0, 1), (0, 1)])).kind == "node"
+
+
+@pytest.mark.parametrize("table", ["test", "Training", "../training"])
+def test_unknown_table_is_refused(federation: Federation, owner: str, table: str) -> None:
+    assert refusal(federation, owner, request(federation, [(0, 1)], table=table)).kind == "forest"
+
+
+def test_rows_outside_the_table_are_refused(federation: Federation, owner: str) -> None:
+    """Fewer rows than were trained on: what counts is the table asked about."""
+    party = participant(federation, owner)
+    party.hold("small", CASE.codes[owner][:, :9])
+    assert refusal(federation, owner, request(federation, [(0, 1)], table="small")).kind == "malformed"
+    party.hold("small", CASE.codes[owner][:, :10])
+    assert ask(federation, owner, request(federation, [(0, 1)], table="small"))
+    party.drop("small")
+
+
+def test_another_epoch_or_forest_is_refused(federation: Federation, owner: str) -> None:
+    assert refusal(federation, owner, request(federation, [(0, 1)], epoch=2)).kind == "epoch"
+    assert refusal(federation, owner, request(federation, [(0, 1)], forest=bytes(16))).kind == "forest"
+
+
+@pytest.mark.parametrize("sender", [CC, KGC, "shop", "nobody"])
+def test_question_of_anybody_but_the_coordinator_is_refused(
+    federation: Federation, owner: str, sender: str
+) -> None:
+    assert refusal(federation, owner, request(federation, [(0, 1)]), sender).kind == "sender"
+
+
+def test_question_before_there_is_a_forest_is_refused(federation: Federation) -> None:
+    fresh = set_up(CASE)
+    assert refusal(fresh, "bank", request(federation, [(0, 1)])).kind == "forest"
+
+
+# -- a lying owner ----------------------------------------------------------------------------------
+
+
+class Padded:
+    """CS's channel, on which owners answer with a byte more or less."""
+
+    def __init__(self, federation: Federation, change: int) -> None:
+        self.federation, self.change = federation, change
+
+    def call(self, recipient: str, request: Message, reply_type: type[Reply]) -> Reply:
+        reply = self.federation.network.channel(CS).call(recipient, request, reply_type)
+        assert isinstance(reply, messages.TestReply)
+        bits = reply.bits + b"\0" if self.change > 0 else reply.bits[:-1]
+        changed = messages.TestReply(bits=bits)
+        assert isinstance(changed, reply_type)
+        return changed
+
+
+@pytest.mark.parametrize("change", [-1, 1], ids=["a byte too few", "a byte too many"])
+def test_wrong_number_of_bits_is_refused(change: int) -> None:
+    federation = train(CASE)
+    federation.coordinator.channel = Padded(federation, change)
+    with pytest.raises(FormatError) as caught:
+        federation.votes(CASE.codes, CASE.n_rows, "hard")
+    assert caught.value.kind == "length"
+    assert all(set(p.tables) == {"training"} for p in participants(federation).values())
+
+
+# -- honest runs ------------------------------------------------------------------------------------
+
+
+def test_every_row_gets_one_vote_of_every_tree(federation: Federation) -> None:
+    votes = federation.votes(CASE.codes, CASE.n_rows, "hard")
+    assert votes.sum(axis=1).tolist() == [CASE.rules.n_trees] * CASE.n_rows
+
+
+def test_table_is_forgotten_after_the_test(federation: Federation) -> None:
+    federation.votes(CASE.codes, CASE.n_rows, "soft")
+    assert all(set(p.tables) == {"training"} for p in participants(federation).values())
+
+
+@pytest.mark.parametrize(("epoch", "known"), [(0, True), (1, False), (2, True)])
+def test_table_is_forgotten_in_this_epoch_alone(federation: Federation, epoch: int, known: bool) -> None:
+    shop, drop = federation.participants["shop"], Drop(epoch=epoch, table="some")
+    shop.hold("some", CASE.codes["shop"])
+    with pytest.raises(ProtocolError, match="epoch") if known else nullcontext():
+        shop.handle(CS, drop)
+    assert ("some" in shop.tables) == known
+    shop.drop("some")
+
+
+@pytest.mark.parametrize("at_once", [1, 40, 100, 2**24])
+def test_votes_do_not_depend_on_how_many_rows_walk_together(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    whole = federation.votes(CASE.codes, CASE.n_rows, "hard")
+    monkeypatch.setattr(frf_test, "_AT_ONCE", at_once)
+    assert federation.votes(CASE.codes, CASE.n_rows, "hard").tolist() == whole.tolist()
+
+
+def test_no_rows_get_no_votes(federation: Federation) -> None:
+    nothing: Codes = {party: table[:, :0] for party, table in CASE.codes.items()}
+    assert federation.votes(nothing, 0, "hard").shape == (0, 3)
+
+
+def test_row_of_missing_values_always_goes_left(federation: Federation) -> None:
+    missing: Codes = {party: np.full((len(table), 1), MISSING) for party, table in CASE.codes.items()}
+    votes = federation.votes(missing, 1, "hard")[0]
+    store, expected = federation.coordinator.store, np.zeros(3)
+    for tree in range(CASE.rules.n_trees):
+        path = 1
+        while (tree, path) in store.splits:
+            path *= 2
+        expected[int(np.argmax(store.leaves[tree, path]))] += 1
+    assert votes.tolist() == expected.tolist()

@@ -1,0 +1,661 @@
+"""Revocation certificates: they hold for everybody who has KGC's key, and for nothing else than happened."""
+
+import base64
+import json
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from revfrf.crypto.dtpkc.strong import SetUp
+from revfrf.crypto.dtpkc.strong import set_up as new_set_up
+from revfrf.crypto.signing import SigningKey, VerifyKey
+from revfrf.embedded.federation import Federation
+from revfrf.errors import CertificateError
+from revfrf.messages.base import Done
+from revfrf.messages.frf_revoc import Level
+from revfrf.names import CC, CS, KGC
+from revfrf.protocols import certificate as certificate_module
+from revfrf.protocols.certificate import FORMAT, MAX_SIZE, RevocationCertificate, shown_by
+from revfrf.protocols.common.epoch import certificate_digest, sign_certificate
+from revfrf.protocols.frf_revoc import sign_report, sign_revocation
+from tests.federations import Case, ignore, random_case, train
+
+CASE = random_case(71)
+changed = msgspec.structs.replace
+
+
+@lru_cache
+def made() -> tuple[SetUp, ...]:
+    return tuple(new_set_up(256, allow_insecure=True, n_jobs=1) for _ in range(2))
+
+
+@dataclass(frozen=True)
+class Left:
+    """A revocation that has happened: its certificate, KGC's key, and the whole federation."""
+
+    certificate: RevocationCertificate
+    key: VerifyKey
+    federation: Federation
+    signing: SigningKey
+
+
+def leave(federation: Federation, levels: dict[str, Level]) -> RevocationCertificate:
+    """Each of these leaves at a level of its own."""
+    for number, (party, level) in enumerate(levels.items()):
+        request = federation.participants[party].leave(level)
+        for server in (KGC, CS):
+            federation.network.channel(party).call(server, request, Done)
+        assert len(federation.kgc.state.leaving) == number + 1
+    for party in levels:
+        del federation.network.roles[party]
+    second = max(levels.values()) == 2
+    federation.kgc.revoke(made()[federation.kgc.current.epoch % 2] if second else None)
+    for party in levels:
+        del federation.participants[party]
+    return federation.coordinator.revoke((), ignore)
+
+
+def case_of_four() -> Case:
+    codes = CASE.codes | {"casino": CASE.codes["shop"][:, ::-1]}
+    return Case(codes, CASE.y, CASE.n_classes)
+
+
+KINDS: dict[str, list[dict[str, Level]]] = {
+    "level 1": [{"bank": 1}],
+    "level 2": [{"bank": 2}],
+    "two at level 1": [{"bank": 1, "shop": 1}],
+    "two at level 2": [{"telco": 2, "bank": 2}],
+    "two at different levels": [{"telco": 2, "bank": 1}],
+    "second epoch, 1 after 1": [{"bank": 1}, {"shop": 1}],
+    "second epoch, 2 after 1": [{"bank": 1}, {"shop": 2}],
+    "second epoch, 1 after 2": [{"bank": 2}, {"shop": 1}],
+    "third epoch, 2 after 2 after 1": [{"bank": 1}, {"shop": 2}, {"telco": 2}],
+}
+
+
+@lru_cache
+def left(kind: str) -> Left:
+    federation = train(case_of_four())
+    for levels in KINDS[kind]:
+        certificate = leave(federation, levels)
+    signing = federation.kgc.signing
+    assert signing is not None
+    return Left(certificate, signing.verify_key, federation, signing)
+
+
+@pytest.fixture(params=KINDS)
+def any_left(request: pytest.FixtureRequest) -> Left:
+    return left(request.param)
+
+
+@pytest.fixture(params=["level 1", "two at level 2"])
+def some_left(request: pytest.FixtureRequest) -> Left:
+    return left(request.param)
+
+
+def kind_of(certificate: RevocationCertificate, key: VerifyKey) -> str:
+    """What `verify` finds wrong."""
+    with pytest.raises(CertificateError) as caught:
+        certificate.verify(key)
+    return caught.value.kind
+
+
+# -- certificates that hold -------------------------------------------------------------------------
+
+
+def test_certificate_holds_and_says_what_happened(any_left: Left) -> None:
+    certificate = any_left.certificate
+    certificate.verify(any_left.key)
+    before, after = certificate.epoch_before, certificate.epoch_after
+    assert after.epoch == before.epoch + 1
+    assert set(certificate.leavers) == set(after.revoked) - set(before.revoked)
+    assert certificate.report.epoch == certificate_digest(after)
+    assert certificate.report.digest_after == any_left.federation.coordinator.digest(())
+    assert (before.n != after.n) == (certificate.level == 2)
+
+
+def test_a_time_that_no_calendar_has_is_shown_all_the_same(any_left: Left) -> None:
+    certificate = any_left.certificate
+    asked = shown_by(certificate)["asked"]
+    assert asked.keys() == {*certificate.leavers}
+    assert all(time.endswith(" UTC") for time in asked.values())
+    claimed = tuple(changed(request, time=2**53) for request in certificate.requests)
+    asked = shown_by(changed(certificate, requests=claimed))["asked"]
+    assert {*asked.values()} == {f"{2**53} seconds after 1970"}
+
+
+def test_certificate_needs_nothing_but_its_own_bytes_and_a_key(any_left: Left) -> None:
+    read = RevocationCertificate.from_json(any_left.certificate.to_json())
+    assert read == any_left.certificate
+    read.verify(VerifyKey(any_left.key.raw))
+
+
+def test_certificate_comes_back_from_a_file(any_left: Left, tmp_path: Path) -> None:
+    for path in (tmp_path / "certificate.json", str(tmp_path / "again.json")):
+        any_left.certificate.save(path)
+        read = RevocationCertificate.load(path)
+        assert read == any_left.certificate
+        assert read.to_json() == Path(path).read_bytes()
+        read.verify(any_left.key)
+
+
+def test_file_is_json_that_people_can_read(any_left: Left) -> None:
+    text = any_left.certificate.to_json().decode("utf-8")
+    assert text.endswith("}\n")
+    content = json.loads(text)
+    assert content["format"] == FORMAT
+    assert content["leavers"] == list(any_left.certificate.leavers)
+    assert max(map(len, text.splitlines())) < 1000
+
+
+def test_json_may_be_written_in_another_way(any_left: Left) -> None:
+    content = json.loads(any_left.certificate.to_json())
+    for other in (json.dumps(content), json.dumps(content, indent=8, sort_keys=True)):
+        RevocationCertificate.from_json(other.encode()).verify(any_left.key)
+
+
+def test_certificate_has_no_secrets(any_left: Left) -> None:
+    data = any_left.certificate.to_json()
+    numbers = [any_left.federation.coordinator.identity.share.value.reveal()]
+    numbers += [role.identity.weak.sk.reveal() for role in any_left.federation.participants.values()]
+    seeds = [number.to_bytes(-(-number.bit_length() // 8), "big") for number in numbers]
+    seeds += [role.secret for role in any_left.federation.participants.values()]
+    seeds += [any_left.signing.export(), any_left.federation.seed]
+    for seed in seeds:
+        assert base64.b64encode(seed) not in data
+        assert seed.hex().encode() not in data
+
+
+# -- every change is found --------------------------------------------------------------------------
+
+Place = tuple[str | int, ...]
+
+
+def leaves(content: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+    """Every value of a JSON text that is no list and no object."""
+    if isinstance(content, dict | list):
+        items = content.items() if isinstance(content, dict) else enumerate(content)
+        for key, value in items:
+            yield from leaves(value, (*place, key))
+    else:
+        yield place, content
+
+
+def with_value(content: Any, place: Place, value: Any) -> bytes:
+    copy = json.loads(json.dumps(content))
+    inside = copy
+    for key in place[:-1]:
+        inside = inside[key]
+    inside[place[-1]] = value
+    return json.dumps(copy).encode()
+
+
+def holds(data: bytes, key: VerifyKey) -> bool:
+    try:
+        RevocationCertificate.from_json(data).verify(key)
+    except CertificateError:
+        return False
+    return True
+
+
+WALKED = ["level 1", "two at different levels", "third epoch, 2 after 2 after 1"]
+TEXT = {"format", "type", "federation", "party", "name", "role", "digest_before", "digest_after"}
+
+
+def other_values(place: Place, value: Any) -> list[Any]:
+    if isinstance(value, int):
+        return [value + 1, value - 1, 3 - value, None, str(value), value + 0.5, 2**70, True]
+    text = place[-1] in TEXT or "leavers" in place or "revoked" in place
+    if text:
+        return [value + "x", value[:-1], value.swapcase(), value[::-1] + "y", "", None, 1, "bank", "telco"]
+    raw = base64.b64decode(value)
+    others = [bytes(len(raw)), raw[::-1] + b"\0", raw + b"\0", raw[:-1], b"\0" + raw, b""]
+    if raw:
+        flipped = bytearray(raw)
+        flipped[len(raw) // 2] ^= 1
+        others.append(bytes(flipped))
+    return [*(base64.b64encode(other).decode() for other in others), "?", None, 7]
+
+
+@pytest.mark.parametrize("kind", WALKED)
+def test_every_value_that_is_changed_is_found(kind: str) -> None:
+    """All of them, one at a time, by everything that could stand in their place."""
+    happened = left(kind)
+    content = json.loads(happened.certificate.to_json())
+    tried = 0
+    for place, value in leaves(content):
+        for other in other_values(place, value):
+            if other == value and type(other) is type(value):
+                continue
+            data = with_value(content, place, other)
+            assert not holds(data, happened.key), f"{place} may be {other!r} instead of {value!r}"
+            tried += 1
+    assert tried > 200
+
+
+@pytest.mark.parametrize("kind", WALKED)
+def test_every_part_that_is_left_out_added_or_moved_is_found(kind: str) -> None:
+    happened = left(kind)
+    content = json.loads(happened.certificate.to_json())
+
+    def parts(inside: Any) -> Iterator[Any]:
+        if isinstance(inside, dict | list):
+            yield inside
+            for value in inside.values() if isinstance(inside, dict) else inside:
+                yield from parts(value)
+
+    total = len(list(parts(content)))
+    for number in range(total):
+        for change in (dropped, doubled, reversed_):
+            copy = json.loads(json.dumps(content))
+            part = list(parts(copy))[number]
+            if not change(part):
+                continue
+            assert not holds(json.dumps(copy).encode(), happened.key), f"{change.__name__}: {part!r}"
+
+
+def dropped(part: Any) -> bool:
+    if not part:
+        return False
+    if isinstance(part, dict):
+        del part[next(key for key in part if key != "type")]  # a tag that only repeats what is expected
+    else:
+        del part[0]
+    return True
+
+
+def doubled(part: Any) -> bool:
+    if isinstance(part, dict):
+        part["more"] = 1
+    else:
+        part.append(part[0] if part else "bank")
+    return True
+
+
+def reversed_(part: Any) -> bool:
+    if isinstance(part, dict) or len(part) < 2:
+        return False
+    part.reverse()
+    return True
+
+
+# -- each kind of tampering by its name -------------------------------------------------------------
+
+
+def test_key_of_another_key_centre_verifies_nothing(any_left: Left) -> None:
+    assert kind_of(any_left.certificate, SigningKey.generate().verify_key) == "epoch"
+
+
+def test_changed_request_is_found(some_left: Left) -> None:
+    certificate = some_left.certificate
+    first, *others = certificate.requests
+    changes: list[dict[str, Any]] = [
+        {"time": 0},
+        {"nonce": bytes(16)},
+        {"forest": bytes(16)},
+        {"epoch": 2},
+        {"federation": "another"},
+        {"signature": bytes(64)},
+        {"party": "casino"},
+        {"party": CS},
+        {"party": "nobody"},
+        {"level": 3 - first.level},
+    ]
+    for fields in changes:
+        lie = changed(certificate, requests=(changed(first, **fields), *others))
+        assert kind_of(lie, some_left.key) == "request"
+
+
+def test_request_of_another_leaver_is_found(some_left: Left) -> None:
+    """Signed, but by somebody who has not left."""
+    certificate, forest = some_left.certificate, some_left.certificate.report.forest
+    staying = some_left.federation.participants["casino"].identity
+    first = certificate.epoch_before
+    request = sign_revocation(staying, forest, certificate.level)
+    assert request.epoch != first.epoch
+    lie = changed(certificate, requests=(request, *certificate.requests[1:]))
+    assert kind_of(lie, some_left.key) == "request"
+
+
+@pytest.mark.parametrize(
+    "leavers", [(), ("casino",), ("bank", "casino"), ("bank", "bank"), ("telco",), ("CS",)], ids=str
+)
+def test_other_names_of_leavers_are_found(some_left: Left, leavers: tuple[str, ...]) -> None:
+    lie = changed(some_left.certificate, leavers=leavers)
+    assert kind_of(lie, some_left.key) == "leaver"
+
+
+def test_missing_and_doubled_requests_are_found(some_left: Left) -> None:
+    certificate = some_left.certificate
+    requests = certificate.requests
+    for others in ((), requests[1:], (*requests, requests[0])):
+        assert kind_of(changed(certificate, requests=others), some_left.key) == "leaver"
+        names = tuple(sorted(request.party for request in others))
+        both = changed(certificate, requests=others, leavers=names)
+        assert kind_of(both, some_left.key) in ("leaver", "signature")
+
+
+def test_other_level_is_found(any_left: Left) -> None:
+    other: Level = 2 if any_left.certificate.level == 1 else 1
+    assert kind_of(changed(any_left.certificate, level=other), any_left.key) == "leaver"
+
+
+def test_dropped_receipt_is_found() -> None:
+    happened = left("level 2")
+    certificate = happened.certificate
+    for number in range(len(certificate.receipts)):
+        fewer = certificate.receipts[:number] + certificate.receipts[number + 1 :]
+        assert kind_of(changed(certificate, receipts=fewer), happened.key) == "receipt"
+    assert kind_of(changed(certificate, receipts=()), happened.key) == "receipt"
+
+
+def test_doubled_and_foreign_receipts_are_found() -> None:
+    happened = left("level 2")
+    receipts = happened.certificate.receipts
+    for others in ((*receipts, receipts[0]), (receipts[0], *receipts[:-1])):
+        assert kind_of(changed(happened.certificate, receipts=others), happened.key) == "receipt"
+    foreign = left("two at level 2").certificate.receipts
+    assert kind_of(changed(happened.certificate, receipts=foreign), happened.key) == "receipt"
+    level_1 = left("level 1")
+    lie = changed(level_1.certificate, receipts=receipts)
+    assert kind_of(lie, level_1.key) == "receipt"
+
+
+def test_receipts_in_each_others_place_are_found() -> None:
+    happened = left("level 2")
+    first, second, *others = happened.certificate.receipts
+    for pair in (
+        (changed(first, party=second.party), changed(second, party=first.party)),
+        (changed(first, signature=second.signature), changed(second, signature=first.signature)),
+        (changed(first, keys=second.keys), changed(second, keys=first.keys)),
+    ):
+        lie = changed(happened.certificate, receipts=(*pair, *others))
+        assert kind_of(lie, happened.key) == "receipt"
+    swapped = changed(happened.certificate, receipts=(second, first, *others))
+    assert kind_of(swapped, happened.key) == "signature"
+
+
+def test_receipt_for_the_new_key_or_a_later_epoch_is_found() -> None:
+    happened = left("level 2")
+    first, *others = happened.certificate.receipts
+    for fields in (
+        {"epoch": 2},
+        {"epoch": 0},
+        {"keys": bytes(32)},
+        {"entered": bytes(32)},
+        {"signature": bytes(64)},
+    ):
+        lie = changed(happened.certificate, receipts=(changed(first, **fields), *others))
+        assert kind_of(lie, happened.key) == "receipt"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"digest_after": "0" * 64},
+        {"digest_before": "0" * 64},
+        {"destroyed": 0},
+        {"rebuilt": 10**6},
+        {"kept": 10**6},
+        {"epoch": bytes(32)},
+        {"signature": bytes(64)},
+    ],
+    ids=str,
+)
+def test_changed_report_is_found(some_left: Left, fields: dict[str, Any]) -> None:
+    certificate = some_left.certificate
+    lie = changed(certificate, report=changed(certificate.report, **fields))
+    assert kind_of(lie, some_left.key) == "report"
+
+
+def test_another_report_that_the_coordinator_has_signed_is_found(some_left: Left) -> None:
+    """It may sign what it likes, but KGC has certified one report."""
+    certificate, cs = some_left.certificate, some_left.federation.coordinator.identity
+    other = sign_report(cs, changed(certificate.report, digest_after="0" * 64))
+    assert kind_of(changed(certificate, report=other), some_left.key) == "signature"
+
+
+def test_report_that_another_party_has_signed_is_found(some_left: Left) -> None:
+    certificate, cc = some_left.certificate, some_left.federation.compute.identity
+    other = sign_report(cc, certificate.report)
+    assert kind_of(changed(certificate, report=other), some_left.key) == "report"
+
+
+def test_report_of_another_forest_is_found(some_left: Left) -> None:
+    """The leavers' requests name the forest that they leave."""
+    certificate, cs = some_left.certificate, some_left.federation.coordinator.identity
+    other = sign_report(cs, changed(certificate.report, forest=bytes(16)))
+    assert kind_of(changed(certificate, report=other), some_left.key) == "request"
+
+
+def test_swapped_epochs_are_found(any_left: Left) -> None:
+    c = any_left.certificate
+    swapped = changed(c, epoch_before=c.epoch_after, epoch_after=c.epoch_before)
+    assert kind_of(swapped, any_left.key) == "succession"
+    for same in (c.epoch_before, c.epoch_after):
+        assert kind_of(changed(c, epoch_before=same, epoch_after=same), any_left.key) == "succession"
+
+
+def test_epoch_of_another_federation_is_found() -> None:
+    first, second = left("level 1"), left("level 2")
+    for lie in (
+        changed(first.certificate, epoch_before=second.certificate.epoch_before),
+        changed(first.certificate, epoch_after=second.certificate.epoch_after),
+    ):
+        assert kind_of(lie, first.key) == "epoch"
+
+
+def test_skipped_epoch_is_found() -> None:
+    happened = left("third epoch, 2 after 2 after 1")
+    first = happened.federation.kgc.state.certificates[0]
+    lie = changed(happened.certificate, epoch_before=first)
+    assert kind_of(lie, happened.key) == "succession"
+
+
+@pytest.mark.parametrize("side", ["epoch_before", "epoch_after"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"epoch": 9},
+        {"n": b"\7"},
+        {"g0": b"\7"},
+        {"revoked": ()},
+        {"previous": b"x"},
+        {"signature": bytes(64)},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_changed_epoch_is_found(some_left: Left, side: str, fields: dict[str, Any]) -> None:
+    epoch = getattr(some_left.certificate, side)
+    other = changed(epoch, **fields)
+    if other != epoch:
+        assert kind_of(changed(some_left.certificate, **{side: other}), some_left.key) == "epoch"
+
+
+def after_signed_by(happened: Left, **fields: Any) -> RevocationCertificate:
+    """The epoch after is another one, which KGC itself has signed."""
+    after = sign_certificate(happened.signing, changed(happened.certificate.epoch_after, **fields))
+    return changed(happened.certificate, epoch_after=after)
+
+
+def test_epoch_that_does_not_follow_is_found_even_if_the_key_centre_has_signed_it(some_left: Left) -> None:
+    after, before = some_left.certificate.epoch_after, some_left.certificate.epoch_before
+    first, *others = after.members
+    wrong: list[dict[str, Any]] = [
+        {"epoch": after.epoch + 1},
+        {"federation": "another"},
+        {"previous": bytes(32)},
+        {"previous": b""},
+        {"revoked": ()},
+        {"revoked": (*after.revoked, "casino")},
+        {"members": before.members},
+        {"members": tuple(others)},
+        {"members": (*after.members, changed(first, name="eve"))},
+        {"members": (changed(first, role="participant"), *others)},
+        {"members": (changed(first, verify_key=others[0].verify_key), *others)},
+        {"members": (changed(first, h=b"\7"), *others), "n": before.n},
+        {"n": before.n if before.n != after.n else b"\7"},
+    ]
+    for fields in wrong:
+        assert kind_of(after_signed_by(some_left, **fields), some_left.key) == "succession"
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_epochs_with_no_coordinator_or_two_do_not_hold(number: int) -> None:
+    """Even if KGC has signed them."""
+    happened = left("level 1")
+    before, after = happened.certificate.epoch_before, happened.certificate.epoch_after
+    [cs] = [member for member in after.members if member.role == CS]
+    servers = tuple(changed(cs, name=f"CS {i}") for i in range(number))
+    others = [tuple(m for m in epoch.members if m.role != CS) for epoch in (before, after)]
+    first = sign_certificate(happened.signing, changed(before, members=others[0] + servers))
+    previous = certificate_digest(first)
+    second = changed(after, members=others[1] + servers, previous=previous)
+    second = sign_certificate(happened.signing, second)
+    with pytest.raises(CertificateError):
+        changed(happened.certificate, epoch_before=first, epoch_after=second).verify(happened.key)
+
+
+def test_other_requests_or_receipts_than_were_certified_are_found() -> None:
+    """All signed rightly, and not what KGC has certified."""
+    happened = left("two at level 2")
+    first, second = happened.certificate.requests
+    swapped = changed(happened.certificate, requests=(second, first))
+    assert kind_of(swapped, happened.key) == "signature"
+
+
+@pytest.mark.parametrize("signature", [b"", bytes(64), bytes(63)], ids=["none", "zeros", "too short"])
+def test_removed_signature_is_found(any_left: Left, signature: bytes) -> None:
+    assert kind_of(changed(any_left.certificate, signature=signature), any_left.key) == "signature"
+
+
+def test_signature_of_another_certificate_is_found() -> None:
+    first = left("second epoch, 1 after 1")
+    other = left("level 1").certificate.signature
+    assert kind_of(changed(first.certificate, signature=other), first.key) == "signature"
+    own = first.certificate.epoch_after.signature
+    assert kind_of(changed(first.certificate, signature=own), first.key) == "signature"
+
+
+@pytest.mark.parametrize("version", ["", "revfrf revocation certificate v2", FORMAT + " ", FORMAT.upper()])
+def test_other_version_is_told(any_left: Left, version: str) -> None:
+    assert kind_of(changed(any_left.certificate, format=version), any_left.key) == "version"
+
+
+# -- files ------------------------------------------------------------------------------------------
+
+
+def load_kind(path: Path | str) -> str:
+    with pytest.raises(CertificateError) as caught:
+        RevocationCertificate.load(path)
+    assert str(path) in str(caught.value) or caught.value.kind == "malformed"
+    return caught.value.kind
+
+
+def test_missing_file_is_told(tmp_path: Path) -> None:
+    assert load_kind(tmp_path / "nothing.json") == "missing"
+    assert load_kind(tmp_path / "no" / "directory.json") == "missing"
+
+
+def test_directory_is_no_certificate(some_left: Left, tmp_path: Path) -> None:
+    assert load_kind(tmp_path) == "not-regular"
+    for path in (tmp_path, tmp_path / "no" / "directory.json"):
+        with pytest.raises(CertificateError) as caught:
+            some_left.certificate.save(path)
+        assert caught.value.kind == "io"
+
+
+def test_nothing_but_a_file_is_replaced_by_a_certificate(some_left: Left, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CertificateError, match="pipe: cannot be written: not a regular file"):
+        some_left.certificate.save(tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_file_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: Any) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", denied)
+    assert load_kind(tmp_path / "certificate.json") == "io"
+
+
+GARBAGE: dict[str, bytes] = {
+    "nothing": b"",
+    "null": b"null",
+    "list": b"[]",
+    "empty object": b"{}",
+    "text": b"hello",
+    "zeros": bytes(1000),
+    "not UTF-8": b'{"format": "\xff\xfe"}',
+    "deep": b"[" * 100_000,
+    "deep object": b'{"format":' * 50_000,
+    "random": random.Random(0).randbytes(5000),
+    "long number": b'{"level": ' + b"9" * 10_000 + b"}",
+}
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+def test_garbage_is_no_certificate(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "garbage.json"
+    path.write_bytes(GARBAGE[name])
+    assert load_kind(path) == "malformed"
+
+
+def test_truncated_certificate_is_none(some_left: Left) -> None:
+    data = some_left.certificate.to_json().rstrip()
+    for end in range(0, len(data), 7):
+        with pytest.raises(CertificateError) as caught:
+            RevocationCertificate.from_json(data[:end])
+        assert caught.value.kind == "malformed"
+
+
+def test_something_behind_the_certificate_makes_it_none(some_left: Left) -> None:
+    data = some_left.certificate.to_json()
+    for more in (b"x", b"{}", data):
+        with pytest.raises(CertificateError):
+            RevocationCertificate.from_json(data + more)
+
+
+def test_huge_file_is_not_read_to_its_end(
+    some_left: Left, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert MAX_SIZE <= 2**28
+    monkeypatch.setattr(certificate_module, "MAX_SIZE", 10_000)
+    path = tmp_path / "huge.json"
+    path.write_bytes(some_left.certificate.to_json().rstrip()[:-1] + b" " * 10_000 + b"}")
+    assert load_kind(path) == "too-large"
+
+
+def test_certificate_replaces_an_older_file(some_left: Left, tmp_path: Path) -> None:
+    path = tmp_path / "certificate.json"
+    path.write_bytes(bytes(100_000))
+    some_left.certificate.save(path)
+    assert RevocationCertificate.load(path) == some_left.certificate
+
+
+@pytest.mark.timeout(60)
+def test_pipe_is_no_certificate(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    assert load_kind(path) == "not-regular"
+
+
+def test_first_fault_that_is_told_names_the_party() -> None:
+    happened = left("two at level 2")
+    first, *others = happened.certificate.requests
+    lie = changed(happened.certificate, requests=(changed(first, time=0), *others))
+    with pytest.raises(CertificateError, match=repr(first.party)):
+        lie.verify(happened.key)
+    receipts = happened.certificate.receipts
+    assert {receipt.party for receipt in receipts} == {CS, CC, "shop", "casino"}
+    lie = changed(happened.certificate, receipts=(changed(receipts[0], keys=bytes(32)), *receipts[1:]))
+    with pytest.raises(CertificateError, match=repr(receipts[0].party)):
+        lie.verify(happened.key)
