@@ -178,7 +178,7 @@ def grown_splits(federation: Federation) -> dict[Node, reference.Split]:
     splits = {}
     for node, stored in federation.coordinator.store.splits.items():
         owner = participant(federation, stored.owner)
-        column, threshold = owner.store.cuts[node]
+        column, threshold = owner.store.own_splits[node]
         assert stored.feature == f"{stored.owner}/{owner.columns[column].name}"
         splits[node] = reference.Split(stored.feature, stored.cut, threshold)
     return splits

@@ -43,7 +43,7 @@ def literal(model: RevocableForestClassifier, X: Frame, count: int) -> Literal:
         split = splits[node]
         owner = federation.participants[split.owner]
         key = secret(owner.identity.weak)
-        column, cut = owner.store.cuts[node]
+        column, cut = owner.store.own_splits[node]
         value = int(codes[split.owner][column][0])
         [x] = ho_enc(requester.public, [value], n_jobs=1)
         s = Ciphertext.from_bytes(key.parameters, split.ciphertext)

@@ -221,7 +221,7 @@ def file_of(before: Before, role: str) -> str:
 
 def _cuts(participant: Participant) -> set[bytes]:
     """Its cuts, as they are in its database."""
-    return {_record((*node, *cut)) for node, cut in participant.store.cuts.items()}
+    return {_record((*node, *cut)) for node, cut in participant.store.own_splits.items()}
 
 
 def _record(numbers: Sequence[int]) -> bytes:

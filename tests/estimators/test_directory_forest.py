@@ -147,7 +147,9 @@ def test_each_party_keeps_its_own_secrets_and_nobody_elses(tmp_path: Path) -> No
         ]
     for name, owner in federation.participants.items():
         cuts = [
-            cut.to_bytes(8, "big", signed=True) for _, cut in owner.store.cuts.values() if abs(cut) > 2**47
+            cut.to_bytes(8, "big", signed=True)
+            for _, cut in owner.store.own_splits.values()
+            if abs(cut) > 2**47
         ]
         rows = owner.tables[TRAINING].astype("<i8").tobytes()
         of[name] = [owner.secret, owner.identity.weak.to_fields()["sk"].encode(), rows, *cuts]

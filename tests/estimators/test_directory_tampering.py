@@ -66,8 +66,8 @@ def one_leaf(setting: str) -> Callable[[Path], None]:
 
 
 def one_cut(setting: str) -> Callable[[Path], None]:
-    first = "WHERE (tree, path) = (SELECT tree, path FROM cuts ORDER BY tree, path LIMIT 1)"
-    return bank(" ".join(["UPDATE cuts SET", setting, first]))
+    first = "WHERE (tree, path) = (SELECT tree, path FROM own_splits ORDER BY tree, path LIMIT 1)"
+    return bank(" ".join(["UPDATE own_splits SET", setting, first]))
 
 
 def turned_another_way(place: Path, wanted: Callable[[Any, Any], bool]) -> None:
@@ -197,14 +197,14 @@ BY_HAND: dict[str, Callable[[Path], object]] = {
         "cs", "estimator", fields(parameters=lambda p: p | {"n_jobs": "many"})
     ),
     # a participant
-    "a cut": one_cut("cut = cut + 1"),
-    "a cut far away": one_cut("cut = 9000000000000000000"),
-    "a cut of the other side": one_cut("cut = -cut"),
+    "a cut": one_cut("threshold = threshold + 1"),
+    "a cut far away": one_cut("threshold = 9000000000000000000"),
+    "a cut of the other side": one_cut("threshold = -threshold"),
     "a cut of another column": one_cut("feature = 1 - feature"),
     "a cut of no column": one_cut("feature = 77"),
     "a cut of a column below zero": one_cut("feature = feature - 2"),
-    "a cut less": bank("DELETE FROM cuts WHERE tree = 0"),
-    "a cut too many": bank("INSERT INTO cuts (tree, path, feature, cut) VALUES (77, 1, 0, 0)"),
+    "a cut less": bank("DELETE FROM own_splits WHERE tree = 0"),
+    "a cut too many": bank("INSERT INTO own_splits (tree, path, feature, threshold) VALUES (77, 1, 0, 0)"),
     "a cut elsewhere": one_cut("path = path + 1000000"),
     "a value of a row": fact("bank", "column 0", lambda rows: with_byte(rows, 80, 0xFF)),
     "a row less": fact("bank", "column 0", lambda rows: rows[:-8]),
@@ -361,7 +361,7 @@ def everything(model: Any) -> list[Any]:
         cs.targets.values.tolist(),
         cs.targets.weights.tolist(),
         {node: split._replace(batch=None) for node, split in cs.store.splits.items()},
-        {name: owner.store.cuts for name, owner in federation.participants.items()},
+        {name: owner.store.own_splits for name, owner in federation.participants.items()},
         {name: owner.secret for name, owner in federation.participants.items()},
         {name: owner.tables[TRAINING].tolist() for name, owner in federation.participants.items()},
         {name: role.identity.weak.public.h for name, role in federation.with_policies.items()},

@@ -300,7 +300,7 @@ def everything(model: Any) -> Any:
         dict(store.splits),
         dict(store.leaves),
         store.level,
-        {name: (dict(p.store.cuts), p.identity.keys) for name, p in federation.participants.items()},
+        {name: (dict(p.store.own_splits), p.identity.keys) for name, p in federation.participants.items()},
         federation.kgc.current,
         dict(federation.kgc.state.leaving),
         set(federation.network.roles),

@@ -113,7 +113,9 @@ def test_training_rows_and_labels_are_not_in_the_file(path: Path) -> None:
     model = RevocableForestRegressor(**TOY).fit(X, y)
     model.save(path, private_keys=True)
     data = path.read_bytes()
-    cuts = {cut for role in model.federation_.participants.values() for _, cut in role.store.cuts.values()}
+    cuts = {
+        cut for role in model.federation_.participants.values() for _, cut in role.store.own_splits.values()
+    }
     codes = [
         code for role in model.federation_.participants.values() for code in role.tables["training"].flat
     ]
@@ -147,7 +149,7 @@ def test_keys_come_back_and_open_their_splits(model: RevocableForestClassifier, 
         roots = [inverse(z, loaded.parameters.n) for z in par_h_dec1(role.identity.weak, encrypted)]
         pairs = zip(encrypted, roots, strict=True)
         opened = [open_with_root(loaded.parameters, c.c, root) for c, root in pairs]
-        assert opened == [role.store.cuts[node][1] for node, _ in splits]
+        assert opened == [role.store.own_splits[node][1] for node, _ in splits]
         assert role.secret == model.federation_.participants[name].secret
     assert loaded.seed == model.federation_.seed
 

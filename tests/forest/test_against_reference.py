@@ -37,7 +37,9 @@ def assert_same_forest(case: Case) -> tuple[Federation, Plain]:
     store = federation.coordinator.store
     assert grown_splits(federation) == plain.forest.splits
     assert store.leaves == plain.forest.leaves
-    assert {node for p in participants(federation).values() for node in p.store.cuts} == set(store.splits)
+    assert {node for p in participants(federation).values() for node in p.store.own_splits} == set(
+        store.splits
+    )
     paths = np.zeros((case.rules.n_trees, case.n_rows), dtype=np.uint64)
     for (tree, path), rows in plain.forest.rows.items():
         paths[tree, rows] = path

@@ -11,7 +11,7 @@ from revfrf.errors import StorageError
 from revfrf.storage.database import Database
 
 HIDDEN = "0123456789abcdef-this-is-a-private-key"
-TABLES = ("facts", "splits", "batches", "leaves", "cuts", "requests", "quotas")
+TABLES = ("facts", "splits", "batches", "leaves", "own_splits", "requests", "quotas")
 PAGE = 4096
 
 

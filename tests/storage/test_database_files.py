@@ -234,7 +234,7 @@ CHANGES = {
     "no seal": "UPDATE leaves SET seal = NULL WHERE path = 3",
     "the seal of another": "UPDATE leaves SET seal = (SELECT seal FROM leaves WHERE path = 4) WHERE path = 3",
     "a row without a seal": "INSERT INTO leaves (tree, path, sums) VALUES (5, 5, x'')",
-    "a row of another table": "INSERT INTO cuts SELECT 0, 1, 7, 7, seal FROM quotas",
+    "a row of another table": "INSERT INTO own_splits SELECT 0, 1, 7, 7, seal FROM quotas",
 }
 
 

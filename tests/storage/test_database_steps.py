@@ -225,7 +225,7 @@ ROWS: list[tuple[Any, ...]] = [
     ("quotas", "nul\0nul", 0),
     ("batches", 7, b"root", b"leaves"),
     ("requests", b"", b"\xff"),
-    ("cuts", 1, 2, 3, -4),
+    ("own_splits", 1, 2, 3, -4),
     ("splits", 1, 2, "bank/x", 3, "bank", b"turns", b"c", 4, 5, 6),
 ]
 

@@ -105,7 +105,7 @@ def test_participant_keeps_no_trace_of_cuts_it_has_forgotten(path: Path, seed: i
         nodes = nodes_of(rng, rng.randrange(1, 900))
         store.commit({node: (rng.randrange(9), rng.randrange(2**62, 2**63)) for node in nodes}, level)
         before |= cuts_of(store)
-        store.forget(some_of(rng, list(store.cuts)))
+        store.forget(some_of(rng, list(store.own_splits)))
         dead = (dead | before) - cuts_of(store)
         files = raw(path.parent)
         assert where(files, dead) == {}
@@ -116,7 +116,7 @@ def test_participant_keeps_no_trace_of_cuts_it_has_forgotten(path: Path, seed: i
 
 def cuts_of(store: SqliteParticipantStore) -> set[bytes]:
     """Those cuts that SQLite writes in eight bytes."""
-    return {cut.to_bytes(8, "big", signed=True) for _, cut in store.cuts.values() if abs(cut) > 2**47}
+    return {cut.to_bytes(8, "big", signed=True) for _, cut in store.own_splits.values() if abs(cut) > 2**47}
 
 
 def test_no_trace_is_left_of_facts_and_requests_that_were_replaced(path: Path) -> None:

@@ -27,7 +27,7 @@ from revfrf.storage.directory import Directory
 from revfrf.storage.memory import (
     CoordinatorStore,
     KnownRequest,
-    OwnCut,
+    OwnSplit,
     ParticipantStore,
     Rebuilding,
     RequestBook,
@@ -117,7 +117,7 @@ def random_leaves(rng: random.Random) -> dict[Node, tuple[int, ...]]:
     return {node: tuple(rng.choice(INTEGERS) for _ in range(width)) for node in nodes}
 
 
-def random_cuts(rng: random.Random) -> dict[Node, OwnCut]:
+def random_cuts(rng: random.Random) -> dict[Node, OwnSplit]:
     nodes = rng.sample(NODES, rng.randint(0, 8))
     return {node: (rng.randint(0, 2**16), rng.choice(INTEGERS)) for node in nodes}
 
@@ -278,9 +278,9 @@ def step_of_participant(name: str, rng: random.Random) -> Callable[[ParticipantS
 
 
 def check_participants(store: SqliteParticipantStore, memory: ParticipantStore) -> None:
-    assert (store.level, store.cuts) == (memory.level, memory.cuts)
+    assert (store.level, store.own_splits) == (memory.level, memory.own_splits)
     for depth in (0, 1, 2, 31, 53, 62):
-        trees = {tree for tree, node in memory.cuts if node.bit_length() == depth + 1}
+        trees = {tree for tree, node in memory.own_splits if node.bit_length() == depth + 1}
         assert store.trees_at(depth) == memory.trees_at(depth) == len(trees)
 
 
@@ -399,7 +399,7 @@ def test_nothing_counts_that_is_not_written_down(path: Path, kind: Any) -> None:
     if isinstance(store, SqliteCoordinatorStore):
         assert before == (store.level, store.splits, store.leaves, store.rebuilding)
     elif isinstance(store, SqliteParticipantStore):
-        assert (store.level, store.cuts) == (3, {(0, 1): (1, 2)})
+        assert (store.level, store.own_splits) == (3, {(0, 1): (1, 2)})
 
 
 # -- facts ------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def compare_as_printed(federation: Federation, asked: Asked) -> None:
     cs, asking = federation.coordinator.identity, federation.requesters[asked.requester].identity
     split = federation.coordinator.store.splits[0, 1]
     owner = participant(federation, split.owner)
-    _, cut = owner.store.cuts[0, 1]
+    _, cut = owner.store.own_splits[0, 1]
     x = asked.row(0)[split.feature]
     terms = (
         Term(asking.weak.public, *ho_enc(asking.weak.public, [x], n_jobs=1)),

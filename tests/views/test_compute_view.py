@@ -305,7 +305,7 @@ def at_the_root(federation: Federation, offset: int, n_rows: int) -> Codes:
     """Rows that are this far above the root's cut, and 0 in every other column."""
     split = federation.coordinator.store.splits[0, 1]
     owner = participant(federation, split.owner)
-    column, cut = owner.store.cuts[0, 1]
+    column, cut = owner.store.own_splits[0, 1]
     codes = {
         party: np.zeros((len(its.columns), n_rows), dtype=np.int64)
         for party, its in federation.participants.items()

@@ -173,7 +173,7 @@ class Story:
         for node, stored in sorted(federation.coordinator.store.splits.items()):
             if sum(stolen.owner == stored.owner for stolen in copy) < TRIED:
                 split = Ciphertext.from_bytes(federation.parameters, stored.ciphertext)
-                _, cut = federation.participants[stored.owner].store.cuts[node]
+                _, cut = federation.participants[stored.owner].store.own_splits[node]
                 copy.append(Stolen(stored.owner, split, cut))
         say(f"A thief copies the encrypted forest today, and {LEAVER}'s key with it.")
         self.attempt(

@@ -38,7 +38,7 @@ from revfrf.protocols.key_setup import check_certificate
 from revfrf.record import Record
 from revfrf.roles.coordinator import ForestRecord
 from revfrf.roles.kgc import KeyCentreState
-from revfrf.storage.memory import OwnCut, StoredSplit, StoreFactory
+from revfrf.storage.memory import OwnSplit, StoredSplit, StoreFactory
 
 VERSION = 1
 MAX_SIZE = 4 * 2**30  # bytes of a file, checked before it is read
@@ -161,7 +161,7 @@ def saved(federation: Federation, estimator: SavedEstimator, digest: str, privat
         leaf_trees=_pack([tree for tree, _ in store.leaves], TREES),
         leaf_paths=_pack([path for _, path in store.leaves], PATHS),
         leaf_sums=_pack([x for leaf in store.leaves.values() for x in leaf], "<i8"),
-        cuts={party: _saved_cuts(role.store.cuts) for party, role in parties.items()},
+        cuts={party: _saved_cuts(role.store.own_splits) for party, role in parties.items()},
         policies={name: role.policy.record() for name, role in federation.with_policies.items()},
         keys=_saved_keys(federation) if private_keys else None,
         seed=federation.seed if private_keys else None,
@@ -169,7 +169,7 @@ def saved(federation: Federation, estimator: SavedEstimator, digest: str, privat
     )
 
 
-def _saved_cuts(cuts: Mapping[Node, OwnCut]) -> SavedCuts:
+def _saved_cuts(cuts: Mapping[Node, OwnSplit]) -> SavedCuts:
     return SavedCuts(
         trees=_pack([tree for tree, _ in cuts], TREES),
         paths=_pack([path for _, path in cuts], PATHS),
@@ -273,7 +273,7 @@ def _restored(forest: SavedForest, targets: Targets, allow_insecure: bool, n_job
     federation.compute.forest = forest.forest
     federation.kgc.state = KeyCentreState(certificates=(c,))
     for party, role in federation.participants.items():
-        role.store.cuts.update(_cuts(forest.cuts[party]))
+        role.store.own_splits.update(_cuts(forest.cuts[party]))
         role.resume(forest.forest)
     for name, deciding in federation.with_policies.items():
         deciding.policy = forest.policies[name].policy()
@@ -323,7 +323,7 @@ def _grown(forest: SavedForest, parameters: Parameters) -> tuple[dict[Node, Stor
     return dict(zip(nodes, splits, strict=True)), dict(zip(leaves, map(tuple, sums), strict=True))
 
 
-def _cuts(saved: SavedCuts) -> dict[Node, OwnCut]:
+def _cuts(saved: SavedCuts) -> dict[Node, OwnSplit]:
     nodes = _nodes(saved.trees, saved.paths)
     columns = array(saved.columns, "<u2", len(nodes)).tolist()
     return dict(

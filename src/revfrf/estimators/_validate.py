@@ -83,8 +83,8 @@ def _check_cuts(federation: Federation) -> None:
     found = 0
     for party, role in federation.participants.items():
         ids = [feature_id(party, column.name) for column in role.columns]
-        for node, (column, _) in role.store.cuts.items():
+        for node, (column, _) in role.store.own_splits.items():
             if not 0 <= column < len(ids) or splits.get(node) != ids[column]:
                 raise FormatError("a cut in another column than its split", kind="out-of-range")
-        found += len(role.store.cuts)
+        found += len(role.store.own_splits)
     _require(found == len(splits), "number of cuts")

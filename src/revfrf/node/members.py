@@ -133,5 +133,5 @@ class ParticipantService(MemberService):
         return super().do_status() | {
             "columns": [column.name for column in self.role.columns],
             "rows": 0 if held is None else held.shape[1],
-            "own_nodes": len(self.role.store.cuts),
+            "own_nodes": len(self.role.store.own_splits),
         }

@@ -230,9 +230,9 @@ def answer_rekey(
 ) -> Rekeyed:
     """The cuts of these nodes, encrypted under the current key and signed for the current epoch."""
     nodes = _read_nodes(growth, message)
-    if not store.cuts.keys() >= set(nodes):
+    if not store.own_splits.keys() >= set(nodes):
         raise ProtocolError("nodes that are not ours", kind="node")
-    cuts = [store.cuts[node][1] for node in nodes]
+    cuts = [store.own_splits[node][1] for node in nodes]
     ciphertexts, signature = encrypt_splits(identity, growth.rules.forest, nodes, cuts, n_jobs)
     return Rekeyed(ciphertexts=ciphertexts, signature=signature)
 

@@ -40,7 +40,7 @@ _TABLES = {
     "ciphertext BLOB, epoch INTEGER, batch INTEGER, position INTEGER",
     "batches": "number INTEGER PRIMARY KEY, root BLOB, leaves BLOB",
     "leaves": "tree INTEGER, path INTEGER, sums BLOB",
-    "cuts": "tree INTEGER, path INTEGER, feature INTEGER, cut INTEGER",
+    "own_splits": "tree INTEGER, path INTEGER, feature INTEGER, threshold INTEGER",
     "requests": "id BLOB PRIMARY KEY, digest BLOB",
     "quotas": "requester TEXT PRIMARY KEY, n_rows INTEGER",
 }

@@ -34,8 +34,8 @@ class StoredSplit(NamedTuple):
     position: int
 
 
-OwnCut = tuple[int, int]
-"""What an owner keeps of a split: the number of its column, and the cut ŝ in the clear."""
+OwnSplit = tuple[int, int]
+"""What an owner keeps of a split: the number of its column, and the threshold ŝ in the clear."""
 
 
 class Rebuilding(Record, frozen=True):
@@ -152,29 +152,29 @@ class CoordinatorStore(Store):
 
 @dataclass
 class ParticipantStore(Store):
-    """A participant: its own cuts, by node, and the last level it has answered."""
+    """A participant: its own splits, by node, and the last level it has answered."""
 
     level: int = -1
-    cuts: dict[Node, OwnCut] = field(default_factory=dict, repr=False)
+    own_splits: dict[Node, OwnSplit] = field(default_factory=dict, repr=False)
     _counted: tuple[int, Counter[int]] = field(default_factory=lambda: (0, Counter()), repr=False)
 
-    def commit(self, cuts: Mapping[Node, OwnCut], level: int) -> None:
-        """Keep the cuts that have won, and that this level is answered."""
-        self.cuts.update(cuts)
+    def commit(self, splits: Mapping[Node, OwnSplit], level: int) -> None:
+        """Keep the splits that have won, and that this level is answered."""
+        self.own_splits.update(splits)
         self.level = level
 
     def forget(self, nodes: Collection[Node]) -> None:
-        """Erase the cuts of these nodes; of some, it may never have had any."""
+        """Erase its splits at these nodes. Nodes without one are skipped."""
         for node in nodes:
-            self.cuts.pop(node, None)
+            self.own_splits.pop(node, None)
         self._counted = (0, Counter())
 
-    def trees_at(self, level: int) -> int:
-        """In how many trees it has a node at this level. Counted anew when cuts have come or gone."""
-        if self._counted[0] != len(self.cuts):
-            places = {(tree, path.bit_length() - 1) for tree, path in self.cuts}
-            self._counted = len(self.cuts), Counter(depth for _, depth in places)
-        return self._counted[1][level]
+    def trees_at(self, depth: int) -> int:
+        """Return in how many trees it owns a split at this depth."""
+        if self._counted[0] != len(self.own_splits):
+            places = {(tree, path.bit_length() - 1) for tree, path in self.own_splits}
+            self._counted = len(self.own_splits), Counter(at for _, at in places)
+        return self._counted[1][depth]
 
 
 Kept = TypeVar("Kept", bound=Store)

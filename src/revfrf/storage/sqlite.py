@@ -22,7 +22,7 @@ from revfrf.storage.memory import (
     CoordinatorStore,
     Fact,
     KnownRequest,
-    OwnCut,
+    OwnSplit,
     ParticipantStore,
     Rebuilding,
     RequestBook,
@@ -177,24 +177,24 @@ def _read_leaves(database: Database) -> dict[Node, Leaf]:
 
 
 class SqliteParticipantStore(SqliteStore, ParticipantStore):
-    """A participant's store in a database: a row a cut."""
+    """A participant's store in a database: one row per split."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         level = self.read("level", int)
         self.level = -1 if level is None else level
-        rows = database.rows("cuts")
-        self.cuts = {(tree, path): (feature, cut) for tree, path, feature, cut in rows}
+        rows = database.rows("own_splits")
+        self.own_splits = {(tree, path): (feature, threshold) for tree, path, feature, threshold in rows}
 
-    def commit(self, cuts: Mapping[Node, OwnCut], level: int) -> None:
+    def commit(self, splits: Mapping[Node, OwnSplit], level: int) -> None:
         """See `ParticipantStore.commit`."""
         with self.transaction():
-            self.database.put("cuts", ((*node, *cut) for node, cut in cuts.items()))
+            self.database.put("own_splits", ((*node, *split) for node, split in splits.items()))
             self.write(level=level)
-        super().commit(cuts, level)
+        super().commit(splits, level)
 
     def forget(self, nodes: Collection[Node]) -> None:
         """See `ParticipantStore.forget`; without a trace."""
-        self.database.change("DELETE FROM cuts WHERE tree = ? AND path = ?", nodes)
+        self.database.change("DELETE FROM own_splits WHERE tree = ? AND path = ?", nodes)
         self.scrub()
         super().forget(nodes)

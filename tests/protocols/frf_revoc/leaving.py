@@ -136,7 +136,7 @@ def state(federation: Federation) -> Any:
     owners = federation.participants.items()
     return (
         digest_of(federation),
-        {name: dict(owner.store.cuts) for name, owner in owners},
+        {name: dict(owner.store.own_splits) for name, owner in owners},
         {
             name: (role.identity.certificate, role.identity.keys, role.identity.dealt)
             for name, role in roles.items()

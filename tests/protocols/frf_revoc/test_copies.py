@@ -45,7 +45,7 @@ class Copy:
 
 def copied(federation: Federation) -> Copy:
     cs, cc, bank = federation.coordinator, federation.compute, federation.participants["bank"]
-    own = {node: cut for node, (_, cut) in list(bank.store.cuts.items())[:4]}
+    own = {node: cut for node, (_, cut) in list(bank.store.own_splits.items())[:4]}
     splits = dict(cs.store.splits)
     identities = (cs.identity.weak, cs.identity.share, cc.identity.share, bank.identity.weak)
     return Copy(splits, own, *identities)

@@ -210,7 +210,7 @@ def test_whoever_has_left_is_admitted_no_more(federation: Federation, level: Lev
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_messages_of_whoever_has_left_are_refused(federation: Federation, level: Level) -> None:
-    cut = next(iter(federation.participants["telco"].store.cuts))
+    cut = next(iter(federation.participants["telco"].store.own_splits))
     leave(federation, ["bank"], level)
     plan = federation.coordinator.plan
     before = state(federation)

@@ -98,9 +98,9 @@ def test_owner_consents_although_its_nodes_have_moved_to_other_levels(level: Lev
     federation, left = train(case), case.without("bank")
     answers(federation, {party: table[:, :2] for party, table in case.codes.items()})
     store = federation.participants["shop"].store
-    before = len(store.cuts)
+    before = len(store.own_splits)
     leave(federation, ["bank"], level)
-    assert len(store.cuts) == before
+    assert len(store.own_splits) == before
     check_same(federation, left, ask=True)
 
 
@@ -230,7 +230,7 @@ def test_coordinator_keeps_nothing_of_the_leaver_and_of_destroyed_nodes(
     assert not dead & {split.ciphertext for split in store.splits.values()}
     of_leavers = {split.batch.root for split in old.values() if split.owner in leavers}
     assert not of_leavers & kept_batches
-    owned = {name: set(owner.store.cuts) for name, owner in participants(federation).items()}
+    owned = {name: set(owner.store.own_splits) for name, owner in participants(federation).items()}
     assert set().union(*owned.values()) == set(store.splits)
     assert sum(map(len, owned.values())) == len(store.splits)
     assert all(store.splits[node].owner == name for name, nodes in owned.items() for node in nodes)

@@ -56,7 +56,7 @@ def test_nothing_is_destroyed_or_encrypted_anew_before_somebody_has_left(
     federation: Federation, naming: Naming
 ) -> None:
     before = state(federation)
-    nodes = list(federation.participants["telco"].store.cuts)
+    nodes = list(federation.participants["telco"].store.own_splits)
     assert refused(federation, "telco", naming(federation, nodes), CS) == "order"
     assert state(federation) == before
 
@@ -67,7 +67,7 @@ def test_owner_destroys_and_encrypts_for_the_coordinator_alone(
     federation: Federation, naming: Naming, sender: str
 ) -> None:
     before = state(federation)
-    nodes = list(federation.participants["telco"].store.cuts)
+    nodes = list(federation.participants["telco"].store.own_splits)
     call = lambda: send(federation, "telco", naming(federation, nodes), sender, Message)  # noqa: E731
     assert refusal(call) == "sender"
     assert state(federation) == before
@@ -77,8 +77,8 @@ def test_owner_destroys_and_encrypts_for_the_coordinator_alone(
 def test_nodes_that_are_not_the_owners_change_nothing(later: Federation, naming: Naming) -> None:
     federation = later
     before = state(federation)
-    own = list(federation.participants["telco"].store.cuts)
-    others = list(federation.participants["bank"].store.cuts)
+    own = list(federation.participants["telco"].store.own_splits)
+    others = list(federation.participants["bank"].store.own_splits)
     leaf = next(iter(federation.coordinator.store.leaves))
     wrong: dict[str, Sequence[Node]] = {
         "another's": [*own, others[0]],
@@ -116,12 +116,12 @@ def test_nodes_that_are_not_the_owners_change_nothing(later: Federation, naming:
 def test_destroyed_node_is_gone_however_often_it_is_destroyed(later: Federation) -> None:
     federation = later
     owner = federation.participants["telco"]
-    node = next(iter(owner.store.cuts))
-    rest = dict(owner.store.cuts)
+    node = next(iter(owner.store.own_splits))
+    rest = dict(owner.store.own_splits)
     del rest[node]
     for _ in range(2):
         send(federation, "telco", destroying(federation, [node]), CS)
-        assert owner.store.cuts == rest
+        assert owner.store.own_splits == rest
     assert refused(federation, "telco", rekeying(federation, [node]), CS) == "node"
 
 
@@ -139,7 +139,7 @@ def test_replayed_destruction_takes_nothing_that_has_grown_since(
         federation.network.roles[name] = Meddling(federation.participants[name], as_is, listen)
     leave(federation, ["bank"], level)
     before = state(federation)
-    grown = {name: federation.participants[name].store.cuts.keys() for name, _ in said}
+    grown = {name: federation.participants[name].store.own_splits.keys() for name, _ in said}
     assert grown.keys() == {"telco", "shop"}
     assert any(grown[name] & set(nodes_in(message)) for name, message in said)
     for name, message in tuple(said):
@@ -151,14 +151,14 @@ def test_replayed_destruction_takes_nothing_that_has_grown_since(
 def test_splits_encrypted_anew_are_the_same_cuts_in_other_ciphertexts(later: Federation) -> None:
     federation = later
     owner = federation.participants["telco"]
-    nodes = list(owner.store.cuts)
+    nodes = list(owner.store.own_splits)
     replies = [send(federation, "telco", rekeying(federation, nodes), CS, Rekeyed) for _ in range(2)]
     assert replies[0].ciphertexts != replies[1].ciphertexts
     p, width = federation.parameters, federation.parameters.ciphertext_bytes
     for blob in (reply.ciphertexts for reply in replies):
         found = [Ciphertext.from_bytes(p, blob[at : at + width]) for at in range(0, len(blob), width)]
         opened = par_h_dec2(owner.identity.weak, found, n_jobs=1)
-        assert opened == [owner.store.cuts[node][1] for node in nodes]
+        assert opened == [owner.store.own_splits[node][1] for node in nodes]
 
 
 @dataclass

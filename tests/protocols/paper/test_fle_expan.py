@@ -103,7 +103,7 @@ class Opened:
             for positions, p in growth.proposals
         ]
         return (
-            dict(self.party.store.cuts),
+            dict(self.party.store.own_splits),
             self.party.store.level,
             dict(growth.index),
             proposals,
@@ -147,7 +147,7 @@ def test_honest_win_is_encrypted_signed_and_stored(opened: Opened) -> None:
     width = 3 * key.parameters.key_bits // 8
     parts = [reply.ciphertexts[:width], reply.ciphertexts[width:]]
     plain = par_h_dec2(key, [Ciphertext.from_bytes(key.parameters, part) for part in parts], n_jobs=1)
-    assert opened.party.store.cuts == {(1, 1): (0, plain[0]), (0, 1): (1, plain[1])}
+    assert opened.party.store.own_splits == {(1, 1): (0, plain[0]), (0, 1): (1, plain[1])}
 
 
 def some_nodes(rows: bytes, sizes: tuple[int, ...] = (3,), **changes: bytes) -> dict[str, bytes]:
@@ -310,7 +310,7 @@ def test_split_that_was_no_candidate_is_neither_encrypted_nor_stored(
 ) -> None:
     opened.ask(opened.request())
     opened.refuses(opened.won(trees, paths, features, cuts))
-    assert opened.party.store.cuts == {}
+    assert opened.party.store.own_splits == {}
 
 
 def test_split_at_a_node_where_the_feature_was_not_asked_is_refused(opened: Opened) -> None:
@@ -342,9 +342,9 @@ def test_bad_questions_undo_a_good_win(opened: Opened) -> None:
     opened.ask(opened.request(0))
     won = {"won_trees": u4(0), "won_paths": u8(1), "won_features": u2(0), "won_cuts": b"\0"}
     opened.refuses(opened.request(1, **won, asked_features=u2(9, 9, 9, 9)))
-    assert opened.party.store.cuts == {}
+    assert opened.party.store.own_splits == {}
     opened.ask(opened.request(1, **won))
-    assert set(opened.party.store.cuts) == {(0, 1)}
+    assert set(opened.party.store.own_splits) == {(0, 1)}
 
 
 # -- a lying participant ----------------------------------------------------------------------------
@@ -612,8 +612,8 @@ def test_every_stored_ciphertext_opens_to_its_owner_s_cut() -> None:
         own = {n: s for n, s in federation.coordinator.store.splits.items() if s.owner == name}
         ciphertexts = [Ciphertext.from_bytes(key.parameters, split.ciphertext) for split in own.values()]
         cuts = par_h_dec2(key, ciphertexts, n_jobs=1)
-        assert party.store.cuts.keys() == own.keys()
-        assert [party.store.cuts[node][1] for node in own] == cuts
+        assert party.store.own_splits.keys() == own.keys()
+        assert [party.store.own_splits[node][1] for node in own] == cuts
 
 
 @pytest.mark.parametrize("rows", [59, 61, 0])

@@ -85,7 +85,7 @@ def difficult_rows(federation: Federation, codes: Codes, n_rows: int = 12) -> Co
     for party, table in codes.items():
         near = np.empty((len(table), n_rows), dtype=np.int64)
         for column, values in enumerate(table):
-            cuts = [cut for c, cut in participant(federation, party).store.cuts.values() if c == column]
+            cuts = [cut for c, cut in participant(federation, party).store.own_splits.values() if c == column]
             near[column] = rng.choice(cuts or values, n_rows) + rng.integers(-1, 2, n_rows)
         missing = np.where(rng.random(near.shape) < 0.5, MISSING, near)
         rows[party] = np.concatenate([table[:, :n_rows], near, missing], axis=1)

@@ -58,11 +58,11 @@ def ask(federation: Federation, owner: str, message: Message, sender: str = CS) 
 
 
 def refusal(federation: Federation, owner: str, message: Message, sender: str = CS) -> RevFRFError:
-    before = dict(participant(federation, owner).store.cuts)
+    before = dict(participant(federation, owner).store.own_splits)
     with pytest.raises(RefusedError) as caught:
         ask(federation, owner, message, sender)
     assert str(caught.value) == f"{owner!r} has refused: rejected"
-    assert participant(federation, owner).store.cuts == before
+    assert participant(federation, owner).store.own_splits == before
     assert isinstance(caught.value.__cause__, RejectedError)
     return caught.value.__cause__
 
@@ -71,7 +71,7 @@ def refusal(federation: Federation, owner: str, message: Message, sender: str = 
 
 
 def test_owner_answers_with_a_bit_a_row(federation: Federation, owner: str) -> None:
-    column, cut = participant(federation, owner).store.cuts[0, 1]
+    column, cut = participant(federation, owner).store.own_splits[0, 1]
     codes = CASE.codes[owner][column]
     (byte,) = ask(federation, owner, request(federation, [(0, 1)]))
     assert byte >> 5 == sum(int(codes[row] > cut) << place for place, row in ((2, 0), (1, 3), (0, 9)))

@@ -123,7 +123,7 @@ def opened(case: Any, dealt: Any) -> World:
     federation.coordinator.create(case.rules, federation.seed, targets_of(case, federation.seed))
     for owner in federation.participants.values():  # who has nodes everywhere
         levels, trees = range(case.rules.max_depth), range(case.rules.n_trees)
-        owner.store.cuts.update({(tree, 1 << level): (0, 0) for tree in trees for level in levels})
+        owner.store.own_splits.update({(tree, 1 << level): (0, 0) for tree in trees for level in levels})
     federation.enrol_requester("clinic")
     return World(federation)
 
@@ -665,10 +665,10 @@ def test_without_consent_nobody_learns_whether_numbers_are_out_of_range(
 
 def test_owner_consents_to_no_more_than_its_own_nodes_can_need(world: World) -> None:
     owner = world.federation.participants["bank"]
-    everywhere = dict(owner.store.cuts)
+    everywhere = dict(owner.store.own_splits)
     try:
-        owner.store.cuts.clear()
-        owner.store.cuts.update({(0, 1): (0, 0), (2, 1): (0, 0), (2, 2): (0, 0), (2, 3): (0, 0)})
+        owner.store.own_splits.clear()
+        owner.store.own_splits.update({(0, 1): (0, 0), (2, 1): (0, 0), (2, 2): (0, 0), (2, 3): (0, 0)})
         rows = world.request(n_rows=3)
         for level, most in ((0, 6), (1, 3)):
             world.compare({"bank": [(1, 2)] * most}, request=rows, level=level)
@@ -677,7 +677,7 @@ def test_owner_consents_to_no_more_than_its_own_nodes_can_need(world: World) -> 
                 world.compare({"bank": [(1, 2)] * count}, request=world.request(n_rows=3), level=level)
             assert caught.value.party == "bank"
     finally:
-        owner.store.cuts.update(everywhere)
+        owner.store.own_splits.update(everywhere)
 
 
 def test_compute_partner_answers_levels_once_and_in_order(world: World) -> None:

@@ -43,7 +43,7 @@ from revfrf.protocols.paper.fos_find import (
 )
 from revfrf.protocols.paper.node_rows import read_nodes, write_nodes
 from revfrf.protocols.paper.splits import encrypt_splits, open_splits, split_context
-from revfrf.storage.memory import CoordinatorStore, OwnCut, ParticipantStore, StoredSplit
+from revfrf.storage.memory import CoordinatorStore, OwnSplit, ParticipantStore, StoredSplit
 from revfrf.transport.base import Channel
 
 FOS_FIND = "FOS-Find"
@@ -339,7 +339,7 @@ def _read_questions(growth: Growth, message: LevelRequest) -> tuple[Nodes, Quest
 
 def _encrypt_splits(
     identity: Identity, growth: Growth, store: ParticipantStore, message: LevelRequest, n_jobs: int
-) -> tuple[dict[Node, OwnCut], bytes, bytes | None]:
+) -> tuple[dict[Node, OwnSplit], bytes, bytes | None]:
     """FOS-Find, line 8: HoEnc of the cuts that won, and one signature over all of them."""
     trees = array(message.won_trees, TREES)
     paths = array(message.won_paths, PATHS, len(trees))
@@ -350,6 +350,6 @@ def _encrypt_splits(
         return {}, b"", None
     values = growth.cuts(nodes, features, cuts).tolist()
     own = dict(zip(nodes, zip(features.tolist(), values, strict=True), strict=True))
-    if len(own) != len(nodes) or any(store.cuts.get(node, cut) != cut for node, cut in own.items()):
+    if len(own) != len(nodes) or any(store.own_splits.get(node, cut) != cut for node, cut in own.items()):
         raise ProtocolError("a node is won once, and again only by the same cut", kind="node")
     return own, *encrypt_splits(identity, growth.rules.forest, nodes, values, n_jobs)

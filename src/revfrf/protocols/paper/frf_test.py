@@ -75,7 +75,7 @@ def answer_test(
     """One bit for each row of each node: x̂ > ŝ. `codes` is the table asked about, a row a column."""
     nodes = read_nodes(message.nodes, n_trees, max_depth, codes.shape[1])
     try:
-        splits = np.array([store.cuts[node] for node in nodes.names()], dtype=np.int64).reshape(-1, 2)
+        splits = np.array([store.own_splits[node] for node in nodes.names()], dtype=np.int64).reshape(-1, 2)
     except KeyError as node:
         raise ProtocolError(f"node {node} is not ours", kind="node") from None
     bits = _compare(codes, splits[:, 0], splits[:, 1], nodes.starts, nodes.rows)
