@@ -134,7 +134,7 @@ def targets_of(case: Case, forest_seed: bytes) -> Targets:
 
 def set_up(case: Case, n_jobs: int = 1) -> Federation:
     """The parties of a case, enrolled, before any training."""
-    return Federation(columns_of(case.codes), dealt=keys(), seed=case.seed, n_jobs=n_jobs)
+    return Federation(columns_of(case.codes), setup=keys(), seed=case.seed, n_jobs=n_jobs)
 
 
 def participant(federation: Federation, name: str) -> Participant:

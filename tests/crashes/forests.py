@@ -16,7 +16,7 @@ from revfrf.embedded import federation as federation_module
 from revfrf.embedded.federation import Federation
 from revfrf.forest.nodes import Node
 from revfrf.forest.tree import Leaf
-from revfrf.messages.frf_revoc import Level
+from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import CC, CS
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import RequestPolicy
@@ -147,7 +147,7 @@ def fit(forest: Small, directory: Path) -> None:
     forest.estimator(directory).fit(forest.rows(), forest.target).close()
 
 
-def leave(forest: Small, leavers: Sequence[str], level: Level, directory: Path) -> None:
+def leave(forest: Small, leavers: Sequence[str], level: RevocationLevel, directory: Path) -> None:
     """What is killed."""
     forest.opened(directory).revoke(list(leavers), level)
 
@@ -180,7 +180,7 @@ class Before:
     own: dict[str, tuple[bytes, ...]]
     cuts: dict[str, frozenset[bytes]]
 
-    def gone(self, federation: Federation, leavers: tuple[str, ...], level: Level) -> list[bytes]:
+    def gone(self, federation: Federation, leavers: tuple[str, ...], level: RevocationLevel) -> list[bytes]:
         """What nobody may find in any file any more, since these have left."""
         splits = federation.coordinator.store.splits.values()
         secrets = {secret for party in leavers for secret in (*self.keys[party], *self.own[party])}

@@ -14,7 +14,7 @@ import pytest
 from revfrf.embedded.federation import Federation
 from revfrf.errors import ProtocolError
 from revfrf.messages.base import of_number
-from revfrf.messages.frf_revoc import Level
+from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import CC, CS, KGC
 from revfrf.roles.coordinator import Coordinator
 from revfrf.roles.participant import TRAINING
@@ -52,7 +52,7 @@ from tests.crashes.killing import (
     sweep,
 )
 
-LEVELS: tuple[Level, ...] = (1, 2)
+LEVELS: tuple[RevocationLevel, ...] = (1, 2)
 
 
 # -- what is left -----------------------------------------------------------------------------------
@@ -78,11 +78,11 @@ def found_in(directory: Path, secrets: Collection[bytes]) -> set[str]:
     return {name for name, content in contents.items() if any(start in content for start in starts)}
 
 
-def check_standing(model: Any, before: Before, leavers: tuple[str, ...], level: Level) -> None:
+def check_standing(model: Any, before: Before, leavers: tuple[str, ...], level: RevocationLevel) -> None:
     """Everybody is in one epoch, with its keys and no others; nothing is under way."""
     federation, left = model.federation_, bool(leavers)
     kgc, certificate = federation.kgc.state, federation.kgc.current
-    assert (kgc.leaving, kgc.left, federation.kgc.told) == ({}, (), True)
+    assert (kgc.leaving, kgc.left, federation.kgc.announced) == ({}, (), True)
     assert federation.coordinator.store.rebuilding is None
     assert federation.coordinator.ready
     assert (certificate.epoch, certificate.revoked) == (1 + left, leavers)
@@ -92,7 +92,7 @@ def check_standing(model: Any, before: Before, leavers: tuple[str, ...], level: 
     for name, role in federation.with_policies.items():
         identity = role.identity
         assert identity.certificate == certificate
-        assert identity.dealt is None
+        assert identity.pending_keys is None
         assert identity.keys is not None
         assert identity.keys.epoch == 1 + new
         assert identity.weak.parameters.n == of_number(certificate.n)
@@ -109,7 +109,7 @@ def check_standing(model: Any, before: Before, leavers: tuple[str, ...], level: 
 
 
 def check_files(
-    directory: Path, federation: Federation, before: Before, leavers: tuple[str, ...], level: Level
+    directory: Path, federation: Federation, before: Before, leavers: tuple[str, ...], level: RevocationLevel
 ) -> None:
     """Of those who have left there is no file, and of what has gone no byte in any other's."""
     files = {path.name for path in directory.iterdir()}
@@ -120,7 +120,7 @@ def check_files(
     assert found_in(directory, before.gone(federation, leavers, level)) == set()
 
 
-def check_certificate(model: Any, forest: Small, leavers: tuple[str, ...], level: Level) -> None:
+def check_certificate(model: Any, forest: Small, leavers: tuple[str, ...], level: RevocationLevel) -> None:
     certificates = model.federation_.coordinator.certificates
     if not leavers:
         assert certificates == ()
@@ -133,14 +133,14 @@ def check_certificate(model: Any, forest: Small, leavers: tuple[str, ...], level
     assert certificate == model.federation_.kgc.state.certified
 
 
-def check_left(before: Before, leavers: tuple[str, ...], level: Level, directory: Path) -> Any:
+def check_left(before: Before, leavers: tuple[str, ...], level: RevocationLevel, directory: Path) -> Any:
     """These have left, or nobody has, and nothing is in between."""
     model = opened_again(before.forest, directory)
     check_state(model, before, leavers, level)
     return model
 
 
-def check_state(model: Any, before: Before, leavers: tuple[str, ...], level: Level) -> None:
+def check_state(model: Any, before: Before, leavers: tuple[str, ...], level: RevocationLevel) -> None:
     check_answers(model, before.forest, leavers)
     check_standing(model, before, leavers, level)
     check_certificate(model, before.forest, leavers, level)
@@ -149,7 +149,7 @@ def check_state(model: Any, before: Before, leavers: tuple[str, ...], level: Lev
 def check_goes_on(
     before: Before,
     leavers: tuple[str, ...],
-    level: Level,
+    level: RevocationLevel,
     next_leaver: str,
     requester: str | None,
     directory: Path,
@@ -175,7 +175,11 @@ def check_goes_on(
 
 
 def check_leaving_killed(
-    place: Path, before: Before, leavers: tuple[str, ...], level: Level, next_leaver: str | None = None
+    place: Path,
+    before: Before,
+    leavers: tuple[str, ...],
+    level: RevocationLevel,
+    next_leaver: str | None = None,
 ) -> list[str]:
     """At all steps if there is a next leaver, and after those that change the disk the forest has to go on;
     else at these alone. Returns the names of all steps.
@@ -213,7 +217,7 @@ def told(steps: Sequence[str], message: str) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 def test_leaving_killed_at_any_step_has_happened_wholly_or_not_at_all(
-    place: Path, prepared: Callable[[Small], Before], level: Level
+    place: Path, prepared: Callable[[Small], Before], level: RevocationLevel
 ) -> None:
     """Not at all, only as long as KGC has not taken the request."""
     steps = check_leaving_killed(place, prepared(THREE), ("bank",), level, "shop")
@@ -300,7 +304,7 @@ def watching(forest: Small, leavers: tuple[str, ...]) -> Callable[[], None]:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_forest_is_served_that_somebody_has_half_left(
-    place: Path, prepared: Callable[[Small], Before], level: Level
+    place: Path, prepared: Callable[[Small], Before], level: RevocationLevel
 ) -> None:
     """At no step of leaving, nor of going on after a kill."""
     before, leavers = prepared(THREE), ("bank",)
@@ -434,7 +438,7 @@ def test_leaving_killed_at_any_step_of_larger_forests(
     forest: Small,
     leavers: tuple[str, ...],
     next_leaver: str,
-    level: Level,
+    level: RevocationLevel,
 ) -> None:
     check_leaving_killed(place, prepared(forest), leavers, level, next_leaver)
 

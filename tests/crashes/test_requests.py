@@ -86,7 +86,7 @@ def test_requester_killed_while_it_is_admitted_to_another_epoch_can_ask(
     in_process(partial(leave, TINY, ("shop",), 2, later))
     work = partial(ask, TINY, "clinic")
     steps = steps_of(partial(work, copy_of(later, place)))
-    assert number_of(steps, "Dealt from KGC to clinic")
+    assert number_of(steps, "KeyDeal from KGC to clinic")
     expected(TINY, ("shop",))
 
     def check(directory: Path, _: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from revfrf.embedded.federation import Federation
-from revfrf.messages.frf_revoc import Level
+from revfrf.messages.frf_revoc import RevocationLevel
 from tests.federations import digest_of, ignore, no_search_for_primes, random_case, train
 
 CASE = random_case(5)
@@ -54,7 +54,7 @@ def tracing(seen: Callable[[Connection], None]) -> Iterator[None]:
         sys.settrace(before)
 
 
-def lines_of(level: Level) -> Counter[Connection]:
+def lines_of(level: RevocationLevel) -> Counter[Connection]:
     """How often each line runs in an undisturbed revocation."""
     federation, found = train(CASE), Counter[Connection]()
     with tracing(lambda line: found.update([line])):
@@ -62,7 +62,7 @@ def lines_of(level: Level) -> Counter[Connection]:
     return found
 
 
-def interrupted(level: Level, line: Connection, time: int) -> Federation:
+def interrupted(level: RevocationLevel, line: Connection, time: int) -> Federation:
     """A revocation into which Ctrl-C comes, before this line runs for the n-th time."""
     federation, count = train(CASE), 0
 
@@ -77,7 +77,7 @@ def interrupted(level: Level, line: Connection, time: int) -> Federation:
     return federation
 
 
-def check_ends_well(level: Level, line: Connection, time: int, expected: str) -> None:
+def check_ends_well(level: RevocationLevel, line: Connection, time: int, expected: str) -> None:
     federation = interrupted(level, line, time)
     before = digest_of(federation) if federation.coordinator.ready else None
     if federation.leaving:
@@ -95,7 +95,7 @@ def check_ends_well(level: Level, line: Connection, time: int, expected: str) ->
     assert federation.votes(codes, CASE.n_rows, "hard").sum() == CASE.n_rows * CASE.rules.n_trees
 
 
-def check_some(level: Level, every: int) -> None:
+def check_some(level: RevocationLevel, every: int) -> None:
     """Before the first and the last time of each line; of these, every so many."""
     expected = digest_of(train(CASE.without("bank")))
     places = [(line, time) for line, n in sorted(lines_of(level).items()) for time in sorted({1, n})]
@@ -108,11 +108,11 @@ def check_some(level: Level, every: int) -> None:
 
 
 @pytest.mark.parametrize("level", [1, 2])
-def test_revocation_that_is_interrupted_at_some_lines_ends_well(level: Level) -> None:
+def test_revocation_that_is_interrupted_at_some_lines_ends_well(level: RevocationLevel) -> None:
     check_some(level, 13)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("level", [1, 2])
-def test_revocation_that_is_interrupted_at_any_line_ends_well(level: Level) -> None:
+def test_revocation_that_is_interrupted_at_any_line_ends_well(level: RevocationLevel) -> None:
     check_some(level, 1)

@@ -8,10 +8,10 @@ import pytest
 
 from revfrf import RevocableForestClassifier
 from revfrf.errors import StorageError
-from revfrf.messages.frf_revoc import Level
+from revfrf.messages.frf_revoc import RevocationLevel
 from tests.estimators.toys import classifier, signs, table
 
-LEVELS: tuple[Level, ...] = (1, 2)
+LEVELS: tuple[RevocationLevel, ...] = (1, 2)
 X = table(120, 5)
 Y = signs(X) + (X[:, 2] > 1)
 NUMBERS = X[:, 0] + X[:, 2] / 2

@@ -463,7 +463,7 @@ def test_progress_begins_at_nothing_and_ends_with_everything(forest: Any) -> Non
     reports: list[LevelReport] = []
     rules, targets = forest.federation_.coordinator.plan.rules, forest.targets_
     columns = {party: forest.layout_.of(party) for party in forest.layout_.owned}
-    again = federation.Federation(columns, dealt=moduli.cached_setup(256, True, 1), seed=b"seed")
+    again = federation.Federation(columns, setup=moduli.cached_setup(256, True, 1), seed=b"seed")
     again.train(forest.layout_.encode(X), rules, targets, reports.append)
     work = [report.work for report in reports]
     assert work[0] == 0

@@ -138,7 +138,7 @@ def test_forest_does_not_depend_on_the_order_of_the_parties(digest: str, attempt
 def test_forest_does_not_depend_on_the_order_of_columns_within_a_party(digest: str) -> None:
     """A feature is called by its name, not by its number."""
     columns = {party: list(reversed(owned)) for party, owned in columns_of(CASE.codes).items()}
-    federation = Federation(columns, dealt=keys(), seed=CASE.seed)
+    federation = Federation(columns, setup=keys(), seed=CASE.seed)
     reversed_codes = {party: table[::-1].copy() for party, table in CASE.codes.items()}
     federation.train(reversed_codes, CASE.rules, targets_of(CASE, federation.seed), ignore)
     assert digest_of(federation) == digest

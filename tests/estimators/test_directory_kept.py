@@ -9,7 +9,7 @@ from revfrf import RevocableForestClassifier
 from revfrf.errors import AbsentError, RefusedError, RejectedError, UsageError
 from revfrf.messages.base import Message
 from revfrf.messages.frf_predict import MaskedComparisons, PredictRequest, ShareRequest
-from revfrf.messages.frf_revoc import Level
+from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.messages.key_setup import Admission
 from revfrf.names import CC, CS
 from revfrf.protocols.common.request import RequestPolicy
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("prepared_moduli")
 
 @pytest.mark.parametrize("levels", [(1, 1), (1, 2), (2, 1), (2, 2)], ids=str)
 def test_participants_leave_opened_forests_as_they_leave_others(
-    directory: Path, levels: tuple[Level, Level]
+    directory: Path, levels: tuple[RevocationLevel, RevocationLevel]
 ) -> None:
     """One leaves, then another after the forest was opened again; the certificates are kept and hold."""
     memory, model, digests = in_memory(), opened(directory), []

@@ -7,7 +7,7 @@ import pytest
 
 from revfrf import RevocableForestRegressor
 from revfrf.errors import StorageError
-from revfrf.messages.frf_revoc import Level
+from revfrf.messages.frf_revoc import RevocationLevel
 from tests.estimators.directories import (
     LEVELS,
     NUMBERS,
@@ -100,7 +100,7 @@ def test_database_of_another_federation_is_refused(
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("party", ["kgc", "cs", "cc", "telco", "shop"])
 def test_database_from_before_a_revocation_is_refused(
-    made_before: dict[str, Path], tmp_path: Path, party: str, level: Level
+    made_before: dict[str, Path], tmp_path: Path, party: str, level: RevocationLevel
 ) -> None:
     place = Path(shutil.copytree(made_before[f"left {level}"], tmp_path / "forest"))
     assert opened_after_all(place) == ""
@@ -111,7 +111,7 @@ def test_database_from_before_a_revocation_is_refused(
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("party", ["kgc", "cs", "cc", "telco", "shop"])
 def test_database_from_before_is_refused_even_if_the_leaver_had_no_node(
-    tmp_path: Path, party: str, level: Level
+    tmp_path: Path, party: str, level: RevocationLevel
 ) -> None:
     """Nothing of the forest has changed but its epoch and its keys."""
     rows = X.copy()
@@ -129,7 +129,7 @@ def test_database_from_before_is_refused_even_if_the_leaver_had_no_node(
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("parties", [["kgc"], ["kgc", "cc"], ["kgc", "cs"], ["kgc", "cs", "cc"]], ids=str)
 def test_leaver_does_not_come_back_with_its_old_database(
-    made_before: dict[str, Path], tmp_path: Path, parties: list[str], level: Level
+    made_before: dict[str, Path], tmp_path: Path, parties: list[str], level: RevocationLevel
 ) -> None:
     """Not even with some of the servers as they were, as long as a participant knows better."""
     place = Path(shutil.copytree(made_before[f"left {level}"], tmp_path / "forest"))

@@ -26,13 +26,13 @@ from revfrf.errors import (
 from revfrf.estimators._revocation import RevocationPreview
 from revfrf.messages.base import Message
 from revfrf.messages.fle_expan import LevelRequest
-from revfrf.messages.frf_revoc import Level
+from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import CS
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.protocols.common.request import RequestPolicy
 from tests.estimators.toys import classifier, frame, regressor, signs, table
 
-LEVELS: tuple[Level, ...] = (1, 2)
+LEVELS: tuple[RevocationLevel, ...] = (1, 2)
 X = table(120, 5)
 Y = signs(X) + (X[:, 2] > 1)
 NUMBERS = X[:, 0] + X[:, 2] / 2
@@ -81,7 +81,7 @@ def fitted_without(
     ids=["iris", "breast cancer", "diabetes"],
 )
 def test_forest_is_the_one_that_fit_grows_without_them(
-    make: Callable[..., Any], load: Callable[..., Any], level: Level
+    make: Callable[..., Any], load: Callable[..., Any], level: RevocationLevel
 ) -> None:
     """One leaves, then another; answers in the clear and encrypted."""
     data, target = load(return_X_y=True)
@@ -105,7 +105,7 @@ def test_forest_is_the_one_that_fit_grows_without_them(
 
 @pytest.mark.parametrize("voting", ["hard", "soft"])
 @pytest.mark.parametrize("level", LEVELS)
-def test_shares_of_classes_are_those_without_the_leaver(level: Level, voting: str) -> None:
+def test_shares_of_classes_are_those_without_the_leaver(level: RevocationLevel, voting: str) -> None:
     model: Any = classifier(5, parties=PARTIES, voting=voting).fit(X, Y)
     model.revoke("bank", level)
     fresh, stay = fitted_without(classifier, X, Y, PARTIES, ["bank"])
@@ -169,7 +169,7 @@ def people() -> Any:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("leaver", ["bank", "telco", "shop"])
-def test_data_frames_may_come_without_the_leavers_columns(leaver: str, level: Level) -> None:
+def test_data_frames_may_come_without_the_leavers_columns(leaver: str, level: RevocationLevel) -> None:
     rows = people()
     labels = np.where(
         rows["b"].astype(str) == "red", "x", np.where(rows["d"] > 4, "y", rows["c"].astype(str))
@@ -252,7 +252,7 @@ def test_frames_with_numbered_columns_may_come_without_the_leavers() -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_requesters_go_on_in_the_new_epoch(model: Any, level: Level) -> None:
+def test_requesters_go_on_in_the_new_epoch(model: Any, level: RevocationLevel) -> None:
     """A participant who stays, one that was enrolled, the one that every forest has, and a new one."""
     model.enrol_requester("clinic")
     for requester in (None, "shop", "clinic", "bank"):
@@ -267,7 +267,7 @@ def test_requesters_go_on_in_the_new_epoch(model: Any, level: Level) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_leaver_asks_no_more(model: Any, level: Level) -> None:
+def test_leaver_asks_no_more(model: Any, level: RevocationLevel) -> None:
     model.predict_encrypted(X[:2], "bank")
     model.revoke("bank", level)
     with pytest.raises(UsageError, match="'bank'"):
@@ -342,7 +342,7 @@ def test_preview_of_labels_that_are_names_has_their_accuracy() -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_preview_of_a_forest_that_somebody_has_left_comes_true(model: Any, level: Level) -> None:
+def test_preview_of_a_forest_that_somebody_has_left_comes_true(model: Any, level: RevocationLevel) -> None:
     model.revoke("bank", level)
     short = X[:, [1, 2, 3]]
     previews = [model.revocation_preview("shop", rows, Y) for rows in (X, short)]
@@ -469,7 +469,9 @@ def test_forest_goes_on_if_the_search_for_new_keys_is_interrupted(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_forest_goes_on_if_nobody_could_leave_because_somebody_was_absent(model: Any, level: Level) -> None:
+def test_forest_goes_on_if_nobody_could_leave_because_somebody_was_absent(
+    model: Any, level: RevocationLevel
+) -> None:
     telco = model.federation_.network.roles.pop("telco")
     with pytest.raises(AbsentError):
         model.revoke("bank", level)
@@ -492,7 +494,7 @@ def test_revocation_that_was_begun_is_ended_before_another(model: Any) -> None:
     assert (model.predict(X) == undisturbed.predict(X)).all()
 
 
-def half_left(model: Any, level: Level = 1) -> Any:
+def half_left(model: Any, level: RevocationLevel = 1) -> Any:
     """Somebody refuses when the forest is rebuilt. Returns who it was."""
     telco = model.federation_.network.roles["telco"]
 
@@ -544,7 +546,7 @@ def test_who_has_left_at_level_1_is_not_said_to_have_left_at_level_2(model: Any)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("named", [False, True], ids=["array", "frame"])
 def test_forest_that_was_left_comes_back_from_a_file(
-    tmp_path: Path, level: Level, private_keys: bool, named: bool
+    tmp_path: Path, level: RevocationLevel, private_keys: bool, named: bool
 ) -> None:
     path = tmp_path / "forest.revfrf"
     rows: Any = pd.DataFrame(X, columns=list("abcde")) if named else X
@@ -582,7 +584,7 @@ def test_forest_from_a_file_cannot_be_left(tmp_path: Path, numbers: Any, private
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_file_of_a_forest_that_was_left_holds_nothing_of_the_leaver(
-    tmp_path: Path, model: Any, level: Level
+    tmp_path: Path, model: Any, level: RevocationLevel
 ) -> None:
     bank, store = model.federation_.participants["bank"], model.federation_.coordinator.store
     hidden = [split.ciphertext for split in store.splits.values() if split.owner == "bank"]
@@ -636,7 +638,7 @@ def test_level_2_is_the_default(model: Any) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_costs_and_leakage_show_the_revocation(model: Any, level: Level) -> None:
+def test_costs_and_leakage_show_the_revocation(model: Any, level: RevocationLevel) -> None:
     before = model.costs_
     assert before.total("messages", "FRF-Revoc") == 0
     told = model.leakage_()

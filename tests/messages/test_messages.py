@@ -40,10 +40,10 @@ from revfrf.messages.frf_revoc import (
 from revfrf.messages.key_setup import (
     Admission,
     AdmissionRequest,
-    Dealt,
     Enrolment,
     EpochAccepted,
     EpochCertificate,
+    KeyDeal,
     Member,
     Receipt,
     SetUpReply,
@@ -72,8 +72,10 @@ RECEIPT = Receipt("bank", 2**32 - 1, bytes(32), bytes(32), bytes(64))
 REPORT = Report(bytes(32), bytes(16), "0" * 64, "f" * 64, 2**32 - 1, 7, 0, bytes(64))
 SAMPLES: tuple[Message, ...] = (
     Done(),
-    Dealt(federation="f", epoch=1, number=1, n=b"\x09", g0=b"\x04", exponent_bits=128, share=None),
-    Dealt(federation="f", epoch=2**32 - 1, number=2, n=b"\x09", g0=b"\x04", exponent_bits=128, share=b"\x07"),
+    KeyDeal(federation="f", epoch=1, number=1, n=b"\x09", g0=b"\x04", exponent_bits=128, share=None),
+    KeyDeal(
+        federation="f", epoch=2**32 - 1, number=2, n=b"\x09", g0=b"\x04", exponent_bits=128, share=b"\x07"
+    ),
     Enrolment(name="bänk", role="participant", h=b"1", challenge=b"2", response=b"3", verify_key=bytes(32)),
     EpochCertificate(
         federation="f",
@@ -292,13 +294,13 @@ def test_message_with_a_field_of_another_type_is_refused(message: Message) -> No
 @pytest.mark.parametrize(
     ("kind", "name", "value"),
     [
-        (Dealt, "federation", ""),
-        (Dealt, "federation", "x" * 201),
-        (Dealt, "n", b""),
-        (Dealt, "n", bytes(8193)),
-        (Dealt, "share", b""),
-        (Dealt, "exponent_bits", 2**32),
-        (Dealt, "epoch", 2**32),
+        (KeyDeal, "federation", ""),
+        (KeyDeal, "federation", "x" * 201),
+        (KeyDeal, "n", b""),
+        (KeyDeal, "n", bytes(8193)),
+        (KeyDeal, "share", b""),
+        (KeyDeal, "exponent_bits", 2**32),
+        (KeyDeal, "epoch", 2**32),
         (Enrolment, "verify_key", bytes(31)),
         (Enrolment, "verify_key", bytes(33)),
         (EpochCertificate, "signature", bytes(63)),
@@ -497,7 +499,7 @@ def test_whatever_is_no_object_is_refused(plain: object) -> None:
     "body",
     [
         b"\x81\xa4type\xa1\xff",
-        msgspec.msgpack.encode(fields_of(FULL[Dealt])).replace(b"\xa1f", b"\xa1\xff"),
+        msgspec.msgpack.encode(fields_of(FULL[KeyDeal])).replace(b"\xa1f", b"\xa1\xff"),
         msgspec.msgpack.encode(fields_of(FULL[Enrolment])).replace("bänk".encode(), b"b\xff\xffnk"),
     ],
     ids=["type", "name", "inside a name"],
@@ -525,7 +527,7 @@ def test_cap_is_checked_before_decoding(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(codec, "_decoder", explode)
     assert refused(bytes([VERSION]) + bytes(Done.max_bytes), Done) == "too-large"
-    assert refused(b"\x07" + bytes(Dealt.max_bytes), Done, Dealt) == "too-large"
+    assert refused(b"\x07" + bytes(KeyDeal.max_bytes), Done, KeyDeal) == "too-large"
 
 
 @pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import cast
 
 from revfrf.messages.base import Done
-from revfrf.messages.frf_revoc import Level
+from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.messages.key_setup import EpochCertificate, SetUpReply, SetUpRequest
 from revfrf.node.home import Home
 from revfrf.node.kgc import KeyCentreService
@@ -59,7 +59,7 @@ class Federation:
     def members(self) -> list[str]:
         return sorted(member.name for member in self.epoch.members)
 
-    def leave(self, name: str, level: Level = 2) -> None:
+    def leave(self, name: str, level: RevocationLevel = 2) -> None:
         """Ask KGC over the links, as the participant does it. Raises RefusedError."""
         service = cast(ParticipantService, self.services[name])
         request = sign_revocation(service.role.identity, bytes(16), level)

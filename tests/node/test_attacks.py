@@ -29,7 +29,7 @@ from revfrf.errors import (
 from revfrf.messages.alignment import Align
 from revfrf.messages.base import Done, Message, of_number
 from revfrf.messages.frf_predict import ForestQuery
-from revfrf.messages.frf_revoc import Level, Report, RevocationReport
+from revfrf.messages.frf_revoc import Report, RevocationLevel, RevocationReport
 from revfrf.messages.key_setup import AdmissionRequest
 from revfrf.node.config import with_overrides
 from revfrf.node.home import AUDIT, Home, Pins
@@ -211,7 +211,7 @@ def test_kgc_has_no_share_of_an_epoch_that_has_begun(
     monkeypatch.setattr(role, "epoch_began", lambda: 1 / 0)
     with pytest.raises(RefusedError, match="'h0'"):
         new_federation.kgc.work()
-    assert (new_federation.epoch.epoch, new_federation.kgc.role.told) == (2, False)
+    assert (new_federation.epoch.epoch, new_federation.kgc.role.announced) == (2, False)
     assert not remembers_a_share(new_federation)
 
 
@@ -266,7 +266,7 @@ def test_a_question_that_costs_nothing_fills_no_audit_log(federation: Federation
 def test_requests_to_leave_that_are_only_repeated_fill_no_audit_log(federation: Federation) -> None:
     identity, kgc = cast(ParticipantService, federation.services["h0"]).role.identity, federation.kgc
     lines = len((federation.directory / "KGC" / AUDIT).read_text().splitlines())
-    levels: tuple[Level, ...] = (1, 1, 1, 1, 2, 2, 2, 2)
+    levels: tuple[RevocationLevel, ...] = (1, 1, 1, 1, 2, 2, 2, 2)
     for level in levels:
         kgc.answer("h0", sign_revocation(identity, bytes(16), level))
     assert len((federation.directory / "KGC" / AUDIT).read_text().splitlines()) == lines + 2
@@ -437,7 +437,7 @@ def leaver(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> Participa
 
 @pytest.mark.parametrize("level", [1, 2])
 def test_whoever_leaves_asks_kgc_alone_and_cs_learns_it_by_the_epoch(
-    federation: Federation, leaver: ParticipantService, level: Level
+    federation: Federation, leaver: ParticipantService, level: RevocationLevel
 ) -> None:
     cs = federation.services["CS"]
     leaver.do_revoke(level)
@@ -503,7 +503,7 @@ def test_a_report_and_a_request_to_leave_do_not_wait_for_each_other(
         def certify(*_: Any) -> Any:
             other.append(pool.submit(federation.leave, "h0"))
             sleep(MEETING)
-            kgc.role._become()
+            kgc.role._update()
             raise ProtocolError("not now")
 
         monkeypatch.setattr(kgc.role, "_certify", certify)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from revfrf.errors import RejectedError, RevFRFError
-from revfrf.messages.frf_revoc import Level
+from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.node.coordinator import CoordinatorService
 from revfrf.node.members import ParticipantService
 from revfrf.node.requester import RequesterService
@@ -82,7 +82,7 @@ def life(
     assert isinstance(clinic, RequesterService)
     tests, rows = str(directory / "CS" / "test.csv"), str(directory / "clinic" / "rows.csv")
 
-    def leave(name: str, level: Level, epoch: int) -> str:
+    def leave(name: str, level: RevocationLevel, epoch: int) -> str:
         leaver = federation.services[name]
         assert isinstance(leaver, ParticipantService)
         insist(lambda: cs._epoch == epoch or leaver.do_revoke(level), failures)

@@ -251,7 +251,7 @@ def test_after_all_replays_the_answers_are_the_same(life: Life) -> None:
     assert life.before == life.after
 
 
-ONCE = {"Dealt", "LevelRequest", "PredictRequest", "MaskedComparisons", "ShareRequest"}
+ONCE = {"KeyDeal", "LevelRequest", "PredictRequest", "MaskedComparisons", "ShareRequest"}
 """What is good for once."""
 
 AGAIN = {"SetUpRequest", "EpochCertificate", "AdmissionRequest", "Admission", "ForestQuery"}

@@ -19,7 +19,7 @@ from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.embedded.federation import Federation
 from revfrf.errors import CertificateError
 from revfrf.messages.base import Done
-from revfrf.messages.frf_revoc import Level
+from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import CC, CS, KGC
 from revfrf.protocols import certificate as certificate_module
 from revfrf.protocols.certificate import FORMAT, MAX_SIZE, RevocationCertificate, shown_by
@@ -46,7 +46,7 @@ class Left:
     signing: SigningKey
 
 
-def leave(federation: Federation, levels: dict[str, Level]) -> RevocationCertificate:
+def leave(federation: Federation, levels: dict[str, RevocationLevel]) -> RevocationCertificate:
     """Each of these leaves at a level of its own."""
     for number, (party, level) in enumerate(levels.items()):
         request = federation.participants[party].leave(level)
@@ -67,7 +67,7 @@ def case_of_four() -> Case:
     return Case(codes, CASE.y, CASE.n_classes)
 
 
-KINDS: dict[str, list[dict[str, Level]]] = {
+KINDS: dict[str, list[dict[str, RevocationLevel]]] = {
     "level 1": [{"bank": 1}],
     "level 2": [{"bank": 2}],
     "two at level 1": [{"bank": 1, "shop": 1}],
@@ -343,7 +343,7 @@ def test_missing_and_doubled_requests_are_found(some_left: Left) -> None:
 
 
 def test_other_level_is_found(any_left: Left) -> None:
-    other: Level = 2 if any_left.certificate.level == 1 else 1
+    other: RevocationLevel = 2 if any_left.certificate.level == 1 else 1
     assert kind_of(changed(any_left.certificate, level=other), any_left.key) == "leaver"
 
 

@@ -15,7 +15,7 @@ from revfrf import RevocableForestClassifier
 from revfrf.crypto.batch import SignedBatch
 from revfrf.embedded import moduli
 from revfrf.forest.nodes import Node
-from revfrf.messages.frf_revoc import Level
+from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.protocols.common.identity import Identity
 from revfrf.roles.participant import TRAINING
 from revfrf.storage.database import Database
@@ -229,7 +229,7 @@ def grown(
     return classifier(parties=parties, directory=directory, **(defaults | parameters)).fit(X, Y)
 
 
-def check_leaving(directory: Path, model: Any, order: Sequence[tuple[str, Level]]) -> None:
+def check_leaving(directory: Path, model: Any, order: Sequence[tuple[str, RevocationLevel]]) -> None:
     """One leaves after the other; after each, what lives is there, and what has died so far is not."""
     dead, of_leavers = Known(), list[bytes]()
     files = raw(directory)

@@ -9,7 +9,7 @@ import pytest
 from revfrf.embedded.federation import Federation
 from revfrf.errors import PartyError
 from revfrf.messages.base import Done
-from revfrf.messages.frf_revoc import Level
+from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import KGC
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.grpc import Dialler, Server
@@ -51,7 +51,7 @@ def outcome(federation: Federation) -> Outcome:
     return Outcome(digest_of(federation), votes.tobytes(), answers.tobytes(), dict(books.messages), learnt)
 
 
-def run(case: Case, leavers: list[tuple[str, Level]], grpc: bool) -> list[Outcome]:
+def run(case: Case, leavers: list[tuple[str, RevocationLevel]], grpc: bool) -> list[Outcome]:
     """Training, and then one after the other leaves."""
     found = []
     with over_grpc() if grpc else nullcontext():
@@ -71,7 +71,7 @@ def test_a_forest_grown_over_grpc_is_the_same(number: int) -> None:
 
 
 @pytest.mark.parametrize("level", [1, 2])
-def test_who_leaves_over_grpc_leaves_the_same_forest(level: Level) -> None:
+def test_who_leaves_over_grpc_leaves_the_same_forest(level: RevocationLevel) -> None:
     leavers = [("shop", level)]
     found = run(CASE, leavers, grpc=True)
     assert found == run(CASE, leavers, grpc=False)

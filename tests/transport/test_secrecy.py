@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import LetterError, RejectedError
 from revfrf.messages.base import Message
-from revfrf.messages.key_setup import Dealt
+from revfrf.messages.key_setup import KeyDeal
 from revfrf.messages.registry import MESSAGES
 from revfrf.transport.codec import decode
 from revfrf.transport.frames import Frame
@@ -79,9 +79,9 @@ def recording() -> Recording:
 def test_the_letters_are_those_by_which_keys_are_dealt() -> None:
     """Otherwise it would mean little that they cannot be read."""
     said = {(letter.recipient, type(letter_of)) for letter, letter_of in read_all()}
-    assert {(name, Dealt) for name in ("CC", *CASE.codes)} <= said
+    assert {(name, KeyDeal) for name in ("CC", *CASE.codes)} <= said
     shares = [message for letter, message in read_all() if letter.recipient == "CC"]
-    assert any(isinstance(message, Dealt) and message.share is not None for message in shares)
+    assert any(isinstance(message, KeyDeal) and message.share is not None for message in shares)
 
 
 def read_all() -> list[tuple[Frame, Message]]:

@@ -47,7 +47,7 @@ def run(request: pytest.FixtureRequest) -> Run:
     case, raw = case_of(request.param)
     columns = {p: [Column(f"x{i}", DECIMALS, None) for i in range(n)] for p, n in OWNED.items()}
     with watching() as watch:
-        federation = Federation(columns, dealt=keys(), seed=case.seed)
+        federation = Federation(columns, setup=keys(), seed=case.seed)
         federation.train(case.codes, case.rules, targets_of(case, federation.seed), ignore)
         federation.votes(case.codes, N_ROWS, "soft")
         federation.enrol_requester("clinic")

@@ -12,7 +12,7 @@ def disclosed(sent: Sent) -> dict[str, int]:
     """What a message tells, counted from its plain fields."""
     f = sent.plain
     match f["type"]:
-        case "Dealt":
+        case "KeyDeal":
             return {"public parameters": 1} | ({"its strong share": 1} if f["share"] is not None else {})
         case "Enrolment":
             return {"public keys": 1}

@@ -221,7 +221,7 @@ def test_participant_gets_the_rows_of_exactly_the_nodes_that_grow_again(run: Run
 def test_servers_hear_of_leaving_that_it_happened(run: Run) -> None:
     """Neither nodes nor rows; the key centre how many nodes there were, from the report."""
     heard = {name: {s.plain["type"] for s in run.leaving if s.recipient == name} for name in (CC, KGC)}
-    assert heard[CC] == {"Dealt", "EpochCertificate"}
+    assert heard[CC] == {"KeyDeal", "EpochCertificate"}
     assert heard[KGC] == {"RevocationRequest", "Enrolment", "EpochAccepted", "RevocationReport"}
     [report] = [sent.plain["report"] for sent in run.leaving if sent.plain["type"] == "RevocationReport"]
     counts = {"destroyed", "rebuilt", "kept"}

@@ -42,10 +42,10 @@ def test_nothing_secret_travels_but_the_strong_shares_to_their_owners(run: Run) 
         for what in scanner.found(s.data)
     ]
     assert sorted(seen) == [
-        ("Dealt", KGC, CC, "the new strong share of CC"),
-        ("Dealt", KGC, CC, "the strong share of CC"),
-        ("Dealt", KGC, CS, "the new strong share of CS"),
-        ("Dealt", KGC, CS, "the strong share of CS"),
+        ("KeyDeal", KGC, CC, "the new strong share of CC"),
+        ("KeyDeal", KGC, CC, "the strong share of CC"),
+        ("KeyDeal", KGC, CS, "the new strong share of CS"),
+        ("KeyDeal", KGC, CS, "the strong share of CS"),
     ]
 
 
@@ -114,7 +114,7 @@ def test_scanner_sees_a_value_of_a_request_in_a_question_to_an_owner(run: Run) -
 
 def test_only_kgc_and_the_coordinator_start_or_end_a_message(run: Run) -> None:
     """A star: participants, requesters and CC never hear of each other but through what KGC has signed."""
-    enrolling = {"Dealt", "Enrolment", "EpochCertificate", "EpochAccepted", "Admission", "Done"}
+    enrolling = {"KeyDeal", "Enrolment", "EpochCertificate", "EpochAccepted", "Admission", "Done"}
     revoking = {"RevocationRequest", "RevocationReport", "Certified"}
     for sent in run.watch.sent:
         assert {sent.sender, sent.recipient} & {CS, KGC}

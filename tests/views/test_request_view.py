@@ -55,10 +55,10 @@ def test_equal_values_of_a_request_are_different_ciphertexts(run: Run) -> None:
 def test_compute_partner_learns_the_rules_of_the_forest_and_nothing_of_its_growth(run: Run) -> None:
     seen = {sent.plain["type"] for sent in run.sent if sent.recipient == CC}
     printed = {"HoAddRequest", "HoLTRequest"}
-    assert seen == {"Dealt", "EpochCertificate", "OpenForest", "MaskedComparisons"} | printed
+    assert seen == {"KeyDeal", "EpochCertificate", "OpenForest", "MaskedComparisons"} | printed
     grown = next(i for i, sent in enumerate(run.sent) if sent.plain["type"] == "ForestQuery")
     before = [sent.plain["type"] for sent in run.sent[:grown] if sent.recipient == CC]
-    assert before == ["Dealt", "EpochCertificate", "OpenForest"]
+    assert before == ["KeyDeal", "EpochCertificate", "OpenForest"]
 
 
 def test_compute_partner_hears_of_a_level_whose_splits_are_compared_how_often_and_no_more(run: Run) -> None:
@@ -135,7 +135,7 @@ def test_requester_receives_votes_only(run: Run) -> None:
     """And the schema, before. Neither splits nor leaves nor paths, and nothing of single trees."""
     for name in ("requester", "clinic"):
         seen = [sent.plain["type"] for sent in run.sent if sent.recipient == name]
-        assert seen == ["Dealt", "Admission", "ForestFacts", "PredictReply"]
+        assert seen == ["KeyDeal", "Admission", "ForestFacts", "PredictReply"]
     plain = grow_plainly(run.case)
     for asked, sent in zip(run.requests, of_kind(run, "PredictReply"), strict=True):
         f, n_trees = sent.plain, run.case.rules.n_trees

@@ -25,7 +25,7 @@ from revfrf.forest.tree import Rules
 from revfrf.forest.voting import Voting
 from revfrf.messages.base import Done
 from revfrf.messages.fle_expan import Column
-from revfrf.messages.frf_revoc import Level
+from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.metering import measured
 from revfrf.names import CC, CS, DEFAULT_REQUESTER, KGC, PARTICIPANT, REQUESTER, check_name
 from revfrf.protocols.certificate import RevocationCertificate
@@ -82,7 +82,7 @@ class Federation:
         self,
         columns: Mapping[str, Sequence[Column]],
         *,
-        dealt: SetUp,
+        setup: SetUp,
         seed: bytes,
         n_jobs: int = 1,
         stores: StoreFactory | None = None,
@@ -90,23 +90,23 @@ class Federation:
         for name in columns:
             check_name("party", name)
         role_of = {CS: CS, CC: CC} | dict.fromkeys(columns, PARTICIPANT)
-        kgc, insecure = SigningKey.generate(), dealt.parameters.allow_insecure
+        kgc, insecure = SigningKey.generate(), setup.parameters.allow_insecure
         identities = {
             name: Identity(name, role, kgc.verify_key, SigningKey.generate(), insecure)
             for name, role in role_of.items()
         }
         secret_of = {name: digest("revfrf participant secret v1", seed, name) for name in columns}
         forest_seed = digest("revfrf forest seed v1", seed)
-        known = Credentials(dealt.parameters, kgc, identities, secret_of, forest_seed)
+        known = Credentials(setup.parameters, kgc, identities, secret_of, forest_seed)
         self._assemble(columns, known, n_jobs, stores or StoreFactory())
         self.kgc.remember()
         for party in self.with_policies.values():
             party.remember()
         started = perf_counter()
         with measured(self.network.ledger, KGC, "key set-up"):
-            self.kgc.enrol(f"embedded {secrets.token_hex(8)}", dealt, role_of)
+            self.kgc.enrol(f"embedded {secrets.token_hex(8)}", setup, role_of)
         self.timings = Timings(
-            search=search_seconds(dealt.parameters.key_bits), setup=perf_counter() - started
+            search=search_seconds(setup.parameters.key_bits), setup=perf_counter() - started
         )
 
     @classmethod
@@ -262,7 +262,7 @@ class Federation:
         staying = {name: p for name, p in self.participants.items() if name not in leavers}
         columns = {name: participant.columns for name, participant in staying.items()}
         toys = cached_setup(_TOY_BITS, True, self.n_jobs)
-        shadow = Federation(columns, dealt=toys, seed=b"", n_jobs=self.n_jobs)
+        shadow = Federation(columns, setup=toys, seed=b"", n_jobs=self.n_jobs)
         shadow.seed = self.seed
         for name, participant in staying.items():
             shadow.participants[name].secret = participant.secret
@@ -270,7 +270,7 @@ class Federation:
         shadow.train(codes, self.coordinator.plan.rules, self.coordinator.targets, lambda _: None)
         return shadow
 
-    def revocation_seconds(self, share_lost: float, level: Level) -> float:
+    def revocation_seconds(self, share_lost: float, level: RevocationLevel) -> float:
         """About how long it takes to grow this share of the forest again, from how long all of it took.
 
         At level 2 the rest is encrypted again, which is most of the work with real keys, and there is a new
@@ -282,7 +282,7 @@ class Federation:
     def revoke(
         self,
         parties: Sequence[str],
-        level: Level,
+        level: RevocationLevel,
         targets: Sequence[Field],
         progress: Callable[[LevelReport], None],
     ) -> RevocationCertificate:
@@ -296,7 +296,7 @@ class Federation:
         """Whether somebody is about to leave: KGC has its request, or has begun an epoch without it, or CS
         has not heard yet that KGC has certified all.
         """
-        return bool(self.kgc.state.leaving) or self.kgc.changing or self.coordinator.rebuilding
+        return bool(self.kgc.state.leaving) or self.kgc.revocation_in_progress or self.coordinator.rebuilding
 
     @property
     def leavers(self) -> list[str]:
@@ -315,7 +315,7 @@ class Federation:
                         self.coordinator.open()
                     self.coordinator.grow(progress)
 
-    def _ask_to_leave(self, parties: Sequence[str], level: Level) -> None:
+    def _ask_to_leave(self, parties: Sequence[str], level: RevocationLevel) -> None:
         """The leavers' requests to KGC and CS. CS can keep nobody from leaving."""
         try:
             for party in parties:
@@ -324,14 +324,14 @@ class Federation:
                 with suppress(PartyError):
                     channel.call(CS, request, Done)
         except BaseException:
-            self.kgc.stay(parties)
+            self.kgc.cancel_revocations(parties)
             raise
 
     def _finish_revocation(
         self, targets: Sequence[Field], progress: Callable[[LevelReport], None]
     ) -> RevocationCertificate:
         """KGC's answer to those who have asked to leave, and what CS makes of it."""
-        if self.kgc.changing:
+        if self.kgc.revocation_in_progress:
             self.kgc.announce()
         elif self.kgc.state.leaving:
             self._begin_epoch()
@@ -347,15 +347,15 @@ class Federation:
 
     def _begin_epoch(self) -> None:
         """KGC begins the epoch without those who have asked to leave."""
-        dealt = None
+        setup = None
         if max(request.level for request in self.kgc.state.leaving.values()) == 2:
-            dealt = fresh_setup_like(self.parameters, self.n_jobs)
+            setup = fresh_setup_like(self.parameters, self.n_jobs)
             drop_cached_setup(self.parameters)
         try:
             with measured(self.network.ledger, KGC, "FRF-Revoc"):
-                self.kgc.revoke(dealt)
+                self.kgc.revoke(setup)
         except UsageError:  # nobody would be left
-            self.kgc.stay(self.kgc.state.leaving)
+            self.kgc.cancel_revocations(self.kgc.state.leaving)
             raise
 
     @contextmanager

@@ -153,8 +153,8 @@ class BaseRevocableForest(BaseEstimator):
         stores = StoreFactory() if self.directory is None else Directory(self.directory, new=True)
         try:
             with level_progress(self.verbose) as progress:
-                dealt = cached_setup(int(self.key_bits), bool(self.allow_insecure_keys), n_jobs)
-                federation = Federation(columns, dealt=dealt, seed=seed, n_jobs=n_jobs, stores=stores)
+                setup = cached_setup(int(self.key_bits), bool(self.allow_insecure_keys), n_jobs)
+                federation = Federation(columns, setup=setup, seed=seed, n_jobs=n_jobs, stores=stores)
                 repeats = row_repeats(federation.seed, rules.n_trees, rules.bootstrap, weights)
                 self.layout_, self.targets_ = layout, self._targets(y, weights, repeats)
                 self._settle(y)

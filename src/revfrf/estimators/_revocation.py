@@ -14,7 +14,7 @@ from revfrf.errors import UsageError
 from revfrf.estimators._base import Rows
 from revfrf.estimators._encrypted import EncryptedPredictionMixin
 from revfrf.estimators._layout import Layout
-from revfrf.messages.frf_revoc import Level
+from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.parallel import workers
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.protocols.frf_revoc import doomed
@@ -90,7 +90,7 @@ class RevocationMixin(EncryptedPredictionMixin):
         party: str | Iterable[str],
         X: Rows | None = None,
         y: ArrayLike | None = None,
-        level: Level = 2,
+        level: RevocationLevel = 2,
     ) -> RevocationPreview:
         """What leaving would cost and change, without doing it.
 
@@ -170,7 +170,7 @@ def _names(party: Any) -> list[Any]:
     return list(names)
 
 
-def _level(level: Any) -> Level:
+def _level(level: Any) -> RevocationLevel:
     """The level, checked."""
     if isinstance(level, bool) or not isinstance(level, Integral) or level not in (1, 2):
         raise UsageError(f"level={level!r}: give 1 or 2")

@@ -6,7 +6,7 @@ import msgspec
 
 from revfrf.messages.base import MIB, Count, Digest, Id, Message, Name, Signature
 
-Level = Literal[1, 2]
+RevocationLevel = Literal[1, 2]
 """1: the forest is as if the leaver had never been there. 2: also, no copy of the old one works any more."""
 
 
@@ -19,7 +19,7 @@ class RevocationRequest(Message, frozen=True):
     forest: Id
     epoch: Count
     party: Name
-    level: Level
+    level: RevocationLevel
     nonce: Id
     time: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     signature: Signature

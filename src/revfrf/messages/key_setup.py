@@ -5,7 +5,7 @@ import msgspec
 from revfrf.messages.base import MIB, Count, Digest, Message, Name, Number, Signature
 
 
-class Dealt(Message, frozen=True):
+class KeyDeal(Message, frozen=True):
     """KGC to a party: the public parameters of an epoch to come, and for CS and CC its strong share.
 
     `number` counts KGC's deals: one that comes after a later one is void.
@@ -21,7 +21,7 @@ class Dealt(Message, frozen=True):
     share: Number | None
 
     def __repr__(self) -> str:
-        return f"Dealt({self.federation!r}, …)"  # it may carry a strong share
+        return f"KeyDeal({self.federation!r}, …)"  # it may carry a strong share
 
     def discloses(self) -> dict[str, int]:
         """Public numbers, and to a server its own share."""

@@ -8,7 +8,7 @@ from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
 
 MESSAGES: tuple[type[Message], ...] = (
     base.Done,
-    key_setup.Dealt,
+    key_setup.KeyDeal,
     key_setup.Enrolment,
     key_setup.EpochCertificate,
     key_setup.EpochAccepted,
@@ -77,5 +77,5 @@ def calls_between(sender: str, recipient: str) -> tuple[type[Message], ...]:
     """What a party with this role may ask of one with that role."""
     kinds = _CALLS.get((sender, recipient), ())
     if sender == KGC != recipient:
-        kinds += (key_setup.Dealt, key_setup.EpochCertificate, key_setup.Admission)
+        kinds += (key_setup.KeyDeal, key_setup.EpochCertificate, key_setup.Admission)
     return kinds

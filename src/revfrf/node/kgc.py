@@ -91,7 +91,7 @@ class KeyCentreService(Service):
     def _first_epoch(self) -> None:
         """With everybody who is invited; of an epoch that has begun, everybody is told."""
         if self.role.state.certificates:
-            if not self.role.told:
+            if not self.role.announced:
                 self.role.announce()
             return
         invited = self.home.store.expect("invited", dict[str, Invited])
@@ -182,9 +182,9 @@ class KeyCentreService(Service):
     def work(self) -> None:
         """See `Service.work`: begin the epoch without those who have asked to leave, and tell everybody."""
         with self._beginning:
-            if self.role.state.certificates and not self.role.told:
+            if self.role.state.certificates and not self.role.announced:
                 self.role.announce()
-            elif self.role.state.leaving and not self.role.changing:
+            elif self.role.state.leaving and not self.role.revocation_in_progress:
                 self._begin_epoch()
 
     def _keep_one(self, leaving: Collection[str]) -> None:
@@ -199,7 +199,7 @@ class KeyCentreService(Service):
     def _begin_epoch(self) -> None:
         leaving = self.role.state.leaving
         if not self._staying(leaving):
-            self.role.stay(leaving)
+            self.role.cancel_revocations(leaving)
             self.audit.append("stays", parties=sorted(leaving))
             raise UsageError(f"{', '.join(sorted(leaving))} cannot leave: no participant would be left")
         level = max(request.level for request in leaving.values())

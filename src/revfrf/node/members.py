@@ -7,7 +7,7 @@ from revfrf.errors import AbsentError, RefusedError, UsageError
 from revfrf.io.party_data import Rows, read_rows
 from revfrf.messages.base import Done
 from revfrf.messages.fle_expan import Column
-from revfrf.messages.frf_revoc import Level
+from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.messages.key_setup import EpochCertificate
 from revfrf.names import KGC, PARTICIPANT
 from revfrf.node.config import Config, Policy
@@ -101,7 +101,7 @@ class ParticipantService(MemberService):
         requester = Requester(self.role.identity, self.endpoint, self.role.n_jobs)
         return ask_about(self, requester, tell=tell, **arguments)
 
-    def do_revoke(self, level: Level = 2, send: bool = True) -> dict[str, Any]:
+    def do_revoke(self, level: RevocationLevel = 2, send: bool = True) -> dict[str, Any]:
         """Leave the forest: the request goes to KGC, sealed, or into the operator's hands."""
         request = self.role.leave(level)
         if [m.name for m in self.role.certificate.members if m.role == PARTICIPANT] == [self.home.who.name]:

@@ -18,7 +18,7 @@ from revfrf.crypto.canonical import Field
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.errors import CertificateError, RejectedError
 from revfrf.io.files import content, reading, replace, writing
-from revfrf.messages.frf_revoc import Level, Report, RevocationRequest
+from revfrf.messages.frf_revoc import Report, RevocationLevel, RevocationRequest
 from revfrf.messages.key_setup import EpochCertificate, Receipt
 from revfrf.names import CS
 from revfrf.protocols.common.epoch import (
@@ -37,7 +37,7 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     """What happened when participants left, signed by everybody who had a part in it."""
 
     format: str
-    level: Level
+    level: RevocationLevel
     leavers: tuple[str, ...]
     requests: tuple[RevocationRequest, ...]
     epoch_before: EpochCertificate

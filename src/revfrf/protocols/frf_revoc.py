@@ -21,7 +21,7 @@ from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.errors import ProtocolError, UsageError
 from revfrf.forest.nodes import Node
 from revfrf.messages.base import PATHS, TREES, Done, array, number
-from revfrf.messages.frf_revoc import Destroy, Level, Rekey, Rekeyed, Report, RevocationRequest
+from revfrf.messages.frf_revoc import Destroy, Rekey, Rekeyed, Report, RevocationLevel, RevocationRequest
 from revfrf.messages.key_setup import EpochCertificate
 from revfrf.names import PARTICIPANT
 from revfrf.parallel import in_threads
@@ -40,7 +40,7 @@ _REPORT = "revfrf revocation report v1"
 # -- the leaver -------------------------------------------------------------------------------------
 
 
-def sign_revocation(identity: Identity, forest: bytes, level: Level) -> RevocationRequest:
+def sign_revocation(identity: Identity, forest: bytes, level: RevocationLevel) -> RevocationRequest:
     """A new request of this party to leave this forest."""
     unsigned = RevocationRequest(
         federation=identity.federation,
@@ -102,7 +102,7 @@ def next_epoch(
     kgc: SigningKey,
     current: EpochCertificate,
     leavers: Collection[str],
-    dealt: SetUp | None,
+    setup: SetUp | None,
     deal_number: int,
     n_jobs: int,
 ) -> EpochCertificate:
@@ -119,10 +119,10 @@ def next_epoch(
         revoked=(*current.revoked, *sorted(leavers)),
         previous=certificate_digest(current),
     )
-    if dealt is not None:
-        p, roles = dealt.parameters, {member.name: member.role for member in staying}
+    if setup is not None:
+        p, roles = setup.parameters, {member.name: member.role for member in staying}
         known = {member.name: member.verify_key for member in staying}
-        members = deal(channel, current.federation, unsigned.epoch, dealt, deal_number, roles, known, n_jobs)
+        members = deal(channel, current.federation, unsigned.epoch, setup, deal_number, roles, known, n_jobs)
         unsigned = msgspec.structs.replace(
             unsigned, members=members, n=number(p.n), g0=number(p.g0), exponent_bits=p.exponent_bits
         )

@@ -16,10 +16,10 @@ from revfrf.errors import InsecureKeyError, ProtocolError, UsageError
 from revfrf.messages.base import Done, number, of_number
 from revfrf.messages.key_setup import (
     Admission,
-    Dealt,
     Enrolment,
     EpochAccepted,
     EpochCertificate,
+    KeyDeal,
     Member,
     Receipt,
 )
@@ -47,7 +47,7 @@ def first_epoch(
     channel: Channel,
     kgc: SigningKey,
     federation: str,
-    dealt: SetUp,
+    setup: SetUp,
     deal_number: int,
     roles: Mapping[str, str],
     n_jobs: int,
@@ -56,8 +56,8 @@ def first_epoch(
 
     Nobody is in it before it is announced.
     """
-    members = deal(channel, federation, 1, dealt, deal_number, roles, {}, n_jobs)
-    p = dealt.parameters
+    members = deal(channel, federation, 1, setup, deal_number, roles, {}, n_jobs)
+    p = setup.parameters
     unsigned = EpochCertificate(
         federation=federation,
         epoch=1,
@@ -76,24 +76,24 @@ def deal(
     channel: Channel,
     federation: str,
     epoch: int,
-    dealt: SetUp,
+    setup: SetUp,
     deal_number: int,
     roles: Mapping[str, str],
     known: Mapping[str, bytes],
     n_jobs: int,
 ) -> tuple[Member, ...]:
     """Have every party of `roles` make keys for an epoch to come. Verify keys that are known stay."""
-    shares = {CS: dealt.cs_share, CC: dealt.cc_share}
+    shares = {CS: setup.cs_share, CC: setup.cc_share}
 
     def enrol(party: str) -> Member:
         share = shares.get(roles[party])
-        p, role = dealt.parameters, roles[party]
+        p, role = setup.parameters, roles[party]
         member = _enrol(channel, federation, epoch, p, deal_number, party, role, share)
         if known.get(party, member.verify_key) != member.verify_key:
             raise ProtocolError(f"{party!r} enrols with another verify key", kind="member")
         return member
 
-    return tuple(in_threads(enrol, sorted(roles), dealt.parameters.jobs(n_jobs)))
+    return tuple(in_threads(enrol, sorted(roles), setup.parameters.jobs(n_jobs)))
 
 
 def announce(
@@ -164,7 +164,7 @@ def _enrol(
     share: StrongShare | None,
 ) -> Member:
     """Deal to a party, and take its keys. Refuses whoever is another, or does not hold the key it shows."""
-    dealt = Dealt(
+    deal = KeyDeal(
         federation=federation,
         epoch=epoch,
         number=deal_number,
@@ -173,7 +173,7 @@ def _enrol(
         exponent_bits=parameters.exponent_bits,
         share=None if share is None else number(share.value.reveal()),
     )
-    enrolment = channel.call(party, dealt, Enrolment)
+    enrolment = channel.call(party, deal, Enrolment)
     if (enrolment.name, enrolment.role) != (party, role):
         raise ProtocolError(f"{party!r} enrols as {enrolment.role} {enrolment.name!r}", kind="member")
     public = PublicKey(parameters, of_number(enrolment.h))
@@ -186,7 +186,7 @@ def _enrol(
 # -- every party ------------------------------------------------------------------------------------
 
 
-def answer_deal(identity: Identity, message: Dealt) -> Enrolment:
+def answer_deal(identity: Identity, message: KeyDeal) -> Enrolment:
     """Make a weak key under the parameters dealt, and prove that it is one's own.
 
     What was dealt before is void, also if it comes later.
@@ -220,7 +220,7 @@ def answer_deal(identity: Identity, message: Dealt) -> Enrolment:
     weak = WeakKey.generate(parameters)
     proof = prove_possession(weak, identity.name)
     identity.federation, identity.deal = message.federation, message.number
-    identity.dealt = Keys(message.epoch, weak, share)
+    identity.pending_keys = Keys(message.epoch, weak, share)
     return Enrolment(
         name=identity.name,
         role=identity.role,
@@ -239,7 +239,9 @@ def answer_certificate(identity: Identity, certificate: EpochCertificate) -> Epo
     if certificate == identity.certificate:
         return EpochAccepted(epoch=certificate.epoch, receipt=identity.receipt)
     n = of_number(certificate.n)
-    fitting = [k for k in (identity.dealt, identity.keys) if k is not None and k.weak.parameters.n == n]
+    fitting = [
+        k for k in (identity.pending_keys, identity.keys) if k is not None and k.weak.parameters.n == n
+    ]
     if not fitting or certificate.epoch != identity.epoch + 1:
         raise ProtocolError("an epoch certificate out of turn", kind="order")
     keys, before, receipt = fitting[0], identity.certificate, None
@@ -247,7 +249,12 @@ def answer_certificate(identity: Identity, certificate: EpochCertificate) -> Epo
     check_succession(before, certificate)
     if before is not None and before.n != certificate.n:
         receipt = sign_receipt(identity.signing_key, identity.name, before, certificate)
-    identity.receipt, identity.keys, identity.certificate, identity.dealt = receipt, keys, certificate, None
+    identity.receipt, identity.keys, identity.certificate, identity.pending_keys = (
+        receipt,
+        keys,
+        certificate,
+        None,
+    )
     return EpochAccepted(epoch=certificate.epoch, receipt=receipt)
 
 
@@ -267,7 +274,7 @@ def answer_admission(identity: Identity, admission: Admission) -> Done:
     """Keep the admission if KGC has signed it, and it names this party with its own keys."""
     verify_admission(identity.kgc, admission)
     outsider = identity.role == REQUESTER
-    known = [k for k in (identity.dealt if outsider else None, identity.keys) if k is not None]
+    known = [k for k in (identity.pending_keys if outsider else None, identity.keys) if k is not None]
     if not known:
         raise ProtocolError("an admission before there are keys", kind="order")
     epochs = {keys.epoch for keys in known} if outsider else {identity.epoch}
@@ -278,7 +285,7 @@ def answer_admission(identity: Identity, admission: Admission) -> Done:
         raise ProtocolError(f"the admission does not name {identity.name!r} rightly", kind="member")
     identity.keys, identity.admission = fitting[0], admission
     if outsider:
-        identity.dealt = None
+        identity.pending_keys = None
     return Done()
 
 

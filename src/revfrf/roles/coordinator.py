@@ -22,7 +22,7 @@ from revfrf.messages.base import Done, Message, of_number
 from revfrf.messages.fle_expan import Column, OpenForest, Schema
 from revfrf.messages.frf_predict import ForestFacts, ForestQuery, PredictReply, PredictRequest
 from revfrf.messages.frf_revoc import Certified, Report, RevocationReport, RevocationRequest
-from revfrf.messages.key_setup import Dealt, EpochCertificate
+from revfrf.messages.key_setup import EpochCertificate, KeyDeal
 from revfrf.names import CC, KGC, PARTICIPANT
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.protocols.common.epoch import certificate_digest
@@ -92,7 +92,7 @@ class Coordinator(AnsweringParty):
     def handle(self, sender: str, message: Message) -> Message:
         """Answer KGC and requesters."""
         match message:
-            case Dealt() | EpochCertificate() if self._busy and message.epoch > self.certificate.epoch:
+            case KeyDeal() | EpochCertificate() if self._busy and message.epoch > self.certificate.epoch:
                 raise ProtocolError("a revocation is not over", kind="order")
             case ForestQuery():
                 self.expect(sender, message.admission.member.name)

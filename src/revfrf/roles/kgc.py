@@ -65,7 +65,7 @@ class KeyCentre:
         """Read what was written down, but for the key, with which KGC begins."""
         self.state = self.store.expect("state", KeyCentreState)
 
-    def _become(self, **changes: Any) -> None:
+    def _update(self, **changes: Any) -> None:
         """Change what is remembered, all at once, and write it down."""
         with self._changes:
             state = msgspec.structs.replace(self.state, **changes)
@@ -75,7 +75,7 @@ class KeyCentre:
     def _next_deal(self) -> int:
         """The number of the next deal: higher than any before, also of a process that was killed."""
         with self._changes:
-            self._become(deals=self.state.deals + 1)
+            self._update(deals=self.state.deals + 1)
             return self.state.deals
 
     @property
@@ -88,7 +88,7 @@ class KeyCentre:
         match message:
             case RevocationRequest():
                 Party.expect(sender, message.party)
-                self._take(message)
+                self._accept(message)
                 return Done()
             case RevocationReport():
                 Party.expect(sender, CS)
@@ -98,7 +98,7 @@ class KeyCentre:
     def enrol(
         self,
         federation: str,
-        dealt: SetUp,
+        setup: SetUp,
         roles: Mapping[str, str],
         known: Callable[[], Mapping[str, bytes]] = dict,
     ) -> EpochCertificate:
@@ -108,13 +108,13 @@ class KeyCentre:
         If not everybody could be told, telling them again (`announce`) is all that is left to do.
         """
         certificate = first_epoch(
-            self.channel, self._signing, federation, dealt, self._next_deal(), roles, self.n_jobs
+            self.channel, self._signing, federation, setup, self._next_deal(), roles, self.n_jobs
         )
         expected = known()
         for member in certificate.members:
             if expected.get(member.name, member.verify_key) != member.verify_key:
                 raise ProtocolError(f"{member.name!r} enrols with another verify key", kind="member")
-        self._become(certificates=(certificate,))
+        self._update(certificates=(certificate,))
         self.announce()
         return certificate
 
@@ -122,36 +122,36 @@ class KeyCentre:
         """Let a party ask for predictions in the current epoch. A name stays with who had it first."""
         if party in self.state.admitted:
             raise UsageError(f"{party!r} is a requester already")
-        self._expect_no_change()
+        self._expect_no_revocation()
         epoch, known = self.current, self.state.requesters.get(party)
         admission = admit(self.channel, self._signing, epoch, parameters, self._next_deal(), party, known)
         with self._changes:
             if self.current != epoch:
                 raise ProtocolError("an epoch has begun meanwhile", kind="epoch")
             requesters = self.state.requesters | {party: admission.member.verify_key}
-            self._become(requesters=requesters, admitted=self.state.admitted | {party: admission})
+            self._update(requesters=requesters, admitted=self.state.admitted | {party: admission})
 
     def forget_admission(self, party: str) -> None:
         """A requester has other keys than those it was admitted with."""
-        self._become(admitted={name: a for name, a in self.state.admitted.items() if name != party})
+        self._update(admitted={name: a for name, a in self.state.admitted.items() if name != party})
 
     # -- leaving ------------------------------------------------------------------------------------
 
-    def _expect_no_change(self) -> None:
-        if self.changing:
+    def _expect_no_revocation(self) -> None:
+        if self.revocation_in_progress:
             raise ProtocolError("an epoch has begun, and its revocation has not ended", kind="order")
 
     @property
-    def told(self) -> bool:
+    def announced(self) -> bool:
         """Whether everybody knows of the current epoch."""
         return self.state.receipts is not None
 
     @property
-    def changing(self) -> bool:
+    def revocation_in_progress(self) -> bool:
         """Whether an epoch has begun whose revocation has no certificate yet."""
         return bool(self.state.left)
 
-    def _take(self, request: RevocationRequest) -> None:
+    def _accept(self, request: RevocationRequest) -> None:
         """Keep a request to leave, if it is new and the leaver's own. No word of CS is needed for that, nor
         the end of the revocation that is under way.
         """
@@ -163,41 +163,41 @@ class KeyCentre:
             known = self.state.leaving.get(request.party)
             if known is None or known.level < request.level:  # else it has asked before
                 leaving = self.state.leaving | {request.party: request}
-                self._become(nonces=self.state.nonces | {request.nonce}, leaving=leaving)
+                self._update(nonces=self.state.nonces | {request.nonce}, leaving=leaving)
 
-    def stay(self, parties: Collection[str]) -> None:
+    def cancel_revocations(self, parties: Collection[str]) -> None:
         """Drop requests to leave that were not carried out."""
         with self._changes:
             leaving = {name: request for name, request in self.state.leaving.items() if name not in parties}
-            self._become(leaving=leaving)
+            self._update(leaving=leaving)
 
-    def revoke(self, dealt: SetUp | None) -> EpochCertificate:
+    def revoke(self, setup: SetUp | None) -> EpochCertificate:
         """Begin the epoch without those who have asked to leave; with new keys, if there is a new set-up.
 
         If not everybody could be told, telling them again (`announce`) is all that is left to do.
         """
-        self._expect_no_change()
+        self._expect_no_revocation()
         leaving = tuple(request for _, request in sorted(self.state.leaving.items()))
         if not leaving:
             raise UsageError("nobody has asked to leave")
-        if (max(request.level for request in leaving) == 2) != (dealt is not None):
+        if (max(request.level for request in leaving) == 2) != (setup is not None):
             raise UsageError("level 2 needs a new set-up, and level 1 none")
         names = [request.party for request in leaving]
         certificate = next_epoch(
-            self.channel, self._signing, self.current, names, dealt, self._next_deal(), self.n_jobs
+            self.channel, self._signing, self.current, names, setup, self._next_deal(), self.n_jobs
         )
         certificates = (*self.state.certificates, certificate)
         with self._changes:
             if set(self.state.leaving.values()) != set(leaving):
                 raise ProtocolError("somebody else has asked to leave meanwhile; begin again", kind="order")
-            self._become(certificates=certificates, leaving={}, admitted={}, left=leaving, receipts=None)
+            self._update(certificates=certificates, leaving={}, admitted={}, left=leaving, receipts=None)
         self.announce()
         return certificate
 
     def announce(self) -> None:
         """Tell everybody of the epoch that has begun."""
         before = self.state.certificates[-2] if len(self.state.certificates) > 1 else None
-        self._become(receipts=announce(self.channel, before, self.current, self.n_jobs))
+        self._update(receipts=announce(self.channel, before, self.current, self.n_jobs))
 
     def _certify(self, message: RevocationReport) -> RevocationCertificate:
         """The certificate of the revocation that began this epoch; for the same report, the same."""
@@ -216,7 +216,7 @@ class KeyCentre:
             certificate.verify(self._signing.verify_key)
         except CertificateError as error:
             raise ProtocolError(f"a report that does not hold: {error}", kind="order") from None
-        self._become(left=(), certified=certificate)
+        self._update(left=(), certified=certificate)
         return certificate
 
     @property

@@ -11,7 +11,7 @@ from revfrf.messages.alignment import Align, Drop, MatchRequest, SchemaRequest
 from revfrf.messages.base import Done, Message
 from revfrf.messages.fle_expan import Column, LevelRequest, OpenForest, Schema
 from revfrf.messages.frf_predict import ShareReply, ShareRequest
-from revfrf.messages.frf_revoc import Destroy, Level, Rekey, RevocationRequest
+from revfrf.messages.frf_revoc import Destroy, Rekey, RevocationLevel, RevocationRequest
 from revfrf.messages.frf_test import TestRequest
 from revfrf.names import CC, CS
 from revfrf.protocols.alignment import RowSource, aligned_codes, answer_match, rows_name
@@ -180,7 +180,7 @@ class Participant(AnsweringParty):
         enter_request(self.book, self.policy, forest, request, message.level, message.count)
         return answer_share(self.identity.weak, message)
 
-    def leave(self, level: Level) -> RevocationRequest:
+    def leave(self, level: RevocationLevel) -> RevocationRequest:
         """A signed request to leave the forest, for KGC."""
         if self.growth is None:
             raise ProtocolError("there is no forest to leave", kind="forest")

@@ -5,7 +5,7 @@ from revfrf.errors import ProtocolError
 from revfrf.forest.nodes import MAX_DEPTH
 from revfrf.messages.base import Message
 from revfrf.messages.fle_expan import OpenForest
-from revfrf.messages.key_setup import Admission, Dealt, EpochCertificate
+from revfrf.messages.key_setup import Admission, EpochCertificate, KeyDeal
 from revfrf.names import KGC
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import PolicyRecord, RequestPolicy
@@ -32,7 +32,7 @@ class Party:
     def handle(self, sender: str, message: Message) -> Message:
         """Answer a message of the key set-up; subclasses answer more."""
         match message:
-            case Dealt():
+            case KeyDeal():
                 self.expect(sender, KGC)
                 enrolment = answer_deal(self.identity, message)
                 self.store.write(identity=self.identity)

@@ -30,7 +30,7 @@ class Requester(Party):
         """Forget, without a trace, what was made under any other modulus."""
         keys = self.identity.keys
         if keys is None or keys.weak.parameters != parameters:
-            self.identity.keys = self.identity.dealt = self.identity.admission = None
+            self.identity.keys = self.identity.pending_keys = self.identity.admission = None
             self.store.write(identity=self.identity)
             self.store.scrub()
 

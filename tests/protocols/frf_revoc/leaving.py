@@ -13,12 +13,12 @@ from revfrf.errors import RefusedError, RejectedError
 from revfrf.estimators._validate import check_federation
 from revfrf.forest.nodes import Node
 from revfrf.messages.base import PATHS, TREES, Done, Message, array
-from revfrf.messages.frf_revoc import Destroy, Level, Rekey, RevocationRequest
+from revfrf.messages.frf_revoc import Destroy, Rekey, RevocationLevel, RevocationRequest
 from revfrf.protocols.certificate import RevocationCertificate
 from tests.federations import Case, Codes, digest_of, grown_splits, ignore, leaf_paths, random_case, train
 
 CASE = random_case(61)
-LEVELS: tuple[Level, ...] = (1, 2)
+LEVELS: tuple[RevocationLevel, ...] = (1, 2)
 NO_DIGEST = "0" * 64
 changed = msgspec.structs.replace
 
@@ -29,7 +29,9 @@ def without(case: Case, leavers: Sequence[str]) -> Case:
     return case
 
 
-def leave(federation: Federation, leavers: Sequence[str], level: Level = 1) -> RevocationCertificate:
+def leave(
+    federation: Federation, leavers: Sequence[str], level: RevocationLevel = 1
+) -> RevocationCertificate:
     return federation.revoke(leavers, level, (), ignore)
 
 
@@ -99,7 +101,7 @@ def refused(federation: Federation, recipient: str, message: Message, sender: st
     return refusal(lambda: send(federation, recipient, message, sender, Message))
 
 
-def request_of(federation: Federation, party: str = "bank", level: Level = 1) -> RevocationRequest:
+def request_of(federation: Federation, party: str = "bank", level: RevocationLevel = 1) -> RevocationRequest:
     return federation.participants[party].leave(level)
 
 
@@ -138,7 +140,7 @@ def state(federation: Federation) -> Any:
         digest_of(federation),
         {name: dict(owner.store.own_splits) for name, owner in owners},
         {
-            name: (role.identity.certificate, role.identity.keys, role.identity.dealt)
+            name: (role.identity.certificate, role.identity.keys, role.identity.pending_keys)
             for name, role in roles.items()
         },
         {name: (dict(role.book.known), dict(role.book.rows)) for name, role in roles.items()},

@@ -18,7 +18,7 @@ from revfrf.embedded.moduli import fresh_setup_like
 from revfrf.errors import RevFRFError
 from revfrf.forest.nodes import Node
 from revfrf.messages.base import number, of_number
-from revfrf.messages.frf_revoc import Level
+from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import CC, CS
 from revfrf.protocols.common.epoch import certificate_digest, erased_keys
 from revfrf.storage.memory import StoredSplit
@@ -157,14 +157,14 @@ def keys_in_memory(n: int) -> list[Any]:
     return [thing for thing in held if thing.parameters.n == n]
 
 
-def fresh_federation(level: Level) -> tuple[Federation, int]:
+def fresh_federation(level: RevocationLevel) -> tuple[Federation, int]:
     """One whose shares no cache holds, after the bank has left; and its first modulus."""
     case = CASE
     columns = {party: owner.columns for party, owner in participants(train(case)).items()}
-    dealt = new_set_up(256, allow_insecure=True, n_jobs=1)
-    federation = Federation(columns, dealt=dealt, seed=case.seed)
-    n = dealt.parameters.n
-    del dealt
+    setup = new_set_up(256, allow_insecure=True, n_jobs=1)
+    federation = Federation(columns, setup=setup, seed=case.seed)
+    n = setup.parameters.n
+    del setup
     train(case, federation)
     some = {party: table[:, :2] for party, table in case.codes.items()}
     federation.ask(some, "telco", "hard", False, lambda _: None)
@@ -187,7 +187,9 @@ def test_level_1_keeps_the_keys_of_those_who_stay() -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_all_keys_are_new_at_level_2_and_none_at_level_1(federation: Federation, level: Level) -> None:
+def test_all_keys_are_new_at_level_2_and_none_at_level_1(
+    federation: Federation, level: RevocationLevel
+) -> None:
     before = federation.kgc.current
     certificate = leave(federation, ["bank"], level)
     after = federation.kgc.current
@@ -203,7 +205,7 @@ def test_all_keys_are_new_at_level_2_and_none_at_level_1(federation: Federation,
     for name, role in roles.items():
         identity = role.identity
         assert identity.keys is not None
-        assert identity.dealt is None
+        assert identity.pending_keys is None
         assert identity.certificate == after
         assert identity.keys.epoch == level
         assert identity.weak.parameters.n == of_number(after.n)
@@ -234,7 +236,7 @@ def test_new_modulus_is_searched_for(federation: Federation, monkeypatch: pytest
     monkeypatch.setattr(federation_module, "fresh_setup_like", SEARCHED)
     before = federation.parameters
     leave(federation, ["bank"], 2)
-    assert federation.parameters.n not in {before.n, *(dealt.parameters.n for dealt in moduli())}
+    assert federation.parameters.n not in {before.n, *(setup.parameters.n for setup in moduli())}
     assert federation.parameters.exponent_bits == before.exponent_bits
     check_same(federation, CASE.without("bank"), ask=True)
 
@@ -245,6 +247,10 @@ def test_requesters_forget_their_keys_at_level_2(federation: Federation) -> None
     leave(federation, ["bank"], 1)
     assert clinic.identity.weak is before
     leave(federation, ["shop"], 2)
-    assert (clinic.identity.keys, clinic.identity.dealt, clinic.identity.admission) == (None, None, None)
+    assert (clinic.identity.keys, clinic.identity.pending_keys, clinic.identity.admission) == (
+        None,
+        None,
+        None,
+    )
     federation.enrol_requester("clinic")
     assert clinic.identity.weak.parameters == federation.parameters != before.parameters

@@ -12,8 +12,15 @@ from revfrf.messages import frf_test
 from revfrf.messages.base import Message, number, of_number
 from revfrf.messages.fle_expan import LevelRequest, OpenForest
 from revfrf.messages.frf_predict import MaskedComparisons, PredictReply, PredictRequest, ShareRequest
-from revfrf.messages.frf_revoc import Destroy, Level, Rekey, Report, RevocationReport, RevocationRequest
-from revfrf.messages.key_setup import Admission, Dealt, Enrolment, EpochCertificate
+from revfrf.messages.frf_revoc import (
+    Destroy,
+    Rekey,
+    Report,
+    RevocationLevel,
+    RevocationReport,
+    RevocationRequest,
+)
+from revfrf.messages.key_setup import Admission, Enrolment, EpochCertificate, KeyDeal
 from revfrf.names import CC, CS, KGC, REQUESTER
 from revfrf.protocols.common.epoch import certificate_digest
 from revfrf.protocols.common.identity import Identity
@@ -62,7 +69,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Sent]:
 
 
 OLD = {
-    Dealt,
+    KeyDeal,
     EpochCertificate,
     Admission,
     OpenForest,
@@ -78,7 +85,9 @@ OLD = {
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_every_message_of_an_old_epoch_is_refused_by_every_role(recorded: list[Sent], level: Level) -> None:
+def test_every_message_of_an_old_epoch_is_refused_by_every_role(
+    recorded: list[Sent], level: RevocationLevel
+) -> None:
     """Of the first epoch, and of the revocation that began the second, after a third has begun."""
     wide = replace(CASE, codes=CASE.codes | {"casino": -CASE.codes["shop"]})
     federation = train(wide)
@@ -111,7 +120,7 @@ def test_comparison_that_meets_a_new_epoch_is_answered_with_keys_of_its_own_or_r
     federation: Federation,
     recorded: list[Sent],
     monkeypatch: pytest.MonkeyPatch,
-    level: Level,
+    level: RevocationLevel,
     after: str,
 ) -> None:
     """CC answers it beside whatever else it does: the epoch may begin after any of these."""
@@ -160,11 +169,11 @@ def _is_of(epoch: int, epoch_digest: bytes, message: Message) -> bool:
     """Whether it belongs to the current epoch; its report, told again, has the same answer."""
     if isinstance(message, RevocationReport):
         return message.report.epoch == epoch_digest
-    return getattr(message, "epoch", 0) == epoch and not isinstance(message, Dealt)
+    return getattr(message, "epoch", 0) == epoch and not isinstance(message, KeyDeal)
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_old_admissions_are_worth_nothing(federation: Federation, level: Level) -> None:
+def test_old_admissions_are_worth_nothing(federation: Federation, level: RevocationLevel) -> None:
     """Of the leaver, of a participant who stays, and of a requester who belongs to nobody."""
     parties = ("bank", "telco", "clinic")
     for name in parties:
@@ -194,7 +203,7 @@ def test_old_admissions_are_worth_nothing(federation: Federation, level: Level) 
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_whoever_has_left_is_admitted_no_more(federation: Federation, level: Level) -> None:
+def test_whoever_has_left_is_admitted_no_more(federation: Federation, level: RevocationLevel) -> None:
     leaver = federation.participants["bank"]
     leave(federation, ["bank"], level)
     roles = set(federation.network.roles)
@@ -209,7 +218,7 @@ def test_whoever_has_left_is_admitted_no_more(federation: Federation, level: Lev
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_messages_of_whoever_has_left_are_refused(federation: Federation, level: Level) -> None:
+def test_messages_of_whoever_has_left_are_refused(federation: Federation, level: RevocationLevel) -> None:
     cut = next(iter(federation.participants["telco"].store.own_splits))
     leave(federation, ["bank"], level)
     plan = federation.coordinator.plan
@@ -222,7 +231,9 @@ def test_messages_of_whoever_has_left_are_refused(federation: Federation, level:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_leaver_that_refuses_to_go_stays_in_its_own_epoch_alone(federation: Federation, level: Level) -> None:
+def test_leaver_that_refuses_to_go_stays_in_its_own_epoch_alone(
+    federation: Federation, level: RevocationLevel
+) -> None:
     """It takes no certificate that does not name it, and nobody else's share opens anything for it."""
     leaver = federation.participants["bank"]
     leave(federation, ["bank"], level)
@@ -260,7 +271,7 @@ def test_coordinator_is_the_first_to_hear_of_an_epoch(federation: Federation) ->
 def test_keys_for_the_next_epoch_are_worth_nothing_before_it_begins(federation: Federation) -> None:
     """Who was dealt new keys, however often, goes on with the old ones."""
     p, telco = moduli()[0].parameters, federation.participants["telco"]
-    dealt = Dealt(
+    dealt = KeyDeal(
         federation=federation.kgc.current.federation,
         epoch=2,
         number=100,
@@ -275,10 +286,10 @@ def test_keys_for_the_next_epoch_are_worth_nothing_before_it_begins(federation: 
         assert refused(federation, "telco", message, KGC) == "order"
     send(federation, "telco", dealt, KGC, Enrolment)
     assert telco.identity.weak is old
-    first = telco.identity.dealt
+    first = telco.identity.pending_keys
     assert refused(federation, "telco", dealt, KGC) == "order"
     send(federation, "telco", changed(dealt, number=101), KGC, Enrolment)
-    assert telco.identity.dealt is not first
+    assert telco.identity.pending_keys is not first
     assert telco.identity.weak is old
     assert answers(federation, {party: table[:, :2] for party, table in CASE.codes.items()}).shape == (2, 3)
 

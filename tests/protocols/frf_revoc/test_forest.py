@@ -14,7 +14,7 @@ from revfrf.embedded.federation import Federation
 from revfrf.errors import UsageError
 from revfrf.estimators._validate import check_federation
 from revfrf.forest.randomness import candidate_limit
-from revfrf.messages.frf_revoc import Level
+from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.protocols.frf_revoc import doomed
 from tests.federations import Case, digest_of, participants, random_case, train, with_rules
 from tests.protocols.frf_revoc.leaving import CASE, LEVELS, answers, check_same, leave, without
@@ -81,7 +81,7 @@ def test_whoever_leaves_in_whatever_order_the_forest_is_the_one_without_them(
 @pytest.mark.parametrize("leaver", CASE.codes)
 @pytest.mark.parametrize("n_classes", [0, 3])
 def test_encrypted_answers_are_those_of_the_forest_without_the_leaver(
-    leaver: str, level: Level, n_classes: int
+    leaver: str, level: RevocationLevel, n_classes: int
 ) -> None:
     case = replace(CASE, n_classes=n_classes)
     federation, left = train(case), case.without(leaver)
@@ -92,7 +92,7 @@ def test_encrypted_answers_are_those_of_the_forest_without_the_leaver(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_owner_consents_although_its_nodes_have_moved_to_other_levels(level: Level) -> None:
+def test_owner_consents_although_its_nodes_have_moved_to_other_levels(level: RevocationLevel) -> None:
     """It was asked before, and has as many nodes as then."""
     case = replace(CASE, n_classes=0)
     federation, left = train(case), case.without("bank")
@@ -105,7 +105,7 @@ def test_owner_consents_although_its_nodes_have_moved_to_other_levels(level: Lev
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_several_who_leave_together_leave_what_they_leave_one_after_the_other(level: Level) -> None:
+def test_several_who_leave_together_leave_what_they_leave_one_after_the_other(level: RevocationLevel) -> None:
     wide = random_case(62)
     codes = wide.codes | {f"{name} 2": -table for name, table in wide.codes.items()}
     case = replace(wide, codes=codes)
@@ -123,7 +123,7 @@ def test_several_who_leave_together_leave_what_they_leave_one_after_the_other(le
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("stays", CASE.codes)
-def test_everyone_but_one_may_leave(stays: str, level: Level) -> None:
+def test_everyone_but_one_may_leave(stays: str, level: RevocationLevel) -> None:
     federation, leavers = train(CASE), [party for party in CASE.codes if party != stays]
     leave(federation, leavers, level)
     check_same(federation, without(CASE, leavers), ask=True)
@@ -159,7 +159,7 @@ def test_forest_goes_on_if_the_last_participant_was_refused() -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_leaver_that_alone_could_split_leaves_leaves_behind(level: Level) -> None:
+def test_leaver_that_alone_could_split_leaves_leaves_behind(level: RevocationLevel) -> None:
     """Columns of one value cannot take its place: every tree becomes its root."""
     codes = {name: np.zeros_like(table) for name, table in CASE.codes.items()} | {"bank": CASE.codes["bank"]}
     case = replace(CASE, codes=codes, rules=with_rules(candidate_limit=candidate_limit(1.0)))
@@ -173,7 +173,7 @@ def test_leaver_that_alone_could_split_leaves_leaves_behind(level: Level) -> Non
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_leaver_without_a_split_takes_nothing_along(level: Level) -> None:
+def test_leaver_without_a_split_takes_nothing_along(level: RevocationLevel) -> None:
     case = replace(CASE, codes=CASE.codes | {"shop": np.full((1, 60), 7)})
     federation = train(case)
     before = digest_of(federation)
@@ -185,7 +185,9 @@ def test_leaver_without_a_split_takes_nothing_along(level: Level) -> None:
 
 @pytest.mark.parametrize("n_classes", [0, 2])
 @pytest.mark.parametrize("level", LEVELS)
-def test_chain_to_the_deepest_level_is_cut_where_the_leaver_stands(level: Level, n_classes: int) -> None:
+def test_chain_to_the_deepest_level_is_cut_where_the_leaver_stands(
+    level: RevocationLevel, n_classes: int
+) -> None:
     """Paths of more than 53 bits: every cut takes the lowest row off, and the rest goes right."""
     n_rows = 60
     chain = -(2 ** np.arange(n_rows + 1)[:0:-1])
@@ -217,7 +219,7 @@ def test_chain_to_the_deepest_level_is_cut_where_the_leaver_stands(level: Level,
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("leavers", [["bank"], ["telco"], ["bank", "shop"]], ids=" and ".join)
 def test_coordinator_keeps_nothing_of_the_leaver_and_of_destroyed_nodes(
-    leavers: list[str], level: Level
+    leavers: list[str], level: RevocationLevel
 ) -> None:
     federation = train(CASE)
     store = federation.coordinator.store
@@ -240,7 +242,7 @@ def test_coordinator_keeps_nothing_of_the_leaver_and_of_destroyed_nodes(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_every_split_is_signed_for_the_epoch_in_which_it_was_encrypted(level: Level) -> None:
+def test_every_split_is_signed_for_the_epoch_in_which_it_was_encrypted(level: RevocationLevel) -> None:
     federation = train(CASE)
     kept = set(federation.coordinator.store.splits)
     kept -= doomed(federation.coordinator.store, ["bank"]).nodes

@@ -15,8 +15,8 @@ from revfrf.errors import AbsentError, RefusedError, RejectedError, RevFRFError
 from revfrf.forest.nodes import Node
 from revfrf.messages.base import Message
 from revfrf.messages.fle_expan import LevelRequest
-from revfrf.messages.frf_revoc import Destroy, Level, Rekey, Rekeyed, RevocationReport
-from revfrf.messages.key_setup import Dealt, EpochCertificate
+from revfrf.messages.frf_revoc import Destroy, Rekey, Rekeyed, RevocationLevel, RevocationReport
+from revfrf.messages.key_setup import EpochCertificate, KeyDeal
 from revfrf.names import CC, CS, KGC
 from revfrf.transport.base import Answering
 from tests.federations import digest_of, ignore, set_up, train
@@ -127,7 +127,7 @@ def test_destroyed_node_is_gone_however_often_it_is_destroyed(later: Federation)
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_replayed_destruction_takes_nothing_that_has_grown_since(
-    federation: Federation, level: Level
+    federation: Federation, level: RevocationLevel
 ) -> None:
     said: list[tuple[str, Destroy]] = []
     for name in ("telco", "shop"):
@@ -206,7 +206,9 @@ def test_coordinator_takes_no_splits_that_their_owner_has_not_signed(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_no_request_is_answered_until_the_forest_is_whole(federation: Federation, level: Level) -> None:
+def test_no_request_is_answered_until_the_forest_is_whole(
+    federation: Federation, level: RevocationLevel
+) -> None:
     left = CASE.without("bank")
     rows = {party: table[:, :2] for party, table in left.codes.items()}
     attempts, admitted = 0, federation.enrol_requester("clinic")
@@ -261,12 +263,12 @@ def gone(message_type: type[Message]) -> Callable[[Message], None]:
 
 @pytest.mark.parametrize("answered", [False, True], ids=["unheard", "heard"])
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("lost", [Dealt, EpochCertificate, Destroy, LevelRequest, Rekey, RevocationReport])
+@pytest.mark.parametrize("lost", [KeyDeal, EpochCertificate, Destroy, LevelRequest, Rekey, RevocationReport])
 def test_interrupted_revocation_goes_on_where_it_stopped(
-    federation: Federation, lost: type[Message], level: Level, answered: bool
+    federation: Federation, lost: type[Message], level: RevocationLevel, answered: bool
 ) -> None:
     """Whether the message was lost or its answer: no certificate with holes, and in the end all is well."""
-    if level == 1 and lost in (Dealt, Rekey):
+    if level == 1 and lost in (KeyDeal, Rekey):
         pytest.skip("no such message at level 1")
     name = KGC if lost is RevocationReport else "telco"
     there, lose = federation.network.roles[name], gone(lost)
@@ -280,7 +282,7 @@ def test_interrupted_revocation_goes_on_where_it_stopped(
     with pytest.raises(RefusedError):
         leave(federation, ["bank"], level)
     begun = federation.kgc.current.epoch == 2
-    assert begun == (lost is not Dealt)
+    assert begun == (lost is not KeyDeal)
     assert federation.leaving
     assert federation.coordinator.ready != begun
     federation.network.roles[name] = there
@@ -306,7 +308,7 @@ def as_often_as(times: Iterator[int], action: Callable[..., None]) -> Callable[.
 
 @pytest.mark.parametrize(("leaver", "level"), [("bank", 1), ("bank", 2), ("telco", 1)])
 def test_leaving_while_the_forest_still_grows_gives_the_forest_without_the_leaver(
-    leaver: str, level: Level
+    leaver: str, level: RevocationLevel
 ) -> None:
     """CS ends before it has written down a level that the participants have answered, whichever it is."""
     for kept in count():
@@ -327,7 +329,7 @@ def test_leaving_while_the_forest_still_grows_gives_the_forest_without_the_leave
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_coordinator_that_is_absent_keeps_nobody_from_asking_to_leave(
-    federation: Federation, level: Level
+    federation: Federation, level: RevocationLevel
 ) -> None:
     cs = federation.network.roles.pop(CS)
     with pytest.raises(AbsentError):

@@ -140,7 +140,7 @@ def test_epoch_begins_only_if_somebody_asks_and_with_keys_that_fit_the_level(fed
     send(federation, KGC, request_of(federation, level=2), "bank")
     with pytest.raises(UsageError, match="level 2 needs"):
         federation.kgc.revoke(None)
-    federation.kgc.stay(["bank"])
+    federation.kgc.cancel_revocations(["bank"])
     send(federation, KGC, request_of(federation, level=1), "bank")
     with pytest.raises(UsageError, match="level 1 none"):
         federation.kgc.revoke(moduli()[0])

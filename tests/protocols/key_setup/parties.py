@@ -12,7 +12,7 @@ from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import RefusedError, RejectedError, RevFRFError
 from revfrf.messages.base import Done, Message, number
-from revfrf.messages.key_setup import Dealt, EpochAccepted, EpochCertificate, Member, Receipt
+from revfrf.messages.key_setup import EpochAccepted, EpochCertificate, KeyDeal, Member, Receipt
 from revfrf.names import CC, CS, KGC, PARTICIPANT
 from revfrf.protocols.common.epoch import _CERTIFICATE, certificate_fields
 from revfrf.protocols.common.identity import Identity
@@ -45,13 +45,13 @@ class Parties:
         return self.network.channel(sender).call(party, message, Done)
 
     def leave(
-        self, *leavers: str, dealt: SetUp | None = None
+        self, *leavers: str, setup: SetUp | None = None
     ) -> tuple[EpochCertificate, tuple[Receipt, ...]]:
         """The epoch without these, with new keys if there is a new set-up."""
         current = self.identities[CS].certificate
         assert current is not None
         channel = self.network.channel(KGC)
-        after = next_epoch(channel, self.signing, current, leavers, dealt, next(DEALS), 1)
+        after = next_epoch(channel, self.signing, current, leavers, setup, next(DEALS), 1)
         return after, announce(channel, current, after, 1)
 
 
@@ -67,7 +67,7 @@ def shares_of(parties: Parties) -> dict[str, int]:
 
 
 def untouched(identity: Identity) -> bool:
-    return (identity.keys, identity.dealt, identity.certificate) == (None, None, None)
+    return (identity.keys, identity.pending_keys, identity.certificate) == (None, None, None)
 
 
 def refusal(call: Callable[[], object]) -> RevFRFError:
@@ -82,11 +82,11 @@ def refusal(call: Callable[[], object]) -> RevFRFError:
 # -- what KGC sends ---------------------------------------------------------------------------------
 
 
-def dealt_to(role: str, **changes: Any) -> Dealt:
+def dealt_to(role: str, **changes: Any) -> KeyDeal:
     p = keys().parameters
     shares = {CS: keys().cs_share, CC: keys().cc_share}
     share = number(shares[role].value.reveal()) if role in shares else None
-    message = Dealt(
+    message = KeyDeal(
         federation="federation",
         epoch=1,
         number=next(DEALS),

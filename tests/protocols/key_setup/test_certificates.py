@@ -34,7 +34,7 @@ def test_certificate_that_comes_again_is_answered_the_same_and_changes_nothing(p
     bank = parties.identities["bank"]
     held = bank.keys
     assert accepted(parties, "bank", certificate) == EpochAccepted(epoch=1, receipt=None)
-    second, receipts = parties.leave("telco", dealt=fresh_setup())
+    second, receipts = parties.leave("telco", setup=fresh_setup())
     [receipt] = [receipt for receipt in receipts if receipt.party == "bank"]
     assert bank.keys is not held
     held = bank.keys
@@ -66,7 +66,7 @@ def certified_wrongly(parties: Parties, forge: Callable[[EpochCertificate], Epoc
     parties.kgc.channel = Forging(parties.network, forge)
     cause = refusal(parties.enrol)
     assert parties.identities["bank"].certificate is None
-    assert not parties.kgc.told
+    assert not parties.kgc.announced
     return cause
 
 

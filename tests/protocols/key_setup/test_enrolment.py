@@ -13,7 +13,7 @@ from revfrf.crypto.dtpkc.possession import prove_possession
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import AbsentError, ProtocolError, RefusedError, RejectedError
 from revfrf.messages.base import Message, number, of_number
-from revfrf.messages.key_setup import Dealt, Enrolment
+from revfrf.messages.key_setup import Enrolment, KeyDeal
 from revfrf.names import CC, CS, KGC, REQUESTER
 from revfrf.protocols.common.epoch import check_succession
 from revfrf.protocols.common.identity import Identity
@@ -39,7 +39,7 @@ def test_everybody_ends_with_its_own_key_and_the_same_certificate(parties: Parti
     for member in certificate.members:
         identity = parties.identities[member.name]
         assert identity.certificate == certificate
-        assert identity.dealt is None
+        assert identity.pending_keys is None
         assert of_number(member.h) == identity.weak.public.h
         assert member.verify_key == identity.signing_key.verify_key.raw
     assert shares_of(parties) == {CS: keys().cs_share.value.reveal(), CC: keys().cc_share.value.reveal()}
@@ -80,7 +80,7 @@ def admission_of_a_liar(parties: Parties, change: Callable[[Enrolment], Enrolmen
     parties.network.roles["telco"] = liar
     with pytest.raises(RejectedError) as caught:
         parties.enrol()
-    assert not parties.kgc.told
+    assert not parties.kgc.announced
     assert all(identity.certificate is None for identity in parties.identities.values())
     return caught.value
 
@@ -94,7 +94,7 @@ def test_rogue_key_is_refused(parties: Parties) -> None:
     p = keys().parameters
 
     def rogue(enrolment: Enrolment) -> Enrolment:
-        cs, known = parties.identities[CS].dealt, WeakKey.generate(p)
+        cs, known = parties.identities[CS].pending_keys, WeakKey.generate(p)
         assert cs is not None
         h = multiply(p.n, known.public.h, inverse(cs.weak.public.h, p.n))
         proof = prove_possession(known, "telco")
@@ -107,7 +107,7 @@ def test_rogue_key_is_refused(parties: Parties) -> None:
 
 def test_key_of_another_party_is_refused(parties: Parties) -> None:
     def stolen(enrolment: Enrolment) -> Enrolment:
-        dealt = parties.identities["bank"].dealt
+        dealt = parties.identities["bank"].pending_keys
         assert dealt is not None
         bank = dealt.weak
         proof = prove_possession(bank, "bank")
@@ -200,7 +200,7 @@ def test_keys_are_dealt_once(parties: Parties) -> None:
     for party, role in ROLES.items():
         assert refusal(lambda p=party, r=role: parties.send(p, dealt_to(r))).kind == "order"  # type: ignore[misc]
         assert parties.identities[party].weak is before[party]
-        assert parties.identities[party].dealt is None
+        assert parties.identities[party].pending_keys is None
         assert parties.identities[party].certificate == certificate
 
 
@@ -213,13 +213,13 @@ def test_keys_can_be_dealt_again_before_their_epoch_begins(parties: Parties, enr
     held, made = bank.keys, []
     for _ in range(2):
         enrolment = parties.network.channel(KGC).call("bank", dealt_to("bank", epoch=epoch), Enrolment)
-        assert bank.dealt is not None
-        assert (bank.dealt.epoch, bank.dealt.weak.public.h) == (epoch, of_number(enrolment.h))
+        assert bank.pending_keys is not None
+        assert (bank.pending_keys.epoch, bank.pending_keys.weak.public.h) == (epoch, of_number(enrolment.h))
         made.append(enrolment.h)
     assert len(set(made)) == 2
-    last = bank.dealt
+    last = bank.pending_keys
     assert refusal(lambda: parties.send("bank", dealt_to("bank", epoch=epoch + 1))).kind == "order"
-    assert bank.dealt is last
+    assert bank.pending_keys is last
     assert bank.keys is held
 
 
@@ -232,14 +232,14 @@ def test_what_was_dealt_earlier_and_comes_late_displaces_nothing(parties: Partie
     class Delaying:
         def handle(self, sender: str, message: Message) -> Message:
             reply = bank.handle(sender, message)
-            for each in late if isinstance(message, Dealt) else ():
+            for each in late if isinstance(message, KeyDeal) else ():
                 with pytest.raises(ProtocolError) as caught:
                     bank.handle(sender, each)
                 refusals.append(caught.value.kind)
             return reply
 
     parties.network.roles["bank"] = Delaying()
-    second, _ = parties.leave("telco", dealt=dealt)
+    second, _ = parties.leave("telco", setup=dealt)
     assert refusals == ["order"] * 9
     assert parties.identities["bank"].certificate == second
     assert parties.identities["bank"].weak.parameters == dealt.parameters
@@ -260,12 +260,12 @@ def test_leaving_that_failed_at_the_deal_can_be_repeated_at_either_level(parties
     first = parties.enrol()
     shop = parties.network.roles.pop("shop")
     with pytest.raises(AbsentError):
-        parties.leave("telco", dealt=fresh_setup())
+        parties.leave("telco", setup=fresh_setup())
     assert all(identity.certificate == first for identity in parties.identities.values())
     parties.network.roles["shop"] = shop
     second, receipts = parties.leave("telco")
     assert receipts == ()
-    third, receipts = parties.leave("bank", dealt=fresh_setup())
+    third, receipts = parties.leave("bank", setup=fresh_setup())
     assert {receipt.party for receipt in receipts} == {CS, CC, "shop"}
     check_succession(first, second)
     check_succession(second, third)
@@ -278,14 +278,17 @@ def test_keys_are_dealt_for_the_next_epoch_alone(parties: Parties, epoch: int) -
         assert untouched(parties.identities["bank"])
     parties.enrol()
     assert refusal(lambda: parties.send("bank", dealt_to("bank", epoch=epoch))).kind == "order"
-    assert parties.identities["bank"].dealt is None
+    assert parties.identities["bank"].pending_keys is None
 
 
 def test_keys_of_another_federation_are_refused_once_there_is_one(parties: Parties) -> None:
     parties.enrol()
     other = dealt_to("bank", epoch=2, federation="another")
     assert refusal(lambda: parties.send("bank", other)).kind == "order"
-    assert (parties.identities["bank"].federation, parties.identities["bank"].dealt) == ("federation", None)
+    assert (parties.identities["bank"].federation, parties.identities["bank"].pending_keys) == (
+        "federation",
+        None,
+    )
 
 
 @pytest.mark.parametrize("epoch", [1, 2, 9])
@@ -293,8 +296,8 @@ def test_requester_comes_in_any_epoch(parties: Parties, epoch: int) -> None:
     signing = SigningKey.generate()
     clinic = Identity("clinic", REQUESTER, parties.signing.verify_key, signing, allow_insecure=True)
     assert answer_deal(clinic, dealt_to(REQUESTER, epoch=epoch)).name == "clinic"
-    assert clinic.dealt is not None
-    assert clinic.dealt.epoch == epoch
+    assert clinic.pending_keys is not None
+    assert clinic.pending_keys.epoch == epoch
 
 
 @pytest.mark.parametrize("sender", [CS, CC, "bank", "telco", "kgc"])

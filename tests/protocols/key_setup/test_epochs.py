@@ -30,27 +30,27 @@ from tests.protocols.key_setup.parties import (
     with_bank,
 )
 
-LEVELS = pytest.mark.parametrize("dealt", [lambda: None, fresh_setup], ids=["level 1", "level 2"])
+LEVELS = pytest.mark.parametrize("new_setup", [lambda: None, fresh_setup], ids=["level 1", "level 2"])
 MakeKeys = Callable[[], SetUp | None]
 
 
 @LEVELS
-def test_epoch_without_the_leaver_follows(parties: Parties, dealt: MakeKeys) -> None:
+def test_epoch_without_the_leaver_follows(parties: Parties, new_setup: MakeKeys) -> None:
     first = parties.enrol()
-    second, _ = parties.leave("telco", dealt=dealt())
+    second, _ = parties.leave("telco", setup=new_setup())
     check_succession(None, first)
     check_succession(first, second)
     assert (second.epoch, second.revoked, second.previous) == (2, ("telco",), certificate_digest(first))
     assert {m.name: m.role for m in second.members} == {n: r for n, r in ROLES.items() if n != "telco"}
     for name, identity in parties.identities.items():
         assert identity.certificate == (first if name == "telco" else second)
-        assert identity.dealt is None
+        assert identity.pending_keys is None
 
 
 def test_epochs_of_both_levels_follow_one_another(parties: Parties) -> None:
     first = parties.enrol()
     second, _ = parties.leave("telco")
-    third, receipts = parties.leave("bank", dealt=fresh_setup())
+    third, receipts = parties.leave("bank", setup=fresh_setup())
     check_succession(first, second)
     check_succession(second, third)
     assert third.revoked == ("telco", "bank")
@@ -78,7 +78,7 @@ def test_keys_stay_at_level_1(parties: Parties) -> None:
 
 def test_all_who_stay_have_new_keys_and_forget_the_old_ones_at_level_2(parties: Parties) -> None:
     first = parties.enrol()
-    second, _ = parties.leave("telco", dealt=fresh_setup())
+    second, _ = parties.leave("telco", setup=fresh_setup())
     assert not {m.h for m in first.members} & {m.h for m in second.members}
     for member in second.members:
         identity = parties.identities[member.name]
@@ -176,7 +176,7 @@ def epochs(parties: Parties, request: pytest.FixtureRequest) -> Epochs:
     """The second and the third epoch: first shop has left, then telco."""
     parties.enrol()
     second, _ = parties.leave("shop")
-    third, _ = parties.leave("telco", dealt=fresh_setup() if request.param == 2 else None)
+    third, _ = parties.leave("telco", setup=fresh_setup() if request.param == 2 else None)
     return second, third
 
 
@@ -203,7 +203,7 @@ def test_parameters_stay_where_keys_do(parties: Parties, changes: dict[str, Any]
 @pytest.mark.parametrize("wrong", WRONG)
 @LEVELS
 def test_party_stays_in_its_epoch_if_the_next_one_is_wrong(
-    parties: Parties, wrong: str, dealt: MakeKeys
+    parties: Parties, wrong: str, new_setup: MakeKeys
 ) -> None:
     """Whatever KGC itself has signed."""
     parties.enrol()
@@ -214,7 +214,7 @@ def test_party_stays_in_its_epoch_if_the_next_one_is_wrong(
         return signed_again(kgc, certificate, **WRONG[wrong][1](second, certificate))
 
     channel = Forging(parties.network, forge)
-    third = next_epoch(channel, kgc, second, ["telco"], dealt(), next(DEALS), 1)
+    third = next_epoch(channel, kgc, second, ["telco"], new_setup(), next(DEALS), 1)
     refusal(lambda: announce(channel, second, third, 1))
     assert bank.certificate == second
     assert bank.keys is held
@@ -274,4 +274,4 @@ def test_keys_that_were_dealt_in_vain_are_forgotten_with_the_next_epoch(parties:
     _, receipts = parties.leave("telco")
     assert receipts == ()
     assert bank.keys is held
-    assert bank.dealt is None
+    assert bank.pending_keys is None

@@ -18,7 +18,7 @@ from tests.protocols.key_setup.parties import DEALS, Parties, fresh_setup, signe
 
 def test_everybody_who_stays_signs_for_the_key_it_has_erased(parties: Parties) -> None:
     first = parties.enrol()
-    second, receipts = parties.leave("telco", dealt=fresh_setup())
+    second, receipts = parties.leave("telco", setup=fresh_setup())
     assert sorted(receipt.party for receipt in receipts) == sorted(member.name for member in second.members)
     known = {member.name: member for member in first.members}
     for receipt in receipts:
@@ -56,7 +56,7 @@ def test_party_that_accepts_another_epoch_is_noticed(parties: Parties, epoch: in
 def renewal(parties: Parties) -> tuple[EpochCertificate, EpochCertificate, dict[str, Receipt]]:
     """Two epochs with different keys, and the receipts."""
     first = parties.enrol()
-    second, receipts = parties.leave("telco", dealt=fresh_setup())
+    second, receipts = parties.leave("telco", setup=fresh_setup())
     return first, second, {receipt.party: receipt for receipt in receipts}
 
 

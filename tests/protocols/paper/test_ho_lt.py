@@ -117,7 +117,7 @@ class World:
 
 
 def opened(case: Any, dealt: Any) -> World:
-    federation = Federation(columns_of(case.codes), dealt=dealt, seed=case.seed)
+    federation = Federation(columns_of(case.codes), setup=dealt, seed=case.seed)
     for name, table in case.codes.items():
         federation.participants[name].hold("training", table)
     federation.coordinator.create(case.rules, federation.seed, targets_of(case, federation.seed))
@@ -707,7 +707,7 @@ def test_compute_partner_refuses_forged_requests_and_other_epochs(world: World) 
 
 
 def test_compute_partner_serves_one_forest_of_its_federation_and_epoch(world: World) -> None:
-    other = Federation(columns_of(CASE.codes), dealt=keys(), seed=CASE.seed)
+    other = Federation(columns_of(CASE.codes), setup=keys(), seed=CASE.seed)
     without = replace(world, federation=other)
     honest, opening = packed(world), world.federation.coordinator.opening
     channel = other.network.channel(CS)

@@ -28,9 +28,9 @@ class Keys(Secret):
 
 @dataclass
 class Identity(Secret):
-    """What a party knows of itself and of its federation. `kgc` it was given beforehand.
+    """What a party knows of itself and of its federation. It was given `kgc`, KGC's key, beforehand.
 
-    `dealt` are keys of an epoch that KGC has not yet certified, and `deal` is the number of the last deal.
+    `pending_keys` are keys of an epoch that KGC has not certified yet. `deal` is the number of the last deal.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Identity(Secret):
     allow_insecure: bool = False
     federation: str = ""
     keys: Keys | None = None
-    dealt: Keys | None = None
+    pending_keys: Keys | None = None
     deal: int = 0
     certificate: EpochCertificate | None = None
     receipt: Receipt | None = None
@@ -85,7 +85,7 @@ class Identity(Secret):
             signing=self.signing_key.to_fields(),
             federation=self.federation,
             keys=None if self.keys is None else self.keys.record(),
-            dealt=None if self.dealt is None else self.dealt.record(),
+            pending_keys=None if self.pending_keys is None else self.pending_keys.record(),
             deal=self.deal,
             certificate=self.certificate,
             receipt=self.receipt,
@@ -115,7 +115,7 @@ class IdentityRecord(Record, frozen=True):
     signing: dict[str, str]
     federation: str
     keys: KeysRecord | None
-    dealt: KeysRecord | None
+    pending_keys: KeysRecord | None
     deal: int
     certificate: EpochCertificate | None
     receipt: Receipt | None
@@ -131,7 +131,7 @@ class IdentityRecord(Record, frozen=True):
             allow_insecure=allow_insecure,
             federation=self.federation,
             keys=None if self.keys is None else self.keys.keys(allow_insecure),
-            dealt=None if self.dealt is None else self.dealt.keys(allow_insecure),
+            pending_keys=None if self.pending_keys is None else self.pending_keys.keys(allow_insecure),
             deal=self.deal,
             certificate=self.certificate,
             receipt=self.receipt,
