@@ -1,0 +1,180 @@
+"""Small federations in one process: made-up data, keys that protect nothing, and a forest within a second.
+
+>>> case = random_case(1)
+>>> sorted(case.codes)
+['bank', 'shop', 'telco']
+>>> federation = train(case)
+>>> federation.votes(case.codes, case.n_rows, "hard").shape
+(60, 3)
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revfrf.crypto.dtpkc.keys import Parameters
+from revfrf.crypto.dtpkc.strong import SetUp
+from revfrf.crypto.dtpkc.strong import set_up as new_keys
+from revfrf.embedded import federation as _federation
+from revfrf.embedded.federation import Federation
+from revfrf.embedded.moduli import cached_setup
+from revfrf.forest.criterion import Targets
+from revfrf.forest.randomness import bootstrap, candidate_limit
+from revfrf.forest.tree import Rules
+from revfrf.messages.fle_expan import Column
+from revfrf.protocols.paper.fle_expan import LevelReport
+
+Codes = dict[str, NDArray[np.int64]]
+"""For each party its values as fixed-point codes, shape (n_columns, n_rows)."""
+
+KEY_BITS = 256
+
+RULES = Rules(
+    n_trees=4,
+    max_depth=4,
+    candidate_limit=candidate_limit(0.5),
+    min_samples_split=2,
+    min_samples_leaf=1,
+    bootstrap=True,
+    method="quantile",
+    n_candidates=7,
+    n_sampled=16,
+)
+"""Rules of a forest that grows within a second."""
+
+
+def with_rules(**changes: Any) -> Rules:
+    """Return `RULES` with some of them changed."""
+    return replace(RULES, **changes)
+
+
+# -- keys -------------------------------------------------------------------------------------------
+
+
+def toy_keys() -> SetUp:
+    """Return keys of 256 bits, the same in all of a process. They protect nothing and take no time."""
+    return cached_setup(KEY_BITS, True, 1)
+
+
+@lru_cache
+def _later_keys() -> tuple[SetUp, ...]:
+    return tuple(new_keys(KEY_BITS, allow_insecure=True, n_jobs=1) for _ in range(3))
+
+
+def other_keys(parameters: Parameters, _n_jobs: int = 1) -> SetUp:
+    """Return toy keys with another modulus than these parameters have."""
+    return next(keys for keys in _later_keys() if keys.parameters != parameters)
+
+
+@contextmanager
+def prepared_keys() -> Iterator[None]:
+    """Begin new epochs without a search for primes: each gets prepared toy keys, other than the last ones."""
+    toy_keys()
+    with (
+        patch.object(_federation, "fresh_setup_like", other_keys),
+        patch.object(_federation, "drop_cached_setup", lambda _: None),
+    ):
+        yield
+
+
+# -- data -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """Everything that decides a forest.
+
+    Parameters
+    ----------
+    codes : dict of str to array
+        For each party its values as fixed-point codes, shape (n_columns, n_rows).
+    y : sequence of float
+        The targets: numbers of classes, or real numbers.
+    n_classes : int
+        0 for a regression.
+    rules : Rules
+        How the forest grows.
+    weights : sequence of float, optional
+        Weights of the rows; 1 each by default.
+    seed : bytes
+        Repeats everything but the keys.
+    """
+
+    codes: Codes
+    y: Sequence[float]
+    n_classes: int
+    rules: Rules = RULES
+    weights: Sequence[float] | None = None
+    seed: bytes = b"seed"
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return len(self.y)
+
+    @property
+    def row_weights(self) -> list[float]:
+        """The weight of each row."""
+        return [1.0] * self.n_rows if self.weights is None else list(self.weights)
+
+    def without(self, *parties: str) -> "Case":
+        """Return the same case without some parties."""
+        return replace(self, codes={name: own for name, own in self.codes.items() if name not in parties})
+
+
+def random_case(number: int, **changes: Any) -> Case:
+    """Return a case with three parties, six columns and 60 rows. One column decides most of the class.
+
+    The same number makes the same case; `changes` replaces fields of it.
+    """
+    rng = random.Random(number)  # noqa: S311 (no key comes from it)
+    codes = {
+        party: np.array([[rng.randrange(-50, 50) for _ in range(60)] for _ in range(n)], dtype=np.int64)
+        for party, n in (("bank", 2), ("telco", 3), ("shop", 1))
+    }
+    y = [float(rng.randrange(3) if rng.random() < 0.2 else int(v > 0)) for v in codes["bank"][0]]
+    return replace(Case(codes, y, 3, seed=number.to_bytes(8, "big")), **changes)
+
+
+def columns_of(codes: Mapping[str, NDArray[np.int64]]) -> dict[str, list[Column]]:
+    """Return columns x0, x1, … of each party."""
+    return {party: [Column(f"x{i}", 0, None) for i in range(len(table))] for party, table in codes.items()}
+
+
+def targets_of(case: Case, forest_seed: bytes) -> Targets:
+    """Return the targets as the estimators make them."""
+    weights = np.array(case.row_weights)
+    repeats = np.zeros((case.rules.n_trees, case.n_rows), dtype=np.uint8)
+    there = np.flatnonzero(weights)
+    for tree in range(case.rules.n_trees):
+        repeats[tree, there] = bootstrap(forest_seed, tree, len(there)) if case.rules.bootstrap else 1
+    if not case.n_classes:
+        return Targets.regression(np.array(case.y), weights, repeats)
+    numbers = np.array(case.y).astype(np.int64)
+    return Targets.classes(numbers, case.n_classes, weights, repeats)
+
+
+# -- federations ------------------------------------------------------------------------------------
+
+
+def ignore(_: LevelReport) -> None:
+    """Watch no progress."""
+
+
+def set_up(case: Case, n_jobs: int = 1) -> Federation:
+    """Return the parties of a case, enrolled with toy keys, before any training."""
+    return Federation(columns_of(case.codes), setup=toy_keys(), seed=case.seed, n_jobs=n_jobs)
+
+
+def train(case: Case, federation: Federation | None = None) -> Federation:
+    """Return a federation that has grown the forest of a case, by default a new one."""
+    federation = federation or set_up(case)
+    federation.train(case.codes, case.rules, targets_of(case, federation.seed), ignore)
+    return federation

@@ -1,0 +1,118 @@
+"""Recorders of what parties send to each other, and a wait for what must happen.
+
+>>> from revfrf.testing.federations import random_case, train
+>>> with recording() as sent:
+...     federation = train(random_case(1))
+>>> sorted({each.type for each in sent if each.sender == "bank"})
+['Enrolment', 'EpochAccepted', 'LevelReply', 'Schema']
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from revfrf.messages.base import Message
+from revfrf.messages.registry import MESSAGES
+from revfrf.transport.base import Reply
+from revfrf.transport.codec import decode
+from revfrf.transport.memory import MemoryNetwork
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request or a reply, in the bytes that travelled."""
+
+    sender: str
+    recipient: str
+    data: bytes
+
+    @property
+    def message(self) -> Message:
+        """The message, decoded again."""
+        return decode(self.data, *MESSAGES)
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The message's fields, read without this package's types."""
+        fields: dict[str, Any] = msgspec.msgpack.decode(self.data[1:])
+        return fields
+
+    @property
+    def type(self) -> str:
+        """The name of the message's type."""
+        return str(self.plain["type"])
+
+
+@contextmanager
+def recording(network: MemoryNetwork | None = None) -> Iterator[list[Sent]]:
+    """Record every message within this process, in order.
+
+    Parameters
+    ----------
+    network : MemoryNetwork, optional
+        Record this network alone; without it all networks, including those that do not exist yet.
+
+    Yields
+    ------
+    list of Sent
+        Grows as long as the block runs.
+    """
+    sent: list[Sent] = []
+    deliver = MemoryNetwork.deliver
+
+    def record(
+        self: MemoryNetwork,
+        sender: str,
+        recipient: str,
+        data: bytes,
+        *expected: type[Reply],
+        protocol: str | None = None,
+    ) -> Reply:
+        if network in (None, self):
+            sent.append(Sent(sender, recipient, data))
+        return deliver(self, sender, recipient, data, *expected, protocol=protocol)
+
+    with patch.object(MemoryNetwork, "deliver", record):
+        yield sent
+
+
+class Recorder:
+    """A role, or a function that answers, that keeps what it is asked.
+
+    Parameters
+    ----------
+    answer : callable
+        Called with the sender and the message; returns the reply, or raises RevFRFError to refuse.
+
+    Attributes
+    ----------
+    calls : list of tuple
+        Sender and message, in the order of their arrival.
+    """
+
+    def __init__(self, answer: Callable[[str, Message], Message]) -> None:
+        self._answer, self._lock = answer, Lock()
+        self.calls: list[tuple[str, Message]] = []
+
+    def handle(self, sender: str, message: Message) -> Message:
+        """See `transport.base.Answering`."""
+        with self._lock:
+            self.calls.append((sender, message))
+        return self._answer(sender, message)
+
+    __call__ = handle
+
+
+def until(condition: Callable[[], object], what: str = "the condition", seconds: float = 60.0) -> None:
+    """Wait until a condition is true; raise AssertionError if it is not within some seconds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} is not true after {seconds:g} s")
+        time.sleep(0.001)

@@ -1,0 +1,112 @@
+"""Check that something is refused, for which reason, and that the peer learns no more than it should.
+
+Errors carry a `kind`, a stable slug (see `revfrf.errors`). If another party in this process refuses, the
+caller gets a RefusedError that hides the reason. These helpers look behind it and return the reason itself.
+
+>>> from revfrf.errors import SignatureError
+>>> def check(signature):
+...     if signature != b"good":
+...         raise SignatureError("the signature does not hold")
+>>> refusal_kind(lambda: check(b"forged"))
+'signature'
+>>> with refused("signature"):
+...     check(b"forged")
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from revfrf.errors import RefusedError, RevFRFError
+from revfrf.transport.base import blaming
+
+
+@dataclass
+class Refusal:
+    """What `refused` has caught, once its block has ended."""
+
+    error: RevFRFError | None = None
+
+    @property
+    def reason(self) -> str:
+        """The text of the error."""
+        return str(self.error)
+
+
+@contextmanager
+def refused(
+    *kinds: str, by: str | None = None, unchanged: Callable[[], object] | None = None
+) -> Iterator[Refusal]:
+    """Raise AssertionError unless the block is refused with one of these kinds.
+
+    Parameters
+    ----------
+    *kinds : str
+        Kinds that are allowed; without any, every kind is.
+    by : str, optional
+        The party that another party's refusal must name.
+    unchanged : callable, optional
+        Returns a state that must be equal before and after the block.
+
+    Yields
+    ------
+    Refusal
+        Holds the reason after the block.
+    """
+    caught = Refusal()
+    before = unchanged() if unchanged is not None else None
+    try:
+        yield caught
+    except RevFRFError as error:
+        if by is not None and getattr(error, "party", None) != by:
+            raise AssertionError(f"{by!r} is not blamed: {error}") from error
+        caught.error = _reason(error)
+    else:
+        raise AssertionError("nothing was refused")
+    if kinds and caught.error.kind not in kinds:
+        expected = " or ".join(map(repr, kinds))
+        raise AssertionError(
+            f"refused as {caught.error.kind!r} instead of {expected}: {caught.error}"
+        ) from caught.error
+    if unchanged is not None and unchanged() != before:
+        raise AssertionError("the refusal has left a trace") from caught.error
+
+
+def refusal(
+    call: Callable[[], object], *, by: str | None = None, unchanged: Callable[[], object] | None = None
+) -> RevFRFError:
+    """Return the error with which a call is refused. The parameters are those of `refused`."""
+    with refused(by=by, unchanged=unchanged) as caught:
+        call()
+    if caught.error is None:
+        raise AssertionError("nothing was refused")
+    return caught.error
+
+
+def refusal_kind(
+    call: Callable[[], object], *, by: str | None = None, unchanged: Callable[[], object] | None = None
+) -> str:
+    """Return the kind of the error with which a call is refused. The parameters are those of `refused`."""
+    return refusal(call, by=by, unchanged=unchanged).kind
+
+
+def _reason(error: RevFRFError) -> RevFRFError:
+    """Return the reason behind a refusal; raise AssertionError if the refusal tells it.
+
+    A party in another process does not give its reason: then the refusal is all there is.
+    """
+    reason = error.__cause__
+    if not isinstance(error, RefusedError) or not isinstance(reason, RevFRFError):
+        return error
+    if error.reason not in (f"has refused: {reason.peer_message}", _blame(error.party, reason)):
+        raise AssertionError(f"the refusal tells more than it should: {error}") from error
+    return reason
+
+
+def _blame(party: str, reason: RevFRFError) -> str:
+    """Return what is said of a party whose reply is refused for this reason."""
+    try:
+        with blaming(party):
+            raise reason
+    except RevFRFError as blamed:
+        return blamed.reason if isinstance(blamed, RefusedError) else ""
