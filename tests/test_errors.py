@@ -3,7 +3,6 @@
 import copy
 import pickle
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 
 from revfrf import errors
 from revfrf.crypto.dtpkc.as_printed import AddRequest, SignRequest
-from revfrf.crypto.dtpkc.dtpkc import add_constant, h_enc_ref, ho_enc, par_h_dec2, scale, zero_encryptions
+from revfrf.crypto.dtpkc.dtpkc import add_constant, h_enc_ref, ho_enc, par_h_dec2, scale
 from revfrf.crypto.dtpkc.keys import Ciphertext
 from revfrf.crypto.dtpkc.packing import Pack
 from revfrf.crypto.dtpkc.possession import PossessionProof
@@ -29,7 +28,6 @@ from revfrf.errors import (
     RevFRFError,
     UsageError,
 )
-from revfrf.io.keyfile import save_key
 from revfrf.protocols.common.request import RequestPolicy
 from revfrf.roles.participant import TRAINING
 from tests import federations
@@ -124,13 +122,6 @@ def test_messages_that_are_not_integers_are_refused(toy: World, bad: Any) -> Non
         ho_enc(toy.alice.public, bad)
 
 
-@pytest.mark.parametrize("count", [0, 1, 3])
-def test_zeros_are_not_stretched_over_the_messages(toy: World, count: int) -> None:
-    zeros = zero_encryptions(toy.alice.public, count)
-    with pytest.raises(UsageError, match=f"{count} zeros for 2 messages"):
-        ho_enc(toy.alice.public, [1, 2], zeros=zeros)
-
-
 @pytest.mark.parametrize("bits", ["2048", None, 2048.0, [2048]])
 def test_key_sizes_that_are_not_integers_are_refused(bits: Any) -> None:
     with pytest.raises(UsageError, match="key_bits="):
@@ -162,14 +153,6 @@ def test_a_refresh_wants_a_secret(toy: World) -> None:
     plain: Any = 5
     with pytest.raises(UsageError, match="SecretInt"):
         h_enc_ref(toy.parameters, plain, [])
-
-
-def test_only_secret_keys_go_into_key_files(tmp_path: Path, toy: World) -> None:
-    for wrong in (toy.alice.public, toy.dealt, "key", None):
-        anything: Any = wrong
-        with pytest.raises(UsageError, match="WeakKey, StrongShare or SigningKey"):
-            save_key(tmp_path / "key", anything)
-    assert not list(tmp_path.iterdir())
 
 
 def test_halves_that_do_not_answer_every_ciphertext_are_refused(toy: World) -> None:

@@ -10,7 +10,6 @@ import phe
 from revfrf.crypto.dtpkc import as_printed
 from revfrf.crypto.dtpkc.arithmetic import FixedBase
 from revfrf.crypto.dtpkc.dtpkc import (
-    Zeros,
     add,
     h_enc_ref,
     h_re_enc,
@@ -19,9 +18,8 @@ from revfrf.crypto.dtpkc.dtpkc import (
     par_h_dec1,
     par_h_dec2,
     scale,
-    zero_encryptions,
 )
-from revfrf.crypto.dtpkc.keys import Ciphertext, WeakKey
+from revfrf.crypto.dtpkc.keys import WeakKey
 from revfrf.crypto.dtpkc.packing import (
     Comparison,
     mask_comparisons,
@@ -95,17 +93,11 @@ class Bench:
 
     def encryption(self) -> list[Operation]:
         p, few, key = self.p, self.few, self.owner.public
-        ready = zero_encryptions(key, BATCH, n_jobs=2).spend(BATCH)  # again and again: harmless only here
-
-        def from_pool() -> list[Ciphertext]:
-            return ho_enc(key, self.messages, zeros=Zeros(key, ready))
-
         on = partial(partial, ho_enc, key, self.messages)
         return [
             Operation(ONE_WORKER, on(n_jobs=1), BATCH, PAILLIER_ENCRYPT),
             Operation("HoEnc, 2 workers", on(n_jobs=2), BATCH, ONE_WORKER),
             Operation("HoEnc, all cores", on(n_jobs=-1), BATCH, PAILLIER_ENCRYPT),
-            Operation("HoEnc, from a pool", from_pool, BATCH, PAILLIER_ENCRYPT),
             Operation("ciphertext check", lambda: deque(map(p.check, few), 0), FEW),
             Operation("addition", lambda: [add(p, c, c) for c in few], FEW),
             Operation("negation", lambda: [negate(p, c) for c in few], FEW),

@@ -11,7 +11,7 @@
     ├── PartyError           another party does not answer; `party` names it
     │   ├── RefusedError         it has refused what it was sent
     │   └── AbsentError          it is not there
-    ├── KeyFileError         a key file that cannot be written, or should not be trusted
+    ├── KeyFileError         a file of a public key that cannot be written or read
     ├── ModelFileError       a saved forest that cannot be written or read
     ├── StorageError         a party's database that cannot be written or read
     ├── AuditLogError        a party's audit log that does not hold
@@ -107,10 +107,10 @@ class AbsentError(PartyError):
 
 
 class KeyFileError(RevFRFError):
-    """A key file that cannot be written, read or trusted.
+    """A file of a public key that cannot be written or read.
 
-    Kinds of the file: `exists`, `missing`, `not-regular`, `mode`, `owner`, `too-large`, `io`. Kinds of its
-    content: `malformed`, `version`, `wrong-kind`, `passphrase-needed`, `passphrase-wrong`, `not-protected`.
+    Kinds of the file: `exists`, `missing`, `not-regular`, `too-large`, `io`. Kinds of its content:
+    `malformed`, `version`.
     """
 
     kind = "key-file"

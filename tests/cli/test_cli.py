@@ -27,7 +27,6 @@ from revfrf.cli import console
 from revfrf.cli.app import app
 from revfrf.cli.console import progress
 from revfrf.crypto.signing import SigningKey
-from revfrf.io.keyfile import save_key
 from revfrf.io.public_key import save_verify_key
 from revfrf.node.audit_log import AuditLog
 from revfrf.protocols.certificate import RevocationCertificate
@@ -535,11 +534,9 @@ def test_directory_is_2(place: Place, tmp_path: Path) -> None:
 
 
 def test_unreadable_key_is_2(place: Place, tmp_path: Path) -> None:
-    save_key(tmp_path / "secret", SigningKey.generate())
     (tmp_path / "garbage").write_bytes(bytes(range(256)))
     for name, message in (
         ("missing", "does not exist"),
-        ("secret", "secret key"),
         ("garbage", "no public key"),
     ):
         ran = run("verify", place.at / "telco.json", "--kgc-key", tmp_path / name)

@@ -187,7 +187,7 @@ class Before:
         if leavers and level == 2:
             secrets.update(*self.keys.values())
         secrets |= {*self.ciphertexts.values()} - {split.ciphertext for split in splits}
-        secrets |= {*self.signatures} - {split.batch.root for split in splits}
+        secrets |= {*self.signatures} - {split.batch.signature for split in splits}
         live = {name: _cuts(participant) for name, participant in federation.participants.items()}
         return [*secrets.union(*(cuts - live.get(name, set()) for name, cuts in self.cuts.items()))]
 
@@ -201,7 +201,7 @@ def before_of(forest: Small, directory: Path, federation: Federation) -> Before:
         files=frozenset(path.name for path in directory.glob("*.db")),
         n=federation.parameters.n,
         ciphertexts={node: split.ciphertext for node, split in splits.items()},
-        signatures=tuple({split.batch.root for split in splits.values()}),
+        signatures=tuple({split.batch.signature for split in splits.values()}),
         keys={name: keys_of(role.identity) for name, role in {**federation.requesters, **roles}.items()},
         own={
             name: (role.secret, role.identity.signing_key.to_fields()["seed"].encode(), *_rows(role))

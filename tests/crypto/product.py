@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from decimal import Decimal
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 from revfrf.crypto.dtpkc.dtpkc import (
-    Zeros,
+    _integers,
     _zeros_from,
     add,
     add_constant,
@@ -23,13 +22,10 @@ from revfrf.crypto.dtpkc.packing import Comparison, Mask, _mask_from, _read, und
 from revfrf.crypto.dtpkc.possession import PossessionProof, verify_possession
 from revfrf.crypto.dtpkc.strong import Server, StrongShare, root_half, root_open, strong_half, strong_open
 from revfrf.crypto.encoding import FixedPoint
-from revfrf.crypto.sealing import unseal
 from revfrf.crypto.secret import SecretInt
-from revfrf.crypto.signing import SigningKey, VerifyKey
-from revfrf.io.keyfile import SecretKey, load_key
+from revfrf.crypto.signing import VerifyKey
 
 Outputs = dict[str, Any]
-KEY_TYPES: dict[str, type[SecretKey]] = {kind.kind: kind for kind in (WeakKey, StrongShare, SigningKey)}
 
 
 class Product:
@@ -61,8 +57,8 @@ class Product:
 
     def encrypt(self) -> Outputs:
         public = self.key().public
-        zeros = Zeros(public, _zeros_from(public, [self.inputs["r"]]))
-        [ciphertext] = ho_enc(public, [self.inputs["m"]], zeros=zeros)
+        [zero], [m] = _zeros_from(public, [self.inputs["r"]]), _integers([self.inputs["m"]], self.p.n // 2)
+        ciphertext = add_constant(self.p, zero, m)
         return {"c": ciphertext.c, "g": ciphertext.g}
 
     def decrypt_weak(self) -> Outputs:
@@ -148,24 +144,3 @@ class Product:
         key = VerifyKey(self.inputs["verify_key"])
         key.verify(self.inputs["signature"], self.inputs["domain"], *self.inputs["fields"])
         return {}
-
-    def key_file(self) -> Outputs:
-        return {"content": unseal(self.inputs["file"], self.inputs["kind"], self.inputs.get("passphrase"))}
-
-    def load_key(self) -> Outputs:
-        """Through a file, which `NamedTemporaryFile` makes for its owner alone."""
-        with NamedTemporaryFile() as file:
-            file.write(self.inputs["file"])
-            file.flush()
-            key = load_key(
-                file.name,
-                KEY_TYPES[self.inputs["kind"]],
-                passphrase=self.inputs.get("passphrase"),
-                allow_insecure=bool(self.inputs["allow_insecure"]),
-            )
-        outputs: Outputs = {"content": key.to_fields()}
-        if isinstance(key, WeakKey):
-            outputs["h"] = key.public.h
-        if isinstance(key, SigningKey):
-            outputs["verify_key"] = key.verify_key.raw
-        return outputs

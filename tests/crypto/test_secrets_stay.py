@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from revfrf.crypto.dtpkc.dtpkc import ho_enc, par_h_dec1, par_h_dec2, zero_encryptions
+from revfrf.crypto.dtpkc.dtpkc import ho_enc, par_h_dec1, par_h_dec2
 from revfrf.crypto.dtpkc.keys import Ciphertext, WeakKey
 from revfrf.crypto.dtpkc.packing import Comparison, Mask, Pack, mask_comparisons, read_packs
 from revfrf.crypto.dtpkc.possession import prove_possession
@@ -133,13 +133,6 @@ def test_a_failed_decryption_does_not_show_what_would_have_opened_the_original(t
     shown = all_that_an_error_shows(partial(par_h_dec2, toy.alice, tampered))
     root = pow(honest.g, toy.alice.sk.reveal(), toy.parameters.n)
     assert not [text for text in spellings(root) if text in shown]
-
-
-def test_zeros_do_not_print_or_pickle(toy: World) -> None:
-    zeros = zero_encryptions(toy.alice.public, 2)
-    assert repr(zeros) == f"{zeros}" == "<Zeros: secret>"
-    with pytest.raises(SecretError):
-        pickle.dumps(zeros)
 
 
 def test_a_secret_is_exported_only_by_an_explicit_call() -> None:

@@ -134,8 +134,8 @@ def test_splits_come_back_with_their_owners_signatures(model: RevocableForestCla
     assert cs.store.splits
     for node, split in cs.store.splits.items():
         Ciphertext.from_bytes(cs.plan.parameters, split.ciphertext)
-        signature = split.batch.signature(split.position)
-        signature.verify(cs.plan.verify_keys[split.owner], context, split_statement(node, split.ciphertext))
+        split.batch.verify(cs.plan.verify_keys[split.owner], context)
+        split.batch.holds(split.position, split_statement(node, split.ciphertext))
 
 
 def test_keys_come_back_and_open_their_splits(model: RevocableForestClassifier, path: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.errors import KeyFileError
-from revfrf.io.keyfile import save_key
 from revfrf.io.public_key import MAX_SIZE, load_verify_key, save_verify_key
 
 KEY = VerifyKey(bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"))
@@ -104,15 +103,6 @@ def test_places_that_cannot_be_read(tmp_path: Path) -> None:
 def test_pipe_does_not_make_the_reader_wait(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert kind_of_loading(tmp_path / "pipe") == "not-regular"
-
-
-def test_secret_key_is_not_taken_for_a_public_one(path: Path) -> None:
-    key = SigningKey.generate()
-    save_key(path, key)
-    with pytest.raises(KeyFileError, match="secret key") as caught:
-        load_verify_key(path)
-    assert caught.value.kind == "wrong-kind"
-    assert key.export().hex() not in str(caught.value)
 
 
 @pytest.mark.parametrize("first", ["revfrf verify key v2", "revfrf verify key v10", "revfrf verify key v"])

@@ -7,7 +7,7 @@ AssertionError says that the two do not agree. What must be refused raises `Refu
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from tests.reference import dtpkc, ed25519, encoding, keyfile, packing, possession
+from tests.reference import dtpkc, ed25519, encoding, packing, possession
 from tests.reference.canonical import canonical
 from tests.reference.dtpkc import Compressed, Paper, Parameters
 
@@ -147,22 +147,6 @@ def signature(_: Parameters, inputs: Inputs) -> Outputs:
     return {}
 
 
-def key_file(_: Parameters, inputs: Inputs) -> Outputs:
-    return {"content": keyfile.read(inputs["file"], inputs["kind"], inputs.get("passphrase"))}
-
-
-def load_key(_: Parameters, inputs: Inputs) -> Outputs:
-    """The fields, and the public half where the key has one."""
-    kind, allow_insecure = inputs["kind"], bool(inputs["allow_insecure"])
-    content = keyfile.load(inputs["file"], kind, inputs.get("passphrase"), allow_insecure)
-    outputs: Outputs = {"content": content}
-    if kind == "weak-key":
-        outputs["h"] = pow(int(content["g0"], 16), int(content["sk"], 16), int(content["n"], 16))
-    if kind == "signing-key":
-        outputs["verify_key"] = ed25519.public_key(bytes.fromhex(content["seed"]))
-    return outputs
-
-
 OPERATIONS: dict[str, Callable[[Parameters, Inputs], Outputs]] = {
     "encrypt": encrypt,
     "decrypt_weak": decrypt_weak,
@@ -180,6 +164,4 @@ OPERATIONS: dict[str, Callable[[Parameters, Inputs], Outputs]] = {
     "fixed_point": fixed_point,
     "ciphertext_bytes": ciphertext_bytes,
     "signature": signature,
-    "key_file": key_file,
-    "load_key": load_key,
 }

@@ -1,11 +1,10 @@
-"""The reference's signatures, sealing and key files against the RFCs' own vectors, and against their spec."""
+"""The reference's canonical bytes and signatures against their specification and the RFC's own vectors."""
 
-import json
 from random import Random
 
 import pytest
 
-from tests.reference import chacha, ed25519, keyfile
+from tests.reference import ed25519
 from tests.reference.canonical import Field, canonical, canonical_field
 from tests.reference.dtpkc import RefusedError
 
@@ -102,69 +101,6 @@ def test_points_decode_to_what_encodes_to_them(random: Random) -> None:
     for data, (x, y) in points.items():
         assert (-x * x + y * y - 1 - ed25519.D * x * x * y * y) % ed25519.P == 0
         assert ed25519.encode((x, y)) == data
-
-
-# -- ChaCha20-Poly1305 ------------------------------------------------------------------------------
-
-
-def test_sealing_is_that_of_rfc_8439() -> None:
-    """Section 2.8.2."""
-    key, nonce = bytes(range(0x80, 0xA0)), bytes.fromhex("070000004041424344454647")
-    associated = bytes.fromhex("50515253c0c1c2c3c4c5c6c7")
-    plaintext = (
-        b"Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the future, "
-        b"sunscreen would be it."
-    )
-    sealed = bytes.fromhex(
-        "d31a8d34648e60db7b86afbc53ef7ec2a4aded51296e08fea9e2b5a736ee62d63dbea45e8ca9671282fafb69da92728b"
-        "1a71de0a9e060b2905d6a5b67ecd3b3692ddbd7f2d778b8c9803aee328091b58fab324e4fad675945585808b4831d7bc"
-        "3ff4def08e4b7a9de576d26586cec64b61161ae10b594f09e26a7e902ecbd0600691"
-    )
-    assert chacha.seal(key, nonce, plaintext, associated) == sealed
-    assert chacha.unseal(key, nonce, sealed, associated) == plaintext
-    assert chacha.unseal(key, nonce, sealed, associated[:-1]) is None
-    assert chacha.unseal(key, nonce, sealed[1:], associated) is None
-
-
-@pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 63, 64, 65, 200])
-def test_what_is_sealed_comes_back(random: Random, size: int) -> None:
-    key, nonce, plaintext = random.randbytes(32), random.randbytes(12), random.randbytes(size)
-    sealed = chacha.seal(key, nonce, plaintext, b"header")
-    assert len(sealed) == size + chacha.TAG_BYTES
-    assert chacha.unseal(key, nonce, sealed, b"header") == plaintext
-
-
-# -- Key files --------------------------------------------------------------------------------------
-
-PLAIN = b"""{
-  "format": "revfrf-key",
-  "version": 1,
-  "kind": "signing-key",
-  "protection": null,
-  "fields": {
-    "seed": "00\\u00e9"
-  }
-}
-"""
-
-
-def test_key_file_has_one_byte_form() -> None:
-    fields = {"seed": "00é"}
-    assert keyfile.dump(keyfile.plain("signing-key", fields)) == PLAIN
-    assert keyfile.read(PLAIN, "signing-key", None) == fields
-    with pytest.raises(RefusedError) as error:
-        keyfile.read(json.dumps(json.loads(PLAIN)).encode(), "signing-key", None)
-    assert error.value.kind == "malformed"
-
-
-def test_protected_key_file_opens_with_its_passphrase_only(random: Random) -> None:
-    how = keyfile.protection(random.randbytes(16), random.randbytes(12))
-    data = keyfile.dump(keyfile.protected("k", keyfile.dump({"a": "b"}), "horse", how))
-    assert keyfile.read(data, "k", "horse") == {"a": "b"}
-    for passphrase, kind in (("Horse", "passphrase-wrong"), (None, "passphrase-needed")):
-        with pytest.raises(RefusedError) as error:
-            keyfile.read(data, "k", passphrase)
-        assert error.value.kind == kind
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def test_coordinator_keeps_no_trace_of_destroyed_splits(path: Path, seed: int, s
     store, dead = SqliteCoordinatorStore(Database(path, create=True)), set[bytes]()
     for _ in range(6):
         nodes, before = nodes_of(rng, rng.randrange(1, 300)), parts_of(store)
-        batch = SignedBatch.of(rng.randbytes(64), [rng.randbytes(32) for _ in nodes])
+        batch = SignedBatch(rng.randbytes(64), tuple(rng.randbytes(32) for _ in nodes))
         splits = {
             node: StoredSplit("bank/x0", 1, "bank", rng.randbytes(30), rng.randbytes(size), 1, batch, i)
             for i, node in enumerate(nodes)
@@ -93,7 +93,7 @@ def test_coordinator_keeps_no_trace_of_destroyed_splits(path: Path, seed: int, s
 def parts_of(store: SqliteCoordinatorStore) -> set[bytes]:
     """Ciphertexts, turns, signatures."""
     splits = store.splits.values()
-    return {part for split in splits for part in (split.ciphertext, split.turns, split.batch.root)}
+    return {part for split in splits for part in (split.ciphertext, split.turns, split.batch.signature)}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -171,7 +171,7 @@ def known(model: Any) -> Known:
     return Known(
         {split.ciphertext for split in splits},
         {split.turns for split in splits if len(split.turns) >= 16 and windows(split.turns)},
-        {split.batch.root for split in splits},
+        {split.batch.signature for split in splits},
         {key for identity in identities for key in keys_of(identity)},
         {name: cuts_of(owner.store) for name, owner in federation.participants.items()},
     )

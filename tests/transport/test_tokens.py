@@ -3,7 +3,6 @@
 import random
 from base64 import urlsafe_b64encode
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,8 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given
 from hypothesis import strategies as st
 
-from revfrf.errors import FormatError, KeyFileError, PassportError, UsageError
-from revfrf.io.keyfile import load_key, save_key
+from revfrf.errors import FormatError, PassportError, UsageError
 from revfrf.transport.tls import (
     MAX_TOKEN,
     Authority,
@@ -190,8 +188,8 @@ def test_nothing_that_is_printed_or_raised_shows_a_key() -> None:
         partial(Token.parse, TEXT[:-1]),
         partial(Token.parse, token_of(key=_scalar(new_key()))),
         partial(Token.parse, TEXT, now=NOW + 1000 * DAY),
-        partial(TlsIdentity.from_fields, broken, False),
-        partial(Authority.from_fields, {**authority().to_fields(), "certificate": "x"}, False),
+        partial(TlsIdentity.from_fields, broken),
+        partial(Authority.from_fields, {**authority().to_fields(), "certificate": "x"}),
         partial(join, TOKEN, bytes(32)),
         partial(server_credentials, identity),
     ):
@@ -199,26 +197,24 @@ def test_nothing_that_is_printed_or_raised_shows_a_key() -> None:
     assert [part for part in hidden if part in shown] == []
 
 
-@pytest.mark.parametrize("key", [authority(), joined(TOKEN)], ids=lambda key: key.kind)
-def test_key_files_hold_identities(tmp_path: Path, key: Authority | TlsIdentity) -> None:
-    path = tmp_path / "key"
-    save_key(path, key)
-    again = load_key(path, type(key))
-    assert again.to_fields() == key.to_fields()
-    other = Authority if isinstance(key, TlsIdentity) else TlsIdentity
-    with pytest.raises(KeyFileError):
-        load_key(path, other)
+@pytest.mark.parametrize("key", [authority(), joined(TOKEN)], ids=lambda key: type(key).__name__)
+def test_fields_hold_identities(key: Authority | TlsIdentity) -> None:
+    fields = key.to_fields()
+    assert type(key).from_fields(fields).to_fields() == fields
+    other: type[Authority | TlsIdentity] = Authority if isinstance(key, TlsIdentity) else TlsIdentity
+    with pytest.raises(KeyError):
+        other.from_fields(fields)
 
 
 def test_a_key_and_a_certificate_must_belong_together() -> None:
     for key in (authority(), joined(TOKEN)):
         wrong = {**key.to_fields(), "key": _scalar(new_key()).hex()}
         with pytest.raises(UsageError, match="belong together"):
-            type(key).from_fields(wrong, False)
+            type(key).from_fields(wrong)
 
 
 def test_an_expired_identity_can_still_be_read() -> None:
     old = joined(token_for(BANK, days=2, ago=10 * DAY), NOW - 9 * DAY)
-    assert TlsIdentity.from_fields(old.to_fields(), False).who == BANK
+    assert TlsIdentity.from_fields(old.to_fields()).who == BANK
     with pytest.raises(PassportError, match="expired"):
         read_passport(old.ca_pem, old.chain_pem)

@@ -18,7 +18,6 @@ from tests.reference.operations import run
 from tests.vectors.ciphertext_cases import ciphertexts
 from tests.vectors.comparison_cases import comparisons, numbers
 from tests.vectors.decryption_cases import decryption
-from tests.vectors.keyfile_cases import keyfiles
 from tests.vectors.load import HERE, encode
 from tests.vectors.possession_cases import possessions
 from tests.vectors.signature_cases import signatures
@@ -39,7 +38,6 @@ CASES: dict[str, Callable[[Worlds], Iterator[Case]]] = {
     "comparison": comparisons,
     "numbers": numbers,
     "signatures": signatures,
-    "keyfiles": keyfiles,
 }
 
 

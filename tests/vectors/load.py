@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
-TOPICS = ("ciphertexts", "decryption", "possession", "comparison", "numbers", "signatures", "keyfiles")
-TEXT = ("parameters", "owner", "value", "domain", "kind", "passphrase", "content")
+TOPICS = ("ciphertexts", "decryption", "possession", "comparison", "numbers", "signatures")
+TEXT = ("parameters", "owner", "value", "domain")
 BYTES = ("bytes", "verify_key", "signature")
 
 
@@ -53,8 +53,6 @@ def _decode(name: str, value: Any) -> Any:
         return bytes.fromhex(value)
     if name == "fields":
         return decode_field(value)
-    if name == "file":
-        return value.encode("latin-1")
     return [int(item, 16) for item in value] if isinstance(value, list) else int(value, 16)
 
 
@@ -78,8 +76,6 @@ def encode(value: object, name: str = "") -> object:
     match value:
         case tuple() if name == "fields":
             return encode_field(value)
-        case bytes() if name == "file":
-            return value.decode("latin-1")
         case int():
             return format(value, "x")
         case bytes():

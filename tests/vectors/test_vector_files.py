@@ -11,9 +11,7 @@ VECTORS = [vector for topic in TOPICS for vector in load(topic)]
 QUICK = [vector for vector in VECTORS if vector.parameters["n"].bit_length() <= 1024]
 """Those that the reference answers at once; `test_files_are_what_generate_writes` covers the others."""
 ELEMENTS = {"out-of-range", "not-a-unit", "jacobi", "trivial"}
-KEY_FILES = {"version", "wrong-kind", "passphrase-needed", "passphrase-wrong", "not-protected", "too-large"}
-KINDS = ELEMENTS | KEY_FILES
-KINDS |= {"decryption", "proof", "slot", "range", "length", "malformed", "signature", "insecure-key"}
+KINDS = ELEMENTS | {"decryption", "proof", "slot", "range", "length", "malformed", "signature"}
 
 
 def params_of(vector: Vector) -> Parameters:

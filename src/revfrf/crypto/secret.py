@@ -27,8 +27,7 @@ class Secret:
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise SecretError(
-            f"{type(self).__name__} holds a secret and cannot be pickled or copied; "
-            "use its explicit export, or a key file"
+            f"{type(self).__name__} holds a secret and cannot be pickled or copied; use its explicit export"
         )
 
 
@@ -41,7 +40,7 @@ class SecretInt(Secret):
         self._value = value
 
     def reveal(self) -> int:
-        """The number itself: for arithmetic, and for writing key files."""
+        """The number itself: for arithmetic, and for a party's own store."""
         return self._value
 
 

@@ -7,7 +7,7 @@ shown for another.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Self
+from typing import Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -70,7 +70,6 @@ class VerifyKey:
 class SigningKey(Secret):
     """The secret half. Made by `generate`, or by `from_bytes` from what `export` gave."""
 
-    kind: ClassVar[str] = "signing-key"
     __slots__ = ("_key", "_verify_key")
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
@@ -91,16 +90,16 @@ class SigningKey(Secret):
         return cls(Ed25519PrivateKey.from_private_bytes(seed))
 
     def export(self) -> bytes:
-        """The 32 secret bytes themselves: for writing key files, and nothing else."""
+        """Return the 32 secret bytes themselves, for a party's own store and nothing else."""
         return self._key.private_bytes_raw()
 
     def to_fields(self) -> dict[str, str]:
-        """The key itself, for key files."""
+        """Return the key itself as named strings, for a party's own store."""
         return {"seed": self.export().hex()}
 
     @classmethod
-    def from_fields(cls, fields: Mapping[str, str], allow_insecure: bool) -> Self:  # noqa: ARG003
-        """`allow_insecure` is for keys that have a size."""
+    def from_fields(cls, fields: Mapping[str, str]) -> Self:
+        """The inverse of `to_fields`."""
         return cls.from_bytes(bytes.fromhex(fields["seed"]))
 
     @property

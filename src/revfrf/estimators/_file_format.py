@@ -67,7 +67,7 @@ class SavedCuts(Record, frozen=True):
 
 
 class SavedKeys(Record, frozen=True):
-    """One role's secrets, as in key files."""
+    """One role's secrets, as named strings."""
 
     signing: dict[str, str]
     weak: dict[str, str]
@@ -157,7 +157,7 @@ def saved(federation: Federation, estimator: SavedEstimator, digest: str, privat
             positions=_pack([split.position for split in splits], "<u4"),
             ciphertexts=b"".join(split.ciphertext for split in splits),
         ),
-        batches=tuple((epochs[id(batch)], batch.root, tuple(batch.levels[0])) for batch in batches),
+        batches=tuple((epochs[id(batch)], batch.signature, batch.leaves) for batch in batches),
         leaf_trees=_pack([tree for tree, _ in store.leaves], TREES),
         leaf_paths=_pack([path for _, path in store.leaves], PATHS),
         leaf_sums=_pack([x for leaf in store.leaves.values() for x in leaf], "<i8"),
@@ -262,7 +262,7 @@ def _restored(forest: SavedForest, targets: Targets, allow_insecure: bool, n_job
     c = forest.certificate
     parameters = Parameters(of_number(c.n), of_number(c.g0), c.exponent_bits, allow_insecure)
     identities = {m.name: _identity(forest, m, allow_insecure) for m in c.members}
-    kgc = forest.keys and SigningKey.from_fields(forest.keys[KGC].signing, allow_insecure)
+    kgc = forest.keys and SigningKey.from_fields(forest.keys[KGC].signing)
     secret_of = {party: forest.keys[party].secret if forest.keys else b"" for party in forest.columns}
     known = Credentials(parameters, kgc or None, identities, secret_of, forest.seed or b"")
     federation = Federation.restored(forest.columns, known, n_jobs, StoreFactory())
@@ -289,7 +289,7 @@ def _identity(forest: SavedForest, member: Member, allow_insecure: bool) -> Iden
         identity.certificate = forest.certificate
         return identity
     keys = forest.keys[member.name]
-    identity.signing = SigningKey.from_fields(keys.signing, allow_insecure)
+    identity.signing = SigningKey.from_fields(keys.signing)
     weak = WeakKey.from_fields(keys.weak, allow_insecure)
     share = StrongShare.from_fields(keys.share, allow_insecure) if keys.share else None
     identity.keys = Keys(forest.certificate.epoch, weak, share)
@@ -304,7 +304,7 @@ def _grown(forest: SavedForest, parameters: Parameters) -> tuple[dict[Node, Stor
     n = len(nodes)
     owner = {feature_id(p, column.name): p for p, columns in forest.columns.items() for column in columns}
     features = [forest.features[i] for i in array(saved.features, "<u4", n).tolist()]
-    batches = [SignedBatch.of(root, list(leaves)) for _, root, leaves in forest.batches]
+    batches = [SignedBatch(signature, leaves) for _, signature, leaves in forest.batches]
     numbers = array(saved.batches, "<u4", n).tolist()
     blob = array(saved.ciphertexts, "u1", n * width).tobytes()
     splits = map(

@@ -117,7 +117,7 @@ def _assembled(directory: Directory, allow_insecure: bool, n_jobs: int) -> Feder
     for name in state.certificates[-1].revoked:
         directory.discard(PARTICIPANT, name)
     order = {name: columns[name] for name in (*forest.columns, *columns) if name in columns}
-    signing = SigningKey.from_fields(kgc.expect("signing", dict[str, str]), allow_insecure)
+    signing = SigningKey.from_fields(kgc.expect("signing", dict[str, str]))
     known = Credentials(identities[CS].weak.parameters, signing, identities, secret_of, forest.seed)
     return Federation.restored(order, known, n_jobs, directory)
 

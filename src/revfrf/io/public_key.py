@@ -10,7 +10,6 @@ fingerprint is what `VerifyKey.fingerprint` says, for comparing over the telepho
 
 import os
 
-from revfrf.crypto.sealing import FORMAT as SECRET_FORMAT
 from revfrf.crypto.signing import KEY_BYTES, VerifyKey
 from revfrf.errors import FormatError, KeyFileError
 from revfrf.io.files import PUBLIC, content, create, reading, writing
@@ -38,7 +37,7 @@ def load_verify_key(path: str | os.PathLike[str]) -> VerifyKey:
     """The public key in this file.
 
     Raises KeyFileError; its kinds are `missing`, `not-regular`, `too-large` and `io` for the file, and
-    `malformed`, `version` and `wrong-kind` for its content.
+    `malformed` and `version` for its content.
     """
     with reading(path, KeyFileError, "give the path of a public key"):
         data = content(path, MAX_SIZE)
@@ -46,8 +45,6 @@ def load_verify_key(path: str | os.PathLike[str]) -> VerifyKey:
         raise KeyFileError(
             f"{path}: a public key of another version; this RevFRF reads {FORMAT!r}", kind="version"
         )
-    if data.startswith(b"{") and SECRET_FORMAT.encode() in data:
-        raise KeyFileError(f"{path} is a file of a secret key; give the public one", kind="wrong-kind")
     head, key, *_ = *data.split(b"\n"), b""
     name, _, digits = key.partition(b": ")
     if head != FORMAT.encode() or name != b"key" or len(digits) != 2 * KEY_BYTES:

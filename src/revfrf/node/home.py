@@ -120,13 +120,13 @@ class Home:
     def signing(self) -> SigningKey:
         """The key by which the party signs."""
         if self.who.role == KGC:
-            return SigningKey.from_fields(self.store.expect("signing", dict[str, str]), self.allow_insecure)
+            return SigningKey.from_fields(self.store.expect("signing", dict[str, str]))
         return self.identity().signing_key
 
     @hides_locals
     def tls(self) -> TlsIdentity:
         """By what others know the party."""
-        return TlsIdentity.from_fields(self.store.expect("tls", dict[str, str]), self.allow_insecure)
+        return TlsIdentity.from_fields(self.store.expect("tls", dict[str, str]))
 
     @hides_locals
     def sealing(self) -> Sealing:

@@ -96,7 +96,7 @@ def _invite(home: Home, role: str, name: str, days: int) -> Token:
     invited = home.store.expect("invited", dict[str, Invited])
     _check_invitation(invited, home.store.expect("state", KeyCentreState), role, name)
     serial = home.store.expect("serial", int) + 1
-    authority = Authority.from_fields(home.store.expect("authority", dict[str, str]), home.allow_insecure)
+    authority = Authority.from_fields(home.store.expect("authority", dict[str, str]))
     address = home.config.network.coordinator or ""
     token = authority.invite(PartyId(role, name), address, home.signing().verify_key.raw, serial, days)
     first = invited[name].first if name in invited else serial

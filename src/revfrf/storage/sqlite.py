@@ -127,7 +127,7 @@ class SqliteCoordinatorStore(SqliteStore, CoordinatorStore):
         sums = ((*node, np.array(leaf, dtype="<i8").tobytes()) for node, leaf in leaves.items())
         with self.transaction():
             self.database.put(
-                "batches", ((number[key], b.root, b"".join(b.levels[0])) for key, b in batches.items())
+                "batches", ((number[key], b.signature, b"".join(b.leaves)) for key, b in batches.items())
             )
             self.database.put(
                 "splits", ((*node, *s[:6], number[id(s.batch)], s.position) for node, s in splits.items())
@@ -165,8 +165,9 @@ def _read_splits(database: Database, batches: Mapping[int, SignedBatch]) -> dict
     return splits
 
 
-def _batch(root: bytes, leaves: bytes) -> SignedBatch:
-    return SignedBatch.of(root, [leaves[i : i + _HASH_BYTES] for i in range(0, len(leaves), _HASH_BYTES)])
+def _batch(signature: bytes, leaves: bytes) -> SignedBatch:
+    hashes = (leaves[i : i + _HASH_BYTES] for i in range(0, len(leaves), _HASH_BYTES))
+    return SignedBatch(signature, tuple(hashes))
 
 
 def _read_leaves(database: Database) -> dict[Node, Leaf]:

@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import msgspec
 from cryptography import x509
@@ -90,7 +90,6 @@ grpc = _load_grpc()
 class Authority(Secret):
     """The key by which KGC invites the parties of one federation."""
 
-    kind: ClassVar[str] = "authority"
     __slots__ = ("_certificate", "_key", "federation")
 
     def __init__(self, certificate: x509.Certificate, key: PrivateKey) -> None:
@@ -133,13 +132,13 @@ class Authority(Secret):
         return Token(self._certificate, invitation, key, address, kgc_verify_key)
 
     def to_fields(self) -> dict[str, str]:
-        """The certificate and its key, for key files."""
+        """The certificate and its key, for the party's own store."""
         return {"certificate": self.certificate_pem.decode("ascii"), "key": _scalar(self._key).hex()}
 
     @classmethod
     @hides_locals
-    def from_fields(cls, fields: Mapping[str, str], allow_insecure: bool) -> Self:  # noqa: ARG003
-        """`allow_insecure` is for keys that have a size."""
+    def from_fields(cls, fields: Mapping[str, str]) -> Self:
+        """The inverse of `to_fields`."""
         [certificate] = load_certificates(fields["certificate"].encode("ascii"), 1)
         return cls(certificate, _private_key(bytes.fromhex(fields["key"])))
 
@@ -235,7 +234,6 @@ class Token(Secret):
 class TlsIdentity(Secret):
     """What a party shows and proves whenever it connects. Made by `join`."""
 
-    kind: ClassVar[str] = "tls-identity"
     __slots__ = ("_key", "ca_pem", "chain_pem", "passport")
 
     def __init__(self, ca_pem: bytes, chain_pem: bytes, key: PrivateKey) -> None:
@@ -256,14 +254,14 @@ class TlsIdentity(Secret):
         return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def to_fields(self) -> dict[str, str]:
-        """The certificates and the key, for key files."""
+        """The certificates and the key, for the party's own store."""
         authority, chain = self.ca_pem.decode("ascii"), self.chain_pem.decode("ascii")
         return {"authority": authority, "chain": chain, "key": _scalar(self._key).hex()}
 
     @classmethod
     @hides_locals
-    def from_fields(cls, fields: Mapping[str, str], allow_insecure: bool) -> Self:  # noqa: ARG003
-        """`allow_insecure` is for keys that have a size."""
+    def from_fields(cls, fields: Mapping[str, str]) -> Self:
+        """The inverse of `to_fields`."""
         authority, chain = (fields[name].encode("ascii") for name in ("authority", "chain"))
         return cls(authority, chain, _private_key(bytes.fromhex(fields["key"])))
 

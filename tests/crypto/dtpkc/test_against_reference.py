@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revfrf.crypto.dtpkc import as_printed
-from revfrf.crypto.dtpkc.dtpkc import Zeros, _zeros_from, ho_enc, par_h_dec1, par_h_dec2
+from revfrf.crypto.dtpkc.dtpkc import _zeros_from, add_constant, ho_enc, par_h_dec1, par_h_dec2
 from revfrf.crypto.dtpkc.keys import Ciphertext
 from tests.conftest import World
 from tests.crypto.product import Product
@@ -109,8 +109,8 @@ def test_packing(world: World, x: int, s: int, coin: int, r: int, r_prime: int) 
 def test_a_compressed_ciphertext_expands_to_the_papers(world: World, r: int, m: int) -> None:
     """The paper's C2 = g^r mod N² is G^N mod N²; its decryption opens what the product encrypts."""
     r = 1 + r % (2**world.parameters.exponent_bits - 1)
-    zeros = Zeros(world.alice.public, _zeros_from(world.alice.public, [r]))
-    [ours] = ho_enc(world.alice.public, [m], zeros=zeros)
+    [zero] = _zeros_from(world.alice.public, [r])
+    ours = add_constant(world.parameters, zero, m)
     params = reference_parameters(world)
     pk = reference.paper_public_key(params, world.alice.sk.reveal())
     papers = reference.ho_enc(params, pk, m, r)

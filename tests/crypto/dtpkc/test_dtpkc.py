@@ -17,7 +17,6 @@ from revfrf.crypto.dtpkc.dtpkc import (
     par_h_dec1,
     par_h_dec2,
     scale,
-    zero_encryptions,
 )
 from revfrf.crypto.dtpkc.keys import Ciphertext, Parameters, PublicKey, WeakKey
 from revfrf.crypto.dtpkc.strong import root_half, root_open, strong_half, strong_open
@@ -178,19 +177,11 @@ def test_secret_exponents_are_even_and_use_their_full_length(toy: World) -> None
 
 
 def test_every_encryption_draws_an_exponent_of_its_own(toy: World, drawn_exponents: list[int]) -> None:
-    zeros = zero_encryptions(toy.alice.public, 50, n_jobs=1).spend(50)
+    zeros = ho_enc(toy.alice.public, [0] * 50, n_jobs=1)
     assert len(drawn_exponents) == 50
     assert [zero.g for zero in zeros] == [
         pow(toy.parameters.g0, r, toy.parameters.n) for r in drawn_exponents
     ]
-
-
-def test_zeros_cannot_be_spent_twice(toy: World) -> None:
-    """Two messages with one zero: C1/C2 = 1 + (m1 - m2)·N, for everybody to see."""
-    zeros = zero_encryptions(toy.alice.public, 1)
-    ho_enc(toy.alice.public, [1234], zeros=zeros)
-    with pytest.raises(UsageError, match="each once"):
-        ho_enc(toy.alice.public, [1000], zeros=zeros)
 
 
 def test_long_lived_secrets_are_applied_in_constant_time(toy: World, monkeypatch: pytest.MonkeyPatch) -> None:

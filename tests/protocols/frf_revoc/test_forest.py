@@ -228,9 +228,9 @@ def test_coordinator_keeps_nothing_of_the_leaver_and_of_destroyed_nodes(
     assert certificate.report.destroyed == len(going.nodes)
     assert not [split for split in store.splits.values() if split.owner in leavers]
     dead = {old[node].ciphertext for node in going.nodes & old.keys()}
-    kept_batches = {split.batch.root for split in store.splits.values()}
+    kept_batches = {split.batch.signature for split in store.splits.values()}
     assert not dead & {split.ciphertext for split in store.splits.values()}
-    of_leavers = {split.batch.root for split in old.values() if split.owner in leavers}
+    of_leavers = {split.batch.signature for split in old.values() if split.owner in leavers}
     assert not of_leavers & kept_batches
     owned = {name: set(owner.store.own_splits) for name, owner in participants(federation).items()}
     assert set().union(*owned.values()) == set(store.splits)

@@ -599,8 +599,8 @@ def test_every_stored_split_carries_its_owner_s_signature() -> None:
     plan, store = federation.coordinator.plan, federation.coordinator.store
     context = split_context(plan.federation, plan.epoch, plan.forest)
     for node, split in store.splits.items():
-        signature = split.batch.signature(split.position)
-        signature.verify(plan.verify_keys[split.owner], context, split_statement(node, split.ciphertext))
+        split.batch.verify(plan.verify_keys[split.owner], context)
+        split.batch.holds(split.position, split_statement(node, split.ciphertext))
     assert len(store.splits) > 4
 
 

@@ -17,7 +17,7 @@ from operator import index
 
 from revfrf.crypto.dtpkc.arithmetic import fixed_base, inverse, multiply, secret_power
 from revfrf.crypto.dtpkc.keys import Ciphertext, Parameters, PublicKey, WeakKey
-from revfrf.crypto.secret import Secret, SecretInt, hides_locals
+from revfrf.crypto.secret import SecretInt, hides_locals
 from revfrf.errors import FormatError, RangeError, UsageError
 from revfrf.parallel import in_processes, in_threads
 
@@ -27,25 +27,17 @@ _TEETH_OF_G0 = 12
 # -- HoEnc ------------------------------------------------------------------------------------------
 
 
-def ho_enc(
-    key: PublicKey,
-    messages: Sequence[int],
-    *,
-    zeros: "Zeros | None" = None,
-    n_jobs: int = -1,
-) -> list[Ciphertext]:
+def ho_enc(key: PublicKey, messages: Sequence[int], *, n_jobs: int = -1) -> list[Ciphertext]:
     """HoEnc: fresh encryptions of signed integers in (-N/2, N/2).
 
-    An encryption of m is an encryption of zero plus m, and only the zeros cost time: they can come from a
-    `ZeroPool`, and worker processes make them without seeing a message.
+    An encryption of m is an encryption of zero plus m, and only the zeros cost time: worker processes make
+    them without seeing a message. A zero used for two messages would show their difference to everybody.
     """
-    plain = _integers(messages, key.parameters.n // 2)
-    if zeros is None:
-        zeros = zero_encryptions(key, len(plain), n_jobs=n_jobs)
-    if zeros.key != key:
-        raise UsageError("these zeros are encrypted under another key")
-    fresh = zeros.spend(len(plain))
-    return [add_constant(key.parameters, zero, m) for zero, m in zip(fresh, plain, strict=True)]
+    p = key.parameters
+    plain = _integers(messages, p.n // 2)
+    seconds = 0.8e-3 * (p.key_bits / 2048) ** 3
+    zeros = in_processes(partial(_fresh_zeros, key), len(plain), p.jobs(n_jobs), seconds)
+    return [add_constant(p, zero, m) for zero, m in zip(zeros, plain, strict=True)]
 
 
 def _integers(messages: Sequence[int], limit: int) -> list[int]:
@@ -60,36 +52,6 @@ def _integers(messages: Sequence[int], limit: int) -> list[int]:
                 f"message {position} is outside (-N/2, N/2): it has {m.bit_length()} bits; use a longer key"
             )
     return plain
-
-
-class Zeros(Secret):
-    """Encryptions of zero under one key: pairs (H^r, g0^r), to be spent once.
-
-    Whoever sees one opens what it encrypts; used for two messages, it shows their difference to everybody.
-    """
-
-    __slots__ = ("_ciphertexts", "key")
-
-    def __init__(self, key: PublicKey, ciphertexts: Sequence[Ciphertext]) -> None:
-        self.key = key
-        self._ciphertexts: list[Ciphertext] = list(ciphertexts)
-
-    def __len__(self) -> int:
-        return len(self._ciphertexts)
-
-    def spend(self, count: int) -> list[Ciphertext]:
-        """All of them, if they are as many as that; nothing is left for a second time."""
-        if len(self) != count:
-            raise UsageError(f"{len(self)} zeros for {count} messages; give one for each, and each once")
-        spent, self._ciphertexts = self._ciphertexts, []
-        return spent
-
-
-def zero_encryptions(key: PublicKey, count: int, *, n_jobs: int = -1) -> Zeros:
-    """Fresh encryptions of zero, made ahead of their messages."""
-    p = key.parameters
-    seconds = 0.8e-3 * (p.key_bits / 2048) ** 3
-    return Zeros(key, in_processes(partial(_fresh_zeros, key), count, p.jobs(n_jobs), seconds))
 
 
 def _fresh_zeros(key: PublicKey, count: int) -> list[Ciphertext]:

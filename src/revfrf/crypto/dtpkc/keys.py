@@ -6,7 +6,6 @@ Made by `revfrf.crypto.dtpkc.strong.set_up` and `WeakKey.generate`; used by `rev
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from revfrf.crypto.canonical import fingerprint
 from revfrf.crypto.dtpkc.arithmetic import jacobi, multiply, power, secret_power
@@ -112,7 +111,7 @@ class Parameters:
         return f"<Parameters {self.fingerprint}: {self.key_bits} bits, E={self.exponent_bits}{self.label}>"
 
     def to_fields(self) -> dict[str, str]:
-        """As named strings, for key files."""
+        """Return them as named strings, for a party's own store."""
         return {"n": f"{self.n:x}", "g0": f"{self.g0:x}", "exponent_bits": f"{self.exponent_bits:x}"}
 
     @classmethod
@@ -232,7 +231,6 @@ class PublicKey:
 class WeakKey(Secret):
     """A party's own key: sk, an even number (see `Parameters.random_exponent`), and its public half."""
 
-    kind: ClassVar[str] = "weak-key"
     parameters: Parameters
     sk: SecretInt
     public: PublicKey = field(init=False)
@@ -249,7 +247,7 @@ class WeakKey(Secret):
         return cls(parameters, SecretInt(parameters.random_exponent()))
 
     def to_fields(self) -> dict[str, str]:
-        """The key itself, for key files."""
+        """Return the key itself as named strings, for a party's own store."""
         return {**self.parameters.to_fields(), "sk": f"{self.sk.reveal():x}"}
 
     @classmethod

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import gcd
-from typing import ClassVar, Literal, cast
+from typing import Literal, cast
 
 from revfrf.crypto.dtpkc.arithmetic import inverse, multiply, power, secret_power
 from revfrf.crypto.dtpkc.dtpkc import check_same_length, open_with_root
@@ -22,7 +22,6 @@ Server = Literal["CS", "CC"]
 class StrongShare(Secret):
     """λ1 (of CS) or λ2 (of CC): uniform alone; together ≡ 0 mod λ and ≡ 1 mod N."""
 
-    kind: ClassVar[str] = "strong-share"
     parameters: Parameters
     server: Server
     value: SecretInt
@@ -43,7 +42,7 @@ class StrongShare(Secret):
         return SecretInt(self.value.reveal() // self.parameters.n + (self.server == "CC"))
 
     def to_fields(self) -> dict[str, str]:
-        """The share itself, for key files."""
+        """Return the share itself as named strings, for a party's own store."""
         fields = {"server": self.server, "value": f"{self.value.reveal():x}"}
         return self.parameters.to_fields() | fields
 

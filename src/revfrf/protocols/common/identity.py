@@ -94,7 +94,7 @@ class Identity(Secret):
 
 
 class KeysRecord(Record, frozen=True):
-    """`Keys`, as in key files."""
+    """`Keys`, as named strings."""
 
     epoch: int
     weak: dict[str, str]
@@ -127,7 +127,7 @@ class IdentityRecord(Record, frozen=True):
             name=self.name,
             role=self.role,
             kgc=VerifyKey(self.kgc),
-            signing=SigningKey.from_fields(self.signing, allow_insecure),
+            signing=SigningKey.from_fields(self.signing),
             allow_insecure=allow_insecure,
             federation=self.federation,
             keys=None if self.keys is None else self.keys.keys(allow_insecure),
