@@ -12,10 +12,11 @@ import pytest
 
 import revfrf.testing
 from revfrf.errors import AbsentError, FormatError, RefusedError, SignatureError, UsageError
+from revfrf.messages.alignment import SchemaRequest
 from revfrf.messages.base import Done, Message
 from revfrf.messages.fle_expan import LevelRequest
 from revfrf.messages.frf_test import TestReply as BitsReply
-from revfrf.names import CC, CS
+from revfrf.names import CC, CS, PARTICIPANT
 from revfrf.testing.federations import other_keys, prepared_keys, random_case, set_up, toy_keys, train
 from revfrf.testing.link import FaultyLink
 from revfrf.testing.peers import FaultyPeer, LyingChannel, changing, failing, offline, replaced
@@ -51,8 +52,8 @@ def fail(error: Exception) -> Callable[..., Message]:
 def asking(answer: Callable[[str, Message], Message]) -> Callable[[], Message]:
     """A call that a peer answers like this."""
     network = MemoryNetwork()
-    network.roles["bank"] = Recorder(answer)
-    return lambda: network.channel(CS).call("bank", Done(), Done)
+    network.connect("bank", PARTICIPANT, Recorder(answer))
+    return lambda: network.channel(CS).call("bank", SchemaRequest(epoch=1), Done)
 
 
 def test_the_reason_behind_a_peers_refusal_is_found() -> None:

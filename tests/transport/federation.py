@@ -52,6 +52,7 @@ class GrpcNetwork:
     """
 
     roles: dict[str, Answering] = field(default_factory=dict)
+    role_of: dict[str, str] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
     messages: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     bytes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -61,6 +62,10 @@ class GrpcNetwork:
     present: dict[str, _Present] = field(default_factory=dict)
     _serial: int = 0
     _lock: Lock = field(default_factory=Lock)
+
+    def connect(self, name: str, role: str, answering: Answering) -> None:
+        self.role_of[name] = role
+        self.roles[name] = answering
 
     def channel(self, sender: str) -> "_GrpcChannel":
         return _GrpcChannel(self, sender)
@@ -78,7 +83,7 @@ class GrpcNetwork:
 
     def _connect(self, name: str) -> None:
         self._serial += 1
-        who = PartyId(name if name in SERVERS else self._role(name), name)
+        who = PartyId(self.role_of[name], name)
         party = invited_by(self.authority, who, self._serial)
 
         def answer(sender: str, message: Message) -> Message:
@@ -95,10 +100,6 @@ class GrpcNetwork:
         self.present[name] = _Present(endpoint, Dialler(endpoint, party.tls, f"127.0.0.1:{server.link.port}"))
         assert server.endpoint.wait_for([name], SOON) == []
         assert endpoint.wait_for(["CS"], SOON) == []
-
-    def _role(self, name: str) -> str:
-        role: str = getattr(self.roles[name], "identity").role  # noqa: B009
-        return role
 
     def _admit(self, passport: Passport) -> None:
         kgc: Any = self.roles["KGC"]

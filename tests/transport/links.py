@@ -317,6 +317,8 @@ class Recorder:
             self.calls.append((sender, message))
         return self._answer(sender, message)
 
+    handle = __call__
+
 
 class RawLink:
     """A neighbour of an endpoint who sends what it likes, and sees what comes back."""

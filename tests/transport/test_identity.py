@@ -11,13 +11,21 @@ from typing import Any
 
 import pytest
 
-from revfrf.errors import AbsentError, PartyError, PassportError, RefusedError, RejectedError
+from revfrf.errors import (
+    AbsentError,
+    PartyError,
+    PassportError,
+    ProtocolError,
+    RefusedError,
+    RejectedError,
+)
 from revfrf.messages.base import Done, Message
 from revfrf.messages.registry import MESSAGES, calls_between
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame, frames
 from revfrf.transport.grpc import _METHOD, _NONCE, _SERVICE, Dialler, Server
+from revfrf.transport.memory import MemoryNetwork
 from revfrf.transport.passport import PartyId, Passport
 from revfrf.transport.tls import Authority, channel_credentials, grpc
 from tests.messages.test_messages import FULL
@@ -48,13 +56,11 @@ def sample(kind: type[Message]) -> Message:
     return FULL[kind]
 
 
-@dataclass
 class Federation:
-    """All roles, each of which writes down what it is asked."""
+    """All roles, each of which writes down what it is asked, over one of the two transports."""
 
-    network: InMemory
-    roles: dict[str, Recorder]
-    endpoints: dict[str, Endpoint]
+    def __init__(self) -> None:
+        self.roles = {name: Recorder(lambda *_: Done()) for name in PARTIES}
 
     def asked(self) -> list[tuple[str, str, Message]]:
         """What has come to any role since this was asked last."""
@@ -64,22 +70,51 @@ class Federation:
         return found
 
     def call(self, sender: str, recipient: str, message: Message, reply: type[Message]) -> Message:
-        """CS cuts off who goes too far; the next one begins with a new link."""
+        """The reply, or PartyError."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End all calls."""
+
+
+class InOneProcess(Federation):
+    """Over `transport.memory`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = MemoryNetwork()
+        for name, recorder in self.roles.items():
+            self.network.connect(name, role(name), recorder)
+
+    def call(self, sender: str, recipient: str, message: Message, reply: type[Message]) -> Message:
+        return self.network.channel(sender).call(recipient, message, reply)
+
+
+class BetweenEndpoints(Federation):
+    """Over `transport.calls`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = InMemory(self.roles["CS"], LIMITS)
+        others = {name: self.network.add(name, self.roles[name]) for name in PARTIES if name != "CS"}
+        self.endpoints = {"CS": self.network.cs} | others
+
+    def call(self, sender: str, recipient: str, message: Message, reply: type[Message]) -> Message:
+        """CS cuts off a sender that goes too far; the next call begins with a new link."""
         endpoint = self.endpoints[sender]
         if sender != "CS" and not endpoint.present():
             self.network.join(endpoint)
         return endpoint.call(recipient, message, reply)
 
+    def close(self) -> None:
+        self.network.close()
 
-@pytest.fixture(scope="module")
-def federation() -> Iterator[Federation]:
-    roles = {name: Recorder(lambda *_: Done()) for name in PARTIES}
-    network = InMemory(roles["CS"], LIMITS)
-    endpoints = {"CS": network.cs} | {
-        name: network.add(name, roles[name]) for name in PARTIES if name != "CS"
-    }
-    yield Federation(network, roles, endpoints)
-    network.close()
+
+@pytest.fixture(scope="module", params=[InOneProcess, BetweenEndpoints])
+def federation(request: pytest.FixtureRequest) -> Iterator[Federation]:
+    made: Federation = request.param()
+    yield made
+    made.close()
 
 
 def test_there_is_a_sample_of_every_message() -> None:
@@ -98,15 +133,21 @@ def test_exactly_what_a_role_may_say_reaches_the_other(
         return
     allowed = set(calls_between(role(sender), role(recipient)))
     reached: set[type[Message]] = set()
+    refusals: list[BaseException | None] = []
     for kind in MESSAGES:
         try:
             assert federation.call(sender, recipient, sample(kind), Done) == Done()
-        except PartyError:
-            assert federation.asked() == []
+        except PartyError as error:
+            refusals.append(error.__cause__)
+            expected = []
         else:
-            assert federation.asked() == [(recipient, sender, sample(kind))]
+            expected = [(recipient, sender, sample(kind))]
             reached.add(kind)
+        assert federation.asked() == expected
     assert reached == allowed
+    causes = [cause for cause in refusals if isinstance(cause, ProtocolError)]
+    assert len(causes) == (len(refusals) if isinstance(federation, InOneProcess) else 0)
+    assert {cause.kind for cause in causes} <= {"sender"}
 
 
 def test_who_has_nothing_to_say_to_each_other_is_who_is_not_next_to_cs_or_kgc() -> None:

@@ -149,15 +149,10 @@ def watching() -> Iterator[Watch]:
     random_message, random_factor = as_printed._random_message, as_printed._random_factor
 
     def overhear(
-        network: MemoryNetwork,
-        sender: str,
-        recipient: str,
-        data: bytes,
-        *expected: type[Reply],
-        protocol: str | None = None,
-    ) -> Reply:
+        network: MemoryNetwork, sender: str, recipient: str, message: Message, data: bytes, protocol: str
+    ) -> None:
         watch.sent.append(Sent(sender, recipient, data))
-        return deliver(network, sender, recipient, data, *expected, protocol=protocol)
+        deliver(network, sender, recipient, message, data, protocol)
 
     def asked(channel: MemoryChannel, recipient: str, request: Message, reply_type: type[Reply]) -> Reply:
         watch.questions.append((channel.sender, recipient, type(request).__name__))

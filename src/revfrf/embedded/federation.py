@@ -135,7 +135,8 @@ class Federation:
             return
         store = self.stores.store(Store, REQUESTER, name, create=False)
         identity = store.expect("identity", IdentityRecord).identity(self.parameters.allow_insecure)
-        self.requesters[name] = self.network.roles[name] = Requester(identity, channel, self.n_jobs, store)
+        self.requesters[name] = Requester(identity, channel, self.n_jobs, store)
+        self.network.connect(name, REQUESTER, self.requesters[name])
 
     def _assemble(
         self, columns: Mapping[str, Sequence[Column]], known: Credentials, n_jobs: int, stores: StoreFactory
@@ -153,7 +154,10 @@ class Federation:
         self.requesters: dict[str, Requester] = {}
         self._enrolling = Lock()
         self.timings = Timings()
-        self.network.roles = {KGC: self.kgc, CS: self.coordinator, CC: self.compute, **self.participants}
+        for server, role in ((KGC, self.kgc), (CS, self.coordinator), (CC, self.compute)):
+            self.network.connect(server, server, role)
+        for name, participant in self.participants.items():
+            self.network.connect(name, PARTICIPANT, participant)
 
     @property
     def with_policies(self) -> dict[str, Participant | Coordinator | ComputePartner]:
@@ -224,7 +228,7 @@ class Federation:
             requester.remember()
         there = dict(self.network.roles)
         if known is None:
-            self.network.roles[name] = requester
+            self.network.connect(name, REQUESTER, requester)
         try:
             with measured(self.network.ledger, KGC, "key set-up"):
                 self.kgc.admit(self.parameters, name)

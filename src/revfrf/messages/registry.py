@@ -1,4 +1,7 @@
-"""Every type that may cross a wire, and nothing else."""
+"""Every type that may cross a wire, and who may send which request to whom.
+
+Both transports decode only what this table allows; roles check what a message says.
+"""
 
 from functools import cache
 
@@ -47,7 +50,12 @@ MESSAGES: tuple[type[Message], ...] = (
 )
 
 _CALLS: dict[tuple[str, str], tuple[type[Message], ...]] = {
-    (CS, CC): (fle_expan.OpenForest, frf_predict.MaskedComparisons),
+    (CS, CC): (
+        fle_expan.OpenForest,
+        frf_predict.MaskedComparisons,
+        frf_predict.HoAddRequest,  # CC answers these two only where it is told to, for comparison
+        frf_predict.HoLTRequest,
+    ),
     (CS, KGC): (key_setup.SetUpRequest, frf_revoc.RevocationReport),
     (CS, PARTICIPANT): (
         alignment.SchemaRequest,
@@ -74,7 +82,7 @@ _CALLS: dict[tuple[str, str], tuple[type[Message], ...]] = {
 
 @cache
 def calls_between(sender: str, recipient: str) -> tuple[type[Message], ...]:
-    """What a party with this role may ask of one with that role."""
+    """Return what a party with the role `sender` may ask of one with the role `recipient`."""
     kinds = _CALLS.get((sender, recipient), ())
     if sender == KGC != recipient:
         kinds += (key_setup.KeyDeal, key_setup.EpochCertificate, key_setup.Admission)

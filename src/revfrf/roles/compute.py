@@ -41,17 +41,13 @@ class ComputePartner(AnsweringParty):
         """Answer KGC and CS."""
         match message:
             case OpenForest():
-                self.expect(sender, CS)
                 self.open(message)
                 return Done()
             case MaskedComparisons():
-                self.expect(sender, CS)
                 return self._compare(message)
             case HoAddRequest() if self.literal:
-                self.expect(sender, CS)
                 return answer_ho_add(self.identity.share, message)
             case HoLTRequest() if self.literal:
-                self.expect(sender, CS)
                 return answer_ho_lt_as_printed(self.identity.share, message)
         return super().handle(sender, message)
 

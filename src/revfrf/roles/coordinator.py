@@ -95,18 +95,18 @@ class Coordinator(AnsweringParty):
             case KeyDeal() | EpochCertificate() if self._busy and message.epoch > self.certificate.epoch:
                 raise ProtocolError("a revocation is not over", kind="order")
             case ForestQuery():
-                self.expect(sender, message.admission.member.name)
+                self.check_sender(sender, message.admission.member.name)
                 check_admission(self.identity, message.admission)
                 self._check_ready()
                 return self._facts()
             case RevocationRequest():
-                self.expect(sender, message.party)
+                self.check_sender(sender, message.party)
                 check_revocation(self.certificate, message)
                 if message.forest != self.opening.forest:
                     raise ProtocolError("a request to leave another forest", kind="forest")
                 return Done()
             case PredictRequest():
-                self.expect(sender, message.request.admission.member.name)
+                self.check_sender(sender, message.request.admission.member.name)
                 self._check_ready()
                 return self._predict(message)
         return super().handle(sender, message)

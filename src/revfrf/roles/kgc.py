@@ -13,7 +13,6 @@ from revfrf.errors import CertificateError, ProtocolError, UsageError
 from revfrf.messages.base import Done, Message
 from revfrf.messages.frf_revoc import Certified, RevocationReport, RevocationRequest
 from revfrf.messages.key_setup import Admission, EpochCertificate, Receipt
-from revfrf.names import CS
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.protocols.frf_revoc import check_revocation, next_epoch
 from revfrf.protocols.key_setup import admit, announce, first_epoch
@@ -87,11 +86,10 @@ class KeyCentre:
         """Answer CS, and whoever leaves."""
         match message:
             case RevocationRequest():
-                Party.expect(sender, message.party)
+                Party.check_sender(sender, message.party)
                 self._accept(message)
                 return Done()
             case RevocationReport():
-                Party.expect(sender, CS)
                 return Certified(certificate=self._certify(message).to_json())
         raise ProtocolError(f"KGC has no answer to a {type(message).__name__}")
 

@@ -13,7 +13,7 @@ from revfrf.messages.fle_expan import Column, LevelRequest, OpenForest, Schema
 from revfrf.messages.frf_predict import ShareReply, ShareRequest
 from revfrf.messages.frf_revoc import Destroy, Rekey, RevocationLevel, RevocationRequest
 from revfrf.messages.frf_test import TestRequest
-from revfrf.names import CC, CS
+from revfrf.names import CC
 from revfrf.protocols.alignment import RowSource, aligned_codes, answer_match, rows_name
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import check_request, enter_request
@@ -89,44 +89,34 @@ class Participant(AnsweringParty):
         """Answer KGC and CS."""
         match message:
             case OpenForest():
-                self.expect(sender, CS)
                 return self._open(message)
             case LevelRequest():
-                self.expect(sender, CS)
                 growth = self._growth(message.epoch, message.forest)
                 return answer_level(self.identity, growth, self.store, message, self.n_jobs)
             case Destroy():
-                self.expect(sender, CS)
                 growth = self._growth(message.epoch, message.forest)
                 return answer_destroy(growth, self.store, message)
             case Rekey():
-                self.expect(sender, CS)
                 growth = self._growth(message.epoch, message.forest)
                 return answer_rekey(self.identity, growth, self.store, message, self.n_jobs)
             case ShareRequest():
-                self.expect(sender, CS)
                 return self._consent(message)
             case TestRequest():
-                self.expect(sender, CS)
                 rules = self._growth(message.epoch, message.forest).rules
                 return answer_test(
                     self._table(message.table), self.store, rules.n_trees, rules.max_depth, message
                 )
             case SchemaRequest():
-                self.expect(sender, CS)
                 self.check_epoch(message.epoch)
                 return Schema(columns=self.columns, n_rows=len(self._rows.ids))
             case MatchRequest():
-                self.expect(sender, CS)
                 self.check_epoch(message.epoch)
                 return answer_match(self._rows, self.identity.federation, message, self.n_jobs)
             case Align():
-                self.expect(sender, CS)
                 self.check_epoch(message.epoch)
                 self._align(message)
                 return Done()
             case Drop():
-                self.expect(sender, CS)
                 self.check_epoch(message.epoch)
                 self.drop(message.table)
                 return Done()

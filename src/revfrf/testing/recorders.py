@@ -19,7 +19,6 @@ import msgspec
 
 from revfrf.messages.base import Message
 from revfrf.messages.registry import MESSAGES
-from revfrf.transport.base import Reply
 from revfrf.transport.codec import decode
 from revfrf.transport.memory import MemoryNetwork
 
@@ -67,16 +66,11 @@ def recording(network: MemoryNetwork | None = None) -> Iterator[list[Sent]]:
     deliver = MemoryNetwork.deliver
 
     def record(
-        self: MemoryNetwork,
-        sender: str,
-        recipient: str,
-        data: bytes,
-        *expected: type[Reply],
-        protocol: str | None = None,
-    ) -> Reply:
+        self: MemoryNetwork, sender: str, recipient: str, message: Message, data: bytes, protocol: str
+    ) -> None:
         if network in (None, self):
             sent.append(Sent(sender, recipient, data))
-        return deliver(self, sender, recipient, data, *expected, protocol=protocol)
+        deliver(self, sender, recipient, message, data, protocol)
 
     with patch.object(MemoryNetwork, "deliver", record):
         yield sent

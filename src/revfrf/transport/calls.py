@@ -23,7 +23,7 @@ from revfrf.messages.registry import calls_between
 from revfrf.metering import Ledger, measured
 from revfrf.names import CS, KGC, PARTICIPANT, REQUESTER, SERVERS
 from revfrf.transport.base import Reply
-from revfrf.transport.codec import decode, encode
+from revfrf.transport.codec import decode, decode_call, encode
 from revfrf.transport.connections import AWAY, Connection, InFlightBudget, Link, PendingCall, Timeouts
 from revfrf.transport.frames import Frame, Key, Kind, frames
 from revfrf.transport.letters import Offer, Place, Sealing
@@ -392,9 +392,6 @@ class Endpoint:
         return self.sealing.answer(place, letter, self._reply(who, letter.data))
 
     def _reply(self, sender: PartyId, data: bytes) -> bytes:
-        kinds = calls_between(sender.role, self.who.role)
-        if not kinds:
-            raise ProtocolError(f"{sender.role} has nothing to say to {self.who.role}", kind="sender")
-        message = decode(data, *kinds)
+        message = decode_call(data, sender.role, self.who.role)
         with measured(self.ledger, self.who.name, message.protocol):
             return encode(self._answer(sender.name, message))

@@ -1,16 +1,19 @@
 """Messages to bytes and back: a version byte, then MessagePack with the type's name.
 
-Decoding is strict: of another version, too long, of another type, with a field missing, unknown or of the
-wrong type or size, a message is refused before anything is made of it.
+Decoding is strict. A message is refused before anything is made of it if its version or type is not the
+expected one, if it is too long, or if a field is missing, unknown, or of the wrong type or size.
 """
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from revfrf.errors import FormatError, UsageError
+from revfrf.errors import FormatError, ProtocolError, UsageError
 from revfrf.messages.base import Message
+from revfrf.messages.registry import calls_between
 from revfrf.transport.base import Reply
 
 VERSION = 1
@@ -38,23 +41,52 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes, *expected: type[Reply]) -> Reply:
-    """The message in these bytes, which must be of one of the expected types. Raises FormatError."""
+    """Return the message in these bytes, which must be of one of the expected types. Raises FormatError."""
+    _type_name(data, expected)
+    with _strictly():
+        message: Reply = _decoder(expected).decode(memoryview(data)[1:])
+    return message
+
+
+def decode_call(data: bytes, sender: str, recipient: str) -> Message:
+    """Return what a party with the role `sender` asks of one with the role `recipient`.
+
+    Raises ProtocolError if the table in `messages.registry` does not allow it, FormatError if it does not
+    parse.
+    """
+    allowed = calls_between(sender, recipient)
+    name = _type_name(data, allowed) if allowed else "message"
+    if name not in [kind.__name__ for kind in allowed]:
+        raise ProtocolError(f"{sender} may not send a {name!r} to {recipient}", kind="sender")
+    return decode(data, *allowed)
+
+
+def _type_name(data: bytes, expected: Sequence[type[Message]]) -> str:
+    """Return the name of a message's type without decoding the rest. Raises FormatError if it is too long."""
     limits = {kind.__name__: kind.max_bytes for kind in expected}
-    if len(data) > max(limits.values()):
-        raise FormatError(f"a message of {len(data):,} bytes where no more can come", kind="too-large")
+    longest = max(limits.values())
+    if len(data) > longest:
+        raise FormatError(
+            f"a message of {len(data):,} bytes; at most {longest:,} are allowed", kind="too-large"
+        )
     if not data or data[0] != VERSION:
         raise FormatError(f"not a message of version {VERSION}", kind="version")
-    body = memoryview(data)[1:]
+    with _strictly():
+        name = _tag.decode(memoryview(data)[1:]).type
+    if len(data) > limits.get(name, longest):
+        raise FormatError(f"a {name} of {len(data):,} bytes", kind="too-large")
+    return name
+
+
+@contextmanager
+def _strictly() -> Iterator[None]:
+    """Turn every complaint of the decoder into a FormatError."""
     try:
-        name = _tag.decode(body).type  # skips all other fields without making anything of them
-        if len(data) > limits.get(name, len(data)):
-            raise FormatError(f"a {name} of {len(data):,} bytes", kind="too-large")
-        message: Reply = _decoder(expected).decode(body)
+        yield
     except msgspec.ValidationError as error:
         raise FormatError(f"not a valid message: {error}", kind="malformed") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
         raise FormatError("not a message") from None
-    return message
 
 
 @lru_cache

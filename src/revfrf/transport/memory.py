@@ -5,12 +5,12 @@ from collections import Counter
 from dataclasses import dataclass
 from threading import Lock
 
-from revfrf.errors import AbsentError, RefusedError, RevFRFError, StorageError
+from revfrf.errors import AbsentError, ProtocolError, RefusedError, RevFRFError, StorageError
 from revfrf.messages.base import Message
-from revfrf.messages.registry import MESSAGES
 from revfrf.metering import Ledger, measured
+from revfrf.names import SERVERS
 from revfrf.transport.base import Answering, Reply
-from revfrf.transport.codec import decode, encode
+from revfrf.transport.codec import decode, decode_call, encode
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +19,10 @@ Link = tuple[str, str, str]
 
 
 class MemoryNetwork:
-    """Connects roles by name. Keeps the books: work by role, traffic by link, and what each role learnt."""
+    """Connects parties by name. Keeps the books: work by role, traffic by link, and what each party learnt.
+
+    `roles` holds the parties that are connected now.
+    """
 
     def __init__(self) -> None:
         self.roles: dict[str, Answering] = {}
@@ -27,24 +30,32 @@ class MemoryNetwork:
         self.messages: Counter[Link] = Counter()
         self.bytes: Counter[Link] = Counter()
         self.learnt: Counter[tuple[str, str]] = Counter()
+        self._role_of: dict[str, str] = {name: name for name in SERVERS}
         self._lock = Lock()
 
+    def connect(self, name: str, role: str, answering: Answering) -> None:
+        """Connect a party. Its role decides what it may send to whom."""
+        self._role_of[name] = role
+        self.roles[name] = answering
+
     def channel(self, sender: str) -> "MemoryChannel":
-        """The channel of one party."""
+        """Return the channel of one party."""
         return MemoryChannel(self, sender)
 
-    def deliver(
-        self, sender: str, recipient: str, data: bytes, *expected: type[Reply], protocol: str | None = None
-    ) -> Reply:
-        """Decode what arrives, and write it down; an answer belongs to the protocol of its question."""
-        message = decode(data, *expected)
-        link = (sender, recipient, protocol or message.protocol)
+    def decode_call(self, sender: str, recipient: str, data: bytes) -> Message:
+        """Decode a request that the sender's role may send to the recipient's. Raises RejectedError."""
+        if sender not in self._role_of:
+            raise ProtocolError(f"{sender!r} was never connected", kind="sender")
+        return decode_call(data, self._role_of[sender], self._role_of[recipient])
+
+    def deliver(self, sender: str, recipient: str, message: Message, data: bytes, protocol: str) -> None:
+        """Enter a message in the books. A reply belongs to the protocol of its request."""
+        link = (sender, recipient, protocol)
         with self._lock:
             self.messages[link] += 1
             self.bytes[link] += len(data)
             for what, count in message.discloses().items():
                 self.learnt[recipient, what] += count
-        return message
 
 
 @dataclass(frozen=True)
@@ -59,18 +70,20 @@ class MemoryChannel:
         data = encode(request)
         with measured(self.network.ledger, recipient, request.protocol):
             answer = self._answer(recipient, data)
-        return self.network.deliver(recipient, self.sender, answer, reply_type, protocol=request.protocol)
+        reply = decode(answer, reply_type)
+        self.network.deliver(recipient, self.sender, reply, answer, request.protocol)
+        return reply
 
     def _answer(self, recipient: str, data: bytes) -> bytes:
-        """What happens at the other end."""
+        """Return what the other end replies."""
         if recipient not in self.network.roles:
-            raise AbsentError(recipient, "is not connected; connect it, and ask again")
+            raise AbsentError(recipient, "is not connected; connect it and retry")
         try:
-            message = self.network.deliver(self.sender, recipient, data, *MESSAGES)
+            message = self.network.decode_call(self.sender, recipient, data)
+            self.network.deliver(self.sender, recipient, message, data, message.protocol)
             return encode(self.network.roles[recipient].handle(self.sender, message))
         except StorageError:  # of a party in this very process
             raise
         except RevFRFError as error:
-            log.warning("%s refused a message of %s: %s", recipient, self.sender, error)
-            told = error.peer_message
-            raise RefusedError(recipient, f"has refused: {told}") from error
+            log.warning("%s refused a message from %s: %s", recipient, self.sender, error)
+            raise RefusedError(recipient, f"has refused: {error.peer_message}") from error

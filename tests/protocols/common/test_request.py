@@ -84,6 +84,8 @@ def refusal(federation: Federation, party: str, request: Request, told: str = "r
     """Why a party refuses a request; whoever asks is told no more, and nobody has written anything down."""
     before = books(federation)
     sender = request.admission.member.name if party == CS else CS
+    if sender not in federation.network.roles:
+        federation.network.connect(sender, REQUESTER, federation.requesters["clinic"])
     with pytest.raises(RefusedError) as caught:
         federation.network.channel(sender).call(party, asking(party, request), PredictReply)
     assert str(caught.value) == f"{party!r} has refused: {told}"
@@ -592,7 +594,8 @@ class Liar:
 def test_stranger_who_lies_is_not_admitted(fresh: Federation, changes: dict[str, Any], kind: str) -> None:
     kgc = fresh.coordinator.identity.kgc
     identity = Identity("mallory", REQUESTER, kgc, SigningKey.generate(), True)
-    fresh.network.roles["mallory"] = Liar(Requester(identity, fresh.network.channel("mallory")), changes)
+    liar = Liar(Requester(identity, fresh.network.channel("mallory")), changes)
+    fresh.network.connect("mallory", REQUESTER, liar)
     with pytest.raises(RejectedError) as caught:
         fresh.kgc.admit(fresh.parameters, "mallory")
     assert caught.value.kind == kind

@@ -248,7 +248,8 @@ def test_impostor_gets_no_admission_in_a_later_epoch(federation: Federation) -> 
     leave(federation, ["bank"])
     kgc = federation.coordinator.identity.kgc
     impostor = Identity("clinic", REQUESTER, kgc, SigningKey.generate(), True)
-    federation.network.roles["clinic"] = Requester(impostor, federation.network.channel("clinic"))
+    requester = Requester(impostor, federation.network.channel("clinic"))
+    federation.network.connect("clinic", REQUESTER, requester)
     with pytest.raises(ProtocolError, match="the name of another"):
         federation.kgc.admit(federation.parameters, "clinic")
     assert impostor.admission is None

@@ -125,7 +125,10 @@ def test_request_of_another_epoch_is_refused(federation: Federation, server: str
 def test_servers_and_requesters_cannot_leave(federation: Federation, server: str, party: str) -> None:
     federation.enrol_requester("clinic")
     request = resigned(federation, party, certificate=federation.kgc.current)
-    assert refused(federation, server, request, party) == "member"
+    assert refused(federation, server, request, party) == "sender"
+    with pytest.raises(ProtocolError) as caught:
+        federation.network.roles[server].handle(party, request)
+    assert caught.value.kind == "member"
 
 
 def test_nobody_leaves_before_there_is_a_forest() -> None:

@@ -19,5 +19,6 @@ def parties() -> Parties:
         name: Identity(name, role, signing.verify_key, SigningKey.generate(), allow_insecure=True)
         for name, role in ROLES.items()
     }
-    network.roles = {name: ComputePartner(identity) for name, identity in identities.items()}
+    for name, identity in identities.items():
+        network.connect(name, identity.role, ComputePartner(identity))
     return Parties(network, kgc, signing, identities)

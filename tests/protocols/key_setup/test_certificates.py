@@ -55,7 +55,7 @@ def test_certificate_of_the_same_epoch_with_anything_else_is_refused(parties: Pa
 def test_certificate_before_any_key_is_refused(parties: Parties) -> None:
     other = MemoryNetwork()
     late = Identity("bank", PARTICIPANT, parties.signing.verify_key, SigningKey.generate(), True)
-    other.roles = {"bank": ComputePartner(late)}
+    other.connect("bank", PARTICIPANT, ComputePartner(late))
     certificate = parties.enrol()
     call = lambda: other.channel(KGC).call("bank", certificate, Done)  # noqa: E731
     assert refusal(call).kind == "order"

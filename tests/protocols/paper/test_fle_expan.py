@@ -263,7 +263,7 @@ def test_replayed_level_is_refused(opened: Opened) -> None:
 
 def test_message_that_a_participant_does_not_answer_is_refused(opened: Opened) -> None:
     reply = LevelReply(level=0, ciphertexts=b"", signature=None, n_cuts=b"", bins=b"")
-    assert opened.refuses(reply).kind == "unexpected"
+    assert opened.refuses(reply).kind == "sender"
 
 
 def test_second_forest_is_refused(opened: Opened) -> None:

@@ -578,7 +578,7 @@ def test_request_is_taken_from_the_requester_alone(federation: Federation, sende
 
 
 def test_message_that_the_coordinator_does_not_answer_is_refused(federation: Federation) -> None:
-    assert refusal(federation, PredictReply(votes=b"", n_voted=b"", absent=(), failure=None)) == "unexpected"
+    assert refusal(federation, PredictReply(votes=b"", n_voted=b"", absent=(), failure=None)) == "sender"
 
 
 # -- a lying CS -------------------------------------------------------------------------------------
