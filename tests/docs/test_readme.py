@@ -1,6 +1,7 @@
-"""What the README says can be done, done."""
+"""What the README and the other pages show: commands and programs run, and print what is printed there."""
 
 import re
+import runpy
 import subprocess
 import sys
 import venv
@@ -16,7 +17,7 @@ COMMANDS = [
     for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL)
     for line in block.splitlines()
 ]
-PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+[(PROGRAM, PRINTED)] = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", README, re.DOTALL)
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("src/**/*.md"), *ROOT.glob("tests/**/*.md")]
 
 
@@ -25,12 +26,10 @@ def run(*command: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[s
 
 
 def test_every_command_is_one_that_these_tests_run() -> None:
-    """`make test` is what runs now; tests/benchmarks run `make bench` on made-up data, and test_pages what
-    `revfrf` does.
-    """
-    first = [command for command in COMMANDS if not command.startswith("revfrf ")]
-    assert first == ["make demo", "make test", "make bench", "pip install ."]
-    assert COMMANDS[: len(first)] == first
+    """`make test` runs now, tests/benchmarks run `make bench` on small data, test_docs_run runs the rest."""
+    assert COMMANDS[:2] == ["make demo", "pip install ."]
+    assert COMMANDS[-2:] == ["make test", "make bench"]
+    assert [command.split()[1] for command in COMMANDS[2:-2]] == ["up", "train", "predict", "revoke", "down"]
     makefile = (ROOT / "Makefile").read_text()
     assert "$(BIN)/revfrf bench paper" in makefile
     assert "$(BIN)/pytest" in makefile
@@ -42,41 +41,49 @@ def test_make_demo_tells_its_story() -> None:
     done = run("make", "demo")
     assert done.returncode == 0, done.stderr
     story = " ".join(done.stdout.split())
-    right, plain, without, now, after = (float(share) for share in re.findall(r"([\d.]+)%", story))
-    assert right == now > 90
-    assert right > plain - 5
+    accuracy, plain, without, now, after = (float(share) for share in re.findall(r"([\d.]+)%", story))
+    assert accuracy == now > 90
+    assert accuracy > plain - 5
     assert without == after > 90
-    assert story.count("the same as in the clear: True") == 2
+    assert story.count("; the same as without encryption") == 2
     assert "'Davos' has refused this request" in story
-    counts = re.findall(r"works for (\d+) of (\d+) splits", story)
-    assert [(worked == "0", worked == of) for worked, of in counts] == [
-        (False, True),  # the copy, before
-        (True, False),  # compared, after
-        (True, False),  # opened, after
-        (True, False),  # with the leaver's key, others' splits
-        (False, True),  # and its own
+    assert re.findall(r"([✓•✗]) [^✓•✗]*?: (\d+) of (\d+) splits", story) == [
+        ("•", "30", "30"),  # the copy, before
+        ("✓", "0", "30"),  # compared, after
+        ("✓", "0", "30"),  # decrypted, after
+        ("✓", "0", "24"),  # with the leaver's key, others' splits
+        ("•", "6", "6"),  # and its own
     ]
-    assert "bit for bit the same forest: True" in story
+    assert "✓ The forest is the one trained without Davos: bit for bit the same" in story
     assert "public key: verified" in story
     assert "one byte changed: rejected" in story
     seen = ("path bits of requests", "bins of rows", "rows of such nodes", "public keys", "erasure receipts")
     for what in (*seen, "3072-bit keys: secure", "FOS-Find", "FRF-Predict", "HoLT", "FRF-Revoc"):
         assert what in story
     assert "INSECURE" not in story
+    assert "True" not in story
     assert f"a tree before and after: {page}" in story
     html = page.read_text(encoding="utf-8")
     [nodes] = re.findall(r"(\d+) nodes destroyed, (\d+) rebuilt, (\d+) kept", story)
     for what, count in zip(("destroyed", "rebuilt", "kept"), nodes, strict=True):
         assert f"<dt>nodes {what}</dt><dd>{int(count):,}</dd>" in html
-    assert f"{right}%" in html
+    assert f"{accuracy}%" in html
     assert f"{after}%" in html
 
 
-@pytest.mark.parametrize("code", PYTHON)
-def test_python_examples_run_as_printed(code: str, tmp_path: Path) -> None:
-    assert len(PYTHON) == 1
-    done = run(sys.executable, "-W", "error", "-c", code, cwd=tmp_path)
+def test_the_program_prints_what_the_readme_shows(tmp_path: Path) -> None:
+    assert README.count("```python") == 1
+    done = run(sys.executable, "-W", "error", "-c", PROGRAM, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert done.stdout == PRINTED
+    *_, left, never = PRINTED.splitlines()
+    assert left == never
+
+
+def test_the_picture_is_what_its_script_draws() -> None:
+    script = runpy.run_path(str(ROOT / "docs" / "pictures" / "make.py"))
+    assert script["picture"]() == script["PICTURE"].read_text(encoding="utf-8")
+    assert "](docs/pictures/leaving.svg)" in README
 
 
 ROWS = (
@@ -134,7 +141,7 @@ def test_the_library_installs_alone_into_an_empty_environment(tmp_path: Path) ->
     install = ["install", "--quiet", "--only-binary", ":all:", "--constraint", "constraints.txt", "."]
     done = run(python, "-m", "pip", *install)
     assert done.returncode == 0, done.stderr
-    done = run(python, "-W", "error", "-c", PYTHON[0], cwd=tmp_path)
+    done = run(python, "-W", "error", "-c", PROGRAM, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert run(python, "-c", "import pandas", cwd=tmp_path).returncode != 0  # not needed by the library
 
@@ -145,8 +152,17 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         assert target.startswith("https://") or (page.parent / target).exists(), target
 
 
-def test_the_readme_fits_on_a_screen() -> None:
-    assert len(README.splitlines()) <= 50
+def prose(page: Path) -> list[str]:
+    """The lines of a page that are neither code nor in a table."""
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return [
+        line for line in text.split("<!-- tables -->")[0].splitlines() if not line.lstrip().startswith("|")
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lines_of_prose_have_at_most_100_characters(page: Path) -> None:
+    assert [line for line in prose(page) if len(line) > 100] == []
 
 
 def test_constraints_pin_versions_and_name_no_host() -> None:

@@ -1,5 +1,6 @@
-"""The page about one who has left: it needs nothing but a browser, and says what the model says."""
+"""The page about a participant that has left loads nothing, and shows what the model and the messages say."""
 
+import re
 from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
@@ -9,9 +10,11 @@ import pytest
 from msgspec import structs
 
 from revfrf import RevocableForestClassifier
-from revfrf.report.drawing import most_telling_tree, outline
-from revfrf.report.html import COLOURS, STYLE, table
-from revfrf.report.leaving import Leaving, Trial, page
+from revfrf.messages.registry import MESSAGES
+from revfrf.report import drawing
+from revfrf.report.drawing import COLOURS, most_telling_tree, outline
+from revfrf.report.html import STYLE, THEME, facts, table
+from revfrf.report.leaving import PROTOCOLS, ROLES, Leaving, Trial, page
 
 COLUMNS = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a & b", "it's", "plain", "plainer"]
 PARTIES = {"Ada & <b>": COLUMNS[:2], "Bea": COLUMNS[2:4], 'Cléo "C"': COLUMNS[4:]}
@@ -71,7 +74,11 @@ def left(leaver: str = LEAVER, *, constant: bool = False) -> tuple[RevocableFore
         score_before=score,
         score_after=model.score(table, y),
         seconds={"training": 1.25, "leaving & all": 2.5},
-        trials=[Trial("<b>good", "it & that", True), Trial("bad", "<i>", False)],
+        trials=[
+            Trial("<b>good", "it & that", "good"),
+            Trial("so", "so", "limit"),
+            Trial("bad", "<i>", "bad"),
+        ],
         certificate=certificate,
         costs=model.costs_,
         leakage=model.leakage_(),
@@ -88,7 +95,7 @@ def test_the_page_is_well_formed(story: tuple[RevocableForestClassifier, Leaving
     assert html.startswith("<!doctype html>\n")
     reader = Reader(html)
     assert [tag for tag, _ in reader.tags].count("svg") == 2 + len(PARTIES)
-    assert [tag for tag, _ in reader.tags].count("section") == 6
+    assert [tag for tag, _ in reader.tags].count("section") == 7
 
 
 def test_the_page_loads_nothing(story: tuple[RevocableForestClassifier, Leaving]) -> None:
@@ -101,7 +108,7 @@ def test_the_page_loads_nothing(story: tuple[RevocableForestClassifier, Leaving]
     assert not [name for name in names if name.startswith("on")]
     for outside in ("http:", "https:", "url(", "@import", "@font-face"):
         assert outside not in html
-    assert "<" not in STYLE
+    assert "<" not in THEME + drawing.STYLE + STYLE
 
 
 def test_hostile_names_are_text(story: tuple[RevocableForestClassifier, Leaving]) -> None:
@@ -137,7 +144,8 @@ def test_numbers_are_those_of_the_model(story: tuple[RevocableForestClassifier, 
     assert report.rebuilt + report.kept == len(leaving.after) == model.n_nodes_
     assert report.digest_after == model.digest_
     assert {report.digest_before, report.digest_after} <= set(cells)
-    assert {"1.2 s", "2.5 s", "2: new keys for everybody", leaving.certificate.signature.hex()} <= set(cells)
+    assert {"2: new keys for everybody", leaving.certificate.signature.hex()} <= set(cells)
+    assert "training 1.2 s, leaving & all 2.5 s" in text
     assert "256-bit keys: INSECURE" in text
     for role, seen in model.leakage_().items():
         at = len(cells) - 1 - cells[::-1].index(role)  # the last time is its card
@@ -152,15 +160,15 @@ def test_costs_are_those_of_the_model(story: tuple[RevocableForestClassifier, Le
     sent = costs.total("bytes")
     assert cells[at + 1] == f"{costs.total('seconds'):,.1f} s"
     assert cells[at + 2] == (f"{sent / 1e6:,.1f} MB" if sent >= 1e6 else f"{sent / 1e3:,.1f} kB")
-    by_role = cells[cells.index("role") : cells.index("protocol")]
-    assert by_role[4::4] == ["KGC", "CS", "CC", *PARTIES, "requester"]
+    by_party = cells[cells.index("party") : cells.index("What each party received") - 1]
+    assert by_party[4::4] == ["KGC", "CS", "CC", *PARTIES, "requester"]
     from_cs = sum(
         cell["bytes"]
         for link in costs.traffic
         if link.startswith("CS ->")
         for cell in costs.traffic[link].values()
     )
-    assert by_role[by_role.index("CS") + 2] == f"{from_cs / 1e3:,.1f} kB"
+    assert by_party[by_party.index("CS") + 2] == f"{from_cs / 1e3:,.1f} kB"
 
 
 def test_the_trees_are_drawn_node_by_node(story: tuple[RevocableForestClassifier, Leaving]) -> None:
@@ -194,7 +202,7 @@ def test_a_leaver_without_a_split_leaves_nothing_marked() -> None:
     assert leaving.before == leaving.after
     html = page(leaving)
     Reader(html)
-    assert "0 nodes are destroyed" in html
+    assert "0 nodes will be destroyed" in html
     assert 'class="box' not in html
 
 
@@ -204,12 +212,38 @@ def test_parties_with_one_initial_are_numbered(story: tuple[RevocableForestClass
     html = page(replace(leaving, columns={**leaving.columns, **more}))
     legend = html[html.index('class="legend"') : html.index('class="trees"')]
     letters = [
-        text for text in Reader(legend[legend.index("<li>") :].rpartition("</ul>")[0]).text if text.isdigit()
+        text
+        for text in Reader(legend[legend.index("<details>") :].rpartition("</div>")[0]).text
+        if text.isdigit()
     ]
     assert letters == [str(i + 1) for i in range(len(PARTIES) + len(more))]
 
 
-def test_columns_of_numbers_stand_right_and_text_left() -> None:
+def test_only_good_news_has_a_check_mark(story: tuple[RevocableForestClassifier, Leaving]) -> None:
+    cells = Reader(page(story[1])).text
+    assert [cells[cells.index(what) - 1] for what in ("<b>good", "so", "bad")] == ["✓", "•", "✗"]
+
+
+def test_servers_and_protocols_are_explained_where_they_first_appear(
+    story: tuple[RevocableForestClassifier, Leaving],
+) -> None:
+    html = page(story[1])
+    main = unescape(html[html.index("<main>") :])
+    not_in_a_run = {"HoAdd", "HoLT as printed", "matching"}
+    assert {kind.protocol for kind in MESSAGES} - not_in_a_run <= PROTOCOLS.keys()
+    for name, meaning in ROLES.items():
+        assert re.search(rf"\b{name}\b", main).start() == main.index(f"{name}</dt><dd>{meaning}")  # type: ignore[union-attr]
+    for name, meaning in PROTOCOLS.items():
+        assert main.index(name) == main.index(f"{name}: {meaning}")
+
+
+def test_hashes_are_monospaced() -> None:
+    assert facts({"digest": "0f" * 32}) == (
+        f'<dl class="facts card"><dt>digest</dt><dd><code>{"0f" * 32}</code></dd></dl>'
+    )
+
+
+def test_columns_of_numbers_are_aligned_right() -> None:
     html = table(("party", "splits", "columns"), [("a", "1,200", "x (3), y"), ("b", "7", "")])
     cells = [attributes.get("class") for tag, attributes in Reader(html).tags if tag in ("th", "td")]
     assert cells == [None, "n", None] * 3

@@ -136,6 +136,6 @@ def demo(
         from revfrf.cli.demo import Options, Story  # scikit-learn takes seconds to load
 
         try:
-            Story(Options(key_bits, trees, allow_insecure, page)).tell()
+            Story(Options(key_bits, trees, allow_insecure, page)).run()
         except ValueError as error:
             raise error if isinstance(error, UsageError) else UsageError(str(error)) from None

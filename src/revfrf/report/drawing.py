@@ -1,28 +1,50 @@
-"""Trees as drawings: who owns which split, never where the cuts lie."""
+"""Draw trees as SVG: who owns which split, never its threshold."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from revfrf.forest.nodes import Node
-from revfrf.report.html import COLOURS
 from revfrf.storage.memory import CoordinatorStore
 
 Outline = Mapping[Node, str | None]
-"""A forest as it is drawn: the feature, "party/column", of each split, and None for each leaf."""
-
-
-def outline(store: CoordinatorStore) -> Outline:
-    """The forest as it is now; what comes later does not change it."""
-    splits: dict[Node, str | None] = {node: split.feature for node, split in store.splits.items()}
-    return splits | dict.fromkeys(store.leaves)
-
+"""A forest without thresholds: the feature, "party/column", of each split, and None for each leaf."""
 
 Tree = Mapping[int, str | None]
 """One tree of an outline, by path."""
 
+Tags = Mapping[str, tuple[int, str]]
+"""The number of each party's colour, and its letter."""
+
+COLOURS = 7
+"""Close to Okabe and Ito's palette for colour-blind readers; the letters say the same."""
+
+STYLE = """
+.edge{stroke:var(--leaf);stroke-width:1.4}.edge.gone{stroke:var(--gone);stroke-dasharray:4 3}
+.edge.new{stroke:var(--new)}.leaf{fill:var(--leaf)}.box.new{fill:var(--new-tint);stroke:var(--new)}
+.box.gone{fill:var(--gone-tint);stroke:var(--gone);stroke-dasharray:5 4}.split circle{stroke:var(--card)}
+.split text{font:600 12px system-ui,sans-serif;text-anchor:middle;fill:#111}.split.p0 text{fill:#fff}
+.p0 circle{fill:#0072b2}.p1 circle{fill:#e69f00}.p2 circle{fill:#2fb58d}.p3 circle{fill:#d58db4}
+.p4 circle{fill:#6cc0ee}.p5 circle{fill:#f0e442}.p6 circle{fill:#b08968}
+"""
+"""For the drawings; the variables are those of `html.THEME`."""
+
+
+def outline(store: CoordinatorStore) -> Outline:
+    """Return a snapshot of CS's forest."""
+    splits: dict[Node, str | None] = {node: split.feature for node, split in store.splits.items()}
+    return splits | dict.fromkeys(store.leaves)
+
+
+def by_tree(forest: Outline) -> dict[int, dict[int, str | None]]:
+    """Return the trees of a forest, by number."""
+    trees: dict[int, dict[int, str | None]] = {}
+    for tree, path in sorted(forest):
+        trees.setdefault(tree, {})[path] = forest[tree, path]
+    return trees
+
 
 def most_telling_tree(before: Outline, after: Outline, leavers: Sequence[str]) -> int:
-    """The number of a tree of which much is destroyed, much is new, and much stays."""
+    """Return the number of a tree with many nodes destroyed, many rebuilt and many kept."""
     trees, grown = by_tree(before), by_tree(after)
 
     def tells(number: int) -> int:
@@ -33,73 +55,48 @@ def most_telling_tree(before: Outline, after: Outline, leavers: Sequence[str]) -
     return max(trees, key=tells)
 
 
-def by_tree(forest: Outline) -> dict[int, dict[int, str | None]]:
-    """Its trees, by number."""
-    trees: dict[int, dict[int, str | None]] = {}
-    for tree, path in sorted(forest):
-        trees.setdefault(tree, {})[path] = forest[tree, path]
-    return trees
-
-
 def owner(feature: str) -> str:
-    """Whose feature it is."""
+    """Return the party that owns a feature."""
     return feature.partition("/")[0]
 
 
 def tops_of(tree: Tree, leavers: Sequence[str]) -> list[int]:
-    """The topmost splits of the leavers."""
+    """Return the topmost splits of the leavers."""
     own = {path for path, feature in tree.items() if feature is not None and owner(feature) in leavers}
-    return sorted(path for path in own if not any(above in own for above in _above(path)))
+    return sorted(path for path in own if own.isdisjoint(_above(path)))
 
 
-def _above(path: int) -> Iterable[int]:
+def below(tree: Tree, tops: Sequence[int]) -> set[int]:
+    """Return all nodes at and below these."""
+    return {path for path in tree if not {path, *_above(path)}.isdisjoint(tops)}
+
+
+def _above(path: int) -> Iterator[int]:
     while path := path // 2:
         yield path
 
 
-def below(tree: Tree, tops: Sequence[int]) -> set[int]:
-    """All nodes at and below these."""
-    return {path for path in tree if path in tops or any(above in tops for above in _above(path))}
-
-
-def tags_of(parties: Iterable[str]) -> dict[str, tuple[int, str]]:
-    """For each party the number of its colour, and its letter; if letters are not enough, the number at the
-    end of its name, or where it stands.
-    """
-    names = list(parties)
-    letters = [name[0].upper() for name in names]
-    numbers = [name[len(name.rstrip("0123456789")) :] for name in names]
-    if len(set(letters)) < len(names):
-        short = len(set(numbers)) == len(names) and all(0 < len(number) < 3 for number in numbers)
-        letters = numbers if short else [str(i + 1) for i in range(len(names))]
-    return {name: (i % COLOURS, letters[i]) for i, name in enumerate(names)}
-
-
-def legend(
-    columns: Mapping[str, Sequence[str]], leavers: Sequence[str], tags: Mapping[str, tuple[int, str]]
-) -> str:
-    """Which colour and letter is whose."""
-    items = []
-    for name, owned in columns.items():
-        colour, letter = tags[name]
-        left = ' <em class="left">has left</em>' if name in leavers else ""
-        items.append(
-            f'<li><svg viewBox="-12 -12 24 24" class="key" aria-hidden="true">{_circle(0, 0, colour, letter)}'
-            f"</svg><div><b>{escape(name)}</b>{left}<br/><small>{escape(', '.join(owned))}</small></div></li>"
-        )
-    return f'<ul class="legend">{"".join(items)}</ul>'
+def tags_of(parties: Sequence[str]) -> Tags:
+    """Give each party a colour and its initial; if these clash, the number in its name, or its position."""
+    letters = [name[0].upper() for name in parties]
+    if len(set(letters)) < len(parties):
+        letters = [name[len(name.rstrip("0123456789")) :] for name in parties]
+        if len(set(letters)) < len(parties) or not all(0 < len(letter) < 3 for letter in letters):
+            letters = [str(i + 1) for i in range(len(parties))]
+    return {name: (i % COLOURS, letters[i]) for i, name in enumerate(parties)}
 
 
 _STEP, _DROP, _MARGIN = 17, 46, 22
 
 
-def width_of(*trees: Tree) -> int:
-    """How wide a drawing is in which the largest of these fits."""
-    return 2 * _MARGIN + _STEP * (max(map(len, trees)) - 1)
+def size_of(*trees: Tree) -> tuple[int, int]:
+    """Return width and height of a drawing that fits the largest of these trees."""
+    depth = max(path.bit_length() for tree in trees for path in tree)
+    return 2 * _MARGIN + _STEP * (max(map(len, trees)) - 1), 2 * _MARGIN + _DROP * (depth - 1)
 
 
 def _places(tree: Tree) -> dict[int, tuple[int, int]]:
-    """Where each node is drawn: leaves and splits from left to right, as deep as they are."""
+    """Return where each node is drawn: one column per node, from left to right, and one row per depth."""
     depth = max(path.bit_length() for path in tree)
 
     def from_left(path: int) -> int:  # the middle of what is below it, if the tree were full
@@ -109,15 +106,8 @@ def _places(tree: Tree) -> dict[int, tuple[int, int]]:
     return {path: (_MARGIN + _STEP * order[path], _MARGIN + _DROP * (path.bit_length() - 1)) for path in tree}
 
 
-def figure(
-    tree: Tree,
-    width: int,
-    tops: Sequence[int],
-    tags: Mapping[str, tuple[int, str]],
-    marked: str,
-    caption: str,
-) -> str:
-    """A tree as a drawing in which the nodes at and below `tops` are marked."""
+def draw(tree: Tree, tops: Sequence[int], tags: Tags, marked: str) -> str:
+    """Return the tree as SVG elements; the nodes at and below `tops` are marked "gone" or "new"."""
     places = _places(tree)
     parts = [_box([places[path] for path in below(tree, [top])], marked) for top in tops]
     inside = below(tree, tops)
@@ -131,26 +121,45 @@ def figure(
         if feature is None:
             parts.append(f'<circle class="leaf" cx="{x}" cy="{y}" r="4"/>')
         else:
-            parts.append(_circle(x, y, *tags[owner(feature)], title=feature))
-    height = max(y for _, y in places.values()) + _MARGIN
-    return (
-        f'<figure><figcaption>{escape(caption)}</figcaption><svg class="tree" role="img" '
-        f'viewBox="0 0 {width} {height}" style="max-width:{width * 3 // 2}px">'
-        f"<title>{escape(caption)}</title>{''.join(parts)}</svg></figure>"
-    )
+            parts.append(dot(x, y, *tags[owner(feature)], title=feature))
+    return "".join(parts)
 
 
 def _box(places: Sequence[tuple[int, int]], marked: str) -> str:
-    """Around a subtree; nothing else is in it, because nodes come from left to right."""
+    """Frame a subtree; no other node is inside, because nodes are ordered from left to right."""
     left, right = min(x for x, _ in places) - 15, max(x for x, _ in places) + 15
     top, bottom = min(y for _, y in places) - 18, max(y for _, y in places) + 14
     size = f'width="{right - left}" height="{bottom - top}"'
     return f'<rect class="box {marked}" x="{left}" y="{top}" {size} rx="14"/>'
 
 
-def _circle(x: int, y: int, colour: int, letter: str, title: str = "") -> str:
+def dot(x: int, y: int, colour: int, letter: str, title: str = "") -> str:
+    """Return a split: a circle with its owner's colour and letter."""
     hint = f"<title>{escape(title)}</title>" if title else ""
     return (
         f'<g class="split p{colour}">{hint}<circle cx="{x}" cy="{y}" r="11"/>'
         f'<text x="{x}" y="{y}" dy=".36em">{escape(letter)}</text></g>'
     )
+
+
+def figure(tree: Tree, size: tuple[int, int], tops: Sequence[int], tags: Tags, marked: str, cap: str) -> str:
+    """Return a drawing with its caption, as HTML."""
+    width, height = size
+    return (
+        f'<figure><figcaption>{escape(cap)}</figcaption><svg class="tree" role="img" '
+        f'viewBox="0 0 {width} {height}" style="max-width:{width * 3 // 2}px">'
+        f"<title>{escape(cap)}</title>{draw(tree, tops, tags, marked)}</svg></figure>"
+    )
+
+
+def legend(columns: Mapping[str, Sequence[str]], leavers: Sequence[str], tags: Tags) -> str:
+    """Return the colour, letter and columns of each party, as HTML; columns unfold."""
+    items = []
+    for name, owned in columns.items():
+        left = ' <em class="left">has left</em>' if name in leavers else ""
+        key = f'<svg viewBox="-12 -12 24 24" class="key" aria-hidden="true">{dot(0, 0, *tags[name])}</svg>'
+        items.append(
+            f"<details><summary>{key} <b>{escape(name)}</b>{left}</summary>"
+            f"<small>{escape(', '.join(owned))}</small></details>"
+        )
+    return f'<div class="legend">{"".join(items)}</div>'

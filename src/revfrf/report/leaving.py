@@ -1,13 +1,13 @@
-"""A participant has left: one page about it, for people, that needs nothing but a browser.
+"""One page about a participant that has left, made from what CS, KGC and the network's counters know."""
 
-The page shows what CS, KGC and the books of the network know: owners and names of features, never a cut.
-"""
-
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Literal
 
 from revfrf.embedded.costs import Costs
+from revfrf.names import CC, CS, KGC, SERVERS
 from revfrf.protocols.certificate import RevocationCertificate, shown_by
 from revfrf.report.drawing import (
     Outline,
@@ -16,25 +16,46 @@ from revfrf.report.drawing import (
     figure,
     legend,
     most_telling_tree,
+    size_of,
     tags_of,
     tops_of,
-    width_of,
 )
-from revfrf.report.html import document, facts, section, show_bytes, show_seconds, table
+from revfrf.report.html import details, document, facts, section, show_bytes, show_seconds, table
+
+ROLES = {
+    KGC: "Key centre. Issues keys and signs certificates.",
+    CS: "Coordinator. Holds the labels and the shape of the trees, runs the protocols.",
+    CC: "Computing partner. Helps CS compare encrypted numbers. Must not collude with CS.",
+}
+"""What each server does."""
+
+PROTOCOLS = {
+    "key set-up": "issue and renew keys",
+    "FLE-Expan": "grow all trees, depth by depth",
+    "FOS-Find": "choose splits and encrypt them (sent with FLE-Expan)",
+    "FRF-Test": "predict rows that the owners hold",
+    "FRF-Predict": "predict a requester's encrypted rows",
+    "HoLT": "compare two encrypted numbers",
+    "FRF-Revoc": "remove a leaver and rebuild",
+}
+"""What each protocol of a run does, by the paper's name."""
+
+Verdict = Literal["good", "limit", "bad"]
+MARKS: Mapping[Verdict, str] = {"good": "✓", "limit": "•", "bad": "✗"}
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Something that was tried: what, what came out, and whether it is as it should be."""
+    """Something that was tried, its outcome, and whether that is good, a known limit, or bad."""
 
     what: str
     outcome: str
-    as_it_should: bool
+    verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """All that the page tells. `columns` are those of every participant before."""
+    """The content of the page. `columns` are those of every participant before."""
 
     title: str
     summary: str
@@ -51,38 +72,32 @@ class Leaving:
 
 
 def page(leaving: Leaving) -> str:
-    """The page, as HTML."""
+    """Return the page, as HTML."""
     sections = (
         section("Before and after", _numbers(leaving)),
         section("One of the trees", _trees(leaving)),
-        section("What was tried", _trials(leaving.trials)),
-        section("The certificate", certificate_facts(leaving.certificate)),
+        section("Three servers", facts(ROLES)),
+        section("Attacks and checks", _trials(leaving.trials)),
+        section("The revocation certificate", _certificate(leaving.certificate)),
         section("What it cost", _costs(leaving)),
-        section("What each of them received", _leakage(leaving)),
+        section("What each party received", _leakage(leaving)),
     )
     keys = f"{leaving.costs.key_bits}-bit keys: {leaving.costs.security}"
     return document(leaving.title, leaving.summary, sections, f"Made by RevFRF from one run, with {keys}.")
 
 
-# -- numbers ----------------------------------------------------------------------------------------
-
-
 def _numbers(leaving: Leaving) -> str:
     report = leaving.certificate.report
     scores = (
-        f'<div class="card"><h3>Right answers</h3><p class="big">{leaving.score_before:.1%}'
-        f'<span class="then" aria-label="then">→</span>{leaving.score_after:.1%}</p>'
-        "<p>of rows that were not trained on</p></div>"
+        f'<div class="card"><h3>Accuracy on test rows</h3><p class="big">{leaving.score_before:.1%}'
+        f'<span class="then" aria-label="then">→</span>{leaving.score_after:.1%}</p></div>'
     )
     most = report.kept + max(report.destroyed, report.rebuilt)
     bars = "".join(
         f'<div class="bar">{_part("kept", report.kept, most)}{_part(what, count, most)}</div>'
         for what, count in (("destroyed", report.destroyed), ("rebuilt", report.rebuilt))
     )
-    nodes = f'<div class="card"><h3>Nodes of the forest</h3>{bars}</div>'
-    times = facts({what: show_seconds(seconds) for what, seconds in leaving.seconds.items()}, card=False)
-    clock = f'<div class="card"><h3>On the clock</h3>{times}</div>'
-    return f'<div class="cards">{scores}{nodes}{clock}</div>'
+    return f'<div class="cards">{scores}<div class="card"><h3>Nodes of the forest</h3>{bars}</div></div>'
 
 
 def _part(what: str, count: int, most: int) -> str:
@@ -96,88 +111,88 @@ def _trees(leaving: Leaving) -> str:
     number = most_telling_tree(leaving.before, leaving.after, leavers)
     trees = by_tree(leaving.before)
     old, new = trees[number], by_tree(leaving.after)[number]
-    tops = tops_of(old, leavers)
-    tags = tags_of(leaving.columns)
+    tops, tags, size = tops_of(old, leavers), tags_of([*leaving.columns]), size_of(old, new)
     gone, fresh = len(below(old, tops)), len(below(new, tops))
-    width = width_of(old, new)
-    before = figure(old, width, tops, tags, "gone", f"Before: {gone:,} nodes are destroyed")
-    after = figure(new, width, tops, tags, "new", f"After: {fresh:,} nodes are grown by those who stay")
+    before = figure(old, size, tops, tags, "gone", f"Before: {gone:,} nodes will be destroyed")
+    after = figure(new, size, tops, tags, "new", f"After: {fresh:,} nodes are rebuilt")
     return (
-        f"<p>Tree {number + 1:,} of {len(trees):,}. Each circle is a split, with "
-        "the colour and letter of its owner; small grey dots are leaves. Where the cuts lie only the owners "
-        f"know.</p>{legend(leaving.columns, leavers, tags)}"
-        f'<div class="trees">{before}{after}</div>'
+        f"<p>Tree {number + 1:,} of {len(trees):,}. Each circle is a split, with the colour and letter of "
+        "its owner; small grey dots are leaves. Only the owner of a split knows its threshold.</p>"
+        f'{legend(leaving.columns, leavers, tags)}<div class="trees">{before}{after}</div>'
     )
-
-
-# -- what was tried, the certificate -----------------------------------------------------------------
 
 
 def _trials(trials: Sequence[Trial]) -> str:
-    items = "".join(
-        f'<li class="{"good" if trial.as_it_should else "bad"}"><b>{escape(trial.what)}</b>'
-        f"<br/>{escape(trial.outcome)}</li>"
-        for trial in trials
+    rows = [(MARKS[trial.verdict], trial.what, trial.outcome) for trial in trials]
+    key = "✓ protected or verified, • a known limit"
+    return f"{table(('', 'what was tried', 'outcome'), rows)}<p><small>{key}, ✗ unexpected</small></p>"
+
+
+def _certificate(certificate: RevocationCertificate) -> str:
+    report = certificate.report
+    digests = facts({"digest before": report.digest_before, "digest after": report.digest_after})
+    whole = details("The whole revocation certificate", certificate_facts(certificate))
+    return (
+        "<p>A digest identifies a forest. KGC signs both, with the leaver's request and everybody's receipts "
+        f"for erased keys.</p>{digests}{whole}"
     )
-    return f'<p>A tick says that it came out as it should.</p><ul class="trials">{items}</ul>'
 
 
 def certificate_facts(certificate: RevocationCertificate) -> str:
-    """What a certificate shows."""
+    """Return what a revocation certificate shows."""
     level = "2: new keys for everybody" if certificate.level == 2 else "1: the keys stay as they are"
     return facts({**shown_by(certificate), "level": level, "signed by KGC": certificate.signature.hex()})
 
 
-# -- books ------------------------------------------------------------------------------------------
-
-
 def _costs(leaving: Leaving) -> str:
+    costs = leaving.costs
+    names = {name for counts in (costs.work, costs.traffic) for row in counts.values() for name in row}
+    known = [name for name in PROTOCOLS if name in names]
+    each: list[str | None] = [*known, *sorted(names - {*known}), None]
+    rows = [
+        (
+            f"{p}: {PROTOCOLS[p]}" if p in PROTOCOLS else p or "all",
+            show_seconds(costs.total("seconds", p)),
+            show_bytes(costs.total("bytes", p)),
+        )
+        for p in each
+    ]
+    clock = ", ".join(f"{what} {show_seconds(seconds)}" for what, seconds in leaving.seconds.items())
     return (
-        "<p>Processor seconds and bytes of messages, of the whole run; FOS-Find is sent with FLE-Expan."
-        f'</p><div class="tables">{_by_role(leaving)}{_by_protocol(leaving.costs)}</div>'
+        f"<p>Elapsed: {escape(clock)}. Processor time and messages of the whole run, by protocol:</p>"
+        f"{table(('protocol', 'CPU', 'bytes'), rows)}{details('The same by party', _by_party(leaving))}"
     )
 
 
-def _by_role(leaving: Leaving) -> str:
-    costs = leaving.costs
-    sent: dict[str, int] = {}
-    received: dict[str, int] = {}
-    for link, protocols in costs.traffic.items():
+def _by_party(leaving: Leaving) -> str:
+    work, sent, received = Counter[str](), Counter[str](), Counter[str]()
+    for party, cells in leaving.costs.work.items():
+        work[party] += sum(cell["seconds"] for cell in cells.values())
+    for link, protocols in leaving.costs.traffic.items():
         sender, _, recipient = link.partition(" -> ")
         size = sum(cell["bytes"] for cell in protocols.values())
-        sent[sender] = sent.get(sender, 0) + size
-        received[recipient] = received.get(recipient, 0) + size
-    rows = []
-    for role in _roles(costs.work.keys() | sent.keys() | received.keys(), leaving.columns):
-        seconds = sum(cell["seconds"] for cell in costs.work.get(role, {}).values())
-        rows.append(
-            (role, show_seconds(seconds), show_bytes(sent.get(role, 0)), show_bytes(received.get(role, 0)))
-        )
-    return table(("role", "seconds", "sent", "received"), rows)
-
-
-def _by_protocol(costs: Costs) -> str:
-    names = {name for table in (costs.work, costs.traffic) for row in table.values() for name in row}
-    each: list[str | None] = [*sorted(names), None]
+        sent[sender] += size
+        received[recipient] += size
     rows = [
-        (p or "all", show_seconds(costs.total("seconds", p)), show_bytes(costs.total("bytes", p)))
-        for p in each
+        (party, show_seconds(work[party]), show_bytes(sent[party]), show_bytes(received[party]))
+        for party in _ordered(work.keys() | sent.keys() | received.keys(), leaving.columns)
     ]
-    return table(("protocol", "seconds", "bytes"), rows)
+    return table(("party", "CPU", "sent", "received"), rows)
 
 
 def _leakage(leaving: Leaving) -> str:
     cards = [
-        f'<div class="card"><h3>{escape(role)}</h3>{facts(leaving.leakage[role], card=False)}</div>'
-        for role in _roles(leaving.leakage, leaving.columns)
+        f'<div class="card"><h3>{escape(party)}</h3>{facts(leaving.leakage[party], card=False)}</div>'
+        for party in _ordered(leaving.leakage, leaving.columns)
     ]
     return (
-        "<p>Counted from the messages of this run. Nobody but its owner received a column or a cut in the "
-        f'clear.</p><div class="flow">{"".join(cards)}</div>'
+        "<p>No party received another's values or thresholds in the clear. CS saw the order of the values "
+        "and the path of each row. Owners saw which rows reach their nodes, and never a label.</p>"
+        + details("All counts, from the messages of this run", f'<div class="flow">{"".join(cards)}</div>')
     )
 
 
-def _roles(names: Iterable[str], columns: Iterable[str]) -> list[str]:
-    """The servers first, then the participants, then who asks."""
-    order = ["KGC", "CS", "CC", *columns]
+def _ordered(names: Iterable[str], columns: Iterable[str]) -> list[str]:
+    """Put the servers first, then the participants, then the requesters."""
+    order = [*SERVERS, *columns]
     return sorted(names, key=lambda name: (order.index(name) if name in order else len(order), name))

@@ -1,4 +1,4 @@
-"""Progress bars: while a forest grows, and while it answers encrypted requests."""
+"""The progress bar of the library, the command line and the benchmarks."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,57 +8,51 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from revfrf.protocols.paper.fle_expan import LevelReport
 
+Update = Callable[[float | None, str | None], None]
+"""Sets the share of the work that is done, if it is known, and the text of a bar, if it changes."""
+
 
 @contextmanager
-def level_progress(verbose: int) -> Iterator[Callable[[LevelReport], None]]:
-    """What to call at each level; it draws on standard error if `verbose`, and is silent otherwise.
-
-    The bar counts levels times rows: a row that has reached its leaf counts with all the levels below it.
-    """
-    if not verbose:
-        yield lambda _: None
-        return
-    fields = "level {task.fields[level]} · {task.fields[trees]} trees · {task.fields[nodes]} nodes"
+def progress_bar(console: Console, shown: bool, transient: bool = False) -> Iterator[Update]:
+    """Draw a bar if `shown`, and yield the function that updates it."""
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=16),
-        TextColumn(fields),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=12),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("keys", total=1.0, level=0, trees=0, nodes=0)
+    with Progress(*columns, console=console, transient=transient, disable=not shown) as progress:
+        task = progress.add_task("", total=None)
+
+        def update(done: float | None, text: str | None) -> None:
+            total = None if done is None else 1.0
+            progress.update(task, description=text, total=total, completed=done or 0.0)
+
+        yield update
+
+
+@contextmanager
+def level_progress(verbose: int) -> Iterator[Callable[[LevelReport], None]]:
+    """Yield what a growing forest calls at each depth; it draws on standard error if `verbose`."""
+    with progress_bar(Console(stderr=True), bool(verbose)) as update:
+        update(0.0, "keys")
 
         def show(report: LevelReport) -> None:
-            progress.update(
-                task,
-                description="forest",
-                completed=report.work,
-                level=report.level,
-                trees=report.trees,
-                nodes=report.nodes,
-            )
+            update(report.work, f"forest: level {report.level}, {report.trees} trees, {report.nodes} nodes")
 
         yield show
-        progress.update(task, completed=1.0)
+        update(1.0, None)
 
 
 @contextmanager
 def request_progress(verbose: int, n_rows: int) -> Iterator[Callable[[float], None]]:
-    """What to call with the number of rows that are answered; like `level_progress`, silent by default."""
-    if not verbose:
-        yield lambda _: None
-        return
-    columns = (
-        TextColumn("encrypted rows"),
-        BarColumn(bar_width=16),
-        TextColumn("{task.completed:.1f} of {task.total:.0f}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=n_rows)
-        yield lambda rows: progress.update(task, completed=rows)
-        progress.update(task, completed=n_rows)
+    """Yield what takes the number of rows predicted so far; it draws on standard error if `verbose`."""
+    with progress_bar(Console(stderr=True), bool(verbose)) as update:
+
+        def show(rows: float) -> None:
+            update(rows / n_rows, f"encrypted rows: {rows:.1f} of {n_rows}")
+
+        show(0)
+        yield show
+        show(n_rows)
