@@ -225,7 +225,7 @@ def _cuts(participant: Participant) -> set[bytes]:
 
 
 def _record(numbers: Sequence[int]) -> bytes:
-    """A row of integers and a seal in SQLite's own format: how long each one is, and then all integers."""
+    """A row of integers and a checksum in SQLite's own format: the length of each, then all integers."""
     kinds, values = [], []
     for number in numbers:
         size = next(n for n in (1, 2, 3, 4, 6, 8) if -(2 ** (8 * n - 1)) <= number < 2 ** (8 * n - 1))

@@ -14,7 +14,7 @@ from revfrf.embedded.federation import Federation
 from revfrf.errors import RefusedError, StorageError
 from revfrf.roles.coordinator import Coordinator
 from revfrf.roles.participant import TRAINING
-from revfrf.storage import database as database_module
+from revfrf.storage import sqlite
 from tests.estimators.directories import (
     NUMBERS,
     PARTIES,
@@ -218,7 +218,7 @@ def test_training_that_has_not_begun_is_said(tmp_path: Path, monkeypatch: pytest
 
 def test_training_goes_on_when_there_is_room_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(database_module, "_PRAGMAS", (*database_module._PRAGMAS, "max_page_count = 17"))
+        patch.setattr(sqlite, "_PRAGMAS", (*sqlite._PRAGMAS, "max_page_count = 17"))
         with pytest.raises((StorageError, RefusedError)) as caught:
             classifier(20, parties=PARTIES, directory=tmp_path).fit(X, Y)
         problem = caught.value if isinstance(caught.value, StorageError) else caught.value.__cause__

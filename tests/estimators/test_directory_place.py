@@ -51,7 +51,7 @@ def test_directory_that_is_not_empty_is_refused_before_any_work(
     bytes_before = {file: file.read_bytes() for file in before if file.is_file()}
     monkeypatch.setattr(_base, "cached_setup", lambda *_: pytest.fail("keys were searched for"))
     model = classifier(parties=PARTIES, directory=place)
-    with pytest.raises(UsageError, match="is not empty; `open` the forest that is in it"):
+    with pytest.raises(UsageError, match="is not empty; `open` the forest in it"):
         model.fit(X, Y)
     assert {file: file.stat().st_mtime_ns for file in place.iterdir()} == before
     assert {file: file.read_bytes() for file in bytes_before} == bytes_before

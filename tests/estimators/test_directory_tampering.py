@@ -25,7 +25,7 @@ from tests.estimators.directories import (
     refused,
     same_answers,
 )
-from tests.storage.tampering import by_hand, edit, seal_again
+from tests.storage.tampering import by_hand, edit, recompute_checksums
 
 pytestmark = pytest.mark.usefixtures("prepared_moduli")
 
@@ -272,7 +272,7 @@ UNSEEN = {
     "a secret",
     "no secret",
 }
-"""What fits together all the same: who changes it and seals it again could as well have trained so."""
+"""What fits together all the same: somebody who changes it could as well have trained this forest."""
 
 
 @pytest.mark.parametrize("what", BY_HAND)
@@ -281,17 +281,19 @@ def test_forest_that_was_changed_by_hand_is_refused(directory: Path, what: str) 
     assert refused(lambda: opened(directory)) in ("malformed", "missing")
 
 
-@pytest.mark.parametrize("sealed", [False, True], ids=["", "sealed again"])
+@pytest.mark.parametrize("with_checksums", [False, True], ids=["", "with checksums"])
 @pytest.mark.parametrize(
     "what", ["a leaf of half a sum", "no batch", "a label", "a cut less", "half a value"]
 )
-def test_refusal_holds_nothing_open_and_mends_nothing(directory: Path, what: str, sealed: bool) -> None:
+def test_refusal_holds_nothing_open_and_mends_nothing(
+    directory: Path, what: str, with_checksums: bool
+) -> None:
     """It is refused again, for the same reason, and can be put right by whoever can."""
     good = {file: file.read_bytes() for file in directory.iterdir()}
     BY_HAND[what](directory)
     for file in directory.glob("*.db"):
-        if sealed:
-            seal_again(file)
+        if with_checksums:
+            recompute_checksums(file)
     for _ in range(3):
         assert refused(lambda: opened(directory)) == "malformed"
     for file, data in good.items():
@@ -300,10 +302,12 @@ def test_refusal_holds_nothing_open_and_mends_nothing(directory: Path, what: str
 
 
 @pytest.mark.parametrize("what", [w for w in BY_HAND if w not in UNSEEN and "no text" not in w])
-def test_forest_whose_parts_do_not_fit_is_refused_although_each_is_sealed(directory: Path, what: str) -> None:
+def test_forest_whose_parts_do_not_fit_is_refused_although_its_checksums_do(
+    directory: Path, what: str
+) -> None:
     BY_HAND[what](directory)
     for file in directory.glob("*.db"):
-        seal_again(file)
+        recompute_checksums(file)
     assert refused(lambda: opened(directory)) in ("malformed", "missing")
 
 
@@ -326,7 +330,7 @@ def test_labels_that_no_forest_has_are_refused_before_anything_is_counted(
     """Compiled loops look at no bounds: such labels would have them write anywhere in memory."""
     monkeypatch.setattr(criterion, "_sums", lambda *_: pytest.fail("counted"))
     IMPOSSIBLE_LABELS[what](directory)
-    seal_again(file_of(directory, "cs"))
+    recompute_checksums(file_of(directory, "cs"))
     assert refused(lambda: opened(directory)) == "malformed"
 
 
@@ -409,7 +413,7 @@ def test_no_damaged_byte_makes_another_forest(directory: Path) -> None:
 def test_short_keys_are_refused_unless_the_forest_was_made_with_them(directory: Path) -> None:
     file = file_of(directory, "cs")
     edit(file, "estimator", fields(parameters=lambda p: p | {"allow_insecure_keys": False}))
-    seal_again(file)
+    recompute_checksums(file)
     for _ in range(2):
         with pytest.raises(InsecureKeyError):
             opened(directory)
@@ -433,7 +437,7 @@ def test_errors_show_no_secret(directory: Path) -> None:
         place = Path(shutil.copytree(directory, directory.parent / what))
         BY_HAND[what](place)
         for file in place.glob("*.db"):
-            seal_again(file)
+            recompute_checksums(file)
         with pytest.raises((StorageError, NotFittedError)) as caught:
             raise_unless_refused(place)
         shown += f"{caught.value!r} {caught.value.__context__!r} {caught.value.__cause__!r}"

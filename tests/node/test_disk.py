@@ -36,7 +36,7 @@ def test_a_full_disk_ends_a_party_and_with_more_room_the_work_goes_on(
     asking = Asking(federation.train)
     assert federation.ended(party) == 2
     said = federation.log(party)
-    assert "the disk is full" in said or "look at its disk" in said
+    assert "the disk is full" in said or "check the disk" in said
     assert str(federation.directory / party) in said
     federation.start(party)
     federation.until(lambda: asking.done, "an answer")

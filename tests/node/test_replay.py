@@ -20,7 +20,7 @@ from revfrf.node.coordinator import CoordinatorService
 from revfrf.node.members import ParticipantService
 from revfrf.node.requester import RequesterService
 from revfrf.node.service import Service
-from revfrf.storage.database import _TABLES
+from revfrf.storage.sqlite import _TABLES
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import decode
 from revfrf.transport.connections import Link
@@ -96,7 +96,7 @@ class Recorded(Federation):
         """
         state: dict[str, Any] = {"forest": self.cs.digest, "ready": self.cs.role.ready}
         for name, service in self.services.items():
-            database = service.home.store.database
+            database = service.home.store.tables
             state[name] = {table: sorted(database.rows(table)) for table in _TABLES}
             state[f"book of {name}"] = dict(service.home.store.book.known)
             growth = getattr(service.role, "growth", None)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from revfrf.errors import StorageError
-from revfrf.storage.database import Database
+from revfrf.storage.sqlite import Database
 
 HIDDEN = "0123456789abcdef-this-is-a-private-key"
 TABLES = ("facts", "splits", "batches", "leaves", "own_splits", "requests", "quotas")

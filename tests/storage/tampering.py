@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from revfrf.storage.database import _TABLES, _seal
+from revfrf.storage.sqlite import _TABLES, checksum
 
 
 def by_hand(file: Path, statement: str, values: tuple[Any, ...] = ()) -> None:
@@ -29,7 +29,7 @@ def edit(file: Path, name: str, change: Callable[[Any], Any]) -> None:
     by_hand(file, "UPDATE facts SET value = ? WHERE name = ?", (changed, name))
 
 
-def seal_again(file: Path) -> None:
+def recompute_checksums(file: Path) -> None:
     """Make every row of a closed database look as if it had been written so."""
     connection = sqlite3.connect(file)
     with connection:
@@ -39,5 +39,5 @@ def seal_again(file: Path) -> None:
             for *row, _ in rows:
                 marks = ", ".join("?" * (len(row) + 1))
                 statement = f"INSERT INTO {table} VALUES ({marks})"  # noqa: S608
-                connection.execute(statement, (*row, _seal(table, row)))
+                connection.execute(statement, (*row, checksum(table, row)))
     connection.close()

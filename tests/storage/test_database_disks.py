@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from revfrf.errors import StorageError
-from revfrf.storage.database import Database
+from revfrf.storage.sqlite import Database
 from tests.storage.databases import (
     HIDDEN,
     PAGE,
@@ -34,7 +34,7 @@ def test_full_database_keeps_what_was_committed_and_says_what_to_do(path: Path) 
             put(database, name, name + 1, size=600)
             done += [name, name + 1]
     assert caught.value.kind == "full"
-    assert "make room" in str(caught.value)
+    assert "free some space" in str(caught.value)
     assert len(done) > 100
     check_refuses_everything(database)
     again = Database(path)
@@ -47,7 +47,7 @@ def test_full_database_keeps_what_was_committed_and_says_what_to_do(path: Path) 
 WRITER = """
 import resource, sys
 from revfrf.errors import StorageError
-from revfrf.storage.database import Database
+from revfrf.storage.sqlite import Database
 database = Database(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 done = 0
@@ -86,7 +86,7 @@ def test_disk_that_takes_no_new_database_is_said(path: Path, size: int) -> None:
     code = """
 import resource, sys
 from revfrf.errors import StorageError
-from revfrf.storage.database import Database
+from revfrf.storage.sqlite import Database
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 try:
     Database(sys.argv[1], create=True)
@@ -115,7 +115,7 @@ def test_process_that_may_open_no_more_files_is_told_so(path: Path) -> None:
 READER = """
 import os, sys
 from revfrf.errors import StorageError
-from revfrf.storage.database import Database
+from revfrf.storage.sqlite import Database
 if os.geteuid() == 0:
     os.setuid(int(sys.argv[2]))
 for name, create in (("new.db", True), ("party.db", False)):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from revfrf.storage.database import VERSION, Database
+from revfrf.storage.sqlite import VERSION, Database
 from tests.storage.databases import HIDDEN, PAGE, everything, made, put, refusal, refused, wrong_with
 
 # -- whose it is ------------------------------------------------------------------------------------
@@ -230,11 +230,12 @@ CHANGES = {
     "a byte": "UPDATE leaves SET sums = x'00' WHERE path = 3",
     "a place": "UPDATE leaves SET path = 10000 WHERE path = 3",
     "nothing": "UPDATE leaves SET sums = NULL WHERE path = 3",
-    "the seal": "UPDATE leaves SET seal = x'00' WHERE path = 3",
-    "no seal": "UPDATE leaves SET seal = NULL WHERE path = 3",
-    "the seal of another": "UPDATE leaves SET seal = (SELECT seal FROM leaves WHERE path = 4) WHERE path = 3",
-    "a row without a seal": "INSERT INTO leaves (tree, path, sums) VALUES (5, 5, x'')",
-    "a row of another table": "INSERT INTO own_splits SELECT 0, 1, 7, 7, seal FROM quotas",
+    "the checksum": "UPDATE leaves SET checksum = x'00' WHERE path = 3",
+    "no checksum": "UPDATE leaves SET checksum = NULL WHERE path = 3",
+    "the checksum of another": "UPDATE leaves SET checksum = "
+    "(SELECT checksum FROM leaves WHERE path = 4) WHERE path = 3",
+    "a row without a checksum": "INSERT INTO leaves (tree, path, sums) VALUES (5, 5, x'')",
+    "a row of another table": "INSERT INTO own_splits SELECT 0, 1, 7, 7, checksum FROM quotas",
 }
 
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from revfrf.storage.database import Database
+from revfrf.storage.sqlite import Database
 from tests.storage.databases import OurOwnError, made, names, put, refusal, refused
 
 # -- one process at a time --------------------------------------------------------------------------
@@ -39,7 +39,7 @@ def test_database_that_was_only_opened_is_in_use_too(path: Path) -> None:
 
 HOLDER = """
 import sys
-from revfrf.storage.database import Database
+from revfrf.storage.sqlite import Database
 database = Database(sys.argv[1], create=True)
 database.put("leaves", [(0, 1, b"")])
 print("open", flush=True)

@@ -18,9 +18,15 @@ from revfrf.forest.nodes import Node
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.protocols.common.identity import Identity
 from revfrf.roles.participant import TRAINING
-from revfrf.storage.database import Database
-from revfrf.storage.memory import KnownRequest, Rebuilding, StoredSplit
-from revfrf.storage.sqlite import SqliteCoordinatorStore, SqliteParticipantStore, SqliteStore
+from revfrf.storage.memory import (
+    CoordinatorStore,
+    KnownRequest,
+    ParticipantStore,
+    Rebuilding,
+    Store,
+    StoredSplit,
+)
+from revfrf.storage.sqlite import Database
 from tests.conftest import world_of
 from tests.estimators.toys import classifier
 from tests.storage.traces import Files, all_there, raw, traces, where, windows
@@ -70,7 +76,7 @@ def test_coordinator_keeps_no_trace_of_destroyed_splits(path: Path, seed: int, s
     longer than a page takes.
     """
     rng = random.Random(100 * size + seed)
-    store, dead = SqliteCoordinatorStore(Database(path, create=True)), set[bytes]()
+    store, dead = CoordinatorStore(Database(path, create=True)), set[bytes]()
     for _ in range(6):
         nodes, before = nodes_of(rng, rng.randrange(1, 300)), parts_of(store)
         batch = SignedBatch(rng.randbytes(64), tuple(rng.randbytes(32) for _ in nodes))
@@ -90,7 +96,7 @@ def test_coordinator_keeps_no_trace_of_destroyed_splits(path: Path, seed: int, s
     assert where(raw(path.parent), dead) == {}
 
 
-def parts_of(store: SqliteCoordinatorStore) -> set[bytes]:
+def parts_of(store: CoordinatorStore) -> set[bytes]:
     """Ciphertexts, turns, signatures."""
     splits = store.splits.values()
     return {part for split in splits for part in (split.ciphertext, split.turns, split.batch.signature)}
@@ -99,7 +105,7 @@ def parts_of(store: SqliteCoordinatorStore) -> set[bytes]:
 @pytest.mark.parametrize("seed", range(3))
 def test_participant_keeps_no_trace_of_cuts_it_has_forgotten(path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    store, dead = SqliteParticipantStore(Database(path, create=True)), set[bytes]()
+    store, dead = ParticipantStore(Database(path, create=True)), set[bytes]()
     for level in range(10):
         before = cuts_of(store)
         nodes = nodes_of(rng, rng.randrange(1, 900))
@@ -114,14 +120,14 @@ def test_participant_keeps_no_trace_of_cuts_it_has_forgotten(path: Path, seed: i
     assert where(raw(path.parent), dead) == {}
 
 
-def cuts_of(store: SqliteParticipantStore) -> set[bytes]:
+def cuts_of(store: ParticipantStore) -> set[bytes]:
     """Those cuts that SQLite writes in eight bytes."""
     return {cut.to_bytes(8, "big", signed=True) for _, cut in store.own_splits.values() if abs(cut) > 2**47}
 
 
 def test_no_trace_is_left_of_facts_and_requests_that_were_replaced(path: Path) -> None:
     rng = random.Random(5)
-    store, dead = SqliteStore(Database(path, create=True)), set[bytes]()
+    store, dead = Store(Database(path, create=True)), set[bytes]()
     for epoch in range(8):
         facts = {f"fact {i}": rng.randbytes(rng.choice([30, 900, 9000])) for i in range(6)}
         requests = {rng.randbytes(16): rng.randbytes(32) for _ in range(40)}

@@ -22,7 +22,6 @@ from revfrf.forest.criterion import Targets, TargetsRecord
 from revfrf.forest.nodes import Node
 from revfrf.protocols.common.identity import Identity, IdentityRecord
 from revfrf.protocols.common.request import PolicyRecord, RequestPolicy
-from revfrf.storage.database import Database
 from revfrf.storage.directory import Directory
 from revfrf.storage.memory import (
     CoordinatorStore,
@@ -34,11 +33,11 @@ from revfrf.storage.memory import (
     Store,
     StoredSplit,
 )
-from revfrf.storage.sqlite import SqliteCoordinatorStore, SqliteParticipantStore, SqliteStore
+from revfrf.storage.sqlite import Database
 from tests.conftest import all_that_an_error_shows
-from tests.storage.tampering import by_hand, seal_again
+from tests.storage.tampering import by_hand, recompute_checksums
 
-Kind = TypeVar("Kind", bound=SqliteStore)
+Kind = TypeVar("Kind", bound=Store)
 Memory = CoordinatorStore | ParticipantStore
 
 ANSWERED = 2**32
@@ -62,7 +61,7 @@ def created(kind: type[Kind], path: Path) -> Kind:
 def again(store: Kind) -> Kind:
     """The store, closed and opened again."""
     store.close()
-    return type(store)(Database(store.database.path))
+    return type(store)(Database(str(store)))
 
 
 class OurOwnError(Exception):
@@ -158,7 +157,7 @@ def step_of_coordinator(name: str, rng: random.Random) -> Callable[[CoordinatorS
     return together
 
 
-def check_coordinators(store: SqliteCoordinatorStore, memory: CoordinatorStore) -> None:
+def check_coordinators(store: CoordinatorStore, memory: CoordinatorStore) -> None:
     assert store.splits == memory.splits
     assert store.leaves == memory.leaves
     assert (store.level, store.rebuilding, store.n_nodes) == (memory.level, memory.rebuilding, memory.n_nodes)
@@ -169,7 +168,7 @@ def check_coordinators(store: SqliteCoordinatorStore, memory: CoordinatorStore) 
 def test_coordinator_remembers_on_disk_what_it_remembers_in_memory(names: list[str], seed: int) -> None:
     rng = random.Random(seed)
     with somewhere() as path:
-        memory, store = CoordinatorStore(), created(SqliteCoordinatorStore, path)
+        memory, store = CoordinatorStore(), created(CoordinatorStore, path)
         for name in [*names, "open"]:
             step = step_of_coordinator("together" if name in ("fail", "open") else name, rng)
             if name == "fail":
@@ -185,7 +184,7 @@ def test_coordinator_remembers_on_disk_what_it_remembers_in_memory(names: list[s
 
 def test_signatures_stay_as_long_as_a_split_of_theirs(path: Path) -> None:
     rng = random.Random(1)
-    store, batches = created(SqliteCoordinatorStore, path), [random_batch(rng) for _ in range(3)]
+    store, batches = created(CoordinatorStore, path), [random_batch(rng) for _ in range(3)]
     split = StoredSplit("bank/x0", 0, "bank", b"", b"", 1, batches[0], 0)
     nodes: list[Node] = [(0, 1), (0, 2), (0, 3)]
     splits = {
@@ -196,7 +195,7 @@ def test_signatures_stay_as_long_as_a_split_of_theirs(path: Path) -> None:
     unused = random_rebuilding(rng)
 
     def roots() -> set[bytes]:
-        return {root for _, root, _ in store.database.rows("batches")}
+        return {root for _, root, _ in store.tables.rows("batches")}
 
     store.scrub()
     assert roots() == {batches[0].signature, batches[1].signature}
@@ -217,7 +216,7 @@ def test_signatures_stay_as_long_as_a_split_of_theirs(path: Path) -> None:
 def test_split_of_a_batch_shares_it_with_the_others_when_opened_again(path: Path) -> None:
     """Its signature is checked once a batch."""
     rng = random.Random(2)
-    store, batch = created(SqliteCoordinatorStore, path), random_batch(rng)
+    store, batch = created(CoordinatorStore, path), random_batch(rng)
     split = StoredSplit("bank/x0", 0, "bank", b"", b"", 1, batch, 0)
     store.commit({(0, 1): split, (0, 2): split._replace(position=1)}, {})
     store = again(store)
@@ -235,20 +234,20 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("sealed", [False, True], ids=["", "sealed again"])
+@pytest.mark.parametrize("with_checksums", [False, True], ids=["", "with checksums"])
 @pytest.mark.parametrize("what", DAMAGE)
-def test_coordinators_store_that_cannot_be_is_refused(path: Path, what: str, sealed: bool) -> None:
+def test_coordinators_store_that_cannot_be_is_refused(path: Path, what: str, with_checksums: bool) -> None:
     rng = random.Random(3)
-    store, batch = created(SqliteCoordinatorStore, path), random_batch(rng)
+    store, batch = created(CoordinatorStore, path), random_batch(rng)
     split = StoredSplit("bank/x0", 0, "bank", b"", b"", 1, batch, 0)
     store.commit({(0, 1): split}, {(0, 2): (1, 2), (0, 3): (3, 4)})
     store.close()
     by_hand(path, DAMAGE[what])
-    if sealed:
-        seal_again(path)
+    if with_checksums:
+        recompute_checksums(path)
     database = Database(path)
     with pytest.raises(StorageError) as caught:
-        SqliteCoordinatorStore(database)
+        CoordinatorStore(database)
     assert caught.value.kind == "malformed"
     database.close()
 
@@ -277,7 +276,7 @@ def step_of_participant(name: str, rng: random.Random) -> Callable[[ParticipantS
     return together
 
 
-def check_participants(store: SqliteParticipantStore, memory: ParticipantStore) -> None:
+def check_participants(store: ParticipantStore, memory: ParticipantStore) -> None:
     assert (store.level, store.own_splits) == (memory.level, memory.own_splits)
     for depth in (0, 1, 2, 31, 53, 62):
         trees = {tree for tree, node in memory.own_splits if node.bit_length() == depth + 1}
@@ -289,7 +288,7 @@ def check_participants(store: SqliteParticipantStore, memory: ParticipantStore) 
 def test_participant_remembers_on_disk_what_it_remembers_in_memory(names: list[str], seed: int) -> None:
     rng = random.Random(seed)
     with somewhere() as path:
-        memory, store = ParticipantStore(), created(SqliteParticipantStore, path)
+        memory, store = ParticipantStore(), created(ParticipantStore, path)
         check_participants(store, memory)
         for name in [*names, "open"]:
             step = step_of_participant("together" if name in ("fail", "open") else name, rng)
@@ -323,7 +322,7 @@ def test_book_is_on_disk_what_it_is_in_memory(names: list[str], seed: int) -> No
     """But of a request from before an opening nobody knows how far it had come: it counts as answered."""
     rng = random.Random(seed)
     with somewhere() as path:
-        memory, store = RequestBook(), created(SqliteStore, path)
+        memory, store = RequestBook(), created(Store, path)
         for name in [*names, "open"]:
             if name == "open":
                 store = again(store)
@@ -350,7 +349,7 @@ def test_book_is_on_disk_what_it_is_in_memory(names: list[str], seed: int) -> No
         store.close()
 
 
-def failed(store: SqliteStore, rng: random.Random) -> SqliteStore:
+def failed(store: Store, rng: random.Random) -> Store:
     """After a step that has failed, in which a request came, or all were forgotten."""
     if rng.random() < 0.5:
         return unchanged_by_a_failing_step(store, store.book.clear)
@@ -359,7 +358,7 @@ def failed(store: SqliteStore, rng: random.Random) -> SqliteStore:
 
 
 def test_no_request_from_before_an_opening_has_a_level_left(path: Path) -> None:
-    store = created(SqliteStore, path)
+    store = created(Store, path)
     store.book.enter(b"request", KnownRequest(b"digest", 0), "clinic", 4)
     store = again(store)
     assert store.book.known[b"request"].level >= 2**31
@@ -368,7 +367,7 @@ def test_no_request_from_before_an_opening_has_a_level_left(path: Path) -> None:
 
 
 def test_request_counts_only_when_it_is_written_down(path: Path) -> None:
-    store = created(SqliteStore, path)
+    store = created(Store, path)
     store.close()
     with pytest.raises(StorageError):
         store.book.enter(b"request", KnownRequest(b"digest", 0), "clinic", 4)
@@ -376,12 +375,12 @@ def test_request_counts_only_when_it_is_written_down(path: Path) -> None:
     assert not store.book.rows
 
 
-@pytest.mark.parametrize("kind", [SqliteCoordinatorStore, SqliteParticipantStore])
+@pytest.mark.parametrize("kind", [CoordinatorStore, ParticipantStore])
 def test_nothing_counts_that_is_not_written_down(path: Path, kind: Any) -> None:
     store = created(kind, path)
     rng, before = random.Random(4), None
     steps: list[Callable[[], object]] = []
-    if isinstance(store, SqliteCoordinatorStore):
+    if isinstance(store, CoordinatorStore):
         store.commit(random_splits(rng), random_leaves(rng))
         before = copy.copy((store.level, dict(store.splits), dict(store.leaves), store.rebuilding))
         steps = [
@@ -389,16 +388,16 @@ def test_nothing_counts_that_is_not_written_down(path: Path, kind: Any) -> None:
             lambda: store.destroy(list(store.splits), random_rebuilding(rng)),
             store.finish,
         ]
-    elif isinstance(store, SqliteParticipantStore):
+    elif isinstance(store, ParticipantStore):
         store.commit({(0, 1): (1, 2)}, 3)
         steps = [lambda: store.commit({(0, 2): (1, 2)}, 4), lambda: store.forget([(0, 1)])]
     store.close()
     for step in steps:
         with pytest.raises(StorageError):
             step()
-    if isinstance(store, SqliteCoordinatorStore):
+    if isinstance(store, CoordinatorStore):
         assert before == (store.level, store.splits, store.leaves, store.rebuilding)
-    elif isinstance(store, SqliteParticipantStore):
+    elif isinstance(store, ParticipantStore):
         assert (store.level, store.own_splits) == (3, {(0, 1): (1, 2)})
 
 
@@ -427,7 +426,7 @@ FACTS: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize(("value", "kind"), FACTS, ids=str)
 def test_fact_is_read_as_it_was_written(path: Path, value: Any, kind: Any) -> None:
-    store = created(SqliteStore, path)
+    store = created(Store, path)
     store.write(fact=value)
     for _ in range(2):
         found = store.read("fact", kind)
@@ -439,18 +438,18 @@ def test_fact_is_read_as_it_was_written(path: Path, value: Any, kind: Any) -> No
 
 
 def test_newer_fact_takes_the_place_of_the_older(path: Path) -> None:
-    store = created(SqliteStore, path)
+    store = created(Store, path)
     store.write(one=1, two=2)
     store.write(two="two", three=3)
     for _ in range(2):
         assert (store.read("one", int), store.read("two", str), store.read("three", int)) == (1, "two", 3)
-        assert len(store.database.rows("facts")) == 3
+        assert len(store.tables.rows("facts")) == 3
         store = again(store)
     store.close()
 
 
 def test_fact_that_was_never_written_is_none_and_missing_where_it_must_be(path: Path) -> None:
-    store = created(SqliteStore, path)
+    store = created(Store, path)
     assert store.read("identity", Thing) is None
     with pytest.raises(StorageError, match="has no 'identity'") as caught:
         store.expect("identity", Thing)
@@ -476,7 +475,7 @@ HIDDEN = "0123456789abcdef-private"
     ids=str,
 )
 def test_fact_of_another_type_is_damage_that_is_not_printed(path: Path, value: Any, kind: Any) -> None:
-    store = created(SqliteStore, path)
+    store = created(Store, path)
     store.write(fact=value)
     for read in (store.read, store.expect):
         with pytest.raises(StorageError, match="its 'fact' cannot be read") as caught:
@@ -492,8 +491,8 @@ def test_fact_of_another_type_is_damage_that_is_not_printed(path: Path, value: A
     "value", [b"", b"\xc1", b"\x91", b"\x81\xa1", b"\xa2\xff\xff", b"\x91" * 100_000, b"\x01\x01"], ids=len
 )
 def test_bytes_that_are_no_fact_are_damage(path: Path, value: bytes) -> None:
-    store = created(SqliteStore, path)
-    store.database.put("facts", [("fact", value)])
+    store = created(Store, path)
+    store.tables.put("facts", [("fact", value)])
     for kind in (int, str, Thing, list[Any], object):
         with pytest.raises(StorageError) as caught:
             store.read("fact", kind)
@@ -502,7 +501,7 @@ def test_bytes_that_are_no_fact_are_damage(path: Path, value: bytes) -> None:
 
 
 def test_facts_that_cannot_be_written_change_nothing(path: Path) -> None:
-    store = created(SqliteStore, path)
+    store = created(Store, path)
     store.write(one=1)
     with pytest.raises(TypeError):
         store.write(one=2, two=object())
@@ -514,7 +513,7 @@ def test_facts_that_cannot_be_written_change_nothing(path: Path) -> None:
 
 
 def test_records_of_what_parties_are_come_back(path: Path) -> None:
-    store = created(SqliteStore, path)
+    store = created(Store, path)
     kgc, signing = SigningKey.generate(), SigningKey.generate()
     identity = Identity("bank", "participant", kgc.verify_key, signing, allow_insecure=True)
     repeated = np.ones((2, 3), dtype=np.uint8)
@@ -541,7 +540,7 @@ def test_records_of_what_parties_are_come_back(path: Path) -> None:
 
 def test_crash_reporter_that_prints_local_variables_sees_no_key(path: Path) -> None:
     """Neither when keys cannot be written, nor when they cannot be read."""
-    store, signing = created(SqliteStore, path), SigningKey.generate()
+    store, signing = created(Store, path), SigningKey.generate()
     identity = Identity("bank", "participant", SigningKey.generate().verify_key, signing, allow_insecure=True)
     store.write(identity=identity)
     seed = signing.export().hex()

@@ -22,14 +22,14 @@ from revfrf.node.config import Config, load_config
 from revfrf.node.control import CONTROL, runs
 from revfrf.protocols.common.identity import Identity, IdentityRecord
 from revfrf.record import Record
-from revfrf.storage.database import Database
-from revfrf.storage.sqlite import SqliteCoordinatorStore, SqliteParticipantStore, SqliteStore
+from revfrf.storage.memory import CoordinatorStore, ParticipantStore, Store
+from revfrf.storage.sqlite import Database
 from revfrf.transport.letters import Sealing
 from revfrf.transport.passport import PartyId, Passport
 from revfrf.transport.tls import TlsIdentity
 
 CONFIG, DATABASE, AUDIT, PUBLIC_KEY = "revfrf.toml", "party.db", "audit.log", "kgc.pub"
-_STORES: dict[str, type[SqliteStore]] = {CS: SqliteCoordinatorStore, PARTICIPANT: SqliteParticipantStore}
+_STORES: dict[str, type[Store]] = {CS: CoordinatorStore, PARTICIPANT: ParticipantStore}
 _MOMENT = 1.0
 _LOOKS = 0.2
 """Seconds: that a database may be in use, and between two looks at whether a process runs."""
@@ -81,7 +81,7 @@ class Home:
 
     path: Path
     config: Config
-    store: SqliteStore
+    store: Store
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "Home":
@@ -90,7 +90,7 @@ class Home:
         config = look(home)
         database = _database(home)
         try:
-            return cls(home, config, _STORES.get(config.party.role, SqliteStore)(database))
+            return cls(home, config, _STORES.get(config.party.role, Store)(database))
         except BaseException:
             database.close()
             raise
@@ -176,7 +176,7 @@ class Pins:
     until KGC has invited anew.
     """
 
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store, self._lock = store, Lock()
         self._known = store.read("pins", dict[str, Pin]) or {}
 

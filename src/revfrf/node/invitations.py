@@ -21,8 +21,8 @@ from revfrf.node.home import CONFIG, DATABASE, PUBLIC_KEY, Home
 from revfrf.protocols.common.identity import Identity
 from revfrf.record import Record
 from revfrf.roles.kgc import KeyCentreState
-from revfrf.storage.database import Database
-from revfrf.storage.sqlite import SqliteStore
+from revfrf.storage.memory import Store
+from revfrf.storage.sqlite import Database
 from revfrf.transport.passport import PartyId
 from revfrf.transport.tls import Authority, Token, join
 
@@ -52,7 +52,7 @@ def _create(path: Path, config: Config, kgc: VerifyKey, facts: Mapping[str, Any]
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror}", kind="io") from None
     check_writable_by_owner_alone(path)
-    store = SqliteStore(Database(path / DATABASE, create=True))
+    store = Store(Database(path / DATABASE, create=True))
     try:
         store.write(**facts)
     finally:

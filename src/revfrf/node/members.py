@@ -22,7 +22,7 @@ from revfrf.roles.compute import ComputePartner
 from revfrf.roles.participant import TRAINING, Participant
 from revfrf.roles.party import AnsweringParty
 from revfrf.roles.requester import Requester
-from revfrf.storage.sqlite import SqliteParticipantStore
+from revfrf.storage.memory import ParticipantStore
 from revfrf.transport.codec import encode
 
 log = logging.getLogger("revfrf.serve")
@@ -66,7 +66,7 @@ class ParticipantService(MemberService):
     def __init__(self, home: Home, config: Config) -> None:
         super().__init__(home, config)
         store = home.store
-        if not isinstance(store, SqliteParticipantStore):
+        if not isinstance(store, ParticipantStore):
             raise UsageError(f"{home.path} is not the directory of a participant")
         rows = self._read_rows(config)
         columns = store.read("columns", tuple[Column, ...])

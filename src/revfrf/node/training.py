@@ -34,7 +34,7 @@ from revfrf.protocols.paper.fle_expan import LevelReport
 from revfrf.record import Record
 from revfrf.roles.coordinator import Coordinator, ForestRecord
 from revfrf.roles.participant import TRAINING
-from revfrf.storage.sqlite import SqliteCoordinatorStore
+from revfrf.storage.memory import CoordinatorStore
 
 log = logging.getLogger("revfrf.serve")
 
@@ -93,7 +93,7 @@ class TrainingService(MemberService):
     def __init__(self, home: Home, config: Config) -> None:
         super().__init__(home, config)
         store, data = home.store, config.data
-        if not isinstance(store, SqliteCoordinatorStore) or data is None:
+        if not isinstance(store, CoordinatorStore) or data is None:
             raise UsageError(f"{home.path} is not the directory of CS")
         self.store, self.data = store, data
         self.role = Coordinator(home.identity(), self.endpoint, workers(config.work.workers), store)

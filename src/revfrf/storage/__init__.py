@@ -1,1 +1,1 @@
-"""What roles remember."""
+"""What a party remembers: in memory, in SQLite, or in a directory of databases."""

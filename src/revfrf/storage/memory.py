@@ -1,27 +1,38 @@
-"""What the parties remember, in memory. `storage.sqlite` keeps the same on disk.
+"""What the parties remember. A store answers from memory, and writes every change to its `Tables` first.
 
-A store's methods are steps that happen wholly or not at all; several are one step in a `transaction`.
+With a `storage.sqlite.Database`, what a store remembers outlives the process. A store's methods are steps
+that happen wholly or not at all; several are one step in a `transaction`.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+import numpy as np
+
 from revfrf.crypto.batch import SignedBatch
+from revfrf.crypto.secret import hides_locals
 from revfrf.errors import StorageError
 from revfrf.forest.nodes import Node, Turns
 from revfrf.forest.tree import Leaf
 from revfrf.record import Record
+from revfrf.storage.tables import Tables
 
 Fact = TypeVar("Fact")
 
+_HASH_BYTES = 32
+_ANSWERED = 2**32
+"""Above all levels: a request from before the process began is not answered again."""
+
 
 class StoredSplit(NamedTuple):
-    """A split: who decides, by which cut, and how its training rows turn; and what its owner sent, the
-    encrypted cut, and in which epoch and where in a signed batch.
+    """A split as CS knows it.
+
+    Its feature, the number of its cut, its owner, and how its training rows turn; then what its owner sent:
+    the encrypted threshold, the epoch, and the place in a signed batch.
     """
 
     feature: str
@@ -39,7 +50,7 @@ OwnSplit = tuple[int, int]
 
 
 class Rebuilding(Record, frozen=True):
-    """A revocation under way: the forest's digest before, how many nodes are destroyed, how many kept."""
+    """A revocation in progress: the forest's digest before it, and how many nodes are destroyed and kept."""
 
     digest_before: str
     destroyed: int
@@ -53,44 +64,64 @@ class KnownRequest(NamedTuple):
     level: int
 
 
-@dataclass
 class RequestBook:
-    """What a party remembers of requests in an epoch: each one it has seen, and every requester's rows.
+    """The requests that a party has seen in this epoch, and how many rows each requester has asked about.
 
-    Whoever reads and writes it holds the lock.
+    Hold the lock to read and write it. How far a request has come is kept in memory only.
     """
 
-    known: dict[bytes, KnownRequest] = field(default_factory=dict)
-    rows: Counter[str] = field(default_factory=Counter)
-    lock: Lock = field(default_factory=Lock, repr=False)
+    def __init__(self, tables: Tables | None = None) -> None:
+        self._tables = tables or Tables()
+        known = self._tables.rows("requests")
+        self.known = {request: KnownRequest(digest, _ANSWERED) for request, digest in known}
+        self.rows: Counter[str] = Counter(dict(self._tables.rows("quotas")))
+        self.lock = Lock()
 
     def enter(self, request: bytes, known: KnownRequest, requester: str, rows: int) -> None:
-        """A request has come to a level; its requester has asked about this many rows in all."""
+        """Note the level of a request, and how many rows its requester has asked about in all."""
+        if request not in self.known:
+            with self._tables.transaction():
+                self._tables.put("requests", [(request, known.digest)])
+                self._tables.put("quotas", [(requester, rows)])
         self.known[request], self.rows[requester] = known, rows
 
     def clear(self) -> None:
-        """Another epoch has begun."""
+        """Forget all requests: another epoch has begun."""
+        with self._tables.transaction():
+            self._tables.delete("requests")
+            self._tables.delete("quotas")
         self.known, self.rows = {}, Counter()
 
 
-@dataclass
 class Store:
     """What every party remembers: facts by name, and a book of requests.
 
-    In memory facts need not be written: the role has them, for as long as there is one.
+    In memory, facts are not kept: the role has them as long as the store exists.
     """
 
-    book: RequestBook = field(default_factory=RequestBook, repr=False)
+    def __init__(self, tables: Tables | None = None) -> None:
+        self.tables = tables or Tables()
+        self.book = RequestBook(self.tables)
 
+    def __repr__(self) -> str:
+        return str(self.tables)
+
+    @hides_locals
     def write(self, **facts: Any) -> None:
-        """Write facts down, in place of older ones of the same names."""
+        """Write facts, in place of older ones: values that MessagePack can hold, or whose `record` it can."""
+        self.tables.put("facts", ((name, _encoded(value)) for name, value in facts.items()))
 
-    def read(self, name: str, kind: type[Fact]) -> Fact | None:  # noqa: ARG002
-        """A fact of this type, None if it was never written. Raises StorageError if it is another."""
-        return None
+    @hides_locals
+    def read(self, name: str, kind: type[Fact]) -> Fact | None:
+        """Return a fact, or None if it was never written. Raises StorageError if it is of another type."""
+        found = self.tables.fact(name)
+        try:
+            return None if found is None else msgspec.msgpack.decode(found, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise StorageError(f"{self}: damaged: its {name!r} cannot be read", kind="malformed") from None
 
     def expect(self, name: str, kind: type[Fact]) -> Fact:
-        """A fact that must be there. Raises StorageError."""
+        """Return a fact that must be there. Raises StorageError."""
         found = self.read(name, kind)
         if found is None:
             raise StorageError(f"{self}: damaged: it has no {name!r}", kind="malformed")
@@ -98,73 +129,122 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """What happens inside is one step."""
-        yield
+        """Make one step of everything inside."""
+        with self.tables.transaction():
+            yield
 
     def scrub(self) -> None:
         """Leave no trace of what was erased."""
+        self.tables.scrub()
 
     def close(self) -> None:
-        """Nothing is written or read any more."""
+        """Refuse all reads and writes from now on."""
+        self.tables.close()
 
 
-@dataclass
+def _encoded(value: Any) -> bytes:
+    return msgspec.msgpack.encode(value.record() if hasattr(value, "record") else value)
+
+
 class CoordinatorStore(Store):
     """CS: the structure of a forest.
 
-    The rows of any node follow from the turns of the splits above it. `level` counts the commits, so that
-    what participants are asked has ever higher numbers.
+    The rows of any node follow from the turns of the splits above it. `level` counts the commits: each
+    request to the participants has a higher number than the one before.
     """
 
-    level: int = 0
-    splits: dict[Node, StoredSplit] = field(default_factory=dict)
-    leaves: dict[Node, Leaf] = field(default_factory=dict)
-    rebuilding: Rebuilding | None = None
+    def __init__(self, tables: Tables | None = None) -> None:
+        super().__init__(tables)
+        self.level = self.read("level", int) or 0
+        self.rebuilding = self.read("rebuilding", Rebuilding)
+        batches = {number: _batch(*row) for number, *row in self.tables.rows("batches")}
+        self._next_batch = max(batches, default=0) + 1
+        self.splits: dict[Node, StoredSplit] = {}
+        for tree, path, *fields, number, position in self.tables.rows("splits"):
+            if number not in batches:
+                raise StorageError(f"{self}: damaged: a split without its signature", kind="malformed")
+            self.splits[tree, path] = StoredSplit._make((*fields, batches[number], position))
+        self.leaves: dict[Node, Leaf] = {}
+        for tree, path, sums in self.tables.rows("leaves"):
+            if len(sums) % 8:
+                raise StorageError(f"{self}: damaged: half a sum in a leaf", kind="malformed")
+            self.leaves[tree, path] = tuple(np.frombuffer(sums, dtype="<i8").tolist())
 
     @property
     def n_nodes(self) -> int:
-        """Splits and leaves."""
+        """The number of splits and leaves."""
         return len(self.splits) + len(self.leaves)
 
     def whole(self, n_trees: int) -> bool:
-        """Whether nothing is missing: a tree with n splits has n + 1 leaves."""
+        """Return whether nothing is missing: a tree with n splits has n + 1 leaves."""
         return len(self.leaves) == len(self.splits) + n_trees
 
     def commit(self, splits: Mapping[Node, StoredSplit], leaves: Mapping[Node, Leaf]) -> None:
-        """Keep what a level has brought."""
+        """Keep the results of a level."""
+        batches = {id(split.batch): split.batch for split in splits.values()}
+        number = {key: self._next_batch + i for i, key in enumerate(batches)}
+        with self.transaction():
+            self.tables.put(
+                "batches", ((number[key], b.signature, b"".join(b.leaves)) for key, b in batches.items())
+            )
+            self.tables.put(
+                "splits", ((*node, *s[:6], number[id(s.batch)], s.position) for node, s in splits.items())
+            )
+            self.tables.put(
+                "leaves", ((*node, np.array(leaf, dtype="<i8").tobytes()) for node, leaf in leaves.items())
+            )
+            self.write(level=self.level + 1)
+        self._next_batch += len(batches)
         self.splits.update(splits)
         self.leaves.update(leaves)
         self.level += 1
 
     def destroy(self, nodes: Collection[Node], rebuilding: Rebuilding) -> None:
-        """Begin a revocation: forget these splits and leaves.
-
-        In this order, so that whoever is interrupted half-way can do it again.
-        """
-        self.rebuilding = rebuilding
+        """Begin a revocation: forget these splits and leaves."""
+        with self.transaction():
+            self.tables.delete("splits", nodes)
+            self.tables.delete("leaves", nodes)
+            self.write(rebuilding=rebuilding)
+        self.rebuilding = rebuilding  # first: after an interruption, the rest can be done again
         self.leaves = {node: leaf for node, leaf in self.leaves.items() if node not in nodes}
         self.splits = {node: split for node, split in self.splits.items() if node not in nodes}
 
     def finish(self) -> None:
-        """The revocation is over."""
+        """End the revocation."""
+        self.tables.delete("facts", [("rebuilding",)])
         self.rebuilding = None
 
 
-@dataclass
+def _batch(signature: bytes, leaves: bytes) -> SignedBatch:
+    hashes = (leaves[i : i + _HASH_BYTES] for i in range(0, len(leaves), _HASH_BYTES))
+    return SignedBatch(signature, tuple(hashes))
+
+
 class ParticipantStore(Store):
     """A participant: its own splits, by node, and the last level it has answered."""
 
-    level: int = -1
-    own_splits: dict[Node, OwnSplit] = field(default_factory=dict, repr=False)
-    _counted: tuple[int, Counter[int]] = field(default_factory=lambda: (0, Counter()), repr=False)
+    def __init__(self, tables: Tables | None = None) -> None:
+        super().__init__(tables)
+        level = self.read("level", int)
+        self.level = -1 if level is None else level
+        self.own_splits: dict[Node, OwnSplit] = {
+            (tree, path): (column, threshold)
+            for tree, path, column, threshold in self.tables.rows("own_splits")
+        }
+        self._counted: tuple[int, Counter[int]] = (0, Counter())
 
     def commit(self, splits: Mapping[Node, OwnSplit], level: int) -> None:
         """Keep the splits that have won, and that this level is answered."""
+        with self.transaction():
+            self.tables.put("own_splits", ((*node, *split) for node, split in splits.items()))
+            self.write(level=level)
         self.own_splits.update(splits)
         self.level = level
 
     def forget(self, nodes: Collection[Node]) -> None:
-        """Erase its splits at these nodes. Nodes without one are skipped."""
+        """Erase its splits at these nodes, without a trace. Nodes without one are skipped."""
+        self.tables.delete("own_splits", nodes)
+        self.scrub()
         for node in nodes:
             self.own_splits.pop(node, None)
         self._counted = (0, Counter())
@@ -177,21 +257,43 @@ class ParticipantStore(Store):
         return self._counted[1][depth]
 
 
-Kept = TypeVar("Kept", bound=Store)
+AnyStore = TypeVar("AnyStore", bound=Store)
 
 
 class StoreFactory:
-    """Where the parties of one process keep their stores: in memory, each for itself."""
+    """The stores of the parties in one process, each made when it is first wanted; here, in memory."""
 
-    def store(self, kind: type[Kept], role: str, name: str, *, create: bool = True) -> Kept:  # noqa: ARG002
-        """The store of a party: a new one, or the one that it had."""
-        return kind()
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, str], Store] = {}
+
+    def store(self, kind: type[AnyStore], role: str, name: str, *, create: bool = True) -> AnyStore:
+        """Return the store of a party; `create` says whether a new one may be made."""
+        store = self._open.get((role, name))
+        if store is None:
+            tables = self._tables(role, name, create)
+            try:
+                store = self._open[role, name] = kind(tables)
+            except BaseException:
+                tables.close()
+                raise
+        if not isinstance(store, kind):
+            raise StorageError(f"{store}: open as another kind of store", kind="in-use")
+        return store
+
+    def _tables(self, role: str, name: str, create: bool) -> Tables:  # noqa: ARG002
+        return Tables()
 
     def discard(self, role: str, name: str) -> None:
-        """The store of somebody who has left is gone."""
+        """Remove the store of a party that has left."""
+        if (role, name) in self._open:
+            self._open.pop((role, name)).close()
 
     def check(self) -> None:
         """Raise StorageError if stores have been closed, or a step has failed."""
+        for store in self._open.values():
+            store.tables.check()
 
     def close(self) -> None:
-        """No store is written or read any more."""
+        """Close all stores."""
+        for store in self._open.values():
+            store.close()

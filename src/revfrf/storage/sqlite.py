@@ -1,201 +1,238 @@
-"""What the parties remember, on disk: the same stores as in memory, written down step by step.
+"""One party's database: every step happens wholly or not at all, and what is erased is gone.
 
-A store reads its database when it is opened, and from then on answers from memory; every change is committed
-before it counts.
+SQLite with a write-ahead log and a sync at every commit: what was committed survives a crash of the process
+or the machine. `secure_delete` overwrites with zeros what is deleted, but pages that SQLite has split or
+merged may still hold a copy: `scrub` rewrites all pages, and empties the log. Only its owner may read the
+file, and only one process at a time may open it.
+
+After a failed step the database refuses everything. Opened again, it is as it was before that step.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+import hashlib
+import os
+import sqlite3
+import stat
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
 from typing import Any
 
-import msgspec
-import numpy as np
-
-from revfrf.crypto.batch import SignedBatch
-from revfrf.crypto.secret import hides_locals
 from revfrf.errors import StorageError
-from revfrf.forest.nodes import Node
-from revfrf.forest.tree import Leaf
-from revfrf.storage.database import Database
-from revfrf.storage.memory import (
-    CoordinatorStore,
-    Fact,
-    KnownRequest,
-    OwnSplit,
-    ParticipantStore,
-    Rebuilding,
-    RequestBook,
-    Store,
-    StoredSplit,
+from revfrf.io.files import PRIVATE, check_private
+from revfrf.storage.tables import Row, Tables
+
+VERSION = 1
+_APPLICATION = 0x52465246
+
+_PRAGMAS = (
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "secure_delete = ON",
+    "temp_store = MEMORY",
+    "cell_size_check = ON",
+    "trusted_schema = OFF",
 )
 
-_HASH_BYTES = 32
-_ANSWERED = 2**32
-"""Above all levels: a request from before the process began is not answered again."""
+_TABLES = {
+    "facts": "name TEXT PRIMARY KEY, value BLOB",
+    "splits": "tree INTEGER, path INTEGER, feature TEXT, cut INTEGER, owner TEXT, turns BLOB, "
+    "ciphertext BLOB, epoch INTEGER, batch INTEGER, position INTEGER",
+    "batches": "number INTEGER PRIMARY KEY, root BLOB, leaves BLOB",
+    "leaves": "tree INTEGER, path INTEGER, sums BLOB",
+    "own_splits": "tree INTEGER, path INTEGER, feature INTEGER, threshold INTEGER",
+    "requests": "id BLOB PRIMARY KEY, digest BLOB",
+    "quotas": "requester TEXT PRIMARY KEY, n_rows INTEGER",
+}
+"""The last column of every row is a checksum of the others: SQLite itself has none."""
 
 
-class SqliteBook(RequestBook):
-    """A book of which every request and every quota is on disk; of how far a request has come, nothing."""
-
-    def __init__(self, database: Database) -> None:
-        known = {name: KnownRequest(digest, _ANSWERED) for name, digest in database.rows("requests")}
-        super().__init__(known, Counter(dict(database.rows("quotas"))))
-        self._database = database
-
-    def enter(self, request: bytes, known: KnownRequest, requester: str, rows: int) -> None:
-        """See `RequestBook.enter`."""
-        if request not in self.known:
-            with self._database.transaction():
-                self._database.put("requests", [(request, known.digest)])
-                self._database.put("quotas", [(requester, rows)])
-        super().enter(request, known, requester, rows)
-
-    def clear(self) -> None:
-        """See `RequestBook.clear`."""
-        with self._database.transaction():
-            self._database.change("DELETE FROM requests")
-            self._database.change("DELETE FROM quotas")
-        super().clear()
+def _create(table: str, columns: str) -> str:
+    key = "" if "PRIMARY KEY" in columns else ", PRIMARY KEY (tree, path)"
+    return f"CREATE TABLE {table} ({columns}, checksum BLOB{key}) STRICT, WITHOUT ROWID"
 
 
-class SqliteStore(Store):
-    """What every party remembers, in a database."""
+def checksum(table: str, row: Row) -> bytes:
+    """Return the checksum of a row of this table."""
+    hashed = hashlib.sha256(table.encode())
+    for value in row:
+        data = value if isinstance(value, bytes) else str(value).encode()
+        hashed.update(b"%s %d " % (type(value).__name__.encode(), len(data)))
+        hashed.update(data)
+    return hashed.digest()[:16]
 
-    def __init__(self, database: Database) -> None:
-        super().__init__(SqliteBook(database))
-        self.database = database
 
-    @hides_locals
-    def write(self, **facts: Any) -> None:
-        """Write facts down: whatever MessagePack can, or what has a `record` that it can."""
-        self.database.put("facts", [(name, _encoded(value)) for name, value in facts.items()])
+class Database(Tables):
+    """An open database. Every problem with it is a StorageError."""
 
-    @hides_locals
-    def read(self, name: str, kind: type[Fact]) -> Fact | None:
-        """A fact of this type, None if it was never written. Raises StorageError if it is another."""
-        found = self.database.rows("facts", "name = ?", (name,))
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
+        self.path = Path(path)
+        self._lock, self._depth = RLock(), 0
+        self._ended: str | None = None
+        with self._reported():
+            if create:
+                os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE))
+            else:
+                self._check_file()
+            self._connection = sqlite3.connect(
+                self.path, timeout=0, isolation_level=None, check_same_thread=False
+            )
+            try:
+                self._set_up(create)
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def _check_file(self) -> None:
+        status = os.lstat(self.path)
+        if not stat.S_ISREG(status.st_mode):
+            raise StorageError(f"{self.path}: not a file", kind="malformed")
+        check_private(self.path, status, StorageError)
+
+    def _set_up(self, create: bool) -> None:
+        self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        if not create:
+            self._check_kind()
+        for pragma in _PRAGMAS:
+            self._connection.execute(f"PRAGMA {pragma}")
+        if create:
+            tables = [_create(table, columns) for table, columns in _TABLES.items()]
+            marks = [f"PRAGMA application_id = {_APPLICATION}", f"PRAGMA user_version = {VERSION}"]
+            self._connection.executescript(";".join(["BEGIN IMMEDIATE", *tables, *marks, "COMMIT"]))
+        elif self._value("PRAGMA quick_check(1)") != "ok":
+            raise self._damaged()
+
+    def _check_kind(self) -> None:
+        """Refuse a database of another program, before anything in it changes."""
+        if not self._value("PRAGMA schema_version"):
+            raise StorageError(f"{self.path}: empty", kind="missing")
+        if self._value("PRAGMA application_id") != _APPLICATION:
+            raise StorageError(f"{self.path}: not a database of RevFRF", kind="malformed")
+        if self._value("PRAGMA user_version") != VERSION:
+            raise StorageError(
+                f"{self.path}: has another version; this RevFRF reads version {VERSION}", kind="version"
+            )
+
+    def _value(self, query: str) -> Any:
+        return self._connection.execute(query).fetchone()[0]
+
+    def _damaged(self) -> StorageError:
+        return StorageError(f"{self.path}: damaged; restore it from a backup", kind="malformed")
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        """Turn errors of SQLite and the file system into StorageError."""
         try:
-            return msgspec.msgpack.decode(found[0][1], type=kind) if found else None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise StorageError(f"{self}: damaged: its {name!r} cannot be read", kind="malformed") from None
+            yield
+        except FileExistsError:
+            raise StorageError(f"{self.path}: exists already", kind="exists") from None
+        except FileNotFoundError:
+            raise StorageError(f"{self.path}: there is no such file", kind="missing") from None
+        except OSError as error:
+            raise StorageError(f"{self.path}: {error.strerror}", kind="io") from None
+        except UnicodeDecodeError:
+            raise self._damaged() from None
+        except OverflowError:
+            raise StorageError(f"{self.path}: a number or a column is too large for it", kind="io") from None
+        except sqlite3.Error as error:
+            raise self._explained(error) from None
 
-    def __repr__(self) -> str:
-        return str(self.database.path)
+    def _explained(self, error: sqlite3.Error) -> StorageError:
+        if self._ended is not None:
+            return StorageError(self._ended, kind="closed")
+        match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF:
+            case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+                reason, kind = "in use by another process or model; stop or `close` that one first", "in-use"
+            case sqlite3.SQLITE_FULL:
+                reason, kind = (
+                    "the disk is full; free some space, and open it again: no commit is lost",
+                    "full",
+                )
+            case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
+                reason, kind = "cannot be written; check its permissions, and its directory's", "io"
+            case sqlite3.SQLITE_TOOBIG:
+                reason, kind = "a column is larger than a gigabyte", "io"
+            case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_NOMEM:
+                reason, kind = "cannot be read or written; check the disk", "io"
+            case _:
+                return self._damaged()
+        return StorageError(f"{self.path}: {reason}", kind=kind)
 
-    def holds(self, name: str) -> bool:
-        """Whether a fact was written. Nothing is known of a database that has ended."""
-        try:
-            return bool(self.database.rows("facts", "name = ?", (name,)))
-        except StorageError:
-            return True
+    def check(self) -> None:
+        """Raise StorageError if the database was closed, or a step has failed."""
+        if self._ended is not None:
+            raise StorageError(self._ended, kind="closed")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """See `Store.transaction`."""
-        with self.database.transaction():
-            yield
+        """See `Tables.transaction`."""
+        with self._lock:
+            self.check()
+            if self._depth:
+                yield
+                return
+            self._depth = 1
+            try:
+                with self._reported():
+                    self._connection.execute("BEGIN IMMEDIATE")
+                    yield
+                    self._connection.execute("COMMIT")
+            except BaseException:
+                self._end("a step has failed; `close` this forest, and `open` it again")
+                raise
+            finally:
+                self._depth = 0
+
+    def change(self, statement: str, rows: Iterable[Row] = ((),)) -> None:
+        """Run a statement once for each of these rows, in a transaction."""
+        with self.transaction():
+            self._connection.executemany(statement, rows)
+
+    def put(self, table: str, rows: Iterable[Row]) -> None:
+        """See `Tables.put`."""
+        whole = [(*row, checksum(table, row)) for row in rows]  # first: an error here is not a failed step
+        marks = ", ".join("?" * (_TABLES[table].count(",") + 2))
+        statement = f"REPLACE INTO {table} VALUES ({marks})"  # noqa: S608
+        self.change(statement, whole)
+
+    def delete(self, table: str, keys: Iterable[Row] | None = None) -> None:
+        """See `Tables.delete`."""
+        if keys is None:
+            self.change(f"DELETE FROM {table}")  # noqa: S608
+        else:
+            key = "name = ?" if table == "facts" else "tree = ? AND path = ?"
+            self.change(f"DELETE FROM {table} WHERE {key}", keys)  # noqa: S608
+
+    def rows(self, table: str, where: str = "TRUE", values: Row = ()) -> list[tuple[Any, ...]]:
+        """See `Tables.rows`; `where` is a condition with marks for these values."""
+        query = f"SELECT * FROM {table} WHERE {where}"  # noqa: S608
+        with self._lock, self._reported():
+            self.check()
+            found = self._connection.execute(query, values).fetchall()
+        if any(checksum(table, row) != written for *row, written in found):
+            raise self._damaged()
+        return [tuple(row) for *row, _ in found]
+
+    def fact(self, name: str) -> bytes | None:
+        """See `Tables.fact`."""
+        found = self.rows("facts", "name = ?", (name,))
+        return found[0][1] if found else None
 
     def scrub(self) -> None:
-        """See `Store.scrub`."""
-        self.database.scrub()
+        """See `Tables.scrub`: delete signatures without a split, rewrite all pages, and empty the log."""
+        self.change("DELETE FROM batches WHERE number NOT IN (SELECT batch FROM splits)")
+        with self._lock, self._reported():
+            self._connection.execute("VACUUM")
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
-        """See `Store.close`."""
-        self.database.close()
+        """Close it. What was not committed has not happened."""
+        self._end("this forest is closed; `open` it again")
 
-
-def _encoded(value: Any) -> bytes:
-    return msgspec.msgpack.encode(value.record() if hasattr(value, "record") else value)
-
-
-class SqliteCoordinatorStore(SqliteStore, CoordinatorStore):
-    """CS's store in a database: a row a split, a row a leaf, a row a signed batch."""
-
-    def __init__(self, database: Database) -> None:
-        super().__init__(database)
-        self.level = self.read("level", int) or 0
-        self.rebuilding = self.read("rebuilding", Rebuilding)
-        batches = {number: _batch(*row) for number, *row in database.rows("batches")}
-        self.splits, self.leaves = _read_splits(database, batches), _read_leaves(database)
-        self._next_batch = max(batches, default=0) + 1
-
-    def commit(self, splits: Mapping[Node, StoredSplit], leaves: Mapping[Node, Leaf]) -> None:
-        """See `CoordinatorStore.commit`."""
-        batches = {id(split.batch): split.batch for split in splits.values()}
-        number = {key: self._next_batch + i for i, key in enumerate(batches)}
-        sums = ((*node, np.array(leaf, dtype="<i8").tobytes()) for node, leaf in leaves.items())
-        with self.transaction():
-            self.database.put(
-                "batches", ((number[key], b.signature, b"".join(b.leaves)) for key, b in batches.items())
-            )
-            self.database.put(
-                "splits", ((*node, *s[:6], number[id(s.batch)], s.position) for node, s in splits.items())
-            )
-            self.database.put("leaves", sums)
-            self.write(level=self.level + 1)
-        self._next_batch += len(batches)
-        super().commit(splits, leaves)
-
-    def destroy(self, nodes: Collection[Node], rebuilding: Rebuilding) -> None:
-        """See `CoordinatorStore.destroy`."""
-        with self.transaction():
-            self.database.change("DELETE FROM splits WHERE tree = ? AND path = ?", nodes)
-            self.database.change("DELETE FROM leaves WHERE tree = ? AND path = ?", nodes)
-            self.write(rebuilding=rebuilding)
-        super().destroy(nodes, rebuilding)
-
-    def finish(self) -> None:
-        """See `CoordinatorStore.finish`."""
-        self.database.change("DELETE FROM facts WHERE name = 'rebuilding'")
-        super().finish()
-
-    def scrub(self) -> None:
-        """Also of signatures of which no statement is left."""
-        self.database.change("DELETE FROM batches WHERE number NOT IN (SELECT batch FROM splits)")
-        super().scrub()
-
-
-def _read_splits(database: Database, batches: Mapping[int, SignedBatch]) -> dict[Node, StoredSplit]:
-    splits = {}
-    for tree, path, *fields, number, position in database.rows("splits"):
-        if number not in batches:
-            raise StorageError(f"{database.path}: damaged: a split without its signature", kind="malformed")
-        splits[tree, path] = StoredSplit._make((*fields, batches[number], position))
-    return splits
-
-
-def _batch(signature: bytes, leaves: bytes) -> SignedBatch:
-    hashes = (leaves[i : i + _HASH_BYTES] for i in range(0, len(leaves), _HASH_BYTES))
-    return SignedBatch(signature, tuple(hashes))
-
-
-def _read_leaves(database: Database) -> dict[Node, Leaf]:
-    rows = database.rows("leaves")
-    if any(len(sums) % 8 for _, _, sums in rows):
-        raise StorageError(f"{database.path}: damaged: a leaf of half a sum", kind="malformed")
-    return {(tree, path): tuple(np.frombuffer(sums, dtype="<i8").tolist()) for tree, path, sums in rows}
-
-
-class SqliteParticipantStore(SqliteStore, ParticipantStore):
-    """A participant's store in a database: one row per split."""
-
-    def __init__(self, database: Database) -> None:
-        super().__init__(database)
-        level = self.read("level", int)
-        self.level = -1 if level is None else level
-        rows = database.rows("own_splits")
-        self.own_splits = {(tree, path): (feature, threshold) for tree, path, feature, threshold in rows}
-
-    def commit(self, splits: Mapping[Node, OwnSplit], level: int) -> None:
-        """See `ParticipantStore.commit`."""
-        with self.transaction():
-            self.database.put("own_splits", ((*node, *split) for node, split in splits.items()))
-            self.write(level=level)
-        super().commit(splits, level)
-
-    def forget(self, nodes: Collection[Node]) -> None:
-        """See `ParticipantStore.forget`; without a trace."""
-        self.database.change("DELETE FROM own_splits WHERE tree = ? AND path = ?", nodes)
-        self.scrub()
-        super().forget(nodes)
+    def _end(self, reason: str) -> None:
+        with self._lock:
+            self._ended = f"{self.path}: {reason}"
+            self._connection.close()
