@@ -16,7 +16,7 @@ from revfrf.crypto.dtpkc.keys import Parameters, WeakKey
 from revfrf.crypto.dtpkc.primes import SafePrimes, safe_primes
 from revfrf.crypto.dtpkc.strong import SetUp, StrongShare, _deal_from
 from revfrf.errors import RevFRFError
-from tests.federations import no_search_for_primes
+from revfrf.testing.federations import prepared_keys
 
 signal.signal(
     signal.SIGINT, signal.default_int_handler
@@ -92,7 +92,7 @@ def drawn_exponents(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.fixture(scope="module")
 def prepared_moduli() -> Iterator[None]:
     """Keys of later epochs without a search."""
-    with no_search_for_primes():
+    with prepared_keys():
         yield
 
 

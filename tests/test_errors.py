@@ -30,14 +30,10 @@ from revfrf.errors import (
 )
 from revfrf.protocols.common.request import RequestPolicy
 from revfrf.roles.participant import TRAINING
-from tests import federations
+from revfrf.testing import federations
+from revfrf.testing.federations import Codes, random_case, targets_of
 from tests.conftest import World, world_of
-from tests.federations import (
-    Codes,
-    participant,
-    random_case,
-    targets_of,
-)
+from tests.federations import participant
 
 Error = TypeVar("Error", bound=RevFRFError)
 

@@ -29,8 +29,9 @@ from revfrf.metering import (
 from revfrf.parallel import in_processes, in_threads
 from revfrf.protocols.paper import frf_predict
 from revfrf.protocols.paper.ho_lt import ComparingServer, ho_lt, ho_lt_as_printed
+from revfrf.testing.federations import random_case, train
 from tests.conftest import World, world_of
-from tests.federations import participants, random_case, train
+from tests.federations import participants
 
 PUBLIC = ("public", 8)
 

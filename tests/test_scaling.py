@@ -25,8 +25,8 @@ from revfrf.forest.criterion import Targets, best_cuts
 from revfrf.forest.nodes import Nodes
 from revfrf.parallel import using_backend, workers
 from revfrf.protocols.paper.fos_find import Questions, score
+from revfrf.testing.federations import prepared_keys, with_rules
 from tests.estimators.toys import classifier, regressor, table
-from tests.federations import no_search_for_primes, with_rules
 
 ROOT = Path(__file__).parents[1]
 PARTIES = {"clinic": [0, 1], "laboratory": [2], "archive": [3]}
@@ -70,7 +70,7 @@ class Outcome(NamedTuple):
 
 def outcome(model: RevocableForestClassifier) -> Outcome:
     """A forest, its answers to encrypted rows, and the forest after somebody has left."""
-    with no_search_for_primes():
+    with prepared_keys():
         model.fit(X, Y)
         digest, answers = model.digest_, model.predict_encrypted(X[:5]).tolist()
         model.revoke("archive")

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from revfrf.names import CC, CS
+from revfrf.testing.federations import prepared_keys
 from tests.crashes.forests import POLICY, REGRESSION, THREE, Before, Small, before_of
 from tests.crashes.killing import in_process, some_place
-from tests.federations import no_search_for_primes
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _prepared_moduli() -> Iterator[None]:
     """And everything compiled that children need."""
-    with no_search_for_primes():
+    with prepared_keys():
         for forest in (THREE, REGRESSION):
             model = forest.estimator().fit(forest.rows(), forest.target)
             model.revoke("bank", 2)

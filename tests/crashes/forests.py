@@ -22,8 +22,8 @@ from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import RequestPolicy
 from revfrf.roles.participant import TRAINING, Participant
 from revfrf.storage.memory import CoordinatorStore
+from revfrf.testing.federations import later_keys
 from tests.crashes.killing import for_good
-from tests.federations import moduli
 
 KINDS = {"classifier": RevocableForestClassifier, "regressor": RevocableForestRegressor}
 POLICY = RequestPolicy(refuses=["burglar"], max_rows=3)
@@ -154,7 +154,7 @@ def leave(forest: Small, leavers: Sequence[str], level: RevocationLevel, directo
 
 def last_modulus(parameters: Parameters, n_jobs: int) -> SetUp:  # noqa: ARG001
     """Another than the one that is dealt first: who resumes finds a modulus of its own."""
-    return next(dealt for dealt in reversed(moduli()) if dealt.parameters != parameters)
+    return next(dealt for dealt in reversed(later_keys()) if dealt.parameters != parameters)
 
 
 def opened_again(forest: Small, directory: Path) -> Any:

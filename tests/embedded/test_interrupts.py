@@ -11,7 +11,8 @@ import pytest
 
 from revfrf.embedded.federation import Federation
 from revfrf.messages.frf_revoc import RevocationLevel
-from tests.federations import digest_of, ignore, no_search_for_primes, random_case, train
+from revfrf.testing.federations import ignore, prepared_keys, random_case, train
+from tests.federations import digest_of
 
 CASE = random_case(5)
 WATCHED = (
@@ -30,7 +31,7 @@ Connection = tuple[str, int]
 
 @pytest.fixture(autouse=True)
 def prepared_moduli() -> Iterator[None]:
-    with no_search_for_primes():
+    with prepared_keys():
         yield
 
 

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from revfrf.testing.federations import prepared_keys
 from tests.estimators.directories import LEVELS, PARTIES, X, Y, opened
 from tests.estimators.toys import classifier
-from tests.federations import no_search_for_primes
 
 
 @pytest.fixture(scope="session")
 def made_before(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Closed directories: a forest, one of another federation, and the first after the bank has left."""
     made = {name: tmp_path_factory.mktemp("made") / name for name in ("first", "other", "left 1", "left 2")}
-    with no_search_for_primes():
+    with prepared_keys():
         for name in ("first", "other"):
             classifier(6, parties=PARTIES, directory=made[name]).fit(X, Y).close()
         for level in LEVELS:

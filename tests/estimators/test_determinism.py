@@ -16,22 +16,19 @@ from revfrf.forest.randomness import candidate_limit
 from revfrf.messages.base import Message
 from revfrf.messages.fle_expan import LevelRequest
 from revfrf.protocols.paper import fle_expan
-from revfrf.transport.base import Answering
-from tests.federations import (
+from revfrf.testing.federations import (
     Case,
     columns_of,
-    digest_of,
-    grown_splits,
     ignore,
-    keys,
-    leaf_paths,
-    participants,
     random_case,
     set_up,
     targets_of,
+    toy_keys,
     train,
     with_rules,
 )
+from revfrf.transport.base import Answering
+from tests.federations import digest_of, grown_splits, leaf_paths, participants
 
 CASE = random_case(31, rules=with_rules(n_trees=6))
 
@@ -138,7 +135,7 @@ def test_forest_does_not_depend_on_the_order_of_the_parties(digest: str, attempt
 def test_forest_does_not_depend_on_the_order_of_columns_within_a_party(digest: str) -> None:
     """A feature is called by its name, not by its number."""
     columns = {party: list(reversed(owned)) for party, owned in columns_of(CASE.codes).items()}
-    federation = Federation(columns, setup=keys(), seed=CASE.seed)
+    federation = Federation(columns, setup=toy_keys(), seed=CASE.seed)
     reversed_codes = {party: table[::-1].copy() for party, table in CASE.codes.items()}
     federation.train(reversed_codes, CASE.rules, targets_of(CASE, federation.seed), ignore)
     assert digest_of(federation) == digest

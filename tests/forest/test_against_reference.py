@@ -12,19 +12,15 @@ from numpy.typing import NDArray
 from revfrf.crypto.encoding import MISSING
 from revfrf.embedded.federation import Federation
 from revfrf.forest.randomness import candidate_limit, row_repeats
+from revfrf.testing.federations import Case, Codes, random_case, train, with_rules
 from tests.federations import (
-    Case,
-    Codes,
     Plain,
     grow_plainly,
     grown_splits,
     leaf_paths,
     participants,
     plain_repeats,
-    random_case,
     reference_seed,
-    train,
-    with_rules,
 )
 from tests.reference import forest as reference
 

@@ -9,7 +9,8 @@ from revfrf.crypto.encoding import BOUND, MISSING
 from revfrf.forest.candidates import Method, Proposal, Values, propose
 from revfrf.forest.nodes import Nodes
 from revfrf.forest.randomness import private_seeds
-from tests.federations import reference_rules, with_rules
+from revfrf.testing.federations import with_rules
+from tests.federations import reference_rules
 from tests.reference import forest as reference
 
 METHODS: tuple[Method, ...] = ("quantile", "uniform")

@@ -25,7 +25,7 @@ from revfrf.protocols import certificate as certificate_module
 from revfrf.protocols.certificate import FORMAT, MAX_SIZE, RevocationCertificate, shown_by
 from revfrf.protocols.common.epoch import certificate_digest, sign_certificate
 from revfrf.protocols.frf_revoc import sign_report, sign_revocation
-from tests.federations import Case, ignore, random_case, train
+from revfrf.testing.federations import Case, ignore, random_case, train
 
 CASE = random_case(71)
 changed = msgspec.structs.replace

@@ -11,16 +11,10 @@ from revfrf.errors import PartyError
 from revfrf.messages.base import Done
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import KGC
+from revfrf.testing.federations import Case, ignore, random_case, train, with_rules
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.grpc import Dialler, Server
-from tests.federations import (
-    Case,
-    digest_of,
-    ignore,
-    random_case,
-    train,
-    with_rules,
-)
+from tests.federations import digest_of
 from tests.transport.federation import GrpcNetwork, over_grpc
 from tests.transport.links import LIMITS, nothing, until
 

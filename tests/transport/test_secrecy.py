@@ -13,11 +13,11 @@ from revfrf.errors import LetterError, RejectedError
 from revfrf.messages.base import Message
 from revfrf.messages.key_setup import KeyDeal
 from revfrf.messages.registry import MESSAGES
+from revfrf.testing.federations import prepared_keys, random_case, train, with_rules
 from revfrf.transport.codec import decode
 from revfrf.transport.frames import Frame
 from revfrf.transport.letters import _CALL, _REPLY, Awaited, Sealing, _Call, _opened
 from revfrf.transport.tls import TlsIdentity
-from tests.federations import no_search_for_primes, random_case, train, with_rules
 from tests.transport.federation import one_time_keys, over_grpc
 from tests.transport.links import known, place
 
@@ -60,7 +60,7 @@ class Recording:
 
 @lru_cache
 def recording() -> Recording:
-    with no_search_for_primes(), one_time_keys() as made, over_grpc() as networks:
+    with prepared_keys(), one_time_keys() as made, over_grpc() as networks:
         train(CASE)
         [network] = networks
         passed = {frame.key: frame for frame in network.frames if "CS" not in (frame.sender, frame.recipient)}

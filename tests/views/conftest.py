@@ -11,7 +11,8 @@ from revfrf.embedded.federation import Federation
 from revfrf.messages.fle_expan import Column
 from revfrf.names import CC, CS
 from revfrf.protocols.paper.ho_lt import ComparingServer, ho_lt_as_printed
-from tests.federations import Case, ignore, keys, participant, targets_of, with_rules
+from revfrf.testing.federations import Case, ignore, targets_of, toy_keys, with_rules
+from tests.federations import participant
 from tests.views.overheard import (
     ASKING,
     DECIMALS,
@@ -47,7 +48,7 @@ def run(request: pytest.FixtureRequest) -> Run:
     case, raw = case_of(request.param)
     columns = {p: [Column(f"x{i}", DECIMALS, None) for i in range(n)] for p, n in OWNED.items()}
     with watching() as watch:
-        federation = Federation(columns, setup=keys(), seed=case.seed)
+        federation = Federation(columns, setup=toy_keys(), seed=case.seed)
         federation.train(case.codes, case.rules, targets_of(case, federation.seed), ignore)
         federation.votes(case.codes, N_ROWS, "soft")
         federation.enrol_requester("clinic")

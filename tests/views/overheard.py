@@ -31,9 +31,10 @@ from revfrf.protocols.paper import fos_find, frf_predict, ho_lt
 from revfrf.protocols.paper.ho_lt import ComparingServer
 from revfrf.roles.party import Party
 from revfrf.storage.memory import StoredSplit
+from revfrf.testing.federations import Case, Codes, targets_of
 from revfrf.transport.base import Reply
 from revfrf.transport.memory import MemoryChannel, MemoryNetwork
-from tests.federations import Case, Codes, grow_plainly, participants, targets_of
+from tests.federations import grow_plainly, participants
 from tests.reference import forest as reference
 
 N_ROWS, DECIMALS = 70, 9

@@ -33,8 +33,9 @@ from revfrf.embedded.federation import Federation
 from revfrf.messages.frf_predict import Request
 from revfrf.protocols.paper import frf_predict, ho_lt
 from revfrf.protocols.paper.ho_lt import ComparingServer
+from revfrf.testing.federations import Codes, random_case, train, with_rules
 from tests.conftest import world_of
-from tests.federations import Codes, participant, random_case, train, with_rules
+from tests.federations import participant
 
 ALARM = 1e-9
 SAMPLE, SLOTTED = 800, 300

@@ -12,7 +12,8 @@ from revfrf.messages.fle_expan import LevelReply, LevelRequest
 from revfrf.messages.frf_predict import ShareReply, ShareRequest
 from revfrf.names import CS
 from revfrf.protocols.common.request import RequestPolicy
-from tests.federations import participant, random_case, train
+from revfrf.testing.federations import random_case, train
+from tests.federations import participant
 from tests.views.overheard import Run, watching
 
 

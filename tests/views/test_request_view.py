@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from revfrf.names import CC, CS
-from tests.federations import grow_plainly, random_case, train
+from revfrf.testing.federations import random_case, train
+from tests.federations import grow_plainly
 from tests.reference import forest as reference
 from tests.views.overheard import ASKING, OWNED, WIDTH, Run, compared, of_kind, watching
 

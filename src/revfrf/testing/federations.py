@@ -64,13 +64,14 @@ def toy_keys() -> SetUp:
 
 
 @lru_cache
-def _later_keys() -> tuple[SetUp, ...]:
+def later_keys() -> tuple[SetUp, ...]:
+    """Return some toy keys with different moduli, for later epochs."""
     return tuple(new_keys(KEY_BITS, allow_insecure=True, n_jobs=1) for _ in range(3))
 
 
 def other_keys(parameters: Parameters, _n_jobs: int = 1) -> SetUp:
     """Return toy keys with another modulus than these parameters have."""
-    return next(keys for keys in _later_keys() if keys.parameters != parameters)
+    return next(keys for keys in later_keys() if keys.parameters != parameters)
 
 
 @contextmanager

@@ -26,7 +26,8 @@ from revfrf.protocols.key_setup import _ADMISSION
 from revfrf.roles.kgc import KeyCentreState
 from revfrf.roles.requester import Requester
 from revfrf.storage.memory import RequestBook
-from tests.federations import participant, random_case, train
+from revfrf.testing.federations import random_case, train
+from tests.federations import participant
 
 CASE = random_case(31)
 OWNER = "bank"

@@ -3,7 +3,7 @@
 import pytest
 
 from revfrf.embedded.federation import Federation
-from tests.federations import train
+from revfrf.testing.federations import train
 from tests.protocols.frf_revoc.leaving import CASE
 
 

@@ -15,7 +15,8 @@ from revfrf.forest.nodes import Node
 from revfrf.messages.base import PATHS, TREES, Done, Message, array
 from revfrf.messages.frf_revoc import Destroy, Rekey, RevocationLevel, RevocationRequest
 from revfrf.protocols.certificate import RevocationCertificate
-from tests.federations import Case, Codes, digest_of, grown_splits, ignore, leaf_paths, random_case, train
+from revfrf.testing.federations import Case, Codes, ignore, random_case, train
+from tests.federations import digest_of, grown_splits, leaf_paths
 
 CASE = random_case(61)
 LEVELS: tuple[RevocationLevel, ...] = (1, 2)

@@ -22,7 +22,8 @@ from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import CC, CS
 from revfrf.protocols.common.epoch import certificate_digest, erased_keys
 from revfrf.storage.memory import StoredSplit
-from tests.federations import moduli, participants, train
+from revfrf.testing.federations import later_keys, train
+from tests.federations import participants
 from tests.protocols.frf_revoc.leaving import CASE, LEVELS, check_same, leave
 
 # -- copies of the old forest -----------------------------------------------------------------------
@@ -236,7 +237,7 @@ def test_new_modulus_is_searched_for(federation: Federation, monkeypatch: pytest
     monkeypatch.setattr(federation_module, "fresh_setup_like", SEARCHED)
     before = federation.parameters
     leave(federation, ["bank"], 2)
-    assert federation.parameters.n not in {before.n, *(setup.parameters.n for setup in moduli())}
+    assert federation.parameters.n not in {before.n, *(setup.parameters.n for setup in later_keys())}
     assert federation.parameters.exponent_bits == before.exponent_bits
     check_same(federation, CASE.without("bank"), ask=True)
 

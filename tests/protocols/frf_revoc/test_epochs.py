@@ -28,8 +28,8 @@ from revfrf.protocols.common.request import sign_request
 from revfrf.roles import compute
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.requester import Requester
+from revfrf.testing.federations import later_keys, train
 from revfrf.transport.memory import MemoryChannel
-from tests.federations import moduli, train
 from tests.protocols.frf_revoc.leaving import (
     CASE,
     LEVELS,
@@ -271,7 +271,7 @@ def test_coordinator_is_the_first_to_hear_of_an_epoch(federation: Federation) ->
 
 def test_keys_for_the_next_epoch_are_worth_nothing_before_it_begins(federation: Federation) -> None:
     """Who was dealt new keys, however often, goes on with the old ones."""
-    p, telco = moduli()[0].parameters, federation.participants["telco"]
+    p, telco = later_keys()[0].parameters, federation.participants["telco"]
     dealt = KeyDeal(
         federation=federation.kgc.current.federation,
         epoch=2,

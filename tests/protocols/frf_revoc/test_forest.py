@@ -16,7 +16,8 @@ from revfrf.estimators._validate import check_federation
 from revfrf.forest.randomness import candidate_limit
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.protocols.frf_revoc import doomed
-from tests.federations import Case, digest_of, participants, random_case, train, with_rules
+from revfrf.testing.federations import Case, random_case, train, with_rules
+from tests.federations import digest_of, participants
 from tests.protocols.frf_revoc.leaving import CASE, LEVELS, answers, check_same, leave, without
 
 # -- the forest without the leaver ------------------------------------------------------------------

@@ -18,8 +18,9 @@ from revfrf.messages.fle_expan import LevelRequest
 from revfrf.messages.frf_revoc import Destroy, Rekey, Rekeyed, RevocationLevel, RevocationReport
 from revfrf.messages.key_setup import EpochCertificate, KeyDeal
 from revfrf.names import CC, CS, KGC
+from revfrf.testing.federations import ignore, set_up, train
 from revfrf.transport.base import Answering
-from tests.federations import digest_of, ignore, set_up, train
+from tests.federations import digest_of
 from tests.protocols.frf_revoc.leaving import (
     CASE,
     LEVELS,

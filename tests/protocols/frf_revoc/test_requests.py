@@ -13,7 +13,8 @@ from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.protocols.common.epoch import certificate_digest
 from revfrf.protocols.frf_revoc import Doomed, sign_report, sign_revocation
 from revfrf.roles import coordinator as coordinator_module
-from tests.federations import digest_of, ignore, moduli, set_up, train
+from revfrf.testing.federations import ignore, later_keys, set_up, train
+from tests.federations import digest_of
 from tests.protocols.frf_revoc.leaving import (
     CASE,
     LEVELS,
@@ -146,7 +147,7 @@ def test_epoch_begins_only_if_somebody_asks_and_with_keys_that_fit_the_level(fed
     federation.kgc.cancel_revocations(["bank"])
     send(federation, KGC, request_of(federation, level=1), "bank")
     with pytest.raises(UsageError, match="level 1 none"):
-        federation.kgc.revoke(moduli()[0])
+        federation.kgc.revoke(later_keys()[0])
     assert federation.kgc.current.epoch == 1
 
 

@@ -19,9 +19,9 @@ from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.frf_revoc import next_epoch
 from revfrf.protocols.key_setup import announce
 from revfrf.roles.kgc import KeyCentre
+from revfrf.testing.federations import toy_keys
 from revfrf.transport.memory import MemoryNetwork
 from tests.conftest import world_of
-from tests.federations import keys
 
 DEALS = count(1000)
 """Numbers of deals, higher than those that KGC makes by itself."""
@@ -39,7 +39,7 @@ class Parties:
     identities: dict[str, Identity]
 
     def enrol(self) -> EpochCertificate:
-        return self.kgc.enrol("federation", keys(), ROLES)
+        return self.kgc.enrol("federation", toy_keys(), ROLES)
 
     def send(self, party: str, message: Message, sender: str = KGC) -> Done:
         return self.network.channel(sender).call(party, message, Done)
@@ -83,8 +83,8 @@ def refusal(call: Callable[[], object]) -> RevFRFError:
 
 
 def dealt_to(role: str, **changes: Any) -> KeyDeal:
-    p = keys().parameters
-    shares = {CS: keys().cs_share, CC: keys().cc_share}
+    p = toy_keys().parameters
+    shares = {CS: toy_keys().cs_share, CC: toy_keys().cc_share}
     share = number(shares[role].value.reveal()) if role in shares else None
     message = KeyDeal(
         federation="federation",

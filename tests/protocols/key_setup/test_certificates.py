@@ -14,9 +14,9 @@ from revfrf.messages.key_setup import EpochAccepted, EpochCertificate, Member
 from revfrf.names import CC, KGC, PARTICIPANT
 from revfrf.protocols.common.identity import Identity
 from revfrf.roles.compute import ComputePartner
+from revfrf.testing.federations import toy_keys
 from revfrf.transport.memory import MemoryNetwork
 from tests.conftest import world_of
-from tests.federations import keys
 from tests.protocols.key_setup.parties import (
     Forging,
     Parties,
@@ -100,7 +100,7 @@ def test_certificate_signed_by_anybody_else_is_refused(parties: Parties) -> None
 @pytest.mark.parametrize(
     "members",
     [
-        lambda c: with_bank(c, h=number(WeakKey.generate(keys().parameters).public.h)),
+        lambda c: with_bank(c, h=number(WeakKey.generate(toy_keys().parameters).public.h)),
         lambda c: with_bank(c, verify_key=SigningKey.generate().verify_key.raw),
         lambda c: with_bank(c, role=CC),
         lambda c: with_bank(c, name="Bank"),
@@ -131,8 +131,8 @@ def test_certificate_that_does_not_name_the_party_rightly_is_refused(
     "changes",
     [
         lambda: {"n": number(world_of(256).parameters.n), "g0": number(world_of(256).parameters.g0)},
-        lambda: {"g0": number(pow(keys().parameters.g0, 2, keys().parameters.n))},
-        lambda: {"exponent_bits": keys().parameters.exponent_bits - 1},
+        lambda: {"g0": number(pow(toy_keys().parameters.g0, 2, toy_keys().parameters.n))},
+        lambda: {"exponent_bits": toy_keys().parameters.exponent_bits - 1},
         lambda: {"federation": "another federation than at the deal"},
     ],
     ids=["another modulus", "another generator", "other exponents", "another federation"],

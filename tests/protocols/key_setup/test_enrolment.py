@@ -19,8 +19,8 @@ from revfrf.protocols.common.epoch import check_succession
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.key_setup import answer_deal
 from revfrf.roles.party import Party
+from revfrf.testing.federations import toy_keys
 from revfrf.transport.base import Answering
-from tests.federations import keys
 from tests.protocols.key_setup.parties import (
     ROLES,
     Parties,
@@ -42,7 +42,10 @@ def test_everybody_ends_with_its_own_key_and_the_same_certificate(parties: Parti
         assert identity.pending_keys is None
         assert of_number(member.h) == identity.weak.public.h
         assert member.verify_key == identity.signing_key.verify_key.raw
-    assert shares_of(parties) == {CS: keys().cs_share.value.reveal(), CC: keys().cc_share.value.reveal()}
+    assert shares_of(parties) == {
+        CS: toy_keys().cs_share.value.reveal(),
+        CC: toy_keys().cc_share.value.reveal(),
+    }
 
 
 def test_keys_that_are_not_there_are_not_used(parties: Parties) -> None:
@@ -53,7 +56,7 @@ def test_keys_that_are_not_there_are_not_used(parties: Parties) -> None:
     assert identity.epoch == 0
     parties.enrol()
     assert identity.epoch == 1
-    assert identity.weak.parameters == keys().parameters
+    assert identity.weak.parameters == toy_keys().parameters
     with pytest.raises(ProtocolError, match="'bank' has no strong share here"):
         _ = identity.share
 
@@ -91,7 +94,7 @@ def changed(**fields: Any) -> Callable[[Enrolment], Enrolment]:
 
 def test_rogue_key_is_refused(parties: Parties) -> None:
     """h = g0^a / h_CS, so that the joint key with CS is one whose secret the rogue knows alone."""
-    p = keys().parameters
+    p = toy_keys().parameters
 
     def rogue(enrolment: Enrolment) -> Enrolment:
         cs, known = parties.identities[CS].pending_keys, WeakKey.generate(p)
@@ -165,7 +168,7 @@ def test_server_without_a_share_is_refused(parties: Parties, party: str) -> None
 
 
 def test_share_for_a_participant_is_refused(parties: Parties) -> None:
-    share = number(keys().cs_share.value.reveal())
+    share = number(toy_keys().cs_share.value.reveal())
     assert refusal(lambda: parties.send("bank", dealt_to("bank", share=share))).kind == "member"
     assert untouched(parties.identities["bank"])
 

@@ -15,7 +15,7 @@ from revfrf.names import CC, CS, KGC, PARTICIPANT
 from revfrf.protocols.common.epoch import certificate_digest, check_succession
 from revfrf.protocols.frf_revoc import next_epoch
 from revfrf.protocols.key_setup import announce
-from tests.federations import keys
+from revfrf.testing.federations import toy_keys
 from tests.protocols.key_setup.parties import (
     DEALS,
     ROLES,
@@ -167,7 +167,7 @@ WRONG: dict[str, tuple[str, Callable[[EpochCertificate, EpochCertificate], dict[
 
 def other_key(before: EpochCertificate, after: EpochCertificate) -> bytes:
     """Of bank: where all have new keys its old one, else a new one."""
-    fresh = number(WeakKey.generate(keys().parameters).public.h)
+    fresh = number(WeakKey.generate(toy_keys().parameters).public.h)
     return only(before, "bank")[0].h if before.n != after.n else fresh
 
 

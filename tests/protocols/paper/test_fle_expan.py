@@ -21,18 +21,9 @@ from revfrf.names import CC, CS, KGC
 from revfrf.protocols.paper.node_rows import write_nodes
 from revfrf.protocols.paper.splits import split_context, split_statement
 from revfrf.roles.participant import Participant
+from revfrf.testing.federations import random_case, set_up, targets_of, toy_keys, train, with_rules
 from revfrf.transport.base import Reply
-from tests.federations import (
-    digest_of,
-    keys,
-    participant,
-    participants,
-    random_case,
-    set_up,
-    targets_of,
-    train,
-    with_rules,
-)
+from tests.federations import digest_of, participant, participants
 
 CASE = random_case(11, rules=with_rules(n_trees=2, max_depth=3, candidate_limit=2**64 - 1))
 PARTY = "bank"
@@ -449,7 +440,7 @@ def with_splits(change: Callable[[list[bytes]], list[bytes]]) -> Tamper:
 
 
 def n() -> int:
-    return keys().parameters.n
+    return toy_keys().parameters.n
 
 
 @pytest.mark.parametrize(

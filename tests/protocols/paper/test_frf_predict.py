@@ -45,18 +45,9 @@ from revfrf.protocols.common.request import RequestPolicy, sign_request
 from revfrf.protocols.paper import frf_predict as frf_predict_module
 from revfrf.protocols.paper.frf_predict import Answer
 from revfrf.roles.requester import Requester
+from revfrf.testing.federations import Case, Codes, random_case, set_up, targets_of, train, with_rules
 from revfrf.transport.base import Answering
-from tests.federations import (
-    Case,
-    Codes,
-    grown_splits,
-    participant,
-    random_case,
-    set_up,
-    targets_of,
-    train,
-    with_rules,
-)
+from tests.federations import grown_splits, participant
 
 CASE = random_case(51)
 Absent = Callable[[str, int], bool]

@@ -17,16 +17,9 @@ from revfrf.messages.base import Message
 from revfrf.names import CC, CS, KGC
 from revfrf.protocols.paper import frf_test
 from revfrf.protocols.paper.node_rows import write_nodes
+from revfrf.testing.federations import Codes, random_case, set_up, train, with_rules
 from revfrf.transport.base import Reply
-from tests.federations import (
-    Codes,
-    participant,
-    participants,
-    random_case,
-    set_up,
-    train,
-    with_rules,
-)
+from tests.federations import participant, participants
 
 CASE = random_case(21, rules=with_rules(candidate_limit=2**64 - 1))
 

@@ -38,18 +38,10 @@ from revfrf.protocols.paper import ho_lt as module
 from revfrf.protocols.paper.fle_expan import forest_id
 from revfrf.protocols.paper.ho_add import ho_add
 from revfrf.protocols.paper.ho_lt import _RESULT, ComparingServer, _result, ho_lt, ho_lt_as_printed
+from revfrf.testing.federations import columns_of, random_case, targets_of, toy_keys, train, with_rules
 from revfrf.transport.base import Answering, Channel, Reply
 from tests.conftest import world_of
-from tests.federations import (
-    columns_of,
-    grown_splits,
-    keys,
-    participant,
-    random_case,
-    targets_of,
-    train,
-    with_rules,
-)
+from tests.federations import grown_splits, participant
 
 CASE = random_case(41)
 OWNERS = ("bank", "shop", "telco")
@@ -130,7 +122,7 @@ def opened(case: Any, dealt: Any) -> World:
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    return opened(CASE, keys())
+    return opened(CASE, toy_keys())
 
 
 def truth(pairs: Pairs) -> dict[str, list[bool]]:
@@ -290,16 +282,16 @@ def lie(world: World, monkeypatch: pytest.MonkeyPatch, party: str, change: Calla
 
 
 def negative_symbol() -> int:
-    n = keys().parameters.n
+    n = toy_keys().parameters.n
     return next(x for x in range(2, 100) if jacobi(x, n) == -1)
 
 
 WRONG: dict[str, Callable[[int], bytes]] = {
-    "another number": lambda z: number(z * 4 % keys().parameters.n),
+    "another number": lambda z: number(z * 4 % toy_keys().parameters.n),
     "one": lambda _: b"\1",
     "zero": lambda _: b"\0",
-    "N": lambda _: number(keys().parameters.n),
-    "above N": lambda z: number(z + keys().parameters.n),
+    "N": lambda _: number(toy_keys().parameters.n),
+    "above N": lambda z: number(z + toy_keys().parameters.n),
     "Jacobi symbol -1": lambda _: number(negative_symbol()),
     "thousands of bits": lambda _: b"\xff" * 8000,
 }
@@ -624,7 +616,7 @@ NO_PACKS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "none": (lambda _: b"", "length"),
     "zeros": (lambda packs: bytes(len(packs)), "out-of-range"),
     "ones": (lambda packs: b"\xff" * len(packs), "out-of-range"),
-    "C is N": (lambda packs: keys().parameters.n.to_bytes(64, "big") + packs[64:], "not-a-unit"),
+    "C is N": (lambda packs: toy_keys().parameters.n.to_bytes(64, "big") + packs[64:], "not-a-unit"),
     "another's half": (
         lambda packs: packs[:64] + packs[WIDTH + 64 : 2 * WIDTH] + packs[WIDTH:],
         "decryption",
@@ -707,7 +699,7 @@ def test_compute_partner_refuses_forged_requests_and_other_epochs(world: World) 
 
 
 def test_compute_partner_serves_one_forest_of_its_federation_and_epoch(world: World) -> None:
-    other = Federation(columns_of(CASE.codes), setup=keys(), seed=CASE.seed)
+    other = Federation(columns_of(CASE.codes), setup=toy_keys(), seed=CASE.seed)
     without = replace(world, federation=other)
     honest, opening = packed(world), world.federation.coordinator.opening
     channel = other.network.channel(CS)
