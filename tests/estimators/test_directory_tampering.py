@@ -77,14 +77,16 @@ def turned_another_way(place: Path, wanted: Callable[[Any, Any], bool]) -> None:
     for (tree, path), split in sorted(store.splits.items()):
         if {(tree, 2 * path), (tree, 2 * path + 1)} <= store.leaves.keys():
             rows = rows_of(store, targets, tree, path)
-            right = np.unpackbits(np.frombuffer(split.turns, np.uint8))[: len(rows)]
+            right = np.unpackbits(np.frombuffer(split.directions, np.uint8))[: len(rows)]
             weight = {row: (targets.values[row], targets.repeats[tree, row]) for row in rows}
             for i, j in np.ndindex(len(rows), len(rows)):
                 if right[i] > right[j] and wanted(weight[rows[i]], weight[rows[j]]):
                     right[i], right[j] = right[j], right[i]
-                    turns = np.packbits(right).tobytes()
+                    directions = np.packbits(right).tobytes()
                     model.close()
-                    cs("UPDATE splits SET turns = ? WHERE tree = ? AND path = ?", turns, tree, path)(place)
+                    cs(
+                        "UPDATE splits SET directions = ? WHERE tree = ? AND path = ?", directions, tree, path
+                    )(place)
                     return
     pytest.fail("no such rows")
 
@@ -93,8 +95,10 @@ def rows_of(store: Any, targets: Any, tree: int, path: int) -> list[int]:
     """The rows of a node."""
     rows: list[int] = targets.used(tree).tolist()
     for shift in range(path.bit_length() - 2, -1, -1):
-        turns = np.unpackbits(np.frombuffer(store.splits[tree, path >> (shift + 1)].turns, np.uint8))
-        rows = [row for row, turn in zip(rows, turns, strict=False) if turn == path >> shift & 1]
+        directions = np.unpackbits(
+            np.frombuffer(store.splits[tree, path >> (shift + 1)].directions, np.uint8)
+        )
+        rows = [row for row, turn in zip(rows, directions, strict=False) if turn == path >> shift & 1]
     return rows
 
 
@@ -143,16 +147,16 @@ BY_HAND: dict[str, Callable[[Path], object]] = {
     "hashes": cs("UPDATE batches SET leaves = zeroblob(length(leaves))"),
     "no hashes": cs("UPDATE batches SET leaves = x''"),
     "half a hash": cs("UPDATE batches SET leaves = x'01'"),
-    # turns
+    # directions
     "a row that turns another way": lambda place: turned_another_way(place, lambda a, b: a[0] != b[0]),
     "two rows alike that turn another way": lambda place: turned_another_way(place, lambda a, b: a == b),
-    "too few turns": one_split("turns = x'00'"),
-    "no turns": one_split("turns = x''"),
-    "too many turns": one_split("turns = zeroblob(5000)"),
-    "turns all left": one_split("turns = zeroblob(length(turns))"),
-    "no turns and a leaf less": lambda place: (
+    "too few directions": one_split("directions = x'00'"),
+    "no directions": one_split("directions = x''"),
+    "too many directions": one_split("directions = zeroblob(5000)"),
+    "directions all left": one_split("directions = zeroblob(length(directions))"),
+    "no directions and a leaf less": lambda place: (
         cs("DELETE FROM leaves WHERE tree = 0")(place),
-        one_split("turns = x''")(place),
+        one_split("directions = x''")(place),
     ),
     # labels
     "a label": fact(

@@ -37,7 +37,7 @@ def proposed(
 
 
 def cuts_of(proposal: Proposal, node: int = 0) -> list[int]:
-    cuts: list[int] = proposal.cuts[node, : proposal.n_cuts[node]].tolist()
+    cuts: list[int] = proposal.thresholds[node, : proposal.n_cuts[node]].tolist()
     return cuts
 
 

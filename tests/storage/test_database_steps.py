@@ -224,7 +224,7 @@ ROWS: list[tuple[Any, ...]] = [
     ("batches", 7, b"root", b"leaves"),
     ("requests", b"", b"\xff"),
     ("own_splits", 1, 2, 3, -4),
-    ("splits", 1, 2, "bank/x", 3, "bank", b"turns", b"c", 4, 5, 6),
+    ("splits", 1, 2, "bank/x", 3, "bank", b"directions", b"c", 4, 5, 6),
 ]
 
 

@@ -97,9 +97,9 @@ def test_coordinator_keeps_no_trace_of_destroyed_splits(path: Path, seed: int, s
 
 
 def parts_of(store: CoordinatorStore) -> set[bytes]:
-    """Ciphertexts, turns, signatures."""
+    """Ciphertexts, directions, signatures."""
     splits = store.splits.values()
-    return {part for split in splits for part in (split.ciphertext, split.turns, split.batch.signature)}
+    return {part for split in splits for part in (split.ciphertext, split.directions, split.batch.signature)}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -153,7 +153,7 @@ class Known:
     """What the files of a forest hold at a time, that may be dead later."""
 
     ciphertexts: set[bytes] = field(default_factory=set)
-    turns: set[bytes] = field(default_factory=set)
+    directions: set[bytes] = field(default_factory=set)
     signatures: set[bytes] = field(default_factory=set)
     keys: set[bytes] = field(default_factory=set)
     cuts: dict[str, set[bytes]] = field(default_factory=dict)
@@ -163,7 +163,7 @@ class Known:
         """All of them, by what they are; cuts are looked for in their owner's file only."""
         return {
             "ciphertexts": self.ciphertexts,
-            "turns": self.turns,
+            "directions": self.directions,
             "signatures": self.signatures,
             "keys": self.keys,
         }
@@ -176,7 +176,7 @@ def known(model: Any) -> Known:
     identities += [owner.identity for owner in federation.participants.values()]
     return Known(
         {split.ciphertext for split in splits},
-        {split.turns for split in splits if len(split.turns) >= 16 and windows(split.turns)},
+        {split.directions for split in splits if len(split.directions) >= 16 and windows(split.directions)},
         {split.batch.signature for split in splits},
         {key for identity in identities for key in keys_of(identity)},
         {name: cuts_of(owner.store) for name, owner in federation.participants.items()},
@@ -259,7 +259,7 @@ def check_leaving(directory: Path, model: Any, order: Sequence[tuple[str, Revoca
         assert where(files, of_leavers) == {}
     model.close()
     assert len(dead.ciphertexts) > 100
-    assert len(dead.turns) > 5
+    assert len(dead.directions) > 5
     files = raw(directory)
     assert {name.rpartition(".")[2] for name in files} == {"db"}
     check_there(files, after)

@@ -41,7 +41,7 @@ Kind = TypeVar("Kind", bound=Store)
 Memory = CoordinatorStore | ParticipantStore
 
 ANSWERED = 2**32
-"""The level of a request from before the store was opened: above all levels there are."""
+"""The depth of a request from before the store was opened: deeper than any tree."""
 
 SEQUENCES = settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 SEEDS = st.integers(0, 2**32)
@@ -100,7 +100,7 @@ def random_splits(rng: random.Random) -> dict[Node, StoredSplit]:
             feature=rng.choice(TEXTS),
             cut=rng.randint(0, 254),
             owner=rng.choice(TEXTS),
-            turns=rng.randbytes(rng.choice([0, 1, 13, 5000])),
+            directions=rng.randbytes(rng.choice([0, 1, 13, 5000])),
             ciphertext=rng.randbytes(rng.choice([0, 96, 1152])),
             epoch=epoch,
             batch=rng.choice(batches),
@@ -160,7 +160,7 @@ def step_of_coordinator(name: str, rng: random.Random) -> Callable[[CoordinatorS
 def check_coordinators(store: CoordinatorStore, memory: CoordinatorStore) -> None:
     assert store.splits == memory.splits
     assert store.leaves == memory.leaves
-    assert (store.level, store.rebuilding, store.n_nodes) == (memory.level, memory.rebuilding, memory.n_nodes)
+    assert (store.round, store.rebuilding, store.n_nodes) == (memory.round, memory.rebuilding, memory.n_nodes)
 
 
 @SEQUENCES
@@ -228,8 +228,8 @@ def test_split_of_a_batch_shares_it_with_the_others_when_opened_again(path: Path
 DAMAGE = {
     "a split without its signature": "DELETE FROM batches",
     "sums that are no numbers": "UPDATE leaves SET sums = x'0102030405'",
-    "a level that is none": "UPDATE facts SET value = x'a1' WHERE name = 'level'",
-    "a level of another kind": "UPDATE facts SET value = x'c0' WHERE name = 'level'",
+    "a round that is none": "UPDATE facts SET value = x'a1' WHERE name = 'round'",
+    "a round of another kind": "UPDATE facts SET value = x'c0' WHERE name = 'round'",
     "a revocation that is none": "INSERT INTO facts (name, value) VALUES ('rebuilding', x'80')",
 }
 
@@ -258,10 +258,10 @@ OWN_STEPS = ["commit", "commit", "commit", "forget", "scrub", "together", "fail"
 
 
 def step_of_participant(name: str, rng: random.Random) -> Callable[[ParticipantStore], None]:
-    cuts, level, nodes = random_cuts(rng), rng.randint(0, 2**32), random_nodes(rng)
+    cuts, number, nodes = random_cuts(rng), rng.randint(0, 2**32), random_nodes(rng)
     match name:
         case "commit":
-            return lambda store: store.commit(cuts, level)
+            return lambda store: store.commit(cuts, number)
         case "forget":
             return lambda store: store.forget(nodes)
         case "scrub":
@@ -277,7 +277,7 @@ def step_of_participant(name: str, rng: random.Random) -> Callable[[ParticipantS
 
 
 def check_participants(store: ParticipantStore, memory: ParticipantStore) -> None:
-    assert (store.level, store.own_splits) == (memory.level, memory.own_splits)
+    assert (store.round, store.own_splits) == (memory.round, memory.own_splits)
     for depth in (0, 1, 2, 31, 53, 62):
         trees = {tree for tree, node in memory.own_splits if node.bit_length() == depth + 1}
         assert store.trees_at(depth) == memory.trees_at(depth) == len(trees)
@@ -306,7 +306,7 @@ def test_participant_remembers_on_disk_what_it_remembers_in_memory(names: list[s
 # -- the book of requests ---------------------------------------------------------------------------
 
 REQUESTERS = ["clinic", "Ärztin", "requester", "'; --"]
-BOOK_STEPS = ["new", "new", "new", "next level", "next level", "clear", "fail", "open"]
+BOOK_STEPS = ["new", "new", "new", "next depth", "next depth", "clear", "fail", "open"]
 
 
 def check_books(book: RequestBook, memory: RequestBook) -> None:
@@ -342,7 +342,7 @@ def test_book_is_on_disk_what_it_is_in_memory(names: list[str], seed: int) -> No
             elif memory.known:
                 request, known = rng.choice(list(memory.known.items()))
                 requester = rng.choice(list(memory.rows))
-                deeper = KnownRequest(known.digest, known.level + 1)
+                deeper = KnownRequest(known.digest, known.depth + 1)
                 store.book.enter(request, deeper, requester, memory.rows[requester])
                 memory.enter(request, deeper, requester, memory.rows[requester])
             check_books(store.book, memory)
@@ -357,11 +357,11 @@ def failed(store: Store, rng: random.Random) -> Store:
     return unchanged_by_a_failing_step(store, lambda: store.book.enter(rng.randbytes(16), known, "clinic", 5))
 
 
-def test_no_request_from_before_an_opening_has_a_level_left(path: Path) -> None:
+def test_no_request_from_before_an_opening_has_a_depth_left(path: Path) -> None:
     store = created(Store, path)
     store.book.enter(b"request", KnownRequest(b"digest", 0), "clinic", 4)
     store = again(store)
-    assert store.book.known[b"request"].level >= 2**31
+    assert store.book.known[b"request"].depth >= 2**31
     assert store.book.known[b"request"].digest == b"digest"
     store.close()
 
@@ -382,7 +382,7 @@ def test_nothing_counts_that_is_not_written_down(path: Path, kind: Any) -> None:
     steps: list[Callable[[], object]] = []
     if isinstance(store, CoordinatorStore):
         store.commit(random_splits(rng), random_leaves(rng))
-        before = copy.copy((store.level, dict(store.splits), dict(store.leaves), store.rebuilding))
+        before = copy.copy((store.round, dict(store.splits), dict(store.leaves), store.rebuilding))
         steps = [
             lambda: store.commit(random_splits(rng), {(5, 1): (1,)}),
             lambda: store.destroy(list(store.splits), random_rebuilding(rng)),
@@ -396,9 +396,9 @@ def test_nothing_counts_that_is_not_written_down(path: Path, kind: Any) -> None:
         with pytest.raises(StorageError):
             step()
     if isinstance(store, CoordinatorStore):
-        assert before == (store.level, store.splits, store.leaves, store.rebuilding)
+        assert before == (store.round, store.splits, store.leaves, store.rebuilding)
     elif isinstance(store, ParticipantStore):
-        assert (store.level, store.own_splits) == (3, {(0, 1): (1, 2)})
+        assert (store.round, store.own_splits) == (3, {(0, 1): (1, 2)})
 
 
 # -- facts ------------------------------------------------------------------------------------------

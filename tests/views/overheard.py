@@ -305,7 +305,7 @@ class Run:
         cuts = {
             cut
             for p in self.watch.proposals
-            for own, n in zip(p.cuts, p.n_cuts, strict=True)
+            for own, n in zip(p.thresholds, p.n_cuts, strict=True)
             for cut in own[:n]
         }
         for cut in cuts - {MISSING}:

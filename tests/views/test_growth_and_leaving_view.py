@@ -189,7 +189,7 @@ def test_owner_is_told_to_forget_exactly_its_own_nodes_below_splits_that_left(ru
         owner: sorted(nodes) for owner, nodes in expected.items()
     }
     for fields in told.values():
-        assert set(fields) == {"type", "epoch", "forest", "level", "trees", "paths"}
+        assert set(fields) == {"type", "epoch", "forest", "round", "trees", "paths"}
 
 
 def test_owner_encrypts_exactly_its_own_splits_that_stay_anew(run: Run) -> None:

@@ -76,7 +76,7 @@ def test_scanner_finds_every_canary_wherever_it_is_put(run: Run) -> None:
 def test_scanner_sees_a_participant_that_sends_its_column(run: Run) -> None:
     codes = run.case.codes["shop"][0]
     for leak in (codes.tobytes(), codes.byteswap().tobytes(), np.array(run.raw["shop"][0]).tobytes()):
-        reply = LevelReply(level=0, ciphertexts=b"", signature=None, n_cuts=b"\1", bins=leak)
+        reply = LevelReply(round=0, ciphertexts=b"", signature=None, n_cuts=b"\1", bins=leak)
         assert "a feature of shop" in run.scanner.found(encode(reply))
 
 

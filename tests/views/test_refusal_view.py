@@ -66,7 +66,7 @@ def test_refusal_tells_the_peer_nothing_but_that(run: Run) -> None:
         request,
         msgspec.structs.replace(request, epoch=9),
         msgspec.structs.replace(request, forest=bytes(16)),
-        msgspec.structs.replace(request, level=99, asked_nodes=b"\7"),
+        msgspec.structs.replace(request, round=99, asked_nodes=b"\7"),
     ]
     said, why = refusals(run.federation, "bank", reasons, LevelReply)
     assert said == {"'bank' has refused: rejected"}
@@ -99,7 +99,7 @@ def test_refusal_to_open_results_tells_the_coordinator_that_it_is_the_policy_or_
     forged = msgspec.structs.replace(header, n_rows=header.n_rows - 1)
     reasons: list[Message] = [
         good,  # again
-        msgspec.structs.replace(good, level=good.level + 1),
+        msgspec.structs.replace(good, depth=good.depth + 1),
         msgspec.structs.replace(good, request=forged),
         msgspec.structs.replace(good, request=msgspec.structs.replace(header, forest=bytes(16))),
     ]

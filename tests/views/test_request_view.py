@@ -74,9 +74,9 @@ def test_compute_partner_hears_of_a_level_whose_splits_are_compared_how_often_an
     for sent in of_kind(run, "MaskedComparisons"):
         f = sent.plain
         assert (sent.sender, sent.recipient) == (CS, CC)
-        assert set(f) == {"type", "request", "level", "owners", "counts", "packs"}
+        assert set(f) == {"type", "request", "depth", "owners", "counts", "packs"}
         counts = np.frombuffer(f["counts"], "<u4").tolist()
-        seen.append((f["request"], f["level"], f["owners"], counts, len(f["packs"])))
+        seen.append((f["request"], f["depth"], f["owners"], counts, len(f["packs"])))
     assert seen == expected
     known = {split.ciphertext for split in run.before.splits.values()} | {
         sent.plain["rows"][at : at + WIDTH]
@@ -100,10 +100,10 @@ def test_owner_hears_how_often_its_splits_are_compared_and_of_no_other_level(run
     for sent in of_kind(run, "ShareRequest"):
         f = sent.plain
         name = f["request"]["admission"]["member"]["name"]
-        assert set(f) == {"type", "request", "level", "count", "ciphertext", "signature"}
+        assert set(f) == {"type", "request", "depth", "count", "ciphertext", "signature"}
         assert f["request"] == headers(run)[name]
         assert len(f["ciphertext"]) == WIDTH
-        seen[sent.recipient, name, f["level"], f["count"]] += 1
+        seen[sent.recipient, name, f["depth"], f["count"]] += 1
     assert seen == expected
     assert silent > 0
 

@@ -1,8 +1,8 @@
-"""Candidate cuts: what an owner makes of a node's rows (FLE-Expan, lines 7 to 13).
+"""Candidate thresholds: what an owner makes of a node's rows (FLE-Expan, lines 7 to 13).
 
-Of each node it draws a few rows, takes cut points s_0 < s_1 < … from their values, and tells for every row of
-the node the bin b = #{i: x̂ > s_i}. That is the paper's set of split vectors, w_i = [b > i], in a quarter
-of the bits. docs/forest.md has the rules in full.
+From each node it draws a few rows, takes thresholds s_0 < s_1 < … from their values, and computes for every
+row of the node the bin b = #{i: x̂ > s_i}. That is the paper's set of split vectors, w_i = [b > i], in a
+quarter of the bits. docs/forest.md has the rules in full.
 """
 
 from dataclasses import dataclass, field
@@ -24,13 +24,14 @@ Method = Literal["quantile", "uniform"]
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The candidate cuts of one feature at several nodes.
+    """The candidate splits of one feature at several nodes.
 
-    `cuts[j, :n_cuts[j]]` are node j's cut points, the owner's secret. `n_cuts` goes to the coordinator, and
-    so do the `bins` of every row of every node that has a cut. No cut: only one value was seen.
+    `thresholds[j, :n_cuts[j]]` are the owner's secret: cut i of node j is at `thresholds[j, i]`. CS gets
+    `n_cuts`, and the `bins` of every row of every node that has a cut. A node whose sample has only one
+    value has no cut.
     """
 
-    cuts: NDArray[np.int64] = field(repr=False)
+    thresholds: NDArray[np.int64] = field(repr=False)
     n_cuts: NDArray[np.uint8]
     bins: NDArray[np.uint8]
 
@@ -61,8 +62,8 @@ def propose(
     n_sampled: int,
     n_candidates: int,
 ) -> Proposal:
-    """Cuts and bins of one column at the nodes at these positions, each with its seed."""
-    cuts = np.empty((len(positions), n_candidates), dtype=np.int64)
+    """Return the thresholds and bins of one column at the nodes at these positions, each with its seed."""
+    thresholds = np.empty((len(positions), n_candidates), dtype=np.int64)
     n_cuts = np.zeros(len(positions), dtype=np.uint8)
     bins = np.empty(nodes.sizes[positions].sum(), dtype=np.uint8)
     used = _propose(
@@ -73,11 +74,11 @@ def propose(
         seeds,
         method == "uniform",
         n_sampled,
-        cuts,
+        thresholds,
         n_cuts,
         bins,
     )
-    return Proposal(cuts, n_cuts, bins[:used])
+    return Proposal(thresholds, n_cuts, bins[:used])
 
 
 @kernel
@@ -91,13 +92,13 @@ def _propose(
     seeds: UInt64s,
     uniform: bool,
     n_sampled: int,
-    cuts: NDArray[np.int64],
+    thresholds: NDArray[np.int64],
     n_cuts: NDArray[np.uint8],
     bins: NDArray[np.uint8],
 ) -> int:
     picked = np.empty(n_sampled, dtype=np.uint32)
     sample = np.empty(n_sampled, dtype=np.int64)
-    ladder = np.empty(2 * cuts.shape[1] + 2, dtype=np.int64)
+    ladder = np.empty(2 * thresholds.shape[1] + 2, dtype=np.int64)
     used = 0
     for j in range(len(positions)):
         node = rows[starts[positions[j]] : starts[positions[j] + 1]]
@@ -110,14 +111,15 @@ def _propose(
                 sample[i] = codes[picked[i]]
             sample[:size].sort()
         ordered = sample[:size]
-        count = _even_cuts(ordered, cuts[j]) if uniform else _quantile_cuts(ordered, cuts[j])
+        own = thresholds[j]
+        count = _even_thresholds(ordered, own) if uniform else _quantile_thresholds(ordered, own)
         n_cuts[j] = count
         if count:
             out = bins[used : used + len(node)]
             if by_rank:
-                _look_up_bins(distinct, ranks, node, cuts[j, :count], out)
+                _look_up_bins(distinct, ranks, node, own[:count], out)
             else:
-                _search_bins(codes, node, cuts[j, :count], ladder, out)
+                _search_bins(codes, node, own[:count], ladder, out)
             used += len(node)
     return used
 
@@ -150,38 +152,38 @@ def _count_sort(
 
 
 @kernel
-def _quantile_cuts(ordered: NDArray[np.int64], cuts: NDArray[np.int64]) -> int:
+def _quantile_thresholds(ordered: NDArray[np.int64], thresholds: NDArray[np.int64]) -> int:
     """Values at even ranks of the sample, each once, and none that leaves nothing on its right."""
-    size, wanted = len(ordered), len(cuts)
+    size, wanted = len(ordered), len(thresholds)
     count = 0
     for i in range(wanted):
         value = ordered[(i + 1) * size // (wanted + 1)]
-        if value < ordered[size - 1] and (count == 0 or value > cuts[count - 1]):
-            cuts[count] = value
+        if value < ordered[size - 1] and (count == 0 or value > thresholds[count - 1]):
+            thresholds[count] = value
             count += 1
     if count == 0 and ordered[0] < ordered[size - 1]:  # nearly all of the sample is its largest value
-        cuts[0] = ordered[np.searchsorted(ordered, ordered[size - 1]) - 1]
+        thresholds[0] = ordered[np.searchsorted(ordered, ordered[size - 1]) - 1]
         count = 1
     return count
 
 
 @kernel
-def _even_cuts(ordered: NDArray[np.int64], cuts: NDArray[np.int64]) -> int:
+def _even_thresholds(ordered: NDArray[np.int64], thresholds: NDArray[np.int64]) -> int:
     """The paper's even spacing from the lowest to the highest value; missing ones get a cut of their own."""
-    size, wanted = len(ordered), len(cuts)
+    size, wanted = len(ordered), len(thresholds)
     first = np.searchsorted(ordered, MISSING + 1)
     count = 0
     if first == size or (first == 0 and ordered[0] == ordered[size - 1]):
         return 0
     if first > 0:
-        cuts[0] = MISSING
+        thresholds[0] = MISSING
         count = 1
     low, width = ordered[first], ordered[size - 1] - ordered[first]
     step, rest = width // (wanted + 1), width % (wanted + 1)
     for i in range(count + 1, wanted + 1):
         value = low + step * i + rest * i // (wanted + 1)
-        if value < ordered[size - 1] and (count == 0 or value > cuts[count - 1]):
-            cuts[count] = value
+        if value < ordered[size - 1] and (count == 0 or value > thresholds[count - 1]):
+            thresholds[count] = value
             count += 1
     return count
 
@@ -191,14 +193,14 @@ def _look_up_bins(
     distinct: NDArray[np.int64],
     ranks: NDArray[np.uint8],
     node: Rows,
-    cuts: NDArray[np.int64],
+    thresholds: NDArray[np.int64],
     bins: NDArray[np.uint8],
 ) -> None:
     """The bin of each row, #{i: x > s_i}, from a table by rank."""
     bin_of = np.empty(len(distinct), dtype=np.uint8)
     below = 0
     for rank in range(len(distinct)):
-        while below < len(cuts) and cuts[below] < distinct[rank]:
+        while below < len(thresholds) and thresholds[below] < distinct[rank]:
             below += 1
         bin_of[rank] = below
     for i in range(len(node)):
@@ -209,7 +211,7 @@ def _look_up_bins(
 def _search_bins(
     codes: NDArray[np.int64],
     node: Rows,
-    cuts: NDArray[np.int64],
+    thresholds: NDArray[np.int64],
     ladder: NDArray[np.int64],
     bins: NDArray[np.uint8],
 ) -> None:
@@ -218,10 +220,10 @@ def _search_bins(
     `ladder` has room for the cuts and one more, a power of two; what is above the cuts no x exceeds.
     """
     size = 1
-    while size <= len(cuts):
+    while size <= len(thresholds):
         size *= 2
-    ladder[: len(cuts)] = cuts
-    ladder[len(cuts) : size] = _NEVER
+    ladder[: len(thresholds)] = thresholds
+    ladder[len(thresholds) : size] = _NEVER
     for i in range(len(node)):
         x = codes[node[i]]
         low, half = 0, size >> 1

@@ -18,7 +18,7 @@ MAX_DEPTH = 62
 
 Rows = NDArray[np.uint32]
 
-Turns = bytes
+Directions = bytes
 """For each row of a node whether it goes right: a bit a row, the highest of a byte first."""
 
 
@@ -85,20 +85,22 @@ class Nodes:
         paths[1::2] += np.uint64(1)
         return Nodes(np.repeat(self.trees[positions], 2), paths, starts_of(sizes), rows)
 
-    def turns(self, positions: NDArray[np.intp], right: NDArray[np.bool_]) -> list[Turns]:
+    def pack_directions(self, positions: NDArray[np.intp], right: NDArray[np.bool_]) -> list[Directions]:
         """Which of its rows go right, of each of the nodes at these positions."""
-        ends = np.cumsum(_turn_bytes(self.sizes[positions]))
+        ends = np.cumsum(_direction_bytes(self.sizes[positions]))
         packed = np.zeros(ends[-1] if len(ends) else 0, dtype=np.uint8)
-        _pack_turns(self.starts, positions, right, packed)
+        _pack_directions(self.starts, positions, right, packed)
         blob = packed.tobytes()
         return [blob[a:b] for a, b in pairwise([0, *ends.tolist()])]
 
-    def turned(self, positions: NDArray[np.intp], turns: Sequence[Turns]) -> NDArray[np.bool_]:
-        """The inverse of `turns`: for each of all `rows` whether it goes right. Refuses other lengths."""
-        if [len(t) for t in turns] != _turn_bytes(self.sizes[positions]).tolist():
-            raise FormatError("turns that do not fit the rows of their nodes", kind="length")
+    def unpack_directions(
+        self, positions: NDArray[np.intp], directions: Sequence[Directions]
+    ) -> NDArray[np.bool_]:
+        """The inverse of `pack_directions`: whether each of all `rows` goes right. Refuses other lengths."""
+        if [len(d) for d in directions] != _direction_bytes(self.sizes[positions]).tolist():
+            raise FormatError("directions that do not fit the rows of their nodes", kind="length")
         right = np.zeros(len(self.rows), dtype=np.bool_)
-        _unpack_turns(self.starts, positions, np.frombuffer(b"".join(turns), dtype=np.uint8), right)
+        _unpack_directions(self.starts, positions, np.frombuffer(b"".join(directions), dtype=np.uint8), right)
         return right
 
 
@@ -107,7 +109,7 @@ def starts_of(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
-def _turn_bytes(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+def _direction_bytes(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     return (sizes + 7) // 8
 
 
@@ -170,7 +172,7 @@ def _partition(
 
 
 @kernel
-def _pack_turns(
+def _pack_directions(
     starts: NDArray[np.int64],
     positions: NDArray[np.intp],
     right: NDArray[np.bool_],
@@ -186,7 +188,7 @@ def _pack_turns(
 
 
 @kernel
-def _unpack_turns(
+def _unpack_directions(
     starts: NDArray[np.int64],
     positions: NDArray[np.intp],
     packed: NDArray[np.uint8],

@@ -5,14 +5,14 @@ from typing import Protocol
 
 import numpy as np
 
-from revfrf.forest.nodes import Node, Nodes, Rows, Turns
+from revfrf.forest.nodes import Directions, Node, Nodes, Rows
 
 
-class Turning(Protocol):
+class HasDirections(Protocol):
     """A split that remembers which of its rows go right."""
 
     @property
-    def turns(self) -> Turns: ...
+    def directions(self) -> Directions: ...
 
 
 def unfinished(n_trees: int, splits: Collection[Node], leaves: Collection[Node]) -> set[Node]:
@@ -24,7 +24,9 @@ def unfinished(n_trees: int, splits: Collection[Node], leaves: Collection[Node])
     return missing
 
 
-def with_rows(used: Callable[[int], Rows], splits: Mapping[Node, Turning], wanted: Collection[Node]) -> Nodes:
+def with_rows(
+    used: Callable[[int], Rows], splits: Mapping[Node, HasDirections], wanted: Collection[Node]
+) -> Nodes:
     """These nodes, none of which is below another, with their rows.
 
     `used` gives the rows of a tree. They are walked down from the root, on the ways to these nodes alone.
@@ -42,5 +44,5 @@ def with_rows(used: Callable[[int], Rows], splits: Mapping[Node, Turning], wante
         names = here.names()
         found += here.take(np.array([i for i, name in enumerate(names) if name in wanted], dtype=np.intp))
         on = np.array([i for i, name in enumerate(names) if name in above], dtype=np.intp)
-        here = here.children(on, here.turned(on, [splits[names[i]].turns for i in on]))
+        here = here.children(on, here.unpack_directions(on, [splits[names[i]].directions for i in on]))
     return found

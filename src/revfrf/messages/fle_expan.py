@@ -88,7 +88,7 @@ class LevelRequest(Message, frozen=True):
     max_bytes = 1024 * MIB
     epoch: Count
     forest: Id
-    level: Count
+    round: Count
     won_trees: bytes
     won_paths: bytes
     won_features: bytes
@@ -115,7 +115,7 @@ class LevelReply(Message, frozen=True):
 
     protocol = "FLE-Expan"
     max_bytes = 1024 * MIB
-    level: Count
+    round: Count
     ciphertexts: bytes
     signature: Signature | None
     n_cuts: bytes

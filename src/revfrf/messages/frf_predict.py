@@ -112,7 +112,7 @@ class MaskedComparisons(Message, frozen=True):
     protocol = "HoLT"
     max_bytes = 256 * MIB
     request: Request
-    level: Count
+    depth: Count
     owners: tuple[Name, ...]
     counts: bytes
     packs: bytes
@@ -150,7 +150,7 @@ class ShareRequest(Message, frozen=True):
     protocol = "HoLT"
     max_bytes = 128 * 1024
     request: Request
-    level: Count
+    depth: Count
     count: Count
     ciphertext: bytes
     signature: Signature

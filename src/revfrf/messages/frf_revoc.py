@@ -33,14 +33,14 @@ class Destroy(Message, frozen=True):
     """CS to an owner: these nodes of its own are destroyed, because a split above them has left; and what it
     may have won, in a forest that is still growing, where CS knows of nothing yet.
 
-    `level` is lower than that of any `LevelRequest` that comes after it.
+    `round` is lower than that of any `LevelRequest` that comes after it.
     """
 
     protocol = "FRF-Revoc"
     max_bytes = 256 * MIB
     epoch: Count
     forest: Id
-    level: Count
+    round: Count
     trees: bytes
     paths: bytes
 

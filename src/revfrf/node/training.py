@@ -209,7 +209,7 @@ class TrainingService(MemberService):
 
     def _progress(self, tell: Tell) -> Callable[[LevelReport], None]:
         def report(level: LevelReport) -> None:
-            facts = {"level": level.level, "trees": level.trees, "nodes": level.nodes}
+            facts = {"depth": level.depth, "trees": level.trees, "nodes": level.nodes}
             step(log, "growing", **facts)
             tell({"step": "growing", "done": level.work, **facts})
 

@@ -171,7 +171,7 @@ def destroy(channel: Channel, plan: Plan, store: CoordinatorStore, leavers: Coll
     bare = sorted((tree, path) for tree, path in going.bare if not path >> plan.rules.max_depth)
     for owner in sorted((plan.owners if bare else lost).keys() - set(leavers)):
         trees, paths = _names([*lost.get(owner, ()), *bare])
-        message = Destroy(epoch=plan.epoch, forest=plan.forest, level=store.level, trees=trees, paths=paths)
+        message = Destroy(epoch=plan.epoch, forest=plan.forest, round=store.round, trees=trees, paths=paths)
         channel.call(owner, message, Done)
     return going
 
@@ -217,9 +217,9 @@ def answer_destroy(growth: Growth, store: ParticipantStore, message: Destroy) ->
     """Forget the cuts of these nodes; told again, there are none left to forget, or others have grown there
     meanwhile, which stay.
     """
-    if message.level < store.level:
+    if message.round < store.round:
         raise ProtocolError(
-            f"nodes destroyed at level {message.level} after level {store.level}", kind="order"
+            f"nodes destroyed in round {message.round} after round {store.round}", kind="order"
         )
     store.forget(_read_nodes(growth, message))
     return Done()
@@ -228,12 +228,12 @@ def answer_destroy(growth: Growth, store: ParticipantStore, message: Destroy) ->
 def answer_rekey(
     identity: Identity, growth: Growth, store: ParticipantStore, message: Rekey, n_jobs: int
 ) -> Rekeyed:
-    """The cuts of these nodes, encrypted under the current key and signed for the current epoch."""
+    """The thresholds of these nodes, encrypted under the current key and signed for the current epoch."""
     nodes = _read_nodes(growth, message)
     if not store.own_splits.keys() >= set(nodes):
         raise ProtocolError("nodes that are not ours", kind="node")
-    cuts = [store.own_splits[node][1] for node in nodes]
-    ciphertexts, signature = encrypt_splits(identity, growth.rules.forest, nodes, cuts, n_jobs)
+    thresholds = [store.own_splits[node][1] for node in nodes]
+    ciphertexts, signature = encrypt_splits(identity, growth.rules.forest, nodes, thresholds, n_jobs)
     return Rekeyed(ciphertexts=ciphertexts, signature=signature)
 
 

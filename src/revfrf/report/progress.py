@@ -39,7 +39,7 @@ def level_progress(verbose: int) -> Iterator[Callable[[LevelReport], None]]:
         update(0.0, "keys")
 
         def show(report: LevelReport) -> None:
-            update(report.work, f"forest: level {report.level}, {report.trees} trees, {report.nodes} nodes")
+            update(report.work, f"forest: depth {report.depth}, {report.trees} trees, {report.nodes} nodes")
 
         yield show
         update(1.0, None)

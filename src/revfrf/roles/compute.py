@@ -74,7 +74,7 @@ class ComputePartner(AnsweringParty):
         if not counts.keys() <= keys.keys():
             raise ProtocolError("a split of nobody in this epoch", kind="member")
         enter_request(
-            self.book, self.policy, self.forest, message.request, message.level, sum(counts.values())
+            self.book, self.policy, self.forest, message.request, message.depth, sum(counts.values())
         )
         return answer_comparisons(share, self.identity.signing_key, keys, counts, message, self.n_jobs)
 

@@ -163,11 +163,11 @@ class Participant(AnsweringParty):
         forest = self._growth(request.admission.epoch, request.forest).rules
         check_request(self.identity, forest, self.book, request)
         verify_result(self.verify_key_of(CC), self.identity.name, message)
-        if message.count > self.store.trees_at(message.level) * request.n_rows:
+        if message.count > self.store.trees_at(message.depth) * request.n_rows:
             raise ProtocolError(
-                "more comparisons than rows can reach its nodes of this level", kind="request"
+                "more comparisons than rows can reach its nodes of this depth", kind="request"
             )
-        enter_request(self.book, self.policy, forest, request, message.level, message.count)
+        enter_request(self.book, self.policy, forest, request, message.depth, message.count)
         return answer_share(self.identity.weak, message)
 
     def leave(self, level: RevocationLevel) -> RevocationRequest:

@@ -16,7 +16,7 @@ import numpy as np
 from revfrf.crypto.batch import SignedBatch
 from revfrf.crypto.secret import hides_locals
 from revfrf.errors import StorageError
-from revfrf.forest.nodes import Node, Turns
+from revfrf.forest.nodes import Directions, Node
 from revfrf.forest.tree import Leaf
 from revfrf.record import Record
 from revfrf.storage.tables import Tables
@@ -25,20 +25,20 @@ Fact = TypeVar("Fact")
 
 _HASH_BYTES = 32
 _ANSWERED = 2**32
-"""Above all levels: a request from before the process began is not answered again."""
+"""Deeper than any tree: a request from before the process began is not answered again."""
 
 
 class StoredSplit(NamedTuple):
     """A split as CS knows it.
 
-    Its feature, the number of its cut, its owner, and how its training rows turn; then what its owner sent:
-    the encrypted threshold, the epoch, and the place in a signed batch.
+    Its feature, the number of its cut, its owner, and which way its training rows go. Then what its owner
+    sent: the encrypted threshold, the epoch, and the place in a signed batch.
     """
 
     feature: str
     cut: int
     owner: str
-    turns: Turns
+    directions: Directions
     ciphertext: bytes
     epoch: int
     batch: SignedBatch
@@ -58,10 +58,10 @@ class Rebuilding(Record, frozen=True):
 
 
 class KnownRequest(NamedTuple):
-    """A request that a party has answered: the digest of what was signed, and the last level answered."""
+    """A request that a party has answered: the digest of what was signed, and the last depth answered."""
 
     digest: bytes
-    level: int
+    depth: int
 
 
 class RequestBook:
@@ -78,7 +78,7 @@ class RequestBook:
         self.lock = Lock()
 
     def enter(self, request: bytes, known: KnownRequest, requester: str, rows: int) -> None:
-        """Note the level of a request, and how many rows its requester has asked about in all."""
+        """Note the depth of a request, and how many rows its requester has asked about in all."""
         if request not in self.known:
             with self._tables.transaction():
                 self._tables.put("requests", [(request, known.digest)])
@@ -149,13 +149,13 @@ def _encoded(value: Any) -> bytes:
 class CoordinatorStore(Store):
     """CS: the structure of a forest.
 
-    The rows of any node follow from the turns of the splits above it. `level` counts the commits: each
+    The rows of any node follow from the directions of the splits above it. `round` counts the commits: each
     request to the participants has a higher number than the one before.
     """
 
     def __init__(self, tables: Tables | None = None) -> None:
         super().__init__(tables)
-        self.level = self.read("level", int) or 0
+        self.round = self.read("round", int) or 0
         self.rebuilding = self.read("rebuilding", Rebuilding)
         batches = {number: _batch(*row) for number, *row in self.tables.rows("batches")}
         self._next_batch = max(batches, default=0) + 1
@@ -180,7 +180,7 @@ class CoordinatorStore(Store):
         return len(self.leaves) == len(self.splits) + n_trees
 
     def commit(self, splits: Mapping[Node, StoredSplit], leaves: Mapping[Node, Leaf]) -> None:
-        """Keep the results of a level."""
+        """Keep the results of a round."""
         batches = {id(split.batch): split.batch for split in splits.values()}
         number = {key: self._next_batch + i for i, key in enumerate(batches)}
         with self.transaction():
@@ -193,11 +193,11 @@ class CoordinatorStore(Store):
             self.tables.put(
                 "leaves", ((*node, np.array(leaf, dtype="<i8").tobytes()) for node, leaf in leaves.items())
             )
-            self.write(level=self.level + 1)
+            self.write(round=self.round + 1)
         self._next_batch += len(batches)
         self.splits.update(splits)
         self.leaves.update(leaves)
-        self.level += 1
+        self.round += 1
 
     def destroy(self, nodes: Collection[Node], rebuilding: Rebuilding) -> None:
         """Begin a revocation: forget these splits and leaves."""
@@ -221,25 +221,25 @@ def _batch(signature: bytes, leaves: bytes) -> SignedBatch:
 
 
 class ParticipantStore(Store):
-    """A participant: its own splits, by node, and the last level it has answered."""
+    """A participant: its own splits, by node, and the last round it has answered."""
 
     def __init__(self, tables: Tables | None = None) -> None:
         super().__init__(tables)
-        level = self.read("level", int)
-        self.level = -1 if level is None else level
+        number = self.read("round", int)
+        self.round = -1 if number is None else number
         self.own_splits: dict[Node, OwnSplit] = {
             (tree, path): (column, threshold)
             for tree, path, column, threshold in self.tables.rows("own_splits")
         }
         self._counted: tuple[int, Counter[int]] = (0, Counter())
 
-    def commit(self, splits: Mapping[Node, OwnSplit], level: int) -> None:
-        """Keep the splits that have won, and that this level is answered."""
+    def commit(self, splits: Mapping[Node, OwnSplit], number: int) -> None:
+        """Keep the splits that have won, and that the round of this number is answered."""
         with self.transaction():
             self.tables.put("own_splits", ((*node, *split) for node, split in splits.items()))
-            self.write(level=level)
+            self.write(round=number)
         self.own_splits.update(splits)
-        self.level = level
+        self.round = number
 
     def forget(self, nodes: Collection[Node]) -> None:
         """Erase its splits at these nodes, without a trace. Nodes without one are skipped."""

@@ -36,7 +36,7 @@ _PRAGMAS = (
 
 _TABLES = {
     "facts": "name TEXT PRIMARY KEY, value BLOB",
-    "splits": "tree INTEGER, path INTEGER, feature TEXT, cut INTEGER, owner TEXT, turns BLOB, "
+    "splits": "tree INTEGER, path INTEGER, feature TEXT, cut INTEGER, owner TEXT, directions BLOB, "
     "ciphertext BLOB, epoch INTEGER, batch INTEGER, position INTEGER",
     "batches": "number INTEGER PRIMARY KEY, root BLOB, leaves BLOB",
     "leaves": "tree INTEGER, path INTEGER, sums BLOB",

@@ -62,8 +62,8 @@ def asking(party: str, request: Request) -> Message:
         return PredictRequest(request=request, rows=ROWS)
     if party == CC:
         one = np.array([1], "<u4").tobytes()
-        return MaskedComparisons(request=request, level=0, owners=(OWNER,), counts=one, packs=bytes(96))
-    return ShareRequest(request=request, level=0, count=1, ciphertext=bytes(96), signature=bytes(64))
+        return MaskedComparisons(request=request, depth=0, owners=(OWNER,), counts=one, packs=bytes(96))
+    return ShareRequest(request=request, depth=0, count=1, ciphertext=bytes(96), signature=bytes(64))
 
 
 def identity_of(federation: Federation, party: str) -> Identity:
@@ -338,39 +338,39 @@ class Entering:
     policy: RequestPolicy = EVERYBODY
     book: RequestBook = field(default_factory=RequestBook)
 
-    def enter(self, request: Request, level: int = 0, count: int = 1) -> None:
+    def enter(self, request: Request, depth: int = 0, count: int = 1) -> None:
         opening = self.federation.coordinator.opening
-        enter_request(self.book, self.policy, opening, request, level, count)
+        enter_request(self.book, self.policy, opening, request, depth, count)
 
-    def refusal(self, request: Request, level: int = 0, count: int = 1) -> str:
+    def refusal(self, request: Request, depth: int = 0, count: int = 1) -> str:
         """The kind of the refusal, which leaves the book as it was."""
         before = content(self.book)
         with pytest.raises((ProtocolError, PolicyError)) as caught:
-            self.enter(request, level, count)
+            self.enter(request, depth, count)
         assert content(self.book) == before
         return caught.value.kind
 
 
 def test_levels_ascend_and_may_be_left_out(federation: Federation) -> None:
     entering, request = Entering(federation), signed(federation)
-    for level in (0, 2, CASE.rules.max_depth - 1):
-        entering.enter(request, level)
-        assert entering.book.known[request.id].level == level
+    for depth in (0, 2, CASE.rules.max_depth - 1):
+        entering.enter(request, depth)
+        assert entering.book.known[request.id].depth == depth
     assert entering.book.rows == {"clinic": 3}
 
 
 def test_level_is_answered_once_and_never_after_a_later_one(federation: Federation) -> None:
     entering, request = Entering(federation), signed(federation)
     entering.enter(request, 2)
-    for level in (2, 1, 0):
-        assert entering.refusal(request, level) == "replay"
+    for depth in (2, 1, 0):
+        assert entering.refusal(request, depth) == "replay"
     entering.enter(request, 3)
 
 
 def test_level_below_the_deepest_split_is_refused(federation: Federation) -> None:
     entering, request = Entering(federation), signed(federation)
-    for level in (CASE.rules.max_depth, CASE.rules.max_depth + 1, 2**32 - 1):
-        assert entering.refusal(request, level) == "request"
+    for depth in (CASE.rules.max_depth, CASE.rules.max_depth + 1, 2**32 - 1):
+        assert entering.refusal(request, depth) == "request"
     assert content(entering.book) == ({}, {})
 
 
@@ -418,8 +418,8 @@ def test_rows_count_once_a_request_and_for_each_requester_alone(federation: Fede
     entering = Entering(federation, RequestPolicy(max_rows=5))
     for name in ("clinic", "doctor"):
         first, second, third = (signed(federation, name, n_rows) for n_rows in (3, 2, 1))
-        for level in range(CASE.rules.max_depth):
-            entering.enter(first, level)
+        for depth in range(CASE.rules.max_depth):
+            entering.enter(first, depth)
         assert entering.refusal(signed(federation, name, 3)) == "quota"
         entering.enter(second)
         assert entering.refusal(third) == "quota"
@@ -464,17 +464,17 @@ class Slow(list[str]):
         return super().__contains__(name)
 
 
-@pytest.mark.parametrize("level", [0, 1])
-def test_of_two_who_enter_one_level_at_once_one_passes(federation: Federation, level: int) -> None:
+@pytest.mark.parametrize("depth", [0, 1])
+def test_of_two_who_enter_one_depth_at_once_one_passes(federation: Federation, depth: int) -> None:
     entering, request, start = Entering(federation), signed(federation), Barrier(4)
     entering.policy = RequestPolicy(accepts=Slow(["clinic"]))
-    if level:
+    if depth:
         entering.enter(request, 0)
 
     def enter(_: int) -> bool:
         start.wait()
         try:
-            entering.enter(request, level)
+            entering.enter(request, depth)
         except ProtocolError:
             return False
         return True

@@ -116,13 +116,13 @@ def nodes_in(message: Destroy | Rekey) -> list[Node]:
     return list(zip(trees.tolist(), paths.tolist(), strict=True))
 
 
-NO_NODES = Destroy(epoch=0, forest=bytes(16), level=0, trees=b"", paths=b"")
+NO_NODES = Destroy(epoch=0, forest=bytes(16), round=0, trees=b"", paths=b"")
 NO_SPLITS = Rekey(epoch=0, forest=bytes(16), trees=b"", paths=b"")
 
 
 def destroying(federation: Federation, nodes: Sequence[Node], **fields: Any) -> Destroy:
-    plan, level = federation.coordinator.plan, federation.coordinator.store.level
-    known = {"epoch": plan.epoch, "forest": plan.forest, "level": level}
+    plan, store = federation.coordinator.plan, federation.coordinator.store
+    known = {"epoch": plan.epoch, "forest": plan.forest, "round": store.round}
     return changed(NO_NODES, **(known | nodes_in_bytes(nodes) | fields))
 
 

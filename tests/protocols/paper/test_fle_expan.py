@@ -52,13 +52,13 @@ class Opened:
     party: Participant
     forest: bytes
 
-    def request(self, level: int = 0, **changes: Any) -> LevelRequest:
+    def request(self, number: int = 0, **changes: Any) -> LevelRequest:
         """An honest question about both features at both roots, with changes."""
         roots = Nodes.roots([np.arange(20, dtype=np.uint32), np.arange(5, 60, dtype=np.uint32)])
         fields: dict[str, Any] = {
             "epoch": 1,
             "forest": self.forest,
-            "level": level,
+            "round": number,
             "won_trees": b"",
             "won_paths": b"",
             "won_features": b"",
@@ -69,10 +69,10 @@ class Opened:
         }
         return LevelRequest(**fields | changes)
 
-    def won(self, trees: bytes, paths: bytes, features: bytes, cuts: bytes, level: int = 1) -> LevelRequest:
+    def won(self, trees: bytes, paths: bytes, features: bytes, cuts: bytes, number: int = 1) -> LevelRequest:
         """Only splits that won, and no questions."""
         return self.request(
-            level,
+            number,
             won_trees=trees,
             won_paths=paths,
             won_features=features,
@@ -90,12 +90,12 @@ class Opened:
         growth = self.party.growth
         assert growth is not None
         proposals = [
-            (positions.tolist(), p.cuts.tobytes(), p.n_cuts.tolist(), p.bins.tolist())
+            (positions.tolist(), p.thresholds.tobytes(), p.n_cuts.tolist(), p.bins.tolist())
             for positions, p in growth.proposals
         ]
         return (
             dict(self.party.store.own_splits),
-            self.party.store.level,
+            self.party.store.round,
             dict(growth.index),
             proposals,
             growth.rules,
@@ -124,7 +124,7 @@ def opened() -> Opened:
 
 def test_honest_request_is_answered(opened: Opened) -> None:
     reply = opened.ask(opened.request())
-    assert (reply.level, reply.ciphertexts, reply.signature) == (0, b"", None)
+    assert (reply.round, reply.ciphertexts, reply.signature) == (0, b"", None)
     assert len(reply.n_cuts) == 4
     assert len(reply.bins) == 2 * (20 + 55)
     assert max(reply.n_cuts) <= CASE.rules.n_candidates
@@ -246,14 +246,14 @@ def test_request_of_anybody_but_the_coordinator_is_refused(opened: Opened, sende
     assert opened.refuses(opened.request(), sender).kind == "sender"
 
 
-def test_replayed_level_is_refused(opened: Opened) -> None:
+def test_replayed_round_is_refused(opened: Opened) -> None:
     opened.ask(opened.request(4))
-    for level in (4, 3, 0):
-        assert opened.refuses(opened.request(level)).kind == "order"
+    for number in (4, 3, 0):
+        assert opened.refuses(opened.request(number)).kind == "order"
 
 
 def test_message_that_a_participant_does_not_answer_is_refused(opened: Opened) -> None:
-    reply = LevelReply(level=0, ciphertexts=b"", signature=None, n_cuts=b"", bins=b"")
+    reply = LevelReply(round=0, ciphertexts=b"", signature=None, n_cuts=b"", bins=b"")
     assert opened.refuses(reply).kind == "sender"
 
 
@@ -311,21 +311,21 @@ def test_split_at_a_node_where_the_feature_was_not_asked_is_refused(opened: Open
 
 
 def test_split_before_any_question_is_refused(opened: Opened) -> None:
-    assert opened.refuses(opened.won(u4(0), u8(1), u2(0), b"\0", level=0)).kind == "node"
+    assert opened.refuses(opened.won(u4(0), u8(1), u2(0), b"\0", number=0)).kind == "node"
 
 
-def test_split_of_an_older_level_is_refused(opened: Opened) -> None:
+def test_split_of_an_older_round_is_refused(opened: Opened) -> None:
     opened.ask(opened.request(0))
     only_first = Nodes.of([0], [2], [np.arange(5, dtype=np.uint32)])
     opened.ask(opened.request(1, nodes=write_nodes(only_first), asked_nodes=u4(0), asked_features=u2(0)))
-    assert opened.refuses(opened.won(u4(0), u8(1), u2(0), b"\0", level=2)).kind == "node"
+    assert opened.refuses(opened.won(u4(0), u8(1), u2(0), b"\0", number=2)).kind == "node"
 
 
 def test_split_is_won_once(opened: Opened) -> None:
     opened.ask(opened.request(0))
     opened.ask(opened.request(1, won_trees=u4(0), won_paths=u8(1), won_features=u2(0), won_cuts=b"\0"))
     for feature in (0, 1):
-        assert opened.refuses(opened.won(u4(0), u8(1), u2(feature), b"\1", level=2)).kind == "node"
+        assert opened.refuses(opened.won(u4(0), u8(1), u2(feature), b"\1", number=2)).kind == "node"
 
 
 def test_bad_questions_undo_a_good_win(opened: Opened) -> None:
@@ -345,16 +345,16 @@ Tamper = Callable[[LevelRequest, LevelReply], LevelReply]
 
 @dataclass
 class Lying:
-    """CS's channel, on which one participant's replies from some level on are not what it sent."""
+    """CS's channel, on which one participant's replies from some round on are not what it sent."""
 
     federation: Federation
     tamper: Tamper
-    from_level: int
+    from_round: int
     before: tuple[Any, ...] | None = None
 
     def call(self, recipient: str, request: Message, reply_type: type[Reply]) -> Reply:
         reply = self.federation.network.channel(CS).call(recipient, request, reply_type)
-        if recipient == PARTY and isinstance(request, LevelRequest) and request.level >= self.from_level:
+        if recipient == PARTY and isinstance(request, LevelRequest) and request.round >= self.from_round:
             assert isinstance(reply, LevelReply)
             changed = self.tamper(request, reply)
             if changed != reply:
@@ -365,13 +365,13 @@ class Lying:
 
     def stored(self) -> tuple[Any, ...]:
         store = self.federation.coordinator.store
-        return dict(store.splits), dict(store.leaves), store.level
+        return dict(store.splits), dict(store.leaves), store.round
 
 
-def is_caught(tamper: Tamper, from_level: int = 0) -> RejectedError:
-    """Train with a liar. CS stops, and keeps nothing of what it was told at that level."""
+def is_caught(tamper: Tamper, from_round: int = 0) -> RejectedError:
+    """Train with a liar. CS stops, and keeps nothing of what it was told at that round."""
     federation = set_up(CASE)
-    lying = Lying(federation, tamper, from_level)
+    lying = Lying(federation, tamper, from_round)
     federation.coordinator.channel = lying
     with pytest.raises(RejectedError) as caught:
         train(CASE, federation)
@@ -404,8 +404,8 @@ def test_untouched_replies_grow_the_forest() -> None:
         lambda _, reply: msgspec.structs.replace(reply, n_cuts=reply.n_cuts[:-1]),
         lambda _, reply: msgspec.structs.replace(reply, n_cuts=reply.n_cuts + b"\0"),
         changed(n_cuts=b"", bins=b""),
-        changed(level=1),
-        changed(level=2**32 - 1),
+        changed(round=1),
+        changed(round=2**32 - 1),
         changed(ciphertexts=bytes(96)),
     ],
     ids=[
@@ -420,8 +420,8 @@ def test_untouched_replies_grow_the_forest() -> None:
         "a feature unanswered",
         "an answer to no question",
         "no answers",
-        "another level",
-        "a level far away",
+        "another round",
+        "a round far away",
         "ciphertexts of splits that did not win",
     ],
 )
@@ -557,7 +557,7 @@ def test_ciphertexts_of_another_owner_are_refused() -> None:
     assert lying.stored() == lying.before
 
 
-def test_replayed_reply_of_an_older_level_is_refused() -> None:
+def test_replayed_reply_of_an_older_round_is_refused() -> None:
     older: list[LevelReply] = []
 
     def replay(_: LevelRequest, reply: LevelReply) -> LevelReply:
@@ -572,7 +572,7 @@ def test_participant_that_refuses_stops_the_growth() -> None:
 
     class Refusing:
         def handle(self, sender: str, message: Message) -> Message:
-            if isinstance(message, LevelRequest) and message.level > 0:
+            if isinstance(message, LevelRequest) and message.round > 0:
                 raise ProtocolError("no more")
             return participant(federation, PARTY).handle(sender, message)
 

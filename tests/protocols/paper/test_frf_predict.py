@@ -51,7 +51,7 @@ from tests.federations import grown_splits, participant
 
 CASE = random_case(51)
 Absent = Callable[[str, int], bool]
-"""Whether an owner is absent at a level."""
+"""Whether an owner is absent at a depth."""
 
 changed = msgspec.structs.replace
 
@@ -106,9 +106,9 @@ def walked(federation: Federation, codes: Codes, voting: Voting = "hard", absent
         path = 1
         while (tree, path) in splits:
             owner, column = splits[tree, path].feature.split("/")
-            level = path.bit_length() - 1
-            plain.levels = max(plain.levels, level + 1)
-            if absent(owner, level):
+            depth = path.bit_length() - 1
+            plain.levels = max(plain.levels, depth + 1)
+            if absent(owner, depth):
                 plain.absent.add(owner)
                 break
             path = 2 * path + int(codes[owner][int(column[1:])][row] > splits[tree, path].threshold)
@@ -137,7 +137,7 @@ CASES: dict[str, Case] = {
     "classes": CASE,
     "numbers": NUMBERS,
     "one tree": random_case(54, rules=with_rules(n_trees=1)),
-    "one level": random_case(55, rules=with_rules(max_depth=1)),
+    "one depth": random_case(55, rules=with_rules(max_depth=1)),
     "unequal depths": random_case(56, rules=with_rules(max_depth=12, n_trees=3)),
     "single leaves": random_case(57, rules=with_rules(min_samples_split=1000)),
     "one party": random_case(58).without("bank").without("shop"),
@@ -306,17 +306,17 @@ class Vanishing:
 @pytest.mark.parametrize("partial", [False, True])
 @pytest.mark.parametrize("owner", ["bank", "telco"])
 def test_owner_may_vanish_in_the_middle_of_a_request(owner: str, partial: bool) -> None:
-    """It has answered at the first level at which it was asked, and no more."""
+    """It has answered at the first depth at which it was asked, and no more."""
     federation = train(CASE)
     rows, levels = difficult_rows(federation, CASE.codes, 5), set[int]()
 
-    def note(name: str, level: int) -> bool:
+    def note(name: str, depth: int) -> bool:
         if name == owner:
-            levels.add(level)
+            levels.add(depth)
         return False
 
     walked(federation, rows, absent=note)
-    plain = walked(federation, rows, absent=lambda name, level: name == owner and level > min(levels))
+    plain = walked(federation, rows, absent=lambda name, depth: name == owner and depth > min(levels))
     assert 0 < sum(plain.n_voted) < 15 * CASE.rules.n_trees
     assert plain.absent == {owner}
     roles = federation.network.roles
@@ -336,16 +336,16 @@ def test_owner_that_comes_back_in_the_middle_is_asked_in_the_next_request() -> N
     honest = roles.pop(owner)
 
     class Watching:
-        """CC, in whose second level the owner comes back."""
+        """CC, in whose second depth the owner comes back."""
 
         def handle(self, sender: str, message: Message) -> Message:
-            if isinstance(message, MaskedComparisons) and message.level:
+            if isinstance(message, MaskedComparisons) and message.depth:
                 roles[owner] = honest
             return federation.compute.handle(sender, message)
 
     roles[CC] = Watching()
     plain = walked(federation, rows, absent=lambda name, _: name == owner)
-    at_first = walked(federation, rows, absent=lambda name, level: name == owner and not level)
+    at_first = walked(federation, rows, absent=lambda name, depth: name == owner and not depth)
     assert plain.n_voted != at_first.n_voted
     assert agrees(ask(federation, rows, partial=True), plain)
     assert ask(federation, rows).n_voted.all()
@@ -395,7 +395,7 @@ def test_owner_that_refuses_in_the_middle_is_named(federation: Federation) -> No
 
     class Refusing:
         def handle(self, sender: str, message: Message) -> Message:
-            if isinstance(message, ShareRequest) and message.level > 1:
+            if isinstance(message, ShareRequest) and message.depth > 1:
                 raise PolicyError("no more")
             return honest.handle(sender, message)
 

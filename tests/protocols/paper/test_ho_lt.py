@@ -89,12 +89,12 @@ class World:
         pairs: Pairs,
         *,
         request: Request | None = None,
-        level: int = 0,
+        depth: int = 0,
         channel: Channel | None = None,
         n_jobs: int = 1,
     ) -> dict[str, list[bool]]:
         server = self.server(channel, n_jobs)
-        return ho_lt(server, request or self.request(), level, self.asked(pairs))
+        return ho_lt(server, request or self.request(), depth, self.asked(pairs))
 
     def books(self) -> list[Any]:
         owners = [owner.book for owner in self.federation.participants.values()]
@@ -115,7 +115,7 @@ def opened(case: Any, dealt: Any) -> World:
     federation.coordinator.create(case.rules, federation.seed, targets_of(case, federation.seed))
     for owner in federation.participants.values():  # who has nodes everywhere
         levels, trees = range(case.rules.max_depth), range(case.rules.n_trees)
-        owner.store.own_splits.update({(tree, 1 << level): (0, 0) for tree in trees for level in levels})
+        owner.store.own_splits.update({(tree, 1 << depth): (0, 0) for tree in trees for depth in levels})
     federation.enrol_requester("clinic")
     return World(federation)
 
@@ -168,9 +168,9 @@ def test_answers_are_true_if_packs_hold_comparisons_of_several_owners() -> None:
 
 def test_every_level_of_a_request_is_answered(world: World) -> None:
     request = world.request()
-    for level in range(CASE.rules.max_depth):
-        pairs = {"shop": [(level, 1)], "bank": [(1, level), (level, level)]}
-        assert world.compare(pairs, request=request, level=level) == truth(pairs)
+    for depth in range(CASE.rules.max_depth):
+        pairs = {"shop": [(depth, 1)], "bank": [(1, depth), (depth, depth)]}
+        assert world.compare(pairs, request=request, depth=depth) == truth(pairs)
 
 
 def test_owner_who_is_absent_is_left_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -498,16 +498,16 @@ def refused(
     return cause.kind
 
 
-def results(world: World, request: Request | None = None, level: int = 0) -> dict[str, ShareRequest]:
+def results(world: World, request: Request | None = None, depth: int = 0) -> dict[str, ShareRequest]:
     """What CS would send to each owner."""
     channel = Recording(world.federation, OWNERS)
-    assert world.compare(PAIRS, request=request, level=level, channel=channel) == {}
+    assert world.compare(PAIRS, request=request, depth=depth, channel=channel) == {}
     return dict(zip(OWNERS, channel.sent[1:], strict=True))
 
 
 def test_owner_gives_its_share_once(world: World) -> None:
     request = world.request()
-    first, later = (results(world, request, level)["bank"] for level in (0, 2))
+    first, later = (results(world, request, depth)["bank"] for depth in (0, 2))
     channel = world.federation.network.channel(CS)
     for message in (first, later):
         assert of_number(channel.call("bank", message, ShareReply).share) > 1
@@ -524,7 +524,7 @@ def split_ciphertext(world: World) -> bytes:
 FORGERIES: dict[str, Callable[[World, dict[str, ShareRequest]], ShareRequest]] = {
     "of another owner": lambda _, sent: sent["shop"],
     "another owner's ciphertext": lambda _, sent: changed(sent["bank"], ciphertext=sent["shop"].ciphertext),
-    "another level": lambda _, sent: changed(sent["bank"], level=1),
+    "another depth": lambda _, sent: changed(sent["bank"], depth=1),
     "another request": lambda world, sent: changed(sent["bank"], request=world.request()),
     "fewer comparisons": lambda _, sent: changed(sent["bank"], count=2),
     "more comparisons": lambda _, sent: changed(sent["bank"], count=4),
@@ -548,14 +548,14 @@ def test_owner_opens_nothing_for_anybody_but_the_coordinator(world: World, sende
 
 def signed_by_cc(world: World, message: ShareRequest, **changes: Any) -> ShareRequest:
     new = changed(message, **changes)
-    fields = _result(new.request, new.level, "bank", new.count, new.ciphertext)
+    fields = _result(new.request, new.depth, "bank", new.count, new.ciphertext)
     return changed(new, signature=world.federation.compute.identity.signing_key.sign(_RESULT, *fields))
 
 
 def test_owner_keeps_to_the_request_even_if_the_compute_partner_does_not(world: World) -> None:
     honest = results(world)["bank"]
     most = CASE.rules.n_trees * honest.request.n_rows
-    for changes in ({"level": CASE.rules.max_depth}, {"count": most + 1}, {"count": 0}):
+    for changes in ({"depth": CASE.rules.max_depth}, {"count": most + 1}, {"count": 0}):
         assert refused(world, "bank", signed_by_cc(world, honest, **changes), ShareReply) == "request"
 
 
@@ -597,7 +597,7 @@ NEEDLESS: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown owner": ({"owners": ("bank", "nobody", "telco")}, "member"),
     "a requester as owner": ({"owners": ("bank", "clinic", "telco")}, "member"),
     "CS as owner": ({"owners": ("bank", CS, "telco")}, "member"),
-    "a level too deep": ({"level": CASE.rules.max_depth}, "request"),
+    "a depth too deep": ({"depth": CASE.rules.max_depth}, "request"),
 }
 
 
@@ -662,11 +662,11 @@ def test_owner_consents_to_no_more_than_its_own_nodes_can_need(world: World) -> 
         owner.store.own_splits.clear()
         owner.store.own_splits.update({(0, 1): (0, 0), (2, 1): (0, 0), (2, 2): (0, 0), (2, 3): (0, 0)})
         rows = world.request(n_rows=3)
-        for level, most in ((0, 6), (1, 3)):
-            world.compare({"bank": [(1, 2)] * most}, request=rows, level=level)
-        for level, count in ((0, 7), (1, 4), (2, 1)):
+        for depth, most in ((0, 6), (1, 3)):
+            world.compare({"bank": [(1, 2)] * most}, request=rows, depth=depth)
+        for depth, count in ((0, 7), (1, 4), (2, 1)):
             with pytest.raises(RefusedError) as caught:
-                world.compare({"bank": [(1, 2)] * count}, request=world.request(n_rows=3), level=level)
+                world.compare({"bank": [(1, 2)] * count}, request=world.request(n_rows=3), depth=depth)
             assert caught.value.party == "bank"
     finally:
         owner.store.own_splits.update(everywhere)
@@ -675,10 +675,10 @@ def test_owner_consents_to_no_more_than_its_own_nodes_can_need(world: World) -> 
 def test_compute_partner_answers_levels_once_and_in_order(world: World) -> None:
     request, channel = world.request(), world.federation.network.channel(CS)
     message = packed(world, request=request)
-    channel.call(CC, changed(message, level=1), SealedResults)
-    for level in (1, 0):
-        assert refused(world, CC, changed(message, level=level), SealedResults) == "replay"
-    channel.call(CC, changed(message, level=3), SealedResults)
+    channel.call(CC, changed(message, depth=1), SealedResults)
+    for depth in (1, 0):
+        assert refused(world, CC, changed(message, depth=depth), SealedResults) == "replay"
+    channel.call(CC, changed(message, depth=3), SealedResults)
 
 
 @pytest.mark.parametrize("sender", [CC, KGC, "shop", "clinic"])

@@ -1,7 +1,7 @@
 """Requests: what a requester signs, and by what others decide whether to answer.
 
 CS, CC and every owner check a request for themselves, each with its own policy and its own book. An answer
-needs all of them. What is asked is bounded by the request: a level of the trees once, and no more comparisons
+needs all of them. What is asked is bounded by the request: a depth of the trees once, and no more comparisons
 than there are trees and rows. An attempt counts, whether it succeeds or not.
 """
 
@@ -153,24 +153,24 @@ def _check_standing(identity: Identity, admission: Admission) -> None:
 
 
 def enter_request(
-    book: RequestBook, policy: RequestPolicy, forest: OpenForest, request: Request, level: int, count: int
+    book: RequestBook, policy: RequestPolicy, forest: OpenForest, request: Request, depth: int, count: int
 ) -> None:
-    """Write down that a checked request has come to this level, with this many comparisons.
+    """Write down that a checked request has come to this depth, with this many comparisons.
 
-    Raises PolicyError if the policy does not accept it, ProtocolError for a level that was answered before or
+    Raises PolicyError if the policy does not accept it, ProtocolError for a depth that was answered before or
     is deeper than the trees, for a second request with the same id, and for more comparisons than the
     request has rows and the forest has trees.
     """
-    if not 0 < count <= forest.n_trees * request.n_rows or level >= forest.max_depth:
-        raise ProtocolError(f"level {level} with {count} comparisons is beyond the request", kind="request")
+    if not 0 < count <= forest.n_trees * request.n_rows or depth >= forest.max_depth:
+        raise ProtocolError(f"depth {depth} with {count} comparisons is beyond the request", kind="request")
     requester, name = request.admission.member.name, _name(request)
     with book.lock:
         known = book.known.get(request.id)
         rows = book.rows[requester] + (0 if known else request.n_rows)
         policy.check(requester, rows)
-        if known is not None and (known.digest != name or level <= known.level):
-            raise ProtocolError(f"level {level} of a request was answered before", kind="replay")
-        book.enter(request.id, KnownRequest(name, level), requester, rows)
+        if known is not None and (known.digest != name or depth <= known.depth):
+            raise ProtocolError(f"depth {depth} of a request was answered before", kind="replay")
+        book.enter(request.id, KnownRequest(name, depth), requester, rows)
 
 
 def _name(request: Request) -> bytes:

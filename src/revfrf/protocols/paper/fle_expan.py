@@ -20,7 +20,7 @@ from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ProtocolError
 from revfrf.forest.candidates import Proposal, Values
 from revfrf.forest.criterion import Targets
-from revfrf.forest.nodes import Node, Nodes, Turns
+from revfrf.forest.nodes import Directions, Node, Nodes
 from revfrf.forest.tree import Leaf, Rules
 from revfrf.forest.unfinished import unfinished, with_rows
 from revfrf.messages.base import CUTS, FEATURES, PATHS, QUESTIONS, TREES, array
@@ -48,8 +48,8 @@ from revfrf.transport.base import Channel
 
 FOS_FIND = "FOS-Find"
 
-_MAX_CUTS = 2**26
-"""Candidate cuts that an owner computes for one level: half a gigabyte."""
+_MAX_THRESHOLDS = 2**26
+"""Candidate thresholds that an owner computes in one round: half a gigabyte."""
 
 
 def forest_id(opening: OpenForest) -> bytes:
@@ -99,7 +99,7 @@ class LevelReport:
     """Where the growth is, for progress bars: the trees that still grow, the nodes made so far, and the
     share of the work that is done, from 0 to 1."""
 
-    level: int
+    depth: int
     trees: int
     nodes: int
     work: float
@@ -112,7 +112,7 @@ class Won:
     nodes: Sequence[Node] = ()
     features: Positions = field(default_factory=lambda: np.empty(0, np.intp))
     cuts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    turns: Sequence[Turns] = ()
+    directions: Sequence[Directions] = ()
 
 
 def fle_expan(
@@ -127,7 +127,7 @@ def fle_expan(
 
     A level is committed when its splits have come, encrypted, with the leaves beside them.
     """
-    store.commit({}, {})  # so that no level is asked with a number that was used before an interruption
+    store.commit({}, {})  # so that no round has a number that was used before an interruption
     columns, features = plan.columns, plan.features
     missing = unfinished(plan.rules.n_trees, store.splits, store.leaves)
     frontier = with_rows(targets.used, store.splits, missing)
@@ -143,7 +143,7 @@ def fle_expan(
         progress(_report(plan.rules, store, frontier, won, depth, n_used))
         with within(FOS_FIND):
             draws = draw_candidates(plan.seed, features, plan.rules, frontier, again)
-        exchange = _Exchange(channel, plan, targets, frontier, draws, store.level, n_jobs)
+        exchange = _Exchange(channel, plan, targets, frontier, draws, store.round, n_jobs)
         asked = list(zip(plan.owners, columns, won, strict=True))
         order = sorted(range(len(asked)), key=lambda i: -len(won[i].nodes))  # the longest work first
         answered = in_threads(exchange, [asked[i] for i in order], n_jobs)
@@ -167,13 +167,13 @@ def fle_expan(
 
 
 def _report(
-    rules: Rules, store: CoordinatorStore, frontier: Nodes, won: Sequence[Won], level: int, n_used: int
+    rules: Rules, store: CoordinatorStore, frontier: Nodes, won: Sequence[Won], depth: int, n_used: int
 ) -> LevelReport:
     """What is left to do is a level for every open row and level below it."""
     left = rules.max_depth + 1 - np.array([int(path).bit_length() for path in frontier.paths], dtype=np.int64)
     made = len(store.leaves) + len(store.splits) + len(frontier) + sum(len(w.nodes) for w in won)
     work = 1 - float(frontier.sizes @ left) / max(1, n_used * rules.max_depth)
-    return LevelReport(min(level, rules.max_depth), len(np.unique(frontier.trees)), made, work)
+    return LevelReport(min(depth, rules.max_depth), len(np.unique(frontier.trees)), made, work)
 
 
 def _stop(rules: Rules, targets: Targets, nodes: Nodes) -> NDArray[np.bool_]:
@@ -190,8 +190,8 @@ def _leaves(targets: Targets, nodes: Nodes) -> dict[Node, Leaf]:
 
 def _won(frontier: Nodes, winner: Winner, right: NDArray[np.bool_]) -> Won:
     trees, paths = frontier.trees[winner.nodes].tolist(), frontier.paths[winner.nodes].tolist()
-    turns = frontier.turns(winner.nodes, right)
-    return Won(list(zip(trees, paths, strict=True)), winner.features, winner.cuts, turns)
+    directions = frontier.pack_directions(winner.nodes, right)
+    return Won(list(zip(trees, paths, strict=True)), winner.features, winner.cuts, directions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class _Exchange:
     targets: Targets
     frontier: Nodes
     draws: Draws
-    level: int
+    round: int
     n_jobs: int
 
     def __call__(self, asked: tuple[str, slice, Won]) -> tuple[dict[Node, StoredSplit], Scored]:
@@ -214,8 +214,8 @@ class _Exchange:
         splits: dict[Node, StoredSplit] = {}
         if len(questions) or won.nodes:
             reply = self.channel.call(owner, self._request(questions, won), LevelReply)
-            if reply.level != self.level:
-                raise ProtocolError(f"{owner!r} answers for level {reply.level}", kind="order")
+            if reply.round != self.round:
+                raise ProtocolError(f"{owner!r} answers for round {reply.round}", kind="order")
             splits = _receive_splits(self.plan, owner, won, reply)
             n_cuts, bins = array(reply.n_cuts, CUTS, len(questions)), array(reply.bins, CUTS)
         with within(FOS_FIND):
@@ -229,7 +229,7 @@ class _Exchange:
         return LevelRequest(
             epoch=self.plan.epoch,
             forest=self.plan.forest,
-            level=self.level,
+            round=self.round,
             won_trees=np.array([tree for tree, _ in won.nodes], TREES).tobytes(),
             won_paths=np.array([path for _, path in won.nodes], PATHS).tobytes(),
             won_features=won.features.astype(FEATURES).tobytes(),
@@ -249,7 +249,7 @@ def _receive_splits(plan: Plan, owner: str, won: Won, reply: LevelReply) -> dict
     )
     features = [plan.owners[owner][number] for number in won.features]
     places = (repeat(plan.epoch), repeat(batch), count())
-    columns = (features, won.cuts.tolist(), repeat(owner), won.turns, ciphertexts, *places)
+    columns = (features, won.cuts.tolist(), repeat(owner), won.directions, ciphertexts, *places)
     return dict(zip(won.nodes, map(StoredSplit, *columns), strict=True))
 
 
@@ -271,10 +271,10 @@ class Growth:
     def __post_init__(self) -> None:
         self.values = [Values.of(codes) for codes in self.codes]
 
-    def cuts(
+    def thresholds(
         self, nodes: Sequence[Node], features: NDArray[np.intp], cuts: NDArray[np.intp]
     ) -> NDArray[np.int64]:
-        """ŝ of candidates of the last level. Raises ProtocolError if there was no such candidate."""
+        """Return ŝ of candidates of the last round. Raises ProtocolError if there was no such candidate."""
         asked = np.array([self.index.get(node, -1) for node in nodes], dtype=np.intp)
         values = np.empty(len(nodes), dtype=np.int64)
         found = np.zeros(len(nodes), dtype=np.bool_)
@@ -282,7 +282,7 @@ class Growth:
             own = np.flatnonzero((features == feature) & np.isin(asked, positions))
             at = np.searchsorted(positions, asked[own])
             valid = cuts[own] < proposal.n_cuts[at]
-            values[own[valid]] = proposal.cuts[at[valid], cuts[own[valid]]]
+            values[own[valid]] = proposal.thresholds[at[valid], cuts[own[valid]]]
             found[own[valid]] = True
         if not found.all():
             raise ProtocolError("a split won that was no candidate", kind="node")
@@ -293,8 +293,8 @@ def answer_level(
     identity: Identity, growth: Growth, store: ParticipantStore, message: LevelRequest, n_jobs: int
 ) -> LevelReply:
     """Encrypt and sign the splits that won, and propose candidates for the nodes asked about."""
-    if message.level <= store.level:
-        raise ProtocolError(f"level {message.level} after level {store.level}", kind="order")
+    if message.round <= store.round:
+        raise ProtocolError(f"round {message.round} after round {store.round}", kind="order")
     nodes, questions = _read_questions(growth, message)
     with within(FOS_FIND):
         won, ciphertexts, signature = _encrypt_splits(identity, growth, store, message, n_jobs)
@@ -309,13 +309,13 @@ def answer_level(
         questions,
     )
     reply = LevelReply(
-        level=message.level,
+        round=message.round,
         ciphertexts=ciphertexts,
         signature=signature,
         n_cuts=b"".join(proposal.n_cuts.tobytes() for _, proposal in proposals),
         bins=b"".join(proposal.bins.tobytes() for _, proposal in proposals),
     )
-    store.commit(won, message.level)
+    store.commit(won, message.round)
     growth.proposals = proposals
     growth.index = {node: position for position, node in enumerate(nodes.names())}
     return reply
@@ -331,16 +331,18 @@ def _read_questions(growth: Growth, message: LevelRequest) -> tuple[Nodes, Quest
         raise ProtocolError("questions about unknown nodes or features, or out of order", kind="node")
     if not np.bincount(asked, minlength=len(nodes)).all():
         raise ProtocolError("rows of a node about which nothing is asked", kind="node")
-    cuts, bins = len(asked) * growth.rules.n_candidates, int(nodes.sizes[asked].sum())
-    if cuts > _MAX_CUTS or bins > LevelReply.max_bytes // 2:
-        raise ProtocolError(f"a level with {cuts:,} candidate cuts and {bins:,} bins", kind="too-large")
+    thresholds, bins = len(asked) * growth.rules.n_candidates, int(nodes.sizes[asked].sum())
+    if thresholds > _MAX_THRESHOLDS or bins > LevelReply.max_bytes // 2:
+        raise ProtocolError(
+            f"a round with {thresholds:,} candidate thresholds and {bins:,} bins", kind="too-large"
+        )
     return nodes, Questions(asked, features)
 
 
 def _encrypt_splits(
     identity: Identity, growth: Growth, store: ParticipantStore, message: LevelRequest, n_jobs: int
 ) -> tuple[dict[Node, OwnSplit], bytes, bytes | None]:
-    """FOS-Find, line 8: HoEnc of the cuts that won, and one signature over all of them."""
+    """FOS-Find, line 8: HoEnc of the thresholds that won, and one signature over all of them."""
     trees = array(message.won_trees, TREES)
     paths = array(message.won_paths, PATHS, len(trees))
     features = array(message.won_features, FEATURES, len(trees)).astype(np.intp)
@@ -348,8 +350,8 @@ def _encrypt_splits(
     nodes = list(zip(trees.tolist(), paths.tolist(), strict=True))
     if not nodes:
         return {}, b"", None
-    values = growth.cuts(nodes, features, cuts).tolist()
-    own = dict(zip(nodes, zip(features.tolist(), values, strict=True), strict=True))
+    thresholds = growth.thresholds(nodes, features, cuts).tolist()
+    own = dict(zip(nodes, zip(features.tolist(), thresholds, strict=True), strict=True))
     if len(own) != len(nodes) or any(store.own_splits.get(node, cut) != cut for node, cut in own.items()):
         raise ProtocolError("a node is won once, and again only by the same cut", kind="node")
-    return own, *encrypt_splits(identity, growth.rules.forest, nodes, values, n_jobs)
+    return own, *encrypt_splits(identity, growth.rules.forest, nodes, thresholds, n_jobs)

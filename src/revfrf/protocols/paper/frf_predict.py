@@ -188,7 +188,7 @@ def frf_predict(
 
 
 class _Walk:
-    """The state of one request: the level it has come to, and who is absent."""
+    """The state of one request: the depth it has come to, and who is absent."""
 
     def __init__(
         self,
@@ -202,21 +202,21 @@ class _Walk:
         self.cs, self.plan, self.store = cs, plan, store
         self.request, self.rows, self.progress = request, rows, progress
         self.place = {feature: i for i, feature in enumerate(plan.features)}
-        self.level = 0
+        self.depth = 0
         self.absent: set[str] = set()
 
     def __call__(self, nodes: Nodes) -> Nodes:
         """The children of these nodes that any row reaches, below the splits of owners who are there."""
         rules = self.plan.rules
-        to_walk = len(nodes.rows) * (rules.max_depth - self.level)
+        to_walk = len(nodes.rows) * (rules.max_depth - self.depth)
         self.progress(self.request.n_rows - to_walk / (rules.n_trees * rules.max_depth))
         owned = {o: at for o, at in by_owner(self.store, nodes).items() if o not in self.absent}
         asked = {owner: self._comparisons(nodes.take(at)) for owner, at in owned.items()}
-        answered = ho_lt(self.cs, self.request, self.level, asked) if asked else {}
+        answered = ho_lt(self.cs, self.request, self.depth, asked) if asked else {}
         self.absent |= owned.keys() - answered.keys()
         if self.absent and not self.request.partial:
             raise AbsentError(min(self.absent), "is absent")
-        self.level += 1
+        self.depth += 1
         right, going = np.zeros(len(nodes.rows), dtype=np.bool_), np.zeros(len(nodes), dtype=np.bool_)
         for owner, bits in answered.items():
             scatter(nodes, owned[owner], ~np.array(bits), right)

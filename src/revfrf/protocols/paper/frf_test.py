@@ -86,7 +86,7 @@ def answer_test(
 def _compare(
     codes: NDArray[np.int64],
     columns: NDArray[np.int64],
-    cuts: NDArray[np.int64],
+    thresholds: NDArray[np.int64],
     starts: NDArray[np.int64],
     rows: Rows,
 ) -> NDArray[np.bool_]:
@@ -94,5 +94,5 @@ def _compare(
     for j in range(len(columns)):
         column = codes[columns[j]]
         for i in range(starts[j], starts[j + 1]):
-            right[i] = column[rows[i]] > cuts[j]
+            right[i] = column[rows[i]] > thresholds[j]
     return right

@@ -58,10 +58,10 @@ from revfrf.transport.base import Channel, blaming
 _RESULT = "revfrf comparison result v1"
 
 
-def _result(request: Request, level: int, owner: str, count: int, ciphertext: bytes) -> tuple[Field, ...]:
-    """What CC signs of each result: for which request, level and owner it is."""
+def _result(request: Request, depth: int, owner: str, count: int, ciphertext: bytes) -> tuple[Field, ...]:
+    """What CC signs of each result: for which request, depth and owner it is."""
     a = request.admission
-    return (a.federation, a.epoch, request.forest, request.id, level, owner, count, ciphertext)
+    return (a.federation, a.epoch, request.forest, request.id, depth, owner, count, ciphertext)
 
 
 # -- CS ---------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class ComparingServer:
 
 
 def ho_lt(
-    cs: ComparingServer, request: Request, level: int, asked: Mapping[str, Sequence[Comparison]]
+    cs: ComparingServer, request: Request, depth: int, asked: Mapping[str, Sequence[Comparison]]
 ) -> dict[str, list[bool]]:
     """Whether x ≤ s for the comparisons with each owner's splits. An owner who is absent is left out.
 
@@ -93,14 +93,14 @@ def ho_lt(
         counts = {owner: len(own) for owner, own in asked.items()}
         message = MaskedComparisons(
             request=request,
-            level=level,
+            depth=depth,
             owners=tuple(asked),
             counts=np.array(list(counts.values()), dtype=COMPARISONS).tobytes(),
             packs=_write_packs(cs.share, packs),
         )
         with blaming(CC):
             sealed = _results(cs, counts, cs.channel.call(CC, message, SealedResults))
-        opened = _open(cs, sealed, _shares(cs, request, level, sealed))
+        opened = _open(cs, sealed, _shares(cs, request, depth, sealed))
         if any(fault for *_, fault in opened.values()):
             raise RefusedError(CC, "has found a value outside the range that can be compared")
         coins_of = _stretches(coins, counts)
@@ -155,14 +155,14 @@ def _results(cs: ComparingServer, counts: Mapping[str, int], reply: SealedResult
     return sealed
 
 
-def _shares(cs: ComparingServer, request: Request, level: int, sealed: Sealed) -> dict[str, int]:
+def _shares(cs: ComparingServer, request: Request, depth: int, sealed: Sealed) -> dict[str, int]:
     """Every owner's share of its results, but of those who are absent."""
 
     def ask(owner: str) -> int | None:
         bits, signature = sealed[owner]
         message = ShareRequest(
             request=request,
-            level=level,
+            depth=depth,
             count=bits.count - 1,
             ciphertext=bits.ciphertext.to_bytes(cs.share.parameters),
             signature=signature,
@@ -229,7 +229,7 @@ def answer_comparisons(
         known = [bool(secrets.randbits(1)) if bit is None else bit for bit in read]
         sealed = seal_bits(joint_keys[owner], [*known, None in read])
         ciphertext = sealed.ciphertext.to_bytes(p)
-        fields = _result(message.request, message.level, owner, len(read), ciphertext)
+        fields = _result(message.request, message.depth, owner, len(read), ciphertext)
         return ciphertext, sealed.masked, signing.sign(_RESULT, *fields)
 
     ciphertexts, masked, signatures = zip(*in_threads(seal, list(counts), p.jobs(n_jobs)), strict=True)
@@ -261,8 +261,8 @@ def _read_packs(share: StrongShare, data: bytes, count: int) -> list[Pack]:
 
 
 def verify_result(cc: VerifyKey, owner: str, message: ShareRequest) -> None:
-    """Raise SignatureError unless CC has signed this result for this owner, request and level."""
-    fields = _result(message.request, message.level, owner, message.count, message.ciphertext)
+    """Raise SignatureError unless CC has signed this result for this owner, request and depth."""
+    fields = _result(message.request, message.depth, owner, message.count, message.ciphertext)
     cc.verify(message.signature, _RESULT, *fields)
 
 

@@ -1,4 +1,4 @@
-"""Splits as they travel: an owner encrypts its cuts and signs where they stand; CS checks both."""
+"""Splits as they travel: an owner encrypts its thresholds and signs where they stand; CS checks both."""
 
 import hashlib
 import struct
@@ -24,11 +24,11 @@ def split_statement(node: Node, ciphertext: bytes) -> bytes:
 
 
 def encrypt_splits(
-    identity: Identity, forest: bytes, nodes: Sequence[Node], cuts: Sequence[int], n_jobs: int
+    identity: Identity, forest: bytes, nodes: Sequence[Node], thresholds: Sequence[int], n_jobs: int
 ) -> tuple[bytes, bytes]:
-    """An owner: HoEnc of its cuts (at least one), and one signature over all of them."""
+    """An owner: HoEnc of its thresholds (at least one), and one signature over all of them."""
     key = identity.weak.public
-    ciphertexts = [c.to_bytes(key.parameters) for c in ho_enc(key, cuts, n_jobs=n_jobs)]
+    ciphertexts = [c.to_bytes(key.parameters) for c in ho_enc(key, thresholds, n_jobs=n_jobs)]
     context = split_context(identity.federation, identity.epoch, forest)
     statements = [split_statement(node, c) for node, c in zip(nodes, ciphertexts, strict=True)]
     return b"".join(ciphertexts), sign_batch(identity.signing_key, context, statements)
