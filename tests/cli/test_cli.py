@@ -29,9 +29,9 @@ from revfrf.cli.console import progress
 from revfrf.crypto.signing import SigningKey
 from revfrf.io.public_key import save_verify_key
 from revfrf.node.audit_log import AuditLog
+from revfrf.protocols import frf_revoc
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.protocols.frf_revoc import Doomed
-from revfrf.roles import coordinator
 
 TOY: dict[str, Any] = {"key_bits": 256, "allow_insecure_keys": True, "random_state": 1, "max_depth": 4}
 PARTIES = {"bank": ["a", "colour"], "telco": ["b", "n"], "shop": ["c"], "post": ["d", "true"]}
@@ -692,7 +692,7 @@ def saved(tmp_path: Path, model: Any, X: Any, y: Any, leaver: str, **fit: Any) -
 def test_coordinator_that_only_pretends_to_rebuild_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinator, "destroy", lambda *_: Doomed(frozenset(), []))
+    monkeypatch.setattr(frf_revoc, "destroy", lambda *_: Doomed(frozenset(), []))
     X = rows()
     place = saved(
         tmp_path, RevocableForestClassifier(5, parties=PARTIES, **TOY), X, answers(X), leaver="telco"

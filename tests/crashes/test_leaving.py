@@ -291,7 +291,7 @@ def watching(forest: Small, leavers: tuple[str, ...]) -> Callable[[], None]:
     def watch() -> None:
         for cs in coordinators:
             if cs.ready:
-                assert not cs.rebuilding
+                assert not cs.lifecycle_state().revoking
                 left = leavers if cs.certificate.epoch > 1 else ()
                 assert nodes_of(cs.store) == expected(forest, left).nodes
             else:

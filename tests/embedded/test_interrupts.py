@@ -23,7 +23,8 @@ WATCHED = (
     "roles/participant.py",
     "protocols/key_setup.py",
     "protocols/frf_revoc.py",
-    "federation.py",
+    "embedded/federation.py",
+    "lifecycle.py",
 )
 
 Connection = tuple[str, int]

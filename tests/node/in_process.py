@@ -12,7 +12,7 @@ from revfrf.node.kgc import KeyCentreService
 from revfrf.node.members import ParticipantService
 from revfrf.node.roles import service_of
 from revfrf.node.service import Service
-from revfrf.protocols.frf_revoc import sign_revocation
+from revfrf.protocols.certificate import sign_revocation
 from revfrf.transport.calls import Endpoint
 from tests.node.founding import SERVING
 from tests.transport.links import LIMITS, Faults, Recorder, faithful, link_up

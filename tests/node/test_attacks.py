@@ -26,6 +26,7 @@ from revfrf.errors import (
     StorageError,
     UsageError,
 )
+from revfrf.lifecycle import check_somebody_stays
 from revfrf.messages.alignment import Align
 from revfrf.messages.base import Done, Message, of_number
 from revfrf.messages.frf_predict import ForestQuery
@@ -35,7 +36,8 @@ from revfrf.node.config import with_overrides
 from revfrf.node.home import AUDIT, Home, Pins
 from revfrf.node.invitations import Invited, found, invite, join_federation, uninvite
 from revfrf.node.members import ParticipantService
-from revfrf.protocols.frf_revoc import next_epoch, sign_revocation
+from revfrf.protocols.certificate import sign_revocation
+from revfrf.protocols.frf_revoc import next_epoch
 from revfrf.protocols.key_setup import first_epoch
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.frames import Frame
@@ -197,7 +199,7 @@ def test_a_requester_that_is_invited_is_admitted(federation: Federation) -> None
 def remembers_a_share(federation: Federation) -> bool:
     """Whether KGC has the set-up of the current epoch, or its process keeps it for later forests."""
     kept = {made.parameters.n for made in moduli._made.values()}
-    return federation.kgc._dealt is not None or of_number(federation.epoch.n) in kept
+    return federation.kgc._setup is not None or of_number(federation.epoch.n) in kept
 
 
 def test_kgc_has_no_share_of_an_epoch_that_has_begun(
@@ -223,7 +225,7 @@ def test_while_somebody_is_away_nothing_is_searched_dealt_or_written(federation:
     for _ in range(3):
         with pytest.raises(AbsentError, match="'h1'"):
             federation.kgc.work()
-    assert (federation.kgc.role.state.deals, federation.kgc._dealt) == (deals, None)
+    assert (federation.kgc.role.state.deals, federation.kgc._setup) == (deals, None)
     assert federation.epoch.epoch == 1
 
 
@@ -419,7 +421,7 @@ def test_of_the_last_two_who_ask_at_once_one_is_refused_and_the_other_leaves(
         return True
 
     with monkeypatch.context() as patch, ThreadPoolExecutor(2) as pool:
-        patch.setattr(kgc, "_staying", then(kgc._staying, meeting()))
+        patch.setattr("revfrf.roles.kgc.check_somebody_stays", then(check_somebody_stays, meeting()))
         left = dict(zip(("h0", "h1"), pool.map(leaves, ("h0", "h1")), strict=True))
     assert sorted(left.values()) == [False, True]
     kgc.work()

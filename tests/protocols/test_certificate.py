@@ -22,10 +22,17 @@ from revfrf.messages.base import Done
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import CC, CS, KGC
 from revfrf.protocols import certificate as certificate_module
-from revfrf.protocols.certificate import FORMAT, MAX_SIZE, RevocationCertificate, shown_by
+from revfrf.protocols.certificate import (
+    FORMAT,
+    MAX_SIZE,
+    RevocationCertificate,
+    shown_by,
+    sign_report,
+    sign_revocation,
+)
 from revfrf.protocols.common.epoch import certificate_digest, sign_certificate
-from revfrf.protocols.frf_revoc import sign_report, sign_revocation
 from revfrf.testing.federations import Case, ignore, random_case, train
+from tests.protocols.frf_revoc.leaving import begin_epoch
 
 CASE = random_case(71)
 changed = msgspec.structs.replace
@@ -50,13 +57,12 @@ def leave(federation: Federation, levels: dict[str, RevocationLevel]) -> Revocat
     """Each of these leaves at a level of its own."""
     for number, (party, level) in enumerate(levels.items()):
         request = federation.participants[party].leave(level)
-        for server in (KGC, CS):
-            federation.network.channel(party).call(server, request, Done)
+        federation.network.channel(party).call(KGC, request, Done)
         assert len(federation.kgc.state.leaving) == number + 1
     for party in levels:
         del federation.network.roles[party]
     second = max(levels.values()) == 2
-    federation.kgc.revoke(made()[federation.kgc.current.epoch % 2] if second else None)
+    begin_epoch(federation, made()[federation.kgc.current.epoch % 2] if second else None)
     for party in levels:
         del federation.participants[party]
     return federation.coordinator.revoke((), ignore)

@@ -3,7 +3,7 @@
 import gc
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from time import perf_counter
@@ -19,10 +19,11 @@ from revfrf.crypto.secret import Secret
 from revfrf.crypto.signing import SigningKey
 from revfrf.embedded.costs import Costs, Timings
 from revfrf.embedded.moduli import cached_setup, drop_cached_setup, fresh_setup_like, search_seconds
-from revfrf.errors import PartyError, UsageError
+from revfrf.errors import UsageError
 from revfrf.forest.criterion import Targets
 from revfrf.forest.tree import Rules
 from revfrf.forest.voting import Voting
+from revfrf.lifecycle import CsState, KgcState, Step, check_somebody_stays, run
 from revfrf.messages.base import Done
 from revfrf.messages.fle_expan import Column
 from revfrf.messages.frf_revoc import RevocationLevel
@@ -102,9 +103,15 @@ class Federation:
         self.kgc.remember()
         for party in self.with_policies.values():
             party.remember()
-        started = perf_counter()
+        started, federation = perf_counter(), f"embedded {secrets.token_hex(8)}"
         with measured(self.network.ledger, KGC, "key set-up"):
-            self.kgc.enrol(f"embedded {secrets.token_hex(8)}", setup, role_of)
+            run(
+                lambda: self.kgc.lifecycle_state(setup_requested=True),
+                {
+                    Step.BEGIN_FIRST_EPOCH: lambda: self.kgc.enrol(federation, setup, role_of),
+                    Step.ANNOUNCE: self.kgc.announce,
+                },
+            )
         self.timings = Timings(
             search=search_seconds(setup.parameters.key_bits), setup=perf_counter() - started
         )
@@ -184,9 +191,7 @@ class Federation:
         for party, table in codes.items():
             self.participants[party].hold(TRAINING, table)
         started = perf_counter()
-        with _collector_paused(), measured(self.network.ledger, CS, "FLE-Expan"):
-            self.coordinator.create(rules, self.seed, targets)
-            self.coordinator.grow(progress)
+        self._run((), progress, lambda: self.coordinator.create(rules, self.seed, targets))
         self.timings = msgspec.structs.replace(self.timings, training=perf_counter() - started)
         self.coordinator.store.write(timings=self.timings)
 
@@ -291,16 +296,22 @@ class Federation:
         progress: Callable[[LevelReport], None],
     ) -> RevocationCertificate:
         """FRF-Revoc: these participants leave together. If it fails half-way, `resume` ends it."""
-        with _collector_paused(), measured(self.network.ledger, CS, "FRF-Revoc"):
-            self._ask_to_leave(parties, level)
-            return self._finish_revocation(targets, progress)
+        check_somebody_stays(self.participants, parties)
+        try:
+            for party in parties:
+                request = self.participants[party].leave(level)
+                self.network.channel(party).call(KGC, request, Done)
+        except BaseException:
+            self.kgc.cancel_revocations(parties)
+            raise
+        self.resume(targets, progress)
+        return self.coordinator.certificates[-1]
 
     @property
     def leaving(self) -> bool:
-        """Whether somebody is about to leave: KGC has its request, or has begun an epoch without it, or CS
-        has not heard yet that KGC has certified all.
-        """
-        return bool(self.kgc.state.leaving) or self.kgc.revocation_in_progress or self.coordinator.rebuilding
+        """Whether somebody has asked to leave, and the forest without them is not certified yet."""
+        wanted = bool(self.kgc.state.leaving) or self.kgc.revocation_in_progress
+        return wanted or self.coordinator.lifecycle_state().revoking
 
     @property
     def leavers(self) -> list[str]:
@@ -308,37 +319,50 @@ class Federation:
         return sorted(self.kgc.state.leaving) or sorted(self.kgc.current.revoked)
 
     def resume(self, targets: Sequence[Field], progress: Callable[[LevelReport], None]) -> None:
-        """Go on where all was left: end the revocation that is under way, or grow what is not grown yet."""
+        """Perform all steps that are left: end a revocation, or grow what is not grown yet."""
+        self._run(targets, progress)
+
+    def _run(
+        self,
+        targets: Sequence[Field],
+        progress: Callable[[LevelReport], None],
+        create: Callable[[], None] | None = None,
+    ) -> None:
+        """Perform KGC's and CS's steps until there is nothing to do. `targets` belong to the digest."""
+        cs, kgc, ledger = self.coordinator, self.kgc, self.network.ledger
+
+        def look() -> KgcState | CsState:
+            state = kgc.lifecycle_state()
+            return cs.lifecycle_state() if state.next_step is Step.WAIT else state
+
+        def by(role: str, protocol: str, action: Callable[[], object]) -> Callable[[], None]:
+            def act() -> None:
+                with measured(ledger, role, protocol):
+                    action()
+
+            return act
+
+        actions = {
+            Step.ANNOUNCE: by(KGC, "FRF-Revoc", kgc.announce),
+            Step.BEGIN_EPOCH: by(KGC, "FRF-Revoc", lambda: kgc.begin_epoch(None)),
+            Step.BEGIN_EPOCH_WITH_NEW_KEYS: by(KGC, "FRF-Revoc", lambda: kgc.begin_epoch(self._new_setup())),
+            Step.OPEN_FOREST: by(CS, "FLE-Expan", cs.open),
+            Step.GROW: by(CS, "FLE-Expan", lambda: cs.grow(progress)),
+            Step.REVOKE: by(CS, "FRF-Revoc", lambda: self._rebuild(targets, progress)),
+        }
+        if create is not None:
+            actions[Step.CREATE_FOREST] = by(CS, "FLE-Expan", create)
         with _collector_paused():
-            if self.leaving:
-                with measured(self.network.ledger, CS, "FRF-Revoc"):
-                    self._finish_revocation(targets, progress)
-            else:
-                with measured(self.network.ledger, CS, "FLE-Expan"):
-                    if not self.coordinator.columns:
-                        self.coordinator.open()
-                    self.coordinator.grow(progress)
+            run(look, actions)
 
-    def _ask_to_leave(self, parties: Sequence[str], level: RevocationLevel) -> None:
-        """The leavers' requests to KGC and CS. CS can keep nobody from leaving."""
-        try:
-            for party in parties:
-                channel, request = self.network.channel(party), self.participants[party].leave(level)
-                channel.call(KGC, request, Done)
-                with suppress(PartyError):
-                    channel.call(CS, request, Done)
-        except BaseException:
-            self.kgc.cancel_revocations(parties)
-            raise
+    def _new_setup(self) -> SetUp:
+        """Make the modulus and the shares of an epoch with new keys."""
+        setup = fresh_setup_like(self.parameters, self.n_jobs)
+        drop_cached_setup(self.parameters)
+        return setup
 
-    def _finish_revocation(
-        self, targets: Sequence[Field], progress: Callable[[LevelReport], None]
-    ) -> RevocationCertificate:
-        """KGC's answer to those who have asked to leave, and what CS makes of it."""
-        if self.kgc.revocation_in_progress:
-            self.kgc.announce()
-        elif self.kgc.state.leaving:
-            self._begin_epoch()
+    def _rebuild(self, targets: Sequence[Field], progress: Callable[[LevelReport], None]) -> None:
+        """CS's part of FRF-Revoc, after everything of those who have left is discarded."""
         for party in self.kgc.current.revoked:
             self.stores.discard(PARTICIPANT, party)
             self.participants.pop(party, None)
@@ -347,20 +371,7 @@ class Federation:
         self.parameters = self.coordinator.identity.weak.parameters
         for name in self.requesters.keys() - self.participants.keys():
             self.requesters[name].forget_keys_but(self.parameters)
-        return self.coordinator.revoke(targets, progress)
-
-    def _begin_epoch(self) -> None:
-        """KGC begins the epoch without those who have asked to leave."""
-        setup = None
-        if max(request.level for request in self.kgc.state.leaving.values()) == 2:
-            setup = fresh_setup_like(self.parameters, self.n_jobs)
-            drop_cached_setup(self.parameters)
-        try:
-            with measured(self.network.ledger, KGC, "FRF-Revoc"):
-                self.kgc.revoke(setup)
-        except UsageError:  # nobody would be left
-            self.kgc.cancel_revocations(self.kgc.state.leaving)
-            raise
+        self.coordinator.revoke(targets, progress)
 
     @contextmanager
     def _held(self, codes: Codes) -> Iterator[str]:

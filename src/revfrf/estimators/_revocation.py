@@ -14,6 +14,7 @@ from revfrf.errors import UsageError
 from revfrf.estimators._base import Rows
 from revfrf.estimators._encrypted import EncryptedPredictionMixin
 from revfrf.estimators._layout import Layout
+from revfrf.lifecycle import check_somebody_stays
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.parallel import workers
 from revfrf.protocols.certificate import RevocationCertificate
@@ -152,8 +153,7 @@ class RevocationMixin(EncryptedPredictionMixin):
         leavers = sorted(set(names))
         if not leavers:
             raise UsageError("nobody leaves; give the name of a participant")
-        if len(leavers) == len(participants):
-            raise UsageError("the last participant cannot leave: there would be no forest without it")
+        check_somebody_stays(participants, leavers)
         if not len(self.federation_.coordinator.targets.values):
             raise UsageError(
                 "this forest was loaded from a file, which holds no training rows: nobody can leave it, "

@@ -11,7 +11,7 @@ RevocationLevel = Literal[1, 2]
 
 
 class RevocationRequest(Message, frozen=True):
-    """A participant to KGC and to CS: it leaves this forest. `time` is in Unix seconds."""
+    """A participant to KGC: it leaves this forest. `time` is in Unix seconds."""
 
     protocol = "FRF-Revoc"
     max_bytes = 64 * 1024

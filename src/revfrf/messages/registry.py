@@ -69,11 +69,7 @@ _CALLS: dict[tuple[str, str], tuple[type[Message], ...]] = {
         frf_revoc.Destroy,
         frf_revoc.Rekey,
     ),
-    (PARTICIPANT, CS): (
-        frf_predict.ForestQuery,
-        frf_predict.PredictRequest,
-        frf_revoc.RevocationRequest,
-    ),
+    (PARTICIPANT, CS): (frf_predict.ForestQuery, frf_predict.PredictRequest),
     (PARTICIPANT, KGC): (key_setup.AdmissionRequest, frf_revoc.RevocationRequest),
     (REQUESTER, CS): (frf_predict.ForestQuery, frf_predict.PredictRequest),
     (REQUESTER, KGC): (key_setup.AdmissionRequest,),

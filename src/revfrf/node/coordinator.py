@@ -109,7 +109,7 @@ class CoordinatorService(TrainingService):
             try:
                 return self.patiently(try_it, tell, waits_for=self.endpoint.present())
             except RevFRFError:
-                left = self.role.created and self.role.rebuilding
+                left = self.role.lifecycle_state().revoking
                 changed = bool(epoch) and (self._epoch != epoch or left)
                 if not changed or time.monotonic() > until:
                     raise

@@ -1,7 +1,7 @@
 """KGC as a process."""
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any
@@ -18,10 +18,11 @@ from revfrf.errors import (
     RejectedError,
     UsageError,
 )
+from revfrf.lifecycle import Step, run
 from revfrf.messages.base import Done, Message, of_number
 from revfrf.messages.frf_revoc import RevocationRequest
 from revfrf.messages.key_setup import AdmissionRequest, EpochCertificate, SetUpReply, SetUpRequest
-from revfrf.names import CC, CS, PARTICIPANT, REQUESTER
+from revfrf.names import CC, CS, REQUESTER
 from revfrf.node.config import Config
 from revfrf.node.home import Home
 from revfrf.node.invitations import Invited, invite, uninvite
@@ -44,10 +45,9 @@ class KeyCentreService(Service):
         super().__init__(home, config)
         self.role = KeyCentre(self.endpoint, home.signing(), workers(config.work.workers), home.store)
         self.role.recall()
-        self.role.may_leave = self._keep_one
         self._beginning = Lock()  # one epoch at a time
         self._admitting: dict[str, Lock] = {}
-        self._dealt: tuple[int, SetUp] | None = None
+        self._setup: tuple[int, SetUp] | None = None
 
     @property
     def certificate(self) -> EpochCertificate | None:
@@ -77,23 +77,35 @@ class KeyCentreService(Service):
             raise PassportError(f"{who} is not invited", kind="name")
         super().admit(passport)
 
+    def work(self) -> None:
+        """See `Service.work`: perform the next steps of the federation's life."""
+        self._advance()
+
+    def _advance(self, setup_requested: bool = False) -> None:
+        """Perform all of KGC's steps that can be performed now. Raises AbsentError and RefusedError."""
+        with self._beginning:
+            run(
+                lambda: self.role.lifecycle_state(setup_requested),
+                {
+                    Step.BEGIN_FIRST_EPOCH: self._begin_first_epoch,
+                    Step.ANNOUNCE: self.role.announce,
+                    Step.BEGIN_EPOCH: lambda: self._begin_epoch(new_keys=False),
+                    Step.BEGIN_EPOCH_WITH_NEW_KEYS: lambda: self._begin_epoch(new_keys=True),
+                },
+            )
+
     def _set_up(self) -> SetUpReply:
-        """See to it that there is an epoch, and that everybody knows it; who keeps us from it, if so."""
+        """Bring everybody into the current epoch, the first if there is none; name who prevents it."""
         try:
-            with self._beginning:
-                self._first_epoch()
+            self._advance(setup_requested=True)
         except AbsentError as error:
             return SetUpReply(missing=error.party, refused=None)
         except RefusedError as error:
             return SetUpReply(missing=None, refused=error.party)
         return SetUpReply(missing=None, refused=None)
 
-    def _first_epoch(self) -> None:
-        """With everybody who is invited; of an epoch that has begun, everybody is told."""
-        if self.role.state.certificates:
-            if not self.role.announced:
-                self.role.announce()
-            return
+    def _begin_first_epoch(self) -> None:
+        """Begin the epoch with everybody who is invited."""
         invited = self.home.store.expect("invited", dict[str, Invited])
         roles = {name: known.role for name, known in invited.items() if known.role != REQUESTER}
         if roles.get(CC) != CC or roles.get(CS) != CS or len(roles) < 3:
@@ -102,25 +114,37 @@ class KeyCentreService(Service):
         if keys is None:
             raise ProtocolError("KGC has no [keys] in its configuration", kind="order")
         self.endpoint.reach(roles)
-        dealt = self._dealt_for(
+        setup = self._setup_for(
             1, lambda: fresh_setup(keys.key_bits, self.home.allow_insecure, self.role.n_jobs)
         )
 
         def known() -> dict[str, bytes]:
             if self.home.store.expect("invited", dict[str, Invited]) != invited:
-                raise ProtocolError("others have been invited meanwhile; begin again", kind="order")
+                raise ProtocolError("others have been invited since; begin again", kind="order")
             return self._pins.verify_keys
 
         with self._forgetting(1):
-            self.role.enrol(self.config.party.federation, dealt, roles, known)
+            self.role.enrol(self.config.party.federation, setup, roles, known)
         step(log, "epoch began", epoch=1, members=len(roles))
 
-    def _dealt_for(self, epoch: int, search: Callable[[], SetUp]) -> SetUp:
-        """The modulus and the shares of an epoch to come: the same as long as somebody is missing for it."""
-        if self._dealt is None or self._dealt[0] != epoch:
+    def _begin_epoch(self, new_keys: bool) -> None:
+        """Begin the epoch without those who have asked to leave."""
+        current, leaving = self.role.current, sorted(self.role.state.leaving)
+        step(log, "leaving", parties=leaving, level_of_revocation=2 if new_keys else 1)
+        setup, epoch = None, current.epoch + 1
+        if new_keys:
+            self.endpoint.reach(member.name for member in current.members if member.name not in leaving)
+            setup = self._setup_for(epoch, lambda: fresh_setup_like(self._parameters(), self.role.n_jobs))
+        with self._forgetting(epoch):
+            certificate = self.role.begin_epoch(setup)
+        self.audit.append("epoch began", epoch=certificate.epoch, left=[*leaving])
+
+    def _setup_for(self, epoch: int, search: Callable[[], SetUp]) -> SetUp:
+        """Return the modulus and the shares of a future epoch: the same until everybody is there for it."""
+        if self._setup is None or self._setup[0] != epoch:
             step(log, "searching for a modulus")
-            self._dealt = epoch, search()
-        return self._dealt[1]
+            self._setup = epoch, search()
+        return self._setup[1]
 
     @contextmanager
     def _forgetting(self, epoch: int) -> Iterator[None]:
@@ -129,7 +153,7 @@ class KeyCentreService(Service):
             yield
         finally:
             if self.role.state.certificates and self.role.current.epoch >= epoch:
-                self._dealt = None
+                self._setup = None
 
     def _admit_once(self, sender: str) -> None:
         """Whoever is admitted is called back for it, and could let us wait as often as it has asked."""
@@ -178,36 +202,3 @@ class KeyCentreService(Service):
             raise NoForestError("the federation is not set up yet", kind="order")
         c = self.role.current
         return Parameters(of_number(c.n), of_number(c.g0), c.exponent_bits, self.home.allow_insecure)
-
-    def work(self) -> None:
-        """See `Service.work`: begin the epoch without those who have asked to leave, and tell everybody."""
-        with self._beginning:
-            if self.role.state.certificates and not self.role.announced:
-                self.role.announce()
-            elif self.role.state.leaving and not self.role.revocation_in_progress:
-                self._begin_epoch()
-
-    def _keep_one(self, leaving: Collection[str]) -> None:
-        if not self._staying(leaving):
-            raise ProtocolError("no participant would be left", kind="member")
-
-    def _staying(self, leaving: Collection[str]) -> list[str]:
-        """The participants who are left without these."""
-        members = self.role.current.members if self.role.state.certificates else ()
-        return [m.name for m in members if m.role == PARTICIPANT and m.name not in leaving]
-
-    def _begin_epoch(self) -> None:
-        leaving = self.role.state.leaving
-        if not self._staying(leaving):
-            self.role.cancel_revocations(leaving)
-            self.audit.append("stays", parties=sorted(leaving))
-            raise UsageError(f"{', '.join(sorted(leaving))} cannot leave: no participant would be left")
-        level = max(request.level for request in leaving.values())
-        step(log, "leaving", parties=sorted(leaving), level_of_revocation=level)
-        epoch, dealt = self.role.current.epoch + 1, None
-        if level == 2:
-            self.endpoint.reach(m.name for m in self.role.current.members if m.name not in leaving)
-            dealt = self._dealt_for(epoch, lambda: fresh_setup_like(self._parameters(), self.role.n_jobs))
-        with self._forgetting(epoch):
-            certificate = self.role.revoke(dealt)
-        self.audit.append("epoch began", epoch=certificate.epoch, left=sorted(leaving))

@@ -5,6 +5,7 @@ from typing import Any
 
 from revfrf.errors import AbsentError, RefusedError, UsageError
 from revfrf.io.party_data import Rows, read_rows
+from revfrf.lifecycle import check_somebody_stays
 from revfrf.messages.base import Done
 from revfrf.messages.fle_expan import Column
 from revfrf.messages.frf_revoc import RevocationLevel
@@ -104,8 +105,8 @@ class ParticipantService(MemberService):
     def do_revoke(self, level: RevocationLevel = 2, send: bool = True) -> dict[str, Any]:
         """Leave the forest: the request goes to KGC, sealed, or into the operator's hands."""
         request = self.role.leave(level)
-        if [m.name for m in self.role.certificate.members if m.role == PARTICIPANT] == [self.home.who.name]:
-            raise UsageError("the last participant cannot leave: there would be no forest without it")
+        participants = [m.name for m in self.role.certificate.members if m.role == PARTICIPANT]
+        check_somebody_stays(participants, [self.home.who.name])
         self.audit.append("asked to leave", level=level)
         facts = {"party": self.home.who.name, "level": level, "asked_in_epoch": request.epoch}
         if not send:

@@ -165,7 +165,7 @@ class TrainingService(MemberService):
                 raise
         if not self.role.created:
             self._create()
-        if self.role.rebuilding:
+        if self.role.lifecycle_state().revoking:
             self._gather()
             certificate = self.role.revoke(self._fields(), self._progress(tell))
             self.audit.append("revoked", leavers=list(certificate.leavers), digest=self.digest)

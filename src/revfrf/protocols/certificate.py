@@ -7,6 +7,8 @@ without the leaver can show.
 """
 
 import os
+import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -16,21 +18,80 @@ import msgspec
 
 from revfrf.crypto.canonical import Field
 from revfrf.crypto.signing import SigningKey, VerifyKey
-from revfrf.errors import CertificateError, RejectedError
+from revfrf.errors import CertificateError, ProtocolError, RejectedError
 from revfrf.io.files import content, reading, replace, writing
 from revfrf.messages.frf_revoc import Report, RevocationLevel, RevocationRequest
 from revfrf.messages.key_setup import EpochCertificate, Receipt
-from revfrf.names import CS
+from revfrf.names import CS, PARTICIPANT
 from revfrf.protocols.common.epoch import (
     certificate_digest,
     check_receipts,
     check_succession,
     verify_certificate,
 )
-from revfrf.protocols.frf_revoc import check_revocation, report_fields, verify_report
+from revfrf.protocols.common.identity import Identity
 
 FORMAT = "revfrf revocation certificate v1"
 MAX_SIZE = 64 * 2**20
+_REVOKE = "revfrf revocation request v1"
+_REPORT = "revfrf revocation report v1"
+
+
+# -- what the leaver and CS sign --------------------------------------------------------------------
+
+
+def sign_revocation(identity: Identity, forest: bytes, level: RevocationLevel) -> RevocationRequest:
+    """Make this party's signed request to leave this forest."""
+    unsigned = RevocationRequest(
+        federation=identity.federation,
+        forest=forest,
+        epoch=identity.epoch,
+        party=identity.name,
+        level=level,
+        nonce=secrets.token_bytes(16),
+        time=int(time.time()),
+        signature=bytes(64),
+    )
+    signature = identity.signing_key.sign(_REVOKE, *revocation_fields(unsigned))
+    return msgspec.structs.replace(unsigned, signature=signature)
+
+
+def revocation_fields(request: RevocationRequest) -> tuple[Field, ...]:
+    """What a leaver signs: everything but the signature."""
+    r = request
+    return (r.federation, r.forest, r.epoch, r.party, r.level, r.nonce, r.time)
+
+
+def check_revocation(certificate: EpochCertificate, request: RevocationRequest) -> None:
+    """Raise RejectedError unless a participant of this epoch has signed that it leaves."""
+    if (request.federation, request.epoch) != (certificate.federation, certificate.epoch):
+        raise ProtocolError("a request to leave another federation, or in another epoch", kind="epoch")
+    members = {m.name: m for m in certificate.members if m.role == PARTICIPANT}
+    if request.party not in members:
+        raise ProtocolError(f"{request.party!r} is not a participant", kind="member")
+    key = VerifyKey(members[request.party].verify_key)
+    key.verify(request.signature, _REVOKE, *revocation_fields(request))
+
+
+def report_fields(report: Report) -> tuple[Field, ...]:
+    """What CS signs of a revocation."""
+    r = report
+    counts = (r.destroyed, r.rebuilt, r.kept)
+    return (r.epoch, r.forest, r.digest_before, r.digest_after, *counts)
+
+
+def sign_report(identity: Identity, report: Report) -> Report:
+    """CS: the report, signed."""
+    signature = identity.signing_key.sign(_REPORT, identity.federation, *report_fields(report))
+    return msgspec.structs.replace(report, signature=signature)
+
+
+def verify_report(cs: VerifyKey, federation: str, report: Report) -> None:
+    """Return only if CS has signed the report; else raise SignatureError."""
+    cs.verify(report.signature, _REPORT, federation, *report_fields(report))
+
+
+# -- the certificate --------------------------------------------------------------------------------
 
 
 class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

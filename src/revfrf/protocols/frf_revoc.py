@@ -1,98 +1,44 @@
-"""FRF-Revoc: a participant leaves, and the forest becomes the one that would have been grown without it.
+"""FRF-Revoc: a participant leaves, and the forest becomes the one that would have been grown without it::
 
-The leaver signs a request to KGC. KGC begins a new epoch without it; at level 2 with a new modulus,
-new shares and new keys for all, and every party erases its old ones and signs a receipt. CS destroys the
-leaver's nodes with everything below them, has the owners of what was below forget their cuts, and grows these
-places again by FLE-Expan. A node changes exactly if its winner left (docs/forest.md), so the result is the
-forest without the leaver, bit for bit. At level 2 the owners of the splits that live on encrypt them anew.
+    request = sign_revocation(leaver, forest, level)     # the leaver, to KGC (line 1, there to CS)
+    check_revocation(epoch, request)                     # KGC (line 2)
+    after = next_epoch(kgc, epoch, leavers, setup)       # KGC (line 15); at level 2 with new keys for all
+    receipts = announce(epoch, after)                    # KGC to all who stay (line 16); old keys are erased
+    going = destroy(cs, leavers)                         # CS and the owners who stay (lines 3 to 7)
+    fle_expan(cs)                                        # CS and the owners who stay (line 8)
+    reencrypt(cs)                                        # at level 2, instead of lines 9 to 12
+    certificate = certify(report(cs))                    # CS reports, and KGC certifies
+
+A node changes exactly if its winner left (docs/forest.md), so the result is, bit for bit, the forest without
+the leaver. docs/deviations.md says why KGC goes first, and what replaces lines 9 to 12. Every step is
+recorded before the next one begins, so `frf_revoc` goes on where it was interrupted.
 """
 
-import secrets
-import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 import numpy as np
 
 from revfrf.crypto.canonical import Field
 from revfrf.crypto.dtpkc.strong import SetUp
-from revfrf.crypto.signing import SigningKey, VerifyKey
-from revfrf.errors import ProtocolError, UsageError
+from revfrf.crypto.signing import SigningKey
+from revfrf.errors import ProtocolError
 from revfrf.forest.nodes import Node
 from revfrf.messages.base import PATHS, TREES, Done, array, number
-from revfrf.messages.frf_revoc import Destroy, Rekey, Rekeyed, Report, RevocationLevel, RevocationRequest
+from revfrf.messages.frf_revoc import Certified, Destroy, Rekey, Rekeyed, Report, RevocationReport
 from revfrf.messages.key_setup import EpochCertificate
-from revfrf.names import PARTICIPANT
+from revfrf.names import KGC
 from revfrf.parallel import in_threads
+from revfrf.protocols.certificate import RevocationCertificate, sign_report
 from revfrf.protocols.common.epoch import certificate_digest, check_succession, sign_certificate
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.key_setup import deal
-from revfrf.protocols.paper.fle_expan import Growth, Plan
+from revfrf.protocols.paper.fle_expan import Growth, LevelReport, Plan
 from revfrf.protocols.paper.splits import encrypt_splits, open_splits
-from revfrf.storage.memory import CoordinatorStore, ParticipantStore, StoredSplit
+from revfrf.storage.memory import CoordinatorStore, ParticipantStore, Rebuilding, StoredSplit
 from revfrf.transport.base import Channel
-
-_REVOKE = "revfrf revocation request v1"
-_REPORT = "revfrf revocation report v1"
-
-
-# -- the leaver -------------------------------------------------------------------------------------
-
-
-def sign_revocation(identity: Identity, forest: bytes, level: RevocationLevel) -> RevocationRequest:
-    """A new request of this party to leave this forest."""
-    unsigned = RevocationRequest(
-        federation=identity.federation,
-        forest=forest,
-        epoch=identity.epoch,
-        party=identity.name,
-        level=level,
-        nonce=secrets.token_bytes(16),
-        time=int(time.time()),
-        signature=bytes(64),
-    )
-    signature = identity.signing_key.sign(_REVOKE, *revocation_fields(unsigned))
-    return msgspec.structs.replace(unsigned, signature=signature)
-
-
-def revocation_fields(request: RevocationRequest) -> tuple[Field, ...]:
-    """What a leaver signs: everything but the signature."""
-    r = request
-    return (r.federation, r.forest, r.epoch, r.party, r.level, r.nonce, r.time)
-
-
-# -- KGC and CS -------------------------------------------------------------------------------------
-
-
-def check_revocation(certificate: EpochCertificate, request: RevocationRequest) -> None:
-    """Raise RejectedError unless a participant of this epoch has signed that it leaves."""
-    if (request.federation, request.epoch) != (certificate.federation, certificate.epoch):
-        raise ProtocolError("a request to leave another federation, or in another epoch", kind="epoch")
-    members = {m.name: m for m in certificate.members if m.role == PARTICIPANT}
-    if request.party not in members:
-        raise ProtocolError(f"{request.party!r} is no participant", kind="member")
-    key = VerifyKey(members[request.party].verify_key)
-    key.verify(request.signature, _REVOKE, *revocation_fields(request))
-
-
-def report_fields(report: Report) -> tuple[Field, ...]:
-    """What CS signs of a revocation."""
-    r = report
-    counts = (r.destroyed, r.rebuilt, r.kept)
-    return (r.epoch, r.forest, r.digest_before, r.digest_after, *counts)
-
-
-def sign_report(identity: Identity, report: Report) -> Report:
-    """CS: the report, signed."""
-    signature = identity.signing_key.sign(_REPORT, identity.federation, *report_fields(report))
-    return msgspec.structs.replace(report, signature=signature)
-
-
-def verify_report(cs: VerifyKey, federation: str, report: Report) -> None:
-    """Return only if CS has signed the report; else raise SignatureError."""
-    cs.verify(report.signature, _REPORT, federation, *report_fields(report))
-
 
 # -- KGC --------------------------------------------------------------------------------------------
 
@@ -106,12 +52,11 @@ def next_epoch(
     deal_number: int,
     n_jobs: int,
 ) -> EpochCertificate:
-    """The certificate of the epoch after this one, without the leavers, and with new keys if there is a new
-    set-up. Nobody is in it before it is announced.
+    """Certify the epoch after this one, without the leavers, and with new keys if there is a new set-up.
+
+    Nobody is in it before it is announced.
     """
     staying = tuple(member for member in current.members if member.name not in leavers)
-    if not any(member.role == PARTICIPANT for member in staying):
-        raise UsageError("the last participant cannot leave: there would be no forest without it")
     unsigned = msgspec.structs.replace(
         current,
         epoch=current.epoch + 1,
@@ -133,10 +78,110 @@ def next_epoch(
 # -- CS ---------------------------------------------------------------------------------------------
 
 
+class RevokingServer(Protocol):
+    """CS with its forest, as FRF-Revoc needs it. `n_calls` participants are called at a time."""
+
+    identity: Identity
+    channel: Channel
+    store: CoordinatorStore
+    plan: Plan
+
+    @property
+    def certificate(self) -> EpochCertificate:
+        """The current epoch."""
+
+    @property
+    def n_calls(self) -> int:
+        """How many participants are called at a time."""
+
+    @property
+    def leavers(self) -> Collection[str]:
+        """Participants who have left and are still part of the forest."""
+
+    @property
+    def somebody_left(self) -> bool:
+        """Whether there are leavers, or some who left before all knew of the forest."""
+
+    @property
+    def opened(self) -> bool:
+        """Whether all members know of the forest."""
+
+    @property
+    def has_old_ciphertexts(self) -> bool:
+        """Whether splits are encrypted under another modulus than the epoch's."""
+
+    def enter_epoch(self) -> None:
+        """Plan with the members and keys of the current epoch."""
+
+    def drop_columns(self, leavers: Collection[str]) -> None:
+        """Record that these are no longer part of the forest."""
+
+    def open(self) -> None:
+        """Tell all members of the forest."""
+
+    def grow(self, progress: Callable[[LevelReport], None]) -> None:
+        """FLE-Expan."""
+
+    def digest(self, targets: Sequence[Field]) -> str:
+        """The digest of the forest."""
+
+    def finish(self, certificate: RevocationCertificate) -> None:
+        """Record that the revocation is over."""
+
+
+def frf_revoc(
+    cs: RevokingServer, targets: Sequence[Field], progress: Callable[[LevelReport], None]
+) -> RevocationCertificate:
+    """Rebuild the forest for the current epoch, report it to KGC, and return the revocation certificate."""
+    if cs.somebody_left:
+        _begin_rebuilding(cs, targets)  # lines 3 to 7
+    if not cs.opened:
+        cs.open()  # somebody left before all knew of the forest
+    cs.grow(progress)  # line 8
+    if cs.has_old_ciphertexts:
+        reencrypt(cs.channel, cs.plan, cs.store, cs.n_calls)  # level 2 replaces lines 9 to 12, see deviations
+    cs.store.scrub()
+    report = RevocationReport(report=_report(cs, targets))
+    certificate = RevocationCertificate.from_json(cs.channel.call(KGC, report, Certified).certificate)
+    certificate.verify(cs.identity.kgc)
+    cs.finish(certificate)
+    return certificate
+
+
+def _begin_rebuilding(cs: RevokingServer, targets: Sequence[Field]) -> None:
+    """Destroy the leavers' nodes, and record what the forest was before."""
+    leavers, rebuilding = cs.leavers, cs.store.rebuilding  # not None if this was interrupted before
+    before = cs.digest(targets) if rebuilding is None else ""
+    cs.enter_epoch()
+    going = destroy(cs.channel, cs.plan, cs.store, leavers).nodes
+    with cs.store.transaction():
+        kept = cs.store.n_nodes - len(going)
+        cs.store.destroy(going, rebuilding or Rebuilding(before, len(going), kept))
+        cs.drop_columns(leavers)
+
+
+def _report(cs: RevokingServer, targets: Sequence[Field]) -> Report:
+    """Describe, and sign, what became of the forest."""
+    rebuilding, store = cs.store.rebuilding, cs.store
+    if rebuilding is None or not store.whole(cs.plan.rules.n_trees):
+        raise ProtocolError("no revocation is in progress, or the forest is not whole", kind="order")
+    unsigned = Report(
+        epoch=certificate_digest(cs.certificate),
+        forest=cs.plan.forest,
+        digest_before=rebuilding.digest_before,
+        digest_after=cs.digest(targets),
+        destroyed=rebuilding.destroyed,
+        rebuilt=store.n_nodes - rebuilding.kept,
+        kept=rebuilding.kept,
+        signature=bytes(64),
+    )
+    return sign_report(cs.identity, unsigned)
+
+
 @dataclass(frozen=True, slots=True)
 class Doomed:
-    """What goes when participants leave: all nodes at and below their splits, the topmost of these, and the
-    places below them where nothing has grown yet.
+    """What is destroyed when participants leave: all nodes at and below their splits, the topmost of these,
+    and the places below them where nothing has grown yet.
     """
 
     nodes: frozenset[Node]
@@ -145,7 +190,7 @@ class Doomed:
 
 
 def doomed(store: CoordinatorStore, leavers: Collection[str]) -> Doomed:
-    """The nodes that are destroyed when these owners leave."""
+    """Return what is destroyed when these owners leave."""
     dead, bare, tops = set[Node](), set[Node](), list[Node]()
     for top in sorted(node for node, split in store.splits.items() if split.owner in leavers):
         if top in dead:  # below another: paths ascend, so parents come before their children
@@ -161,10 +206,10 @@ def doomed(store: CoordinatorStore, leavers: Collection[str]) -> Doomed:
 
 
 def destroy(channel: Channel, plan: Plan, store: CoordinatorStore, leavers: Collection[str]) -> Doomed:
-    """Have every owner who stays forget its cuts among the nodes that go. Returns what goes.
+    """Have every owner who stays forget its splits among the nodes that are destroyed, and return these.
 
-    Of the places where nothing has grown yet, CS cannot tell who has a cut there: whoever has won one in a
-    level that was interrupted.
+    Where nothing has grown yet, an owner may have won a split in a level that was interrupted, and CS cannot
+    tell who: all owners are told of these places.
     """
     going = doomed(store, leavers)
     lost = _by_owner({node: store.splits[node] for node in going.nodes if node in store.splits})
@@ -176,8 +221,8 @@ def destroy(channel: Channel, plan: Plan, store: CoordinatorStore, leavers: Coll
     return going
 
 
-def rekey(channel: Channel, plan: Plan, store: CoordinatorStore, n_jobs: int) -> None:
-    """Have the owners encrypt the splits of older epochs anew."""
+def reencrypt(channel: Channel, plan: Plan, store: CoordinatorStore, n_calls: int) -> None:
+    """Have the owners encrypt the splits of older epochs again, under the keys of this one."""
     kept = {node: split for node, split in store.splits.items() if split.epoch != plan.epoch}
     by_owner = _by_owner(kept)
 
@@ -194,7 +239,7 @@ def rekey(channel: Channel, plan: Plan, store: CoordinatorStore, n_jobs: int) ->
             for i, node in enumerate(nodes)
         }
 
-    for splits in in_threads(ask, sorted(by_owner), n_jobs):
+    for splits in in_threads(ask, sorted(by_owner), n_calls):
         store.commit(splits, {})
 
 
@@ -214,8 +259,8 @@ def _names(nodes: Sequence[Node]) -> tuple[bytes, bytes]:
 
 
 def answer_destroy(growth: Growth, store: ParticipantStore, message: Destroy) -> Done:
-    """Forget the cuts of these nodes; told again, there are none left to forget, or others have grown there
-    meanwhile, which stay.
+    """Forget the splits of these nodes. An old message, which could take splits that have grown since, is
+    refused.
     """
     if message.round < store.round:
         raise ProtocolError(
@@ -228,7 +273,7 @@ def answer_destroy(growth: Growth, store: ParticipantStore, message: Destroy) ->
 def answer_rekey(
     identity: Identity, growth: Growth, store: ParticipantStore, message: Rekey, n_jobs: int
 ) -> Rekeyed:
-    """The thresholds of these nodes, encrypted under the current key and signed for the current epoch."""
+    """Encrypt the thresholds of these nodes under the current key, and sign them for the current epoch."""
     nodes = _read_nodes(growth, message)
     if not store.own_splits.keys() >= set(nodes):
         raise ProtocolError("nodes that are not ours", kind="node")
@@ -238,7 +283,7 @@ def answer_rekey(
 
 
 def _read_nodes(growth: Growth, message: Destroy | Rekey) -> list[Node]:
-    """The nodes of a message, each once; only after somebody has left."""
+    """Return the nodes of a message. Refuses one that is named twice, and all before somebody has left."""
     if message.epoch <= growth.rules.epoch:
         raise ProtocolError("nobody has left", kind="order")
     trees = array(message.trees, TREES).tolist()

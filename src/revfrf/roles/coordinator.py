@@ -18,24 +18,23 @@ from revfrf.forest.nodes import Nodes
 from revfrf.forest.randomness import row_repeats
 from revfrf.forest.tree import Rules, feature_id, forest_digest
 from revfrf.forest.voting import Voting, add_votes, leaf_votes
+from revfrf.lifecycle import CsState
 from revfrf.messages.base import Done, Message, of_number
 from revfrf.messages.fle_expan import Column, OpenForest, Schema
 from revfrf.messages.frf_predict import ForestFacts, ForestQuery, PredictReply, PredictRequest
-from revfrf.messages.frf_revoc import Certified, Report, RevocationReport, RevocationRequest
 from revfrf.messages.key_setup import EpochCertificate, KeyDeal
-from revfrf.names import CC, KGC, PARTICIPANT
+from revfrf.names import CC, PARTICIPANT
 from revfrf.protocols.certificate import RevocationCertificate
-from revfrf.protocols.common.epoch import certificate_digest
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import check_admission, check_request, enter_request
-from revfrf.protocols.frf_revoc import check_revocation, destroy, rekey, sign_report
+from revfrf.protocols.frf_revoc import frf_revoc
 from revfrf.protocols.paper.fle_expan import LevelReport, Plan, fle_expan, forest_id
 from revfrf.protocols.paper.frf_predict import Answer, frf_predict, read_rows, write_answer, write_failure
 from revfrf.protocols.paper.frf_test import frf_test
 from revfrf.protocols.paper.ho_lt import ComparingServer
 from revfrf.record import Record
 from revfrf.roles.party import AnsweringParty
-from revfrf.storage.memory import CoordinatorStore, Rebuilding
+from revfrf.storage.memory import CoordinatorStore
 from revfrf.transport.base import Channel
 
 log = logging.getLogger(__name__)
@@ -92,41 +91,18 @@ class Coordinator(AnsweringParty):
     def handle(self, sender: str, message: Message) -> Message:
         """Answer KGC and requesters."""
         match message:
-            case KeyDeal() | EpochCertificate() if self._busy and message.epoch > self.certificate.epoch:
-                raise ProtocolError("a revocation is not over", kind="order")
+            case KeyDeal() | EpochCertificate() if self._rebuilding and message.epoch > self.identity.epoch:
+                raise ProtocolError("a revocation is in progress", kind="order")
             case ForestQuery():
                 self.check_sender(sender, message.admission.member.name)
                 check_admission(self.identity, message.admission)
                 self._check_ready()
                 return self._facts()
-            case RevocationRequest():
-                self.check_sender(sender, message.party)
-                check_revocation(self.certificate, message)
-                if message.forest != self.opening.forest:
-                    raise ProtocolError("a request to leave another forest", kind="forest")
-                return Done()
             case PredictRequest():
                 self.check_sender(sender, message.request.admission.member.name)
                 self._check_ready()
                 return self._predict(message)
         return super().handle(sender, message)
-
-    @property
-    def created(self) -> bool:
-        """Whether there is a forest, however far it is grown."""
-        return hasattr(self, "record")
-
-    @property
-    def ready(self) -> bool:
-        """Whether the forest is whole, without those who have left."""
-        if not hasattr(self, "plan") or self.plan.epoch != self.certificate.epoch or self.rebuilding:
-            return False
-        return self.store.whole(self.plan.rules.n_trees)
-
-    @property
-    def _busy(self) -> bool:
-        """Whether something has begun that ends in the epoch in which it began."""
-        return self.created and self.store.rebuilding is not None
 
     @property
     def opening(self) -> OpenForest:
@@ -141,7 +117,7 @@ class Coordinator(AnsweringParty):
         return self.record.columns
 
     def create(self, rules: Rules, seed: bytes, targets: Targets) -> None:
-        """Create a forest with all participants of the epoch."""
+        """Record the rules of a forest with all participants of the epoch. `open` tells these."""
         epoch = self.certificate
         unnamed = OpenForest(
             federation=epoch.federation,
@@ -159,7 +135,6 @@ class Coordinator(AnsweringParty):
             self.store.write(targets=targets)
             self._write(ForestRecord(opening, rules, seed, {}, epoch.n))
         self.targets = targets
-        self.open()
 
     def open(self) -> None:
         """Tell CC and all participants of the forest; they may be told again, and in a later epoch."""
@@ -199,87 +174,96 @@ class Coordinator(AnsweringParty):
 
     def grow(self, progress: Callable[[LevelReport], None]) -> None:
         """FLE-Expan until nothing is left to grow."""
-        fle_expan(self.channel, self.plan, self.targets, self.store, self._calls, progress)
+        fle_expan(self.channel, self.plan, self.targets, self.store, self.n_calls, progress)
 
     @property
-    def _calls(self) -> int:
-        """How many participants are called at once."""
+    def n_calls(self) -> int:
+        """How many participants are called at a time."""
         waiting = self.plan.parameters.jobs(self.n_jobs) > 1
         return self.n_jobs * (_CALLS_PER_WORKER if waiting else 1)
 
+    # -- what has become of the forest, for the life cycle and FRF-Revoc ----------------------------
+
+    def lifecycle_state(self, requested: bool = True, gathered: bool = True, settled: bool = True) -> CsState:
+        """Return what is recorded of the forest, and what the caller knows besides."""
+        created = self.created
+        return CsState(
+            epoch=self.identity.epoch,
+            requested=requested,
+            gathered=gathered,
+            settled=settled,
+            created=created,
+            opened=created and self.opened,
+            somebody_left=created and self.somebody_left,
+            rebuilding=self._rebuilding,
+            whole=created and self._whole,
+        )
+
     @property
-    def _leavers(self) -> set[str]:
-        """Who has left, and is still part of the forest."""
+    def created(self) -> bool:
+        """Whether there is a forest, however far it is grown."""
+        return hasattr(self, "record")
+
+    @property
+    def opened(self) -> bool:
+        """Whether all members know of the forest."""
+        return bool(self.columns)
+
+    @property
+    def leavers(self) -> set[str]:
+        """Participants who have left and are still part of the forest."""
         return self.columns.keys() & set(self.certificate.revoked)
 
     @property
-    def rebuilding(self) -> bool:
-        """Whether somebody has left, and the forest is not whole, or not certified, without it."""
-        return self._to_destroy or self.store.rebuilding is not None
+    def somebody_left(self) -> bool:
+        """Whether there are leavers, or some who left before all knew of the forest."""
+        return bool(self.leavers) or not (self.opened or self.opening.epoch == self.certificate.epoch)
 
     @property
-    def _to_destroy(self) -> bool:
-        """Whether somebody has left, and nothing has been done about it: one who is part of the forest, or
-        was told of it before all were.
-        """
-        return bool(self._leavers) or not (self.columns or self.opening.epoch == self.certificate.epoch)
+    def has_old_ciphertexts(self) -> bool:
+        """Whether splits are encrypted under another modulus than the epoch's."""
+        return self.record.n != self.certificate.n
+
+    @property
+    def _rebuilding(self) -> bool:
+        return self.created and self.store.rebuilding is not None
+
+    @property
+    def _whole(self) -> bool:
+        return self.plan.epoch == self.certificate.epoch and self.store.whole(self.plan.rules.n_trees)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the forest is whole, without those who have left."""
+        return self.lifecycle_state().ready
 
     def revoke(
         self, targets: Sequence[Field], progress: Callable[[LevelReport], None]
     ) -> RevocationCertificate:
-        """FRF-Revoc: rebuild the forest for the current epoch, report it to KGC, and return its certificate.
-
-        Until it is done, nothing is answered. Each step is written down: what was interrupted goes on here.
-        """
-        if not len(self.targets.values) or not self.rebuilding:
+        """FRF-Revoc. Until it is done, nothing is answered. If it was interrupted, it goes on here."""
+        if not self.lifecycle_state().revoking or not len(self.targets.values):
             raise ProtocolError("nobody has left, or there are no rows to grow a forest from", kind="order")
-        if self._to_destroy:
-            self._destroy(self._leavers, targets)
-        if not self.columns:
-            self.open()
-        self.grow(progress)
-        if self.record.n != self.certificate.n:
-            rekey(self.channel, self.plan, self.store, self._calls)
-        self.store.scrub()
-        reply = self.channel.call(KGC, RevocationReport(report=self._report(targets)), Certified)
-        certificate = RevocationCertificate.from_json(reply.certificate)
-        certificate.verify(self.identity.kgc)
+        return frf_revoc(self, targets, progress)
+
+    def enter_epoch(self) -> None:
+        """Plan with the members and keys of the current epoch."""
+        self.resume(self.record)
+
+    def drop_columns(self, leavers: Collection[str]) -> None:
+        """Record that these are no longer part of the forest."""
+        staying = {party: owned for party, owned in self.columns.items() if party not in leavers}
+        self._write(msgspec.structs.replace(self.record, columns=staying))
+
+    def finish(self, certificate: RevocationCertificate) -> None:
+        """Record that the revocation is over."""
         with self.store.transaction():
             if certificate not in self.certificates:
                 self.certificates = (*self.certificates, certificate)
             self.store.write(certificates=self.certificates)
             self._write(msgspec.structs.replace(self.record, n=self.certificate.n))
             self.store.finish()
-        return certificate
 
-    def _destroy(self, leavers: Collection[str], targets: Sequence[Field]) -> None:
-        """The first step: the leavers' nodes are gone, and the leavers no owners any more."""
-        staying = {party: owned for party, owned in self.columns.items() if party not in leavers}
-        rebuilding = self.store.rebuilding  # if it was interrupted here
-        before = self.digest(targets) if rebuilding is None else ""
-        self.resume(self.record)  # for the epoch that has begun
-        going, store = destroy(self.channel, self.plan, self.store, leavers).nodes, self.store
-        with store.transaction():
-            kept = store.n_nodes - len(going)
-            store.destroy(going, rebuilding or Rebuilding(before, len(going), kept))
-            self._write(msgspec.structs.replace(self.record, columns=staying))
-
-    def _report(self, targets: Sequence[Field]) -> Report:
-        """What has become of the forest."""
-        rebuilding, store = self.store.rebuilding, self.store
-        if rebuilding is None or not store.whole(self.plan.rules.n_trees):
-            raise ProtocolError("no revocation is under way, or the forest is not whole", kind="order")
-        unsigned = Report(
-            epoch=certificate_digest(self.certificate),
-            forest=self.plan.forest,
-            digest_before=rebuilding.digest_before,
-            digest_after=self.digest(targets),
-            destroyed=rebuilding.destroyed,
-            rebuilt=store.n_nodes - rebuilding.kept,
-            kept=rebuilding.kept,
-            signature=bytes(64),
-        )
-        return sign_report(self.identity, unsigned)
+    # -- testing and predicting ---------------------------------------------------------------------
 
     def votes(self, table: str, n_rows: int, voting: Voting) -> NDArray[np.float64]:
         """FRF-Test: the sum of all trees' votes for each row of a table that the participants hold."""

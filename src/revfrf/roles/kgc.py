@@ -10,11 +10,13 @@ from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import CertificateError, ProtocolError, UsageError
+from revfrf.lifecycle import KgcState, check_somebody_stays
 from revfrf.messages.base import Done, Message
 from revfrf.messages.frf_revoc import Certified, RevocationReport, RevocationRequest
 from revfrf.messages.key_setup import Admission, EpochCertificate, Receipt
-from revfrf.protocols.certificate import RevocationCertificate
-from revfrf.protocols.frf_revoc import check_revocation, next_epoch
+from revfrf.names import PARTICIPANT
+from revfrf.protocols.certificate import RevocationCertificate, check_revocation
+from revfrf.protocols.frf_revoc import next_epoch
 from revfrf.protocols.key_setup import admit, announce, first_epoch
 from revfrf.record import Record
 from revfrf.roles.party import Party
@@ -39,7 +41,7 @@ class KeyCentreState(Record, frozen=True):
 
 
 class KeyCentre:
-    """KGC. Its verify key is given to every party beforehand. `may_leave` may refuse that these leave."""
+    """KGC. Its verify key is given to every party beforehand."""
 
     def __init__(
         self,
@@ -53,7 +55,6 @@ class KeyCentre:
         self.n_jobs = n_jobs
         self.store = store or Store()
         self.state = KeyCentreState()
-        self.may_leave: Callable[[Collection[str]], None] = lambda _: None
         self._changes = RLock()  # held for each change, and never while somebody is called
 
     def remember(self) -> None:
@@ -77,9 +78,27 @@ class KeyCentre:
             self._update(deals=self.state.deals + 1)
             return self.state.deals
 
+    def lifecycle_state(self, setup_requested: bool = False) -> KgcState:
+        """Return what is recorded of epochs and leavers."""
+        state = self.state
+        return KgcState(
+            epoch=len(state.certificates),
+            setup_requested=setup_requested,
+            announced=self.announced,
+            revocation_in_progress=self.revocation_in_progress,
+            leaving=max((request.level for request in state.leaving.values()), default=0),
+        )
+
+    @property
+    def participants(self) -> list[str]:
+        """The participants of the current epoch."""
+        return [member.name for member in self.current.members if member.role == PARTICIPANT]
+
     @property
     def current(self) -> EpochCertificate:
-        """The epoch that everybody is in."""
+        """The last epoch that has begun. Raises ProtocolError before the first."""
+        if not self.state.certificates:
+            raise ProtocolError("the federation is not set up yet", kind="epoch")
         return self.state.certificates[-1]
 
     def handle(self, sender: str, message: Message) -> Message:
@@ -100,10 +119,9 @@ class KeyCentre:
         roles: Mapping[str, str],
         known: Callable[[], Mapping[str, bytes]] = dict,
     ) -> EpochCertificate:
-        """Set up the first epoch of a federation with these parties (name to role).
+        """Begin the first epoch of a federation with these parties (name to role).
 
-        `known` are verify keys that parties must enrol with, as far as they are known when they have done so.
-        If not everybody could be told, telling them again (`announce`) is all that is left to do.
+        `known` returns the verify keys that parties must enrol with, as far as they are known by then.
         """
         certificate = first_epoch(
             self.channel, self._signing, federation, setup, self._next_deal(), roles, self.n_jobs
@@ -113,7 +131,6 @@ class KeyCentre:
             if expected.get(member.name, member.verify_key) != member.verify_key:
                 raise ProtocolError(f"{member.name!r} enrols with another verify key", kind="member")
         self._update(certificates=(certificate,))
-        self.announce()
         return certificate
 
     def admit(self, parameters: Parameters, party: str) -> None:
@@ -150,14 +167,18 @@ class KeyCentre:
         return bool(self.state.left)
 
     def _accept(self, request: RevocationRequest) -> None:
-        """Keep a request to leave, if it is new and the leaver's own. No word of CS is needed for that, nor
-        the end of the revocation that is under way.
+        """Record a request to leave, if it is new, the leaver's own, and leaves a participant in the forest.
+
+        That needs neither CS nor the end of a revocation that is in progress.
         """
         with self._changes:
             if request.nonce in self.state.nonces:
                 raise ProtocolError("a request to leave that was used before", kind="replay")
             check_revocation(self.current, request)
-            self.may_leave({*self.state.leaving, request.party})
+            try:
+                check_somebody_stays(self.participants, {*self.state.leaving, request.party})
+            except UsageError as error:
+                raise ProtocolError(str(error), kind="member") from None
             known = self.state.leaving.get(request.party)
             if known is None or known.level < request.level:  # else it has asked before
                 leaving = self.state.leaving | {request.party: request}
@@ -169,17 +190,14 @@ class KeyCentre:
             leaving = {name: request for name, request in self.state.leaving.items() if name not in parties}
             self._update(leaving=leaving)
 
-    def revoke(self, setup: SetUp | None) -> EpochCertificate:
-        """Begin the epoch without those who have asked to leave; with new keys, if there is a new set-up.
-
-        If not everybody could be told, telling them again (`announce`) is all that is left to do.
-        """
+    def begin_epoch(self, setup: SetUp | None) -> EpochCertificate:
+        """Begin the epoch without those who have asked to leave, with new keys if there is a new set-up."""
         self._expect_no_revocation()
         leaving = tuple(request for _, request in sorted(self.state.leaving.items()))
         if not leaving:
             raise UsageError("nobody has asked to leave")
-        if (max(request.level for request in leaving) == 2) != (setup is not None):
-            raise UsageError("level 2 needs a new set-up, and level 1 none")
+        if (self.lifecycle_state().leaving == 2) != (setup is not None):
+            raise UsageError("a revocation at level 2 needs a new set-up, and one at level 1 none")
         names = [request.party for request in leaving]
         certificate = next_epoch(
             self.channel, self._signing, self.current, names, setup, self._next_deal(), self.n_jobs
@@ -187,13 +205,12 @@ class KeyCentre:
         certificates = (*self.state.certificates, certificate)
         with self._changes:
             if set(self.state.leaving.values()) != set(leaving):
-                raise ProtocolError("somebody else has asked to leave meanwhile; begin again", kind="order")
+                raise ProtocolError("somebody else has asked to leave; begin again", kind="order")
             self._update(certificates=certificates, leaving={}, admitted={}, left=leaving, receipts=None)
-        self.announce()
         return certificate
 
     def announce(self) -> None:
-        """Tell everybody of the epoch that has begun."""
+        """Send the epoch certificate to all members, and record their receipts. May be repeated."""
         before = self.state.certificates[-2] if len(self.state.certificates) > 1 else None
         self._update(receipts=announce(self.channel, before, self.current, self.n_jobs))
 

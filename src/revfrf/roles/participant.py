@@ -15,9 +15,10 @@ from revfrf.messages.frf_revoc import Destroy, Rekey, RevocationLevel, Revocatio
 from revfrf.messages.frf_test import TestRequest
 from revfrf.names import CC
 from revfrf.protocols.alignment import RowSource, aligned_codes, answer_match, rows_name
+from revfrf.protocols.certificate import sign_revocation
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import check_request, enter_request
-from revfrf.protocols.frf_revoc import answer_destroy, answer_rekey, sign_revocation
+from revfrf.protocols.frf_revoc import answer_destroy, answer_rekey
 from revfrf.protocols.paper.fle_expan import Growth, answer_level
 from revfrf.protocols.paper.frf_test import answer_test
 from revfrf.protocols.paper.ho_lt import answer_share, verify_result

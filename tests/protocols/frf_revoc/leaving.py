@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.embedded.federation import Federation
 from revfrf.errors import RefusedError, RejectedError
 from revfrf.estimators._validate import check_federation
 from revfrf.forest.nodes import Node
 from revfrf.messages.base import PATHS, TREES, Done, Message, array
 from revfrf.messages.frf_revoc import Destroy, Rekey, RevocationLevel, RevocationRequest
+from revfrf.messages.key_setup import EpochCertificate
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.testing.federations import Case, Codes, ignore, random_case, train
 from tests.federations import digest_of, grown_splits, leaf_paths
@@ -28,6 +30,13 @@ def without(case: Case, leavers: Sequence[str]) -> Case:
     for party in leavers:
         case = case.without(party)
     return case
+
+
+def begin_epoch(federation: Federation, setup: SetUp | None = None) -> EpochCertificate:
+    """KGC begins the epoch without those who have asked to leave, and all members enter it."""
+    certificate = federation.kgc.begin_epoch(setup)
+    federation.kgc.announce()
+    return certificate
 
 
 def leave(

@@ -25,6 +25,7 @@ from tests.protocols.frf_revoc.leaving import (
     CASE,
     LEVELS,
     answers,
+    begin_epoch,
     changed,
     check_same,
     destroying,
@@ -239,7 +240,7 @@ def test_no_request_is_answered_until_the_forest_is_whole(
 
 def test_request_between_the_new_epoch_and_the_rebuilding_is_refused(federation: Federation) -> None:
     send(federation, KGC, request_of(federation), "bank")
-    federation.kgc.revoke(None)
+    begin_epoch(federation)
     assert not federation.coordinator.ready
     for rows in (CASE.codes, CASE.without("bank").codes):
         with pytest.raises(RevFRFError):

@@ -39,7 +39,9 @@ class Parties:
     identities: dict[str, Identity]
 
     def enrol(self) -> EpochCertificate:
-        return self.kgc.enrol("federation", toy_keys(), ROLES)
+        certificate = self.kgc.enrol("federation", toy_keys(), ROLES)
+        self.kgc.announce()
+        return certificate
 
     def send(self, party: str, message: Message, sender: str = KGC) -> Done:
         return self.network.channel(sender).call(party, message, Done)

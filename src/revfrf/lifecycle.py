@@ -1,0 +1,137 @@
+"""The life of a federation: from what a party has written down to its next step. No I/O.
+
+KGC and CS each decide from their own records, in one process or in many. The first row that applies is the
+next step. A party that was killed looks at its records again and goes on.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol, TypeVar
+
+from revfrf.errors import ProtocolError, UsageError
+
+
+class Step(Enum):
+    """What KGC or CS does next."""
+
+    WAIT = "nothing to do until somebody asks"
+    # KGC
+    BEGIN_FIRST_EPOCH = "deal keys to all parties and certify the first epoch"
+    ANNOUNCE = "send the epoch certificate to all members and collect their receipts"
+    BEGIN_EPOCH = "certify the epoch without those who leave"
+    BEGIN_EPOCH_WITH_NEW_KEYS = "the same, with a new modulus and new keys for all who stay"
+    # CS
+    ENTER_EPOCH = "have KGC bring all members into the current epoch"
+    SETTLE_ROWS = "find the rows that all participants share"
+    CREATE_FOREST = "write down the rules of the forest, and align the rows"
+    REVOKE = "FRF-Revoc: rebuild the forest without those who have left"
+    OPEN_FOREST = "tell CC and all participants the rules of the forest"
+    GROW = "FLE-Expan: grow what is missing"
+
+
+@dataclass(frozen=True)
+class KgcState:
+    """What KGC has written down, as far as it decides the next step.
+
+    `setup_requested`: CS asks for the epoch. `announced`: all members have accepted it.
+    `revocation_in_progress`: it began with a revocation that has no certificate yet. `leaving`: the highest
+    revocation level among those who ask to leave, 0 if nobody does.
+    """
+
+    epoch: int
+    setup_requested: bool
+    announced: bool
+    revocation_in_progress: bool
+    leaving: int
+
+    @property
+    def next_step(self) -> Step:
+        """The first row of KGC's table that applies."""
+        return next(step for step, applies in _KGC if applies(self))
+
+
+@dataclass(frozen=True)
+class CsState:
+    """What CS has written down, as far as it decides the next step.
+
+    `requested`: the operator wants a forest. `gathered`: KGC has confirmed that all members are in this
+    epoch. `opened`: all members know the forest. `somebody_left`: the forest still has a leaver's nodes.
+    `rebuilding`: these are destroyed, and KGC has not certified the rest yet. `whole`: no node is missing.
+    """
+
+    epoch: int
+    requested: bool
+    gathered: bool
+    settled: bool
+    created: bool
+    opened: bool
+    somebody_left: bool
+    rebuilding: bool
+    whole: bool
+
+    @property
+    def revoking(self) -> bool:
+        """Whether somebody has left, and the forest without them is not certified yet."""
+        return self.created and (self.somebody_left or self.rebuilding)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the forest is whole, without those who have left."""
+        return self.created and self.opened and self.whole and not self.revoking
+
+    @property
+    def next_step(self) -> Step:
+        """The first row of CS's table that applies."""
+        return next(step for step, applies in _CS if applies(self))
+
+
+_KGC: tuple[tuple[Step, Callable[[KgcState], bool]], ...] = (
+    (Step.BEGIN_FIRST_EPOCH, lambda kgc: kgc.epoch == 0 and kgc.setup_requested),
+    (Step.WAIT, lambda kgc: kgc.epoch == 0),
+    (Step.ANNOUNCE, lambda kgc: not kgc.announced),
+    (Step.WAIT, lambda kgc: kgc.revocation_in_progress),
+    (Step.BEGIN_EPOCH_WITH_NEW_KEYS, lambda kgc: kgc.leaving == 2),
+    (Step.BEGIN_EPOCH, lambda kgc: kgc.leaving == 1),
+    (Step.WAIT, lambda _: True),
+)
+
+_CS: tuple[tuple[Step, Callable[[CsState], bool]], ...] = (
+    (Step.WAIT, lambda cs: not cs.requested or cs.ready),
+    (Step.ENTER_EPOCH, lambda cs: not cs.gathered and (not cs.created or cs.revoking)),
+    (Step.SETTLE_ROWS, lambda cs: not cs.settled),
+    (Step.CREATE_FOREST, lambda cs: not cs.created),
+    (Step.REVOKE, lambda cs: cs.revoking),
+    (Step.OPEN_FOREST, lambda cs: not cs.opened),
+    (Step.GROW, lambda _: True),
+)
+
+
+class State(Protocol):
+    """A view of a party's records."""
+
+    @property
+    def next_step(self) -> Step:
+        """What to do next."""
+
+
+AnyState = TypeVar("AnyState", bound=State)
+
+
+def run(look: Callable[[], AnyState], actions: Mapping[Step, Callable[[], object]]) -> None:
+    """Look at the records, perform the next step, and look again, until there is nothing to do.
+
+    Raises what a step raises, and ProtocolError for a step that changes nothing.
+    """
+    state = look()
+    while state.next_step is not Step.WAIT:
+        actions[state.next_step]()
+        before, state = state, look()
+        if state == before:
+            raise ProtocolError(f"nothing has come of this step: {state.next_step.value}", kind="order")
+
+
+def check_somebody_stays(participants: Collection[str], leavers: Collection[str]) -> None:
+    """Raise UsageError if no participant would be left without these."""
+    if not set(participants) - set(leavers):
+        raise UsageError("the last participant cannot leave: there would be no forest without it")
