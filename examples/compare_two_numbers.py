@@ -1,6 +1,6 @@
-"""Two companies, two keys, two servers: is one number at most the other, without anybody seeing both?
+"""Compare two encrypted numbers of two companies, so that nobody sees both.
 
-Run it with `make demo`, or `python examples/compare_two_numbers.py --key-bits 2048`.
+Run it with `python examples/compare_two_numbers.py --key-bits 2048`.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--threshold", type=float, default=52_000.50, help="the bank's number")
     options = parser.parse_args()
     try:
-        tell(options)
+        run(options)
     except RevFRFError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
@@ -50,8 +50,8 @@ def main() -> None:
         raise SystemExit("interrupted") from None
 
 
-def tell(options: argparse.Namespace) -> None:
-    """The story, step by step."""
+def run(options: argparse.Namespace) -> None:
+    """Set up keys, encrypt two numbers, and compare them."""
     income = encode("the requester's income", options.income)
     threshold = encode("the bank's threshold", options.threshold)
     console.print(
@@ -59,12 +59,12 @@ def tell(options: argparse.Namespace) -> None:
         "income, the bank does not show its threshold. Two servers compare them: CS, the coordinator, and "
         "CC, its partner. Each holds half of a strong key; neither can read anything alone.\n"
     )
-    console.rule("1  The key centre makes a modulus and deals the two halves")
+    console.rule("1  The key centre makes a modulus and issues the two halves of the strong key")
     dealt = make_key(options.key_bits, options.allow_insecure)
     console.print(f"Everybody gets {dealt.parameters}")
     console.print(f"CS gets {dealt.cs_share}, CC gets {dealt.cc_share}\n")
 
-    console.rule("2  Each party makes its own key and proves that it knows it")
+    console.rule("2  Each party makes its own key and proves possession of it")
     keys = {name: WeakKey.generate(dealt.parameters) for name in ("CS", "bank", "requester")}
     for name, key in keys.items():
         verify_possession(key.public, name, prove_possession(key, name))
@@ -87,7 +87,7 @@ def tell(options: argparse.Namespace) -> None:
     console.print(f"It took {seconds * 1e3:.0f} ms; {room} comparisons at once take little more.")
     console.print(f"The paper's own HoLT says the same, in {literal_seconds * 1e3:.0f} ms for this one.\n")
 
-    table = Table("who", "what it saw", title="What each of them saw")
+    table = Table("who", "what it saw", title="What each party saw")
     for who, what in sights:
         table.add_row(who, what)
     console.print(table)
@@ -100,7 +100,7 @@ def encode(name: str, number: float) -> int:
 
 
 def make_key(key_bits: int, allow_insecure: bool) -> SetUp:
-    """Set up with a bar: finding safe primes is a matter of luck, so it shows tries against the expected."""
+    """Set up with a progress bar that shows the primes tested and the number expected: it takes luck."""
     columns = (
         TextColumn("safe prime {task.fields[number]} of 2"),
         BarColumn(),
@@ -123,7 +123,7 @@ def make_key(key_bits: int, allow_insecure: bool) -> SetUp:
 
 
 def refuse_rogue_key(key: WeakKey, cs_public: PublicKey) -> None:
-    """A liar that wants to open what only it and CS should open together: h = g0^a / h_CS."""
+    """Refuse a liar that wants to open alone what it should open only with CS: h = g0^a / h_CS."""
     n = key.parameters.n
     rogue = PublicKey(key.parameters, key.public.h * pow(cs_public.h, -1, n) % n)
     try:
@@ -137,7 +137,7 @@ def refuse_rogue_key(key: WeakKey, cs_public: PublicKey) -> None:
 def compare(
     dealt: SetUp, keys: dict[str, WeakKey], question: Comparison
 ) -> tuple[bool, list[tuple[str, str]], float]:
-    """The packed HoLT, each role's step in turn."""
+    """Run the packed HoLT, one role's step after the other."""
     joint_key = keys["CS"].public + keys["bank"].public
     started = perf_counter()
     packs, coins = mask_comparisons(dealt.cs_share, keys["CS"].public, [question])  # CS
@@ -153,10 +153,10 @@ def compare(
         ("CS", f"two ciphertexts; its own coin ({int(coins[0])}); the bit it got back; the answer"),
         (
             "CC",
-            f"a masked difference: its sign ({int(bits[0])}) is a fair coin, its length tells roughly how "
+            f"a masked difference: its sign ({int(bits[0])}) is a fair coin, its length shows roughly how "
             "far apart the two numbers are",
         ),
-        ("key centre", "at set-up the primes and both halves, which it must forget; since then nothing"),
+        ("key centre", "the primes and both halves during set-up, which it must forget; nothing after that"),
     ]
     return answer, sights, seconds
 
@@ -164,7 +164,7 @@ def compare(
 def compare_literally(
     dealt: SetUp, keys: dict[str, WeakKey], x: Ciphertext, s: Ciphertext
 ) -> tuple[bool, float]:
-    """x ≤ s by the appendix's HoLT, which tells s < x."""
+    """Return x ≤ s by the HoLT of the paper's appendix, which returns s < x."""
     started = perf_counter()
     less = as_printed.ho_lt(
         dealt.cs_share,
