@@ -23,10 +23,11 @@ from benchmarks.paper.datasets import Frame, coded, load
 from benchmarks.studies.common import add_command, positive, run_command, table
 from revfrf import RevocableForestClassifier
 from revfrf.crypto.dtpkc.keys import SECURE_KEY_BITS
+from revfrf.node.api import PredictEncrypted, Progress, Train, no_progress
 from revfrf.node.config import load_config, with_overrides, write_config
 from revfrf.node.control import CONTROL, ask
 from revfrf.node.home import CONFIG
-from revfrf.node.roles import do_alone
+from revfrf.node.roles import run_offline
 from revfrf.node.sandbox import REQUESTER_NAME, make, start, stop
 
 
@@ -130,18 +131,18 @@ def _train(cs: Path) -> float:
     """Seconds from the first level on."""
     began: list[float] = []
 
-    def told(facts: dict[str, Any]) -> None:
-        if facts.get("step") == "growing" and not began:
+    def on_progress(progress: Progress) -> None:
+        if progress.step == "growing" and not began:
             began.append(perf_counter())
 
-    ask(cs / CONTROL, "train", {}, told)
+    ask(cs / CONTROL, Train(), on_progress)
     return perf_counter() - began[0]
 
 
 def _ask(home: Path) -> float:
     """Seconds of a request by somebody who is admitted, and connects for it."""
-    do_alone(home, "ask", {"file": str(home / "first.csv")}, lambda _: None)
-    return seconds(lambda: do_alone(home, "ask", {"file": str(home / "request.csv")}, lambda _: None))
+    run_offline(home, PredictEncrypted(str(home / "first.csv")), no_progress)
+    return seconds(lambda: run_offline(home, PredictEncrypted(str(home / "request.csv")), no_progress))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from revfrf.cli.app import app
 from revfrf.cli.console import progress
 from revfrf.crypto.signing import SigningKey
 from revfrf.io.public_key import save_verify_key
+from revfrf.node.api import Progress
 from revfrf.node.audit_log import AuditLog
 from revfrf.protocols import frf_revoc
 from revfrf.protocols.certificate import RevocationCertificate
@@ -205,16 +206,16 @@ def test_without_a_terminal_what_is_going_on_is_said_again_and_again(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("revfrf.cli.console._SAID_EVERY", 0.01)
-    with progress(quiet=False) as tell:
+    with progress(quiet=False) as on_progress:
         time.sleep(0.1)
         assert capfd.readouterr().err == ""  # nothing is known yet
-        tell({"step": "growing", "done": 0.5, "trees": 7})
+        on_progress(Progress("growing", "7 trees", done=0.5))
         time.sleep(0.3)
     lines = capfd.readouterr().err.splitlines()
     assert len(lines) > 1
-    assert set(lines) == {"growing trees 7 (0 s)"}
-    with progress(quiet=True) as tell:
-        tell({"step": "growing"})
+    assert set(lines) == {"growing: 7 trees (0 s)"}
+    with progress(quiet=True) as on_progress:
+        on_progress(Progress("growing"))
         time.sleep(0.1)
     assert capfd.readouterr().err == ""
 
@@ -229,7 +230,7 @@ def test_only_where_a_party_may_run_its_work_is_said_to_go_on(
     monkeypatch.setattr(RevocationCertificate, "load", interrupted)
     assert "goes on there" in run("status", "-d", tmp_path).err
     monkeypatch.setattr("revfrf.cli.console.ask", lambda *given: given[-1]())  # no process is there to ask
-    monkeypatch.setattr("revfrf.node.roles.do_alone", interrupted)
+    monkeypatch.setattr("revfrf.node.roles.run_offline", interrupted)
     assert run("status", "-d", tmp_path).err == "revfrf: interrupted\n"
     ran = run("verify", place.at / "telco.json", *place.key)
     assert (ran.code, ran.err) == (130, "revfrf: interrupted\n")

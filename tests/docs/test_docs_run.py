@@ -19,7 +19,7 @@ from revfrf.cli.app import app
 from revfrf.messages.registry import MESSAGES
 from revfrf.names import Role
 from revfrf.node import config
-from revfrf.node.control import runs
+from revfrf.node.control import is_running
 from revfrf.node.toml_source import toml_text
 from tests.messages.test_messages import FULL
 from tests.node.federation import LONG
@@ -160,7 +160,7 @@ def test_the_federation_by_hand_runs_as_printed_with_toy_keys(
             revfrf(words, *(TOY if words.startswith("revfrf join") else []))
     assert len(serving) == 5
     until = time.monotonic() + LONG
-    while not runs(place / "cs" / "control") or len(connected()) < 4:
+    while not is_running(place / "cs" / "control") or len(connected()) < 4:
         assert time.monotonic() < until
         time.sleep(0.1)
     [revoke] = [line for line in use if line.startswith("revfrf revoke")]
@@ -172,7 +172,7 @@ def test_the_federation_by_hand_runs_as_printed_with_toy_keys(
     assert re.search(r"rows\s+60", said["train"])
     assert re.search(r"accuracy\s+(1.0|0\.[6-9])", said["test"])
     answers = [line.split(",")[:2] for line in (place / "answers.csv").read_text().splitlines()]
-    assert answers == [["id", "answers"], ["x", "paid"], ["y", "late"]]
+    assert answers == [["id", "prediction"], ["x", "paid"], ["y", "late"]]
     while "bank" not in json.loads(revfrf("revfrf status -d cs --json"))["left"]:
         assert time.monotonic() < until + LONG
         time.sleep(0.1)

@@ -166,12 +166,13 @@ def _valid_parquet() -> list[bytes]:
 
 
 def _valid_question() -> list[bytes]:
-    return [b'{"verb": "revoke", "arguments": {"level": 2}}\n', b'{"verb": "status", "arguments": {}}\n']
+    return [b'{"command": "revoke", "level": 2}\n', b'{"command": "status"}\n']
 
 
 def _valid_answer() -> list[bytes]:
-    error = b'{"error": {"kind": "absent", "reason": "who?"}}\n'
-    return [b'{"progress": {"step": "growing", "done": 0.5}}\n', b'{"result": [1, null]}\n', error]
+    failed = b'{"type": "failed", "kind": "absent", "reason": "who?"}\n'
+    progress = b'{"type": "progress", "step": "growing", "done": 0.5}\n'
+    return [progress, b'{"type": "succeeded", "result": [1, null]}\n', b'{"type": "alive"}', failed]
 
 
 def _valid_certificate() -> list[bytes]:
@@ -234,8 +235,8 @@ DECODERS: dict[str, Decoder] = {
     "log": Decoder(_from_file(verify_log), _valid_log),
     "csv": Decoder(_from_file(_table, ".csv"), _valid_csv),
     "parquet": Decoder(_from_file(_table, ".parquet"), _valid_parquet),
-    "question": Decoder(control._question, _valid_question),
-    "answer": Decoder(lambda data: control._answer(Path("control"), data), _valid_answer),
+    "question": Decoder(control._decode_request, _valid_question),
+    "answer": Decoder(lambda data: control._decode(Path("control"), control._REPLY, data), _valid_answer),
 }
 
 

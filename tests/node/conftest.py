@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from revfrf.node.api import Predictions
 from tests.node.federation import Running, Zygote, copied, running
 from tests.node.founding import found_federation, without
 
@@ -17,7 +17,7 @@ class Known:
 
     directory: Path
     digest: str
-    answers: dict[str, Any]
+    answers: Predictions
 
 
 @pytest.fixture(scope="session")
@@ -37,9 +37,9 @@ def founded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _trained(directory: Path, zygote: Zygote) -> Known:
     with running(directory, zygote) as federation:
-        digest = federation.train()["digest"]
+        digest = federation.train().digest
         federation.start("clinic")
-        answers = federation.answers()
+        answers = federation.predict()
         federation.stop()
     return Known(directory, digest, answers)
 

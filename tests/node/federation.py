@@ -12,13 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from revfrf.errors import RevFRFError
+from revfrf.node import api
 from revfrf.node.control import CONTROL, ask
 from revfrf.node.home import CONFIG
 from tests.node.founding import SERVING, configure, port_of_own
 
+Result = TypeVar("Result")
 ROOT = Path(__file__).parents[2]
 LONG = 120.0
 """Seconds that anything may take on a slow machine. Whatever happens ends the wait for it."""
@@ -191,12 +193,10 @@ class Running:
 
     # -- asking
 
-    def ask(self, name: str, verb: str, **arguments: Any) -> Any:
-        return ask(self.directory / name / CONTROL, verb, arguments)
-
-    def watched(self, name: str, verb: str, tell: Callable[[dict[str, Any]], None]) -> Any:
-        """Ask, and be told how far it is."""
-        return ask(self.directory / name / CONTROL, verb, {}, tell)
+    def ask(
+        self, name: str, request: api.Request[Result], on_progress: api.OnProgress = api.no_progress
+    ) -> Result:
+        return ask(self.directory / name / CONTROL, request, on_progress)
 
     def command(self, *arguments: str, code: int = 0) -> str:
         """What a command prints; if it is to fail, what it says."""
@@ -210,19 +210,18 @@ class Running:
         assert done.returncode == code, (done, self.logs())
         return done.stderr if code else done.stdout
 
-    def status(self, name: str = "CS") -> dict[str, Any]:
-        answer: dict[str, Any] = self.ask(name, "status")
-        return answer
+    def status(self, name: str = "CS") -> api.PartyStatus:
+        return self.ask(name, api.Status())
 
-    def train(self) -> dict[str, Any]:
-        answer: dict[str, Any] = self.ask("CS", "train")
-        return answer
+    def train(self) -> api.ForestSummary:
+        return self.ask("CS", api.Train()).forest
 
-    def answers(self, name: str = "clinic", **arguments: Any) -> dict[str, Any]:
-        """Of an encrypted request."""
-        rows = str(self.directory / "clinic" / "rows.csv")
-        answer: dict[str, Any] = self.ask(name, "ask", file=rows, **arguments)
-        return answer
+    def test(self) -> api.TestScore:
+        return self.ask("CS", api.Test(str(self.directory / "CS" / "test.csv")))
+
+    def predict(self, name: str = "clinic") -> api.Predictions:
+        """By an encrypted request."""
+        return self.ask(name, api.PredictEncrypted(str(self.directory / "clinic" / "rows.csv")))
 
     # -- waiting
 
@@ -255,27 +254,36 @@ class Running:
     def all_connected(self) -> bool:
         """As both ends of every link have it: of somebody who was killed, CS may still have the old one."""
         others = self.processes.keys() - {"CS"}
-        if any(self.quiet_status(name).get("connected") != ["CS"] for name in others):
-            return False
-        connected = self.quiet_status().get("connected")
-        return connected is not None and others <= set(connected)
+        for name in others:
+            status = self.quiet_status(name)
+            if status is None or status.connected != ("CS",):
+                return False
+        hub = self.quiet_status()
+        return hub is not None and others <= {*hub.connected}
 
     def wait_until_ready(self, epoch: int) -> str:
         """Until CS has a whole forest in this epoch; its digest."""
 
-        def done() -> bool:
-            found = self.quiet_status()
-            return (found.get("forest"), found.get("epoch")) == ("ready", epoch)
+        self.until(lambda: self.is_ready(epoch), f"a forest in epoch {epoch}")
+        return self.digest()
 
-        self.until(done, f"a forest in epoch {epoch}")
-        return str(self.status()["digest"])
+    def is_ready(self, epoch: int | None = None) -> bool:
+        """Whether CS has a whole forest, in this epoch."""
+        status = self.quiet_status()
+        return status is not None and status.forest_state == "ready" and epoch in (None, status.epoch)
 
-    def quiet_status(self, name: str = "CS") -> dict[str, Any]:
-        """Nothing if it does not run now."""
+    def digest(self) -> str:
+        """The digest of CS's forest."""
+        forest = self.status().forest
+        assert forest is not None
+        return forest.digest
+
+    def quiet_status(self, name: str = "CS") -> api.PartyStatus | None:
+        """None if it does not run now."""
         try:
             return self.status(name)
         except RevFRFError:
-            return {}
+            return None
 
     def wait_for_log(self, name: str, text: str) -> None:
         self.until(lambda: text in self.log(name), f"{name} logs {text!r}")

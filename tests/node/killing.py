@@ -9,6 +9,7 @@ from typing import Any
 
 from revfrf.errors import RevFRFError
 from revfrf.io.public_key import load_verify_key
+from revfrf.node import api
 from revfrf.protocols.certificate import RevocationCertificate
 from tests.node.conftest import Known
 from tests.node.federation import LONG, Asking, Running
@@ -112,19 +113,15 @@ def train(killing: Killing) -> None:
     """From founded directories to a whole forest."""
     federation = killing.federation
     killing.begin()
-    killing.insist(federation.train, lambda: federation.quiet_status().get("forest") == "ready")
+    killing.insist(federation.train, lambda: federation.is_ready())
 
 
-def leave(killing: Killing, level: int) -> None:
+def leave(killing: Killing, level: api.RevocationLevel) -> None:
     """h2 leaves a whole forest."""
     federation = killing.federation
     killing.begin()
-
-    def done() -> bool:
-        found = federation.quiet_status()
-        return (found.get("forest"), found.get("epoch")) == ("ready", 2)
-
-    killing.insist(lambda: federation.ask("h2", "revoke", level=level), done, "has left already")
+    revoke = api.Revoke(level)
+    killing.insist(lambda: federation.ask("h2", revoke), lambda: federation.is_ready(2), "has left already")
 
 
 def request(killing: Killing, known: Known) -> None:
@@ -132,12 +129,12 @@ def request(killing: Killing, known: Known) -> None:
     federation = killing.federation
     killing.begin()
     federation.start("clinic", wait=False)
-    answered: list[dict[str, Any]] = []
+    answered: list[api.Predictions] = []
     failed: list[RevFRFError] = []
 
     def ask() -> None:
         try:
-            answered.append(federation.answers())
+            answered.append(federation.predict())
         except RevFRFError as error:
             failed.append(error)
 
@@ -158,7 +155,7 @@ def check_whole(killing: Killing, known: Known, epoch: int) -> None:
         killing.go_on()
         here = set(federation.processes)
         found = {name: federation.quiet_status(name) for name in here - {"clinic"}}
-        if any((state.get("epoch"), state.get("problem")) != (epoch, "") for state in found.values()):
+        if any(s is None or (s.epoch, s.problem) != (epoch, "") for s in found.values()):
             return False
         return federation.all_connected()
 
@@ -166,13 +163,12 @@ def check_whole(killing: Killing, known: Known, epoch: int) -> None:
     if "clinic" not in federation.processes:
         federation.start("clinic", wait=False)
     federation.until(settled, "all are well")
-    status = federation.status()
-    assert (status["forest"], status["digest"]) == ("ready", known.digest)
-    assert federation.answers() == known.answers
+    assert federation.digest() == known.digest
+    assert federation.predict() == known.answers
     if epoch > 1:
-        [entry] = federation.ask("CS", "history")
-        assert (entry["leavers"], entry["digest_after"]) == (["h2"], known.digest)
-        certificate = RevocationCertificate.from_json(federation.ask("CS", "export").encode())
+        [entry] = federation.ask("CS", api.History())
+        assert (entry.leavers, entry.digest_after) == (("h2",), known.digest)
+        certificate = RevocationCertificate.from_json(federation.ask("CS", api.Export()).encode())
         certificate.verify(load_verify_key(federation.directory / "h0" / "kgc.pub"))
         federation.until(killing.h2_has_gone, "h2 has gone")
     federation.stop()

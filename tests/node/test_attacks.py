@@ -32,6 +32,7 @@ from revfrf.messages.base import Done, Message, of_number
 from revfrf.messages.frf_predict import ForestQuery
 from revfrf.messages.frf_revoc import Report, RevocationLevel, RevocationReport
 from revfrf.messages.key_setup import AdmissionRequest
+from revfrf.node import api
 from revfrf.node.config import with_overrides
 from revfrf.node.home import AUDIT, Home, Pins
 from revfrf.node.invitations import Invited, found, invite, join_federation, uninvite
@@ -442,7 +443,7 @@ def test_whoever_leaves_asks_kgc_alone_and_cs_learns_it_by_the_epoch(
     federation: Federation, leaver: ParticipantService, level: RevocationLevel
 ) -> None:
     cs = federation.services["CS"]
-    leaver.do_revoke(level)
+    leaver.command(api.Revoke(level))
     federation.kgc.work()
     assert cs.revoked == ("h2",)
     events = [json.loads(line)["event"] for line in (cs.home.path / AUDIT).read_text().splitlines()]
@@ -463,10 +464,10 @@ def test_whoever_gets_no_answer_is_told_that_kgc_may_have_the_request_and_may_as
     with monkeypatch.context() as patch:
         patch.setattr(leaver.endpoint, "call", broken)
         with pytest.raises(AbsentError, match="KGC may have the request all the same: ask again"):
-            leaver.do_revoke(2)
+            leaver.command(api.Revoke(2))
     taken = kgc.role.state.leaving
     assert set(taken) == {"h2"}
-    assert leaver.do_revoke(2) == {"party": "h2", "level": 2, "asked_in_epoch": 1}
+    assert leaver.command(api.Revoke(2)) == api.Departure("h2", 2, asked_in_epoch=1)
     assert kgc.role.state.leaving == taken
     assert len(kgc.role.state.nonces) == 1
 

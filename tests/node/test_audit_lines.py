@@ -4,17 +4,18 @@ import json
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from revfrf.errors import RevFRFError, StorageError, UsageError
 from revfrf.names import PARTICIPANT, SERVERS
+from revfrf.node import api
 from revfrf.node.audit_log import verify_log
 from revfrf.node.control import CONTROL, ask
 from revfrf.node.home import AUDIT, Home
 from revfrf.node.invitations import Invited, invite, join_federation, uninvite
-from revfrf.node.roles import do_alone
+from revfrf.node.roles import run_offline
 from revfrf.transport.tls import Token
 from tests.node.conftest import Known
 from tests.node.federation import Running, copied
@@ -22,6 +23,7 @@ from tests.node.founding import N_ASKED
 
 pytestmark = pytest.mark.timeout(900)  # on a slow machine
 
+Result = TypeVar("Result")
 Begin = Callable[..., Running]
 Connection = tuple[str, dict[str, Any]]
 
@@ -34,8 +36,8 @@ def lines(home: Path) -> list[Connection]:
     return [(line["event"], line["facts"]) for line in found]
 
 
-def alone(home: Path, verb: str, **arguments: Any) -> Any:
-    return do_alone(home, verb, arguments, lambda _: None)
+def alone(home: Path, request: api.Request[Result]) -> Result:
+    return run_offline(home, request, api.no_progress)
 
 
 @pytest.fixture
@@ -54,14 +56,12 @@ def test_invitations_given_and_taken_back_leave_a_line_each_without_the_token(
     federation = begin(founded, "CS", "KGC", start=runs)
     home = federation.directory / "KGC"
 
-    def tell(verb: str, **arguments: Any) -> Any:
-        return ask(home / CONTROL, verb, arguments) if runs else alone(home, verb, **arguments)
+    def command(request: api.Request[Result]) -> Result:
+        return ask(home / CONTROL, request) if runs else alone(home, request)
 
-    before = lines(home)
-    first, second = (
-        Token.parse(tell("invite", party_role="participant", name="eve", days=9)) for _ in range(2)
-    )
-    tell("uninvite", name="eve")
+    before, invitation = lines(home), api.Invite("participant", "eve", days=9)
+    first, second = (Token.parse(command(invitation)) for _ in range(2))
+    command(api.Uninvite("eve"))
     who = {"role": "participant", "name": "eve", "first": first.serial}
     assert lines(home)[len(before) :] == [
         ("invited", who | {"serial": first.serial}),
@@ -72,12 +72,9 @@ def test_invitations_given_and_taken_back_leave_a_line_each_without_the_token(
 
 def test_an_invitation_that_is_refused_leaves_no_line(kgc: Path) -> None:
     before = lines(kgc)
-    for verb, arguments in (
-        ("invite", {"party_role": "participant", "name": "H0", "days": 9}),
-        ("uninvite", {"name": "eve"}),
-    ):
+    for request in (api.Invite("participant", "H0"), api.Uninvite("eve")):
         with pytest.raises(UsageError):
-            alone(kgc, verb, **arguments)
+            alone(kgc, request)
     assert lines(kgc) == before
 
 
@@ -105,10 +102,10 @@ def test_nobody_is_invited_or_uninvited_without_a_line(
 def test_a_request_to_leave_that_kgc_is_brought_leaves_one_line(begin: Begin, trained: Known) -> None:
     federation = begin(trained.directory, "CS", "KGC", "h2")  # without the others no epoch begins
     before = lines(federation.directory / "KGC")
-    request = federation.ask("h2", "revoke", level=2, send=False)["request"]
-    federation.ask("KGC", "accept", request=request)
+    request = federation.ask("h2", api.SignRevocation(2)).request
+    federation.ask("KGC", api.Accept(request))
     with pytest.raises(RevFRFError, match="not a request to leave"):
-        federation.ask("KGC", "accept", request=request[:-2])
+        federation.ask("KGC", api.Accept(request[:-2]))
     federation.stop("KGC")
     assert lines(federation.directory / "KGC")[len(before) :] == [
         ("accepted a request to leave", {"party": "h2", "level": 2, "epoch": 1}),
@@ -133,9 +130,9 @@ def test_tests_and_requests_leave_a_line_each_with_the_number_of_rows(begin: Beg
     federation = begin(trained.directory)
     before = lines(federation.directory / "CS")
     file = str(federation.directory / "CS" / "test.csv")
-    rows = {"rows": federation.ask("CS", "test", file=file)["rows"]}
-    federation.ask("CS", "predict", file=file)
+    rows = {"rows": federation.test().rows}
+    federation.ask("CS", api.Predict(file))
     assert lines(federation.directory / "CS")[len(before) :] == [("tested", rows), ("predicted", rows)]
-    federation.answers("h1")
+    federation.predict("h1")
     asked = [facts for event, facts in lines(federation.directory / "h1") if event == "asked"]
     assert asked == [{"rows": N_ASKED}]

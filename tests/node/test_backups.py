@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from revfrf.errors import RevFRFError
+from revfrf.node import api
 from revfrf.node.control import CONTROL
 from tests.node.conftest import Known
 from tests.node.federation import Asking, Running
@@ -68,13 +69,13 @@ def test_a_party_that_has_forgotten_the_forest_is_named_and_comes_back_with_the_
     swap(federation, party)
     federation.start(*SERVING, "clinic")
     with pytest.raises(RevFRFError, match=f"'{party}' has refused") as caught:
-        federation.answers()
+        federation.predict()
     assert caught.value.kind == "refused"
     federation.stop()
     swap(federation, party)
     federation.start(*SERVING, "clinic")
-    assert federation.status()["digest"] == trained.digest
-    assert federation.answers() == trained.answers
+    assert federation.digest() == trained.digest
+    assert federation.predict() == trained.answers
 
 
 @pytest.mark.slow
@@ -85,19 +86,19 @@ def test_a_coordinator_from_the_middle_of_the_training_ends_with_the_same_forest
     swap(federation, "CS")
     federation.start(*SERVING, "clinic")
     assert federation.wait_until_ready(1) == trained.digest
-    assert federation.answers() == trained.answers
+    assert federation.predict() == trained.answers
 
 
 @pytest.mark.parametrize("level", [1, 2])
 def test_a_party_whose_disk_is_lost_leaves_by_a_request_that_it_has_kept(
-    begin: Begin, trained: Known, never_with_h2: Known, level: int
+    begin: Begin, trained: Known, never_with_h2: Known, level: api.RevocationLevel
 ) -> None:
     federation = begin(trained.directory)
-    kept = federation.ask("h2", "revoke", level=level, send=False)["request"]
-    assert federation.status("KGC")["epoch"] == 1  # it is a request that nobody has
+    kept = federation.ask("h2", api.SignRevocation(level)).request
+    assert federation.status("KGC").epoch == 1  # it is a request that nobody has
     federation.kill("h2")
     shutil.rmtree(federation.directory / "h2")
-    federation.ask("KGC", "accept", request=kept)
+    federation.ask("KGC", api.Accept(kept))
     assert federation.wait_until_ready(2) == never_with_h2.digest
     federation.start("clinic")
-    assert federation.answers() == never_with_h2.answers
+    assert federation.predict() == never_with_h2.answers

@@ -19,6 +19,7 @@ from revfrf.cli.app import app
 from revfrf.cli.console import INTERRUPTED, NO_ANSWER, WRONG_USAGE
 from revfrf.errors import StorageError, UsageError
 from revfrf.node import sandbox
+from revfrf.node.api import Predictions
 from revfrf.node.control import CONTROL, process_of
 from revfrf.node.home import CONFIG, Home, has_left, look
 from revfrf.node.invitations import found
@@ -165,7 +166,7 @@ def test_a_requester_is_told_to_ask_and_not_to_serve(place: Path) -> None:
     said = run("join", token("requester", "shop"), "-d", place / "shop")
     assert f"revfrf predict --encrypted ROWS.csv -d '{place}/shop'" in said
     assert "serve" not in said
-    assert "add --encrypted, or give another" in run("predict", "t.csv", "-d", "shop", code=WRONG_USAGE)
+    assert "add --encrypted, or pass another" in run("predict", "t.csv", "-d", "shop", code=WRONG_USAGE)
     said = run("status", "-d", "shop", code=WRONG_USAGE)
     assert f"predict --encrypted ROWS -d '{place}/shop'" in said
 
@@ -175,7 +176,7 @@ def test_no_name_in_the_log_makes_a_party_one_that_has_left(place: Path) -> None
     with closing(Home.open("bank")) as bank:
         bank.audit.append("ShareRequest", sender="let in no more")
     assert not has_left(place / "bank")
-    assert "start it, and ask again" in run("status", "-d", "bank", code=WRONG_USAGE)
+    assert "start it, and retry" in run("status", "-d", "bank", code=WRONG_USAGE)
 
 
 # -- the wrong directory ----------------------------------------------------------------------------
@@ -213,7 +214,7 @@ def test_a_command_of_another_role_says_whose_it_is(place: Path, command: list[s
 def test_a_party_that_does_not_run_is_to_be_started(place: Path) -> None:
     run("join", token("CS"), "-d", "cs")
     said = run("train", "-d", "cs", code=WRONG_USAGE)
-    assert f"start it, and ask again: revfrf serve -d '{place}/cs'" in said
+    assert f"start it, and retry: revfrf serve -d '{place}/cs'" in said
 
 
 def test_a_configuration_that_others_can_change_is_refused(place: Path) -> None:
@@ -307,8 +308,8 @@ def test_numbers_are_no_classes_unless_that_is_said_by_file_or_flag() -> None:
 @pytest.mark.usefixtures("place")
 def test_partial_answers_are_for_encrypted_requests() -> None:
     assert "only with --encrypted" in run("predict", "t.csv", "--partial", "-d", "kgc", code=WRONG_USAGE)
-    few = ["predict", "t.csv", "--encrypted", "--min-voted", "0.1", "-d", "kgc"]
-    assert "--min-voted: only with --partial" in run(*few, code=WRONG_USAGE)
+    few = ["predict", "t.csv", "--encrypted", "--min-coverage", "0.1", "-d", "kgc"]
+    assert "--min-coverage: only with --partial" in run(*few, code=WRONG_USAGE)
 
 
 # -- with processes ---------------------------------------------------------------------------------
@@ -354,14 +355,14 @@ def test_a_forest_that_was_grown_before_is_not_said_to_be_new(
     monkeypatch.chdir(federation.directory)
     done = CliRunner().invoke(app, ["train", "-d", "CS"])
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout.startswith("The forest was grown before.\n")
+    assert done.stdout.startswith("The forest existed already.\n")
     assert "classes  " in done.stdout
     federation.stop("CS")
     configure(federation.directory / "CS" / CONFIG, n_estimators=5, task="numbers")
     federation.start("CS")
     done = CliRunner().invoke(app, ["train", "-d", "CS", "--json"])
     said = json.loads(done.stdout)
-    assert (said["digest"], said["grown"], said["classes"]) == (trained.digest, "before", 2)
+    assert (said["forest"]["digest"], said["existed"], said["forest"]["classes"]) == (trained.digest, True, 2)
     assert said["changed"] == ["[forest]", "task"]
     assert done.stderr.count("has changed since `train` was first called; one forest a federation\n") == 2
 
@@ -369,12 +370,12 @@ def test_a_forest_that_was_grown_before_is_not_said_to_be_new(
 def test_answers_call_the_ids_as_the_rows_do(federation: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(federation.directory)
     for file, flags, heading in (
-        ("CS/test.csv", ["-d", "CS"], "answers"),
-        ("clinic/rows.csv", ["-d", "clinic", "--encrypted"], "answers,shares,voted"),
+        ("CS/test.csv", ["-d", "CS"], "prediction"),
+        ("clinic/rows.csv", ["-d", "clinic", "--encrypted"], "prediction,probability,coverage"),
     ):
         said = run("predict", file, *flags)
         assert said.startswith(f"id,{heading}\n")
-        for name, shown in (("customer", "customer"), ("answers", "id")):
+        for name, shown in (("customer", "customer"), ("prediction", "id")):
             Path("renamed.csv").write_text(Path(file).read_text().replace("id,", f"{name},", 1))
             renamed = run("predict", "renamed.csv", "--id-column", name, *flags)
             assert renamed == said.replace("id,", f"{shown},", 1)
@@ -406,17 +407,17 @@ def test_an_answer_of_few_trees_is_none_unless_that_is_asked_for(
     assert "ask for a partial answer, of the other trees" in run(*ask, code=NO_ANSWER)
     done = CliRunner().invoke(app, [*ask, "--partial"])
     assert done.stdout.count("\n") == 1 + N_ASKED
-    assert done.stderr == "without h1: at least 50.0% of the trees have voted for each row\n"
-    few = run(*ask, "--partial", "--min-voted", "0.6", code=NO_ANSWER)
-    assert "without h1, fewer than 60% of the trees have voted for" in few
-    assert "50.0% for one" in few
+    assert done.stderr == "h1 offline: the lowest coverage is 50.0%\n"
+    few = run(*ask, "--partial", "--min-coverage", "0.6", code=NO_ANSWER)
+    assert "h1 offline: coverage below 60% for" in few
+    assert "(lowest 50.0%)" in few
 
 
-@pytest.mark.parametrize(("flags", "code"), [([], NO_ANSWER), (["--min-voted", "0.3"], 0)])
+@pytest.mark.parametrize(("flags", "code"), [([], NO_ANSWER), (["--min-coverage", "0.3"], 0)])
 def test_half_of_the_trees_must_have_voted_by_default(
     monkeypatch: pytest.MonkeyPatch, flags: list[str], code: int
 ) -> None:
-    answer = {"id_column": "id", "ids": ["a", "b"], "absent": ["h1"], "answers": [1, 2], "voted": [1.0, 0.4]}
+    answer = Predictions("id", ("a", "b"), (1.0, 2.0), coverage=(1.0, 0.4), offline=("h1",))
     monkeypatch.setattr("revfrf.cli.party.ask_party", lambda *_, **__: answer)
     done = CliRunner().invoke(app, ["predict", "rows.csv", "--encrypted", "--partial", *flags])
     assert (done.exit_code, done.stdout.count("\n")) == (code, 0 if code else 3)
@@ -458,7 +459,7 @@ def test_waiting_can_be_interrupted_and_the_request_stands(federation: Running) 
         asking.send_signal(signal.SIGINT)
         assert asking.wait(LONG) == INTERRUPTED
         assert "Traceback" not in said.read()
-    assert federation.status("h2")["epoch"] == 1
+    assert federation.status("h2").epoch == 1
     federation.start("h0", wait=False)
     assert federation.ended("h2") == 0
     assert has_left(federation.directory / "h2")
@@ -475,7 +476,7 @@ def test_not_waiting_returns_before_the_leaver_is_out(federation: Running) -> No
     federation.stop("h0")
     said = federation.command("revoke", "--yes", "--no-wait", "-d", "h2")
     assert said.startswith("KGC has the request.\n")
-    assert federation.status("h2")["name"] == "h2"
+    assert federation.status("h2").name == "h2"
 
 
 # -- a federation for trying out --------------------------------------------------------------------

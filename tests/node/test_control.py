@@ -8,42 +8,59 @@ from contextlib import closing, suppress
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import get_args, get_type_hints
 
+import msgspec
 import pytest
 
 from revfrf.errors import RevFRFError, StorageError, UsageError
 from revfrf.node import control
-from revfrf.node.control import CONTROL, Control, Tell, ask, process_of
+from revfrf.node.api import (
+    AnyRequest,
+    Invite,
+    OnProgress,
+    PredictEncrypted,
+    Progress,
+    Status,
+    Train,
+    Uninvite,
+    result_type,
+)
+from revfrf.node.control import CONTROL, Control, ask, process_of
+from revfrf.node.roles import SERVICES
 from tests.node.federation import LONG
 
 NOBODY = 65534
+INVITE = Invite("participant", "eve")
 
 
 class Listening:
     """What a process has heard. It answers everything."""
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.heard: list[AnyRequest] = []
 
-    def __call__(self, verb: str, arguments: dict[str, object], tell: Tell) -> object:
-        self.heard.append(verb)
-        if verb == "fail":
+    def __call__(self, request: AnyRequest, on_progress: OnProgress) -> object:
+        self.heard.append(request)
+        if isinstance(request, Uninvite):
             raise UsageError("not that")
-        tell({"step": verb})
-        return arguments
+        on_progress(Progress("inviting"))
+        return "a token"
 
 
 def test_a_question_is_answered_and_how_far_it_is_is_told(tmp_path: Path) -> None:
-    told: list[object] = []
+    told: list[Progress] = []
     with closing(Control(tmp_path / CONTROL, Listening())):
-        assert ask(tmp_path / CONTROL, "train", {"trees": 3}, told.append) == {"trees": 3}
+        assert ask(tmp_path / CONTROL, INVITE, told.append) == "a token"
         with pytest.raises(RevFRFError, match="not that") as caught:
-            ask(tmp_path / CONTROL, "fail", {})
+            ask(tmp_path / CONTROL, Uninvite("eve"))
+        with pytest.raises(StorageError, match="not a RevFRF party"):  # a token is no status
+            ask(tmp_path / CONTROL, Status())
         assert process_of(tmp_path / CONTROL) == os.getpid()
-    assert told == [{"step": "train"}]
+    assert told == [Progress("inviting")]
     assert caught.value.kind == "usage"
-    with pytest.raises(UsageError, match="no `revfrf serve` runs"):
-        ask(tmp_path / CONTROL, "train", {})
+    with pytest.raises(UsageError, match="`revfrf serve` is not running"):
+        ask(tmp_path / CONTROL, Train())
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702], ids=oct)
@@ -53,7 +70,7 @@ def test_nothing_is_said_where_others_could_have_put_a_process(tmp_path: Path, m
     with closing(Control(tmp_path / CONTROL, listening)):
         tmp_path.chmod(mode)
         with pytest.raises(StorageError, match="others can write to it; run: chmod 700"):
-            ask(tmp_path / CONTROL, "ask", {"rows": "secret"})
+            ask(tmp_path / CONTROL, PredictEncrypted("secret.csv"))
         tmp_path.chmod(0o700)
     assert listening.heard == []
 
@@ -65,7 +82,7 @@ def test_nothing_is_said_to_a_process_of_another_user(
     listening, me = Listening(), os.geteuid()
     monkeypatch.setattr(control, "_peer", lambda _: (1, me + 1))
     with closing(Control(tmp_path / CONTROL, listening)):
-        for call in (lambda: ask(tmp_path / CONTROL, "ask", {}), lambda: process_of(tmp_path / CONTROL)):
+        for call in (lambda: ask(tmp_path / CONTROL, Status()), lambda: process_of(tmp_path / CONTROL)):
             with pytest.raises(StorageError, match="is another user's"):
                 call()
     assert listening.heard == []
@@ -79,7 +96,7 @@ def test_a_process_hears_its_own_user_and_root_alone(
     monkeypatch.setattr(control, "_peer", lambda _: (1, users[who]))
     with closing(Control(tmp_path / CONTROL, listening)):
         answered = invited_through(tmp_path / CONTROL)
-    assert (answered, listening.heard) == ((False, []) if who == "other" else (True, ["invite"]))
+    assert (answered, listening.heard) == ((False, []) if who == "other" else (True, [INVITE]))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -100,9 +117,9 @@ def invited_through(path: Path) -> bool:
     """Whether whoever listens there gives this user an invitation."""
     with closing(socket.socket(socket.AF_UNIX)) as connection, suppress(ConnectionError):
         connection.settimeout(LONG)
-        with control._short(path) as address:
+        with control._short_address(path) as address:
             connection.connect(address)
-        connection.sendall(b'{"verb": "invite", "arguments": {}}\n')
+        connection.sendall(b'{"command": "kgc invite", "role": "participant", "name": "eve"}\n')
         return bool(connection.recv(1))
     return False
 
@@ -126,17 +143,19 @@ def test_the_socket_is_its_owners_alone_from_when_it_is_there(
 
 
 @pytest.mark.parametrize(
-    "answer", [b"hello", b"\xff", b"[]", b"{}", b'"result"', b'{"result": 1, "error": 2}'], ids=repr
+    "answer",
+    [b"hello", b"\xff", b"[]", b"{}", b'{"type": "succeeded"}', b'{"type": "alive", "result": 2}'],
+    ids=repr,
 )
 def test_what_is_no_partys_process_is_told_from_one(tmp_path: Path, answer: bytes) -> None:
     with closing(socket.socket(socket.AF_UNIX)) as other, ThreadPoolExecutor(1) as pool:
-        with control._short(tmp_path / CONTROL) as address:
+        with control._short_address(tmp_path / CONTROL) as address:
             other.bind(address)
         other.listen()
-        asking = pool.submit(ask, tmp_path / CONTROL, "status", {})
+        asking = pool.submit(lambda: ask(tmp_path / CONTROL, Status()))
         with closing(other.accept()[0]) as connection:
             connection.sendall(answer + b"\n")
-            with pytest.raises(StorageError, match="no party's process"):
+            with pytest.raises(StorageError, match="not a RevFRF party"):
                 asking.result(LONG)
 
 
@@ -147,5 +166,39 @@ def test_where_there_is_no_directory_nobody_is_asked(tmp_path: Path, what: str) 
         place.touch()
     elif what == "pipe":
         os.mkfifo(place)
-    assert ask(place / CONTROL, "status", {}, otherwise=lambda: "nobody") == "nobody"
+    assert ask(place / CONTROL, INVITE, offline=lambda: "nobody") == "nobody"
     assert process_of(place / CONTROL) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"hello",
+        b"[]",
+        b'{"command": "shutdown"}',
+        b'{"command": "train", "trees": 3}',
+        b'{"command": "train", "min_common": "0"}',
+        b'{"command": "revoke", "level": 3}',
+        b'{"command": "kgc uninvite"}',
+    ],
+    ids=repr,
+)
+def test_a_request_that_is_not_exactly_of_its_type_is_not_answered(tmp_path: Path, line: bytes) -> None:
+    listening = Listening()
+    with (
+        closing(Control(tmp_path / CONTROL, listening)),
+        closing(socket.socket(socket.AF_UNIX)) as connection,
+    ):
+        connection.settimeout(LONG)
+        with control._short_address(tmp_path / CONTROL) as address:
+            connection.connect(address)
+        connection.sendall(line + b"\n")
+        reply = msgspec.json.decode(connection.recv(4096))
+    assert (reply["type"], reply["kind"], listening.heard) == ("failed", "usage", [])
+
+
+def test_every_request_has_a_handler_that_takes_it_and_returns_its_result() -> None:
+    tables = [service.handlers for service in SERVICES.values()]
+    assert {request for table in tables for request in table} == {*get_args(AnyRequest)}
+    for request, handler in ((request, handler) for table in tables for request, handler in table.items()):
+        assert [*get_type_hints(handler).values()] == [request, OnProgress, result_type(request)]

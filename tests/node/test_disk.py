@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from revfrf.errors import RevFRFError
-from revfrf.node.control import CONTROL, runs
+from revfrf.node.control import CONTROL, is_running
 from revfrf.node.home import AUDIT, CONFIG, DATABASE
 from tests.node.conftest import Known
 from tests.node.federation import Asking, Running
@@ -32,7 +32,8 @@ def test_a_full_disk_ends_a_party_and_with_more_room_the_work_goes_on(
     others = [name for name in SERVING if name != party]
     federation.start(*others, wait=False)
     federation.start(party, limit=ROOM, wait=False)
-    federation.until(lambda: runs(federation.directory / "CS" / CONTROL) or not alive("CS"), "CS begins")
+    control = federation.directory / "CS" / CONTROL
+    federation.until(lambda: is_running(control) or not alive("CS"), "CS begins")
     asking = Asking(federation.train)
     assert federation.ended(party) == 2
     said = federation.log(party)
@@ -40,7 +41,7 @@ def test_a_full_disk_ends_a_party_and_with_more_room_the_work_goes_on(
     assert str(federation.directory / party) in said
     federation.start(party)
     federation.until(lambda: asking.done, "an answer")
-    if federation.status()["forest"] == "none":
+    if federation.status().forest_state == "none":
         federation.train()
     assert federation.wait_until_ready(1) == trained.digest
     federation.stop()
@@ -73,7 +74,7 @@ def test_a_damaged_file_is_named_and_a_mended_one_goes_on(
     assert "Traceback" not in federation.log(party)
     path.write_bytes(whole)
     federation.start(*SERVING, "clinic")
-    assert federation.answers() == trained.answers
+    assert federation.predict() == trained.answers
 
 
 def test_a_log_whose_last_line_was_torn_is_repaired_and_says_so(begin: Begin, trained: Known) -> None:
@@ -81,7 +82,7 @@ def test_a_log_whose_last_line_was_torn_is_repaired_and_says_so(begin: Begin, tr
     path = federation.directory / "h0" / AUDIT
     path.write_bytes(path.read_bytes()[:-7])
     federation.start(*SERVING, "clinic")
-    assert federation.answers() == trained.answers
+    assert federation.predict() == trained.answers
     assert '"event":"log repaired"' in path.read_text()
 
 
@@ -89,10 +90,10 @@ def test_a_log_that_is_taken_away_under_a_party_ends_it(begin: Begin, trained: K
     federation = begin(trained.directory, *SERVING, "clinic")
     (federation.directory / "h0" / AUDIT).rename(federation.directory / "elsewhere")
     with pytest.raises(RevFRFError, match="h0"):
-        federation.answers()
+        federation.predict()
     assert federation.ended("h0") == 2
     (federation.directory / "elsewhere").rename(federation.directory / "h0" / AUDIT)
     federation.start("h0")
-    assert federation.answers() == trained.answers
+    assert federation.predict() == trained.answers
     federation.kill("h0", signal.SIGTERM)
     assert federation.ended("h0") == 0

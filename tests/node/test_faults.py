@@ -13,6 +13,7 @@ import pytest
 
 from revfrf.errors import RejectedError, RevFRFError
 from revfrf.messages.frf_revoc import RevocationLevel
+from revfrf.node import api
 from revfrf.node.coordinator import CoordinatorService
 from revfrf.node.members import ParticipantService
 from revfrf.node.requester import RequesterService
@@ -26,10 +27,6 @@ PATIENCE = Timeouts(heartbeat=2.0, call=2.0)
 """Whoever does not hear of a frame that was dropped waits so long for its answer."""
 
 AGAIN = 0.05
-
-
-def ignore(_: object) -> None:
-    """Progress that nobody watches."""
 
 
 @contextmanager
@@ -85,18 +82,18 @@ def life(
     def leave(name: str, level: RevocationLevel, epoch: int) -> str:
         leaver = federation.services[name]
         assert isinstance(leaver, ParticipantService)
-        insist(lambda: cs._epoch == epoch or leaver.do_revoke(level), failures)
+        insist(lambda: cs._epoch == epoch or leaver.command(api.Revoke(level)), failures)
         until(lambda: cs._epoch == epoch and cs.role.ready)
         return cs.digest
 
     def test() -> Any:
-        return insist(lambda: cs.do_test(ignore, tests), failures)
+        return insist(lambda: cs.command(api.Test(tests)), failures)
 
     def request() -> Any:
-        return insist(lambda: clinic.do_ask(ignore, file=rows), failures)
+        return insist(lambda: clinic.command(api.PredictEncrypted(rows)), failures)
 
     with alive(federation, limits):
-        found = [insist(lambda: cs.do_train(ignore), failures)["digest"], test(), request()]
+        found = [insist(lambda: cs.command(api.Train()), failures).forest.digest, test(), request()]
         found += [leave("h2", 1, 2), request(), leave("h1", 2, 3), test()]
     federation.close()
     return found

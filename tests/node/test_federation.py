@@ -10,9 +10,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from revfrf.errors import RevFRFError
+from revfrf.node import api
 from revfrf.node.control import CONTROL, process_of
 from revfrf.node.home import CONFIG
 from tests.node.conftest import Known
@@ -41,17 +43,17 @@ def test_a_federation_by_its_command_line_from_training_to_a_certificate(
     with running(copied(founded, tmp_path / "federation"), by_itself) as federation:
         command = federation.command
         grown = json.loads(command("train", "-d", "CS", "--json"))
-        assert (grown["grown"], grown["changed"]) == ("now", [])
-        assert (grown["digest"], grown["rows"], grown["not_common"]) == (trained.digest, ROWS, 3)
+        assert (grown["existed"], grown["changed"]) == (False, [])
+        forest = grown["forest"]
+        assert (forest["digest"], forest["rows"], forest["not_shared"]) == (trained.digest, ROWS, 3)
         tested = json.loads(command("test", "CS/test.csv", "-d", "CS", "--json"))
-        assert (tested["rows"], tested["not_common"]) == (43, 1)
+        assert (tested["rows"], tested["not_shared"]) == (43, 1)
         assert tested["accuracy"] > 0.5
         predicted = json.loads(command("predict", "CS/test.csv", "-d", "CS", "--json"))
-        assert len(predicted["answers"]) == 43
-        asked = json.loads(command("predict", "--encrypted", "clinic/rows.csv", "-d", "clinic", "--json"))
-        assert asked == trained.answers
-        asked = json.loads(command("predict", "--encrypted", "clinic/rows.csv", "-d", "h0", "--json"))
-        assert asked == trained.answers
+        assert len(predicted["prediction"]) == 43
+        for name in ("clinic", "h0"):
+            asked = command("predict", "--encrypted", "clinic/rows.csv", "-d", name, "--json")
+            assert msgspec.json.decode(asked, type=api.Predictions) == trained.answers
         assert "it has left" in command("revoke", "-d", "h2", "--yes", "--level", "2")
         command("export", "certificate.json", "-d", "CS")  # at once: it waits
         command("verify", "certificate.json", "--kgc-key", "h0/kgc.pub")
@@ -63,7 +65,7 @@ def test_a_federation_by_its_command_line_from_training_to_a_certificate(
         assert entry.items() <= verified.items()
         assert "h2" in command("status", "-d", "CS")
         said = command("predict", "--encrypted", "clinic/rows.csv", "-d", "h2", code=2)
-        assert "no `revfrf serve` runs" in said
+        assert "`revfrf serve` is not running" in said
         assert "'h2' has left the forest" in said
         federation.stop()
 
@@ -83,16 +85,16 @@ def test_a_requester_without_a_process_is_told_who_refuses(begin: Begin, trained
 
 @pytest.mark.parametrize("level", [1, 2])
 def test_a_forest_that_a_participant_has_left_is_the_one_without_it(
-    begin: Begin, trained: Known, never_with_h2: Known, level: int
+    begin: Begin, trained: Known, never_with_h2: Known, level: api.RevocationLevel
 ) -> None:
     federation = begin(trained.directory)
-    federation.ask("h2", "revoke", level=level)
+    federation.ask("h2", api.Revoke(level))
     assert federation.wait_until_ready(2) == never_with_h2.digest
     assert federation.ended("h2") == 0
     assert federation.log("h2").count("this party has left, and CS no longer accepts it") == 1
     assert "WARNING refused" not in federation.log("h0")
     federation.start("clinic")
-    assert federation.answers() == never_with_h2.answers
+    assert federation.predict() == never_with_h2.answers
     federation.stop()
     federation.start("h2", "CS", wait=False)
     assert federation.ended("h2") == 0
@@ -105,7 +107,7 @@ def test_whoever_leaves_while_the_forest_grows_is_not_in_it(
     federation.start("h0", dies=("LevelRequest of CS: handled", 2), counted=True)
     asking = Asking(federation.train)
     assert federation.ended("h0") == -signal.SIGKILL
-    federation.ask("h2", "revoke", level=2)
+    federation.ask("h2", api.Revoke(2))
     federation.start("h0", wait=False)
     assert federation.wait_until_ready(2) == never_with_h2.digest
     federation.until(lambda: asking.done, "the operator who has asked for the forest is answered")
@@ -113,27 +115,26 @@ def test_whoever_leaves_while_the_forest_grows_is_not_in_it(
 
 def test_the_last_participant_cannot_leave(begin: Begin, trained: Known) -> None:
     federation = begin(trained.directory)
-    federation.ask("h2", "revoke", level=1)
+    federation.ask("h2", api.Revoke(1))
     federation.wait_until_ready(2)
-    federation.until(lambda: federation.status("h1")["epoch"] == 2, "h1 is in epoch 2")
-    federation.ask("h1", "revoke", level=1)
+    federation.until(lambda: federation.status("h1").epoch == 2, "h1 is in epoch 2")
+    federation.ask("h1", api.Revoke(1))
     federation.wait_until_ready(3)
     with pytest.raises(RevFRFError, match="the last participant cannot leave"):
-        federation.ask("h0", "revoke", level=1)
-    assert federation.status()["epoch"] == 3
+        federation.ask("h0", api.Revoke(1))
+    assert federation.status().epoch == 3
 
 
 def test_two_who_leave_at_once_have_both_left(begin: Begin, trained: Known) -> None:
     federation = begin(trained.directory)
-    federation.ask("h1", "revoke", level=1)
+    federation.ask("h1", api.Revoke(1))
     with suppress(RevFRFError):  # KGC may have begun an epoch already
-        federation.ask("h2", "revoke", level=2)
+        federation.ask("h2", api.Revoke(2))
 
     def is_whole() -> bool:
         """Without all who have left; KGC may begin another epoch as soon as one has ended."""
-        status = federation.quiet_status()
-        left = {name for entry in federation.ask("CS", "history") for name in entry["leavers"]}
-        return "h1" in left and (status.get("forest"), set(status.get("left", ()))) == ("ready", left)
+        left = {name for entry in federation.ask("CS", api.History()) for name in entry.leavers}
+        return "h1" in left and federation.is_ready() and {*federation.status().left} == left
 
     federation.until(is_whole, "the forest is whole")
 
@@ -142,20 +143,20 @@ def test_owners_decide_whose_requests_they_answer_and_how_many(begin: Begin, tra
     federation = begin(trained.directory, start=False)
     configure(federation.directory / "h1" / CONFIG, max_rows=2 * N_ASKED)  # it was asked about as many before
     federation.start(*SERVING, "clinic")
-    assert federation.answers() == trained.answers
+    assert federation.predict() == trained.answers
     with pytest.raises(RevFRFError, match="'h1' has refused") as caught:
-        federation.answers()
+        federation.predict()
     assert caught.value.kind == "refused"
-    assert federation.answers("h0") == trained.answers
+    assert federation.predict("h0") == trained.answers
 
 
 def test_everything_is_as_it_was_after_all_processes_are_started_again(begin: Begin, trained: Known) -> None:
     federation = begin(trained.directory)
     federation.stop()
     federation.start(*SERVING, "clinic")
-    assert federation.train()["digest"] == federation.status()["digest"] == trained.digest
-    assert federation.answers() == trained.answers
-    assert [federation.status(name)["problem"] for name in SERVING] == [""] * len(SERVING)
+    assert federation.train().digest == federation.digest() == trained.digest
+    assert federation.predict() == trained.answers
+    assert [federation.status(name).problem for name in SERVING] == [""] * len(SERVING)
 
 
 # -- rows -------------------------------------------------------------------------------------------
@@ -180,7 +181,7 @@ def test_a_coordinator_with_an_id_twice_does_not_start_until_it_has_its_forest(
         file.write_text(file.read_text() + "p001,yes\n")
         federation.start("CS", wait=code is None)
         if code is None:
-            assert federation.status()["digest"] == trained.digest
+            assert federation.digest() == trained.digest
         else:
             assert federation.ended("CS") == code
             assert "rows.csv" in federation.log("CS")
@@ -193,13 +194,13 @@ def test_whom_the_training_waits_for_is_said(begin: Begin, founded: Path, traine
     with subprocess.Popen(
         command, cwd=federation.directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as asking:
-        federation.until(lambda: "waiting for 'h1'" in federation.status()["problem"], "it waits for h1")
-        assert federation.status()["forest"] == "waiting"
+        federation.until(lambda: "waiting for 'h1'" in federation.status().problem, "it waits for h1")
+        assert federation.status().forest_state == "waiting"
         federation.start("h1")
         out, err = asking.communicate(timeout=LONG)
     assert trained.digest in out
     assert err.startswith("waiting for 'h1'\n")
-    assert federation.status()["problem"] == ""
+    assert federation.status().problem == ""
 
 
 def test_ids_that_nobody_shares_are_an_error_that_names_the_party_and_can_be_mended(
@@ -216,12 +217,12 @@ def test_ids_that_nobody_shares_are_an_error_that_names_the_party_and_can_be_men
     assert re.search(
         r"CS's are those of .*/CS/rows.csv, column 'id': 'p\d+', 'p\d+' and 58 more$", str(caught.value)
     )
-    assert federation.status()["forest"] == "none"
-    assert "'h1'" in federation.status()["stopped"]
+    assert federation.status().forest_state == "none"
+    assert "'h1'" in (federation.status().stopped or "")
     federation.stop("h1")
     shutil.copy(federation.directory / "kept.csv", strange)
     federation.start("h1")
-    assert federation.train()["digest"] == trained.digest
+    assert federation.train().digest == trained.digest
 
 
 def test_files_that_change_after_the_training_change_no_forest(
@@ -233,8 +234,8 @@ def test_files_that_change_after_the_training_change_no_forest(
     swapped = {"label": ["no" if label == "yes" else "yes" for label in labels()]}
     write_rows(federation.directory / "CS" / "rows.csv", ids()[:N_TRAINED], swapped)
     federation.start()
-    assert federation.status()["digest"] == trained.digest
-    federation.ask("h2", "revoke", level=1)
+    assert federation.digest() == trained.digest
+    federation.ask("h2", api.Revoke(1))
     assert federation.wait_until_ready(2) == never_with_h2.digest
 
 
@@ -254,7 +255,7 @@ def left(trained: Known, zygote: object, tmp_path_factory: pytest.TempPathFactor
     """A federation that h2 has left, with new keys."""
     directory = copied(trained.directory, tmp_path_factory.mktemp("left") / "federation")
     with running(directory, zygote) as federation:  # type: ignore[arg-type]
-        federation.ask("h2", "revoke", level=2)
+        federation.ask("h2", api.Revoke(2))
         federation.wait_until_ready(2)
         federation.ended("h2")
         federation.stop()
@@ -277,12 +278,12 @@ def test_a_directory_from_before_the_last_epoch_is_noticed_and_answers_nothing(
                     configure(federation.directory / party / CONFIG, **{name: address})
     federation.start("CS", "KGC", "CC", "h0", "h1", "clinic")
     with pytest.raises(RevFRFError) as caught:
-        federation.answers()
+        federation.predict()
     assert caught.value.kind == "refused"
     assert "its log says why" in str(caught.value)
     if party in ("CS", "h0"):
         with pytest.raises(RevFRFError, match="'h0' has refused"):
-            federation.ask("CS", "test", file=str(federation.directory / "CS" / "test.csv"))
+            federation.test()
     assert "old copy" in federation.logs()
 
 
@@ -296,7 +297,7 @@ def test_a_directory_has_one_process_and_an_address_one_coordinator(begin: Begin
     assert federation.ended("CS") == 2
     assert "`revfrf serve` runs there already" in federation.log("CS")
     federation.processes["CS"] = first
-    assert federation.status()["role"] == "CS"
+    assert federation.status().role == "CS"
     assert process_of(federation.directory / "CS" / CONTROL) == first.pid
     second = copied(founded, federation.directory.parent / "second")
     shutil.copy(federation.directory / "CS" / CONFIG, second / "CS" / CONFIG)
@@ -311,7 +312,7 @@ def test_the_socket_of_a_dead_process_is_no_process(begin: Begin, founded: Path)
     federation.kill("CS")
     assert (federation.directory / "CS" / CONTROL).exists()
     assert process_of(federation.directory / "CS" / CONTROL) is None
-    with pytest.raises(RevFRFError, match="no `revfrf serve` runs"):
+    with pytest.raises(RevFRFError, match="`revfrf serve` is not running"):
         federation.status()
     federation.start("CS")
-    assert federation.status()["role"] == "CS"
+    assert federation.status().role == "CS"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from revfrf.errors import RevFRFError
+from revfrf.node import api
 from tests.node.conftest import Known
 from tests.node.federation import Asking, Running
 from tests.node.founding import SERVING
@@ -38,7 +39,7 @@ def test_a_party_killed_again_and_again_from_the_set_up_on_delays_a_forest_and_c
 @pytest.mark.parametrize("level", [1, 2])
 @pytest.mark.parametrize("party", ["CS", "KGC", "CC", "h0"])
 def test_a_party_killed_again_and_again_while_another_leaves_delays_it_and_changes_nothing(
-    begin: Begin, trained: Known, never_with_h2: Known, party: str, level: int
+    begin: Begin, trained: Known, never_with_h2: Known, party: str, level: api.RevocationLevel
 ) -> None:
     doomed = killing(begin, trained.directory, **{party: later_and_later(level, 5, STEPS[party] // 2)})
     leave(doomed, level)
@@ -48,7 +49,7 @@ def test_a_party_killed_again_and_again_while_another_leaves_delays_it_and_chang
 
 @pytest.mark.parametrize("level", [1, 2])
 def test_a_leaver_killed_again_and_again_leaves(
-    begin: Begin, trained: Known, never_with_h2: Known, level: int
+    begin: Begin, trained: Known, never_with_h2: Known, level: api.RevocationLevel
 ) -> None:
     doomed = killing(begin, trained.directory, h2=[1, 2, 3, 4, 5])
     leave(doomed, level)
@@ -72,12 +73,12 @@ def test_a_requester_killed_before_or_after_cs_has_answered_can_ask_again(
     federation = begin(trained.directory)
     for step in ("PredictRequest to CS: not sent", "PredictRequest to CS: answered"):
         federation.start("clinic", dies=(step, 1))
-        asking = Asking(federation.answers)
+        asking = Asking(federation.predict)
         assert federation.ended("clinic") == -signal.SIGKILL
         with pytest.raises(RevFRFError, match="clinic"):
             asking.outcome()
         federation.start("clinic")
-        assert federation.answers() == trained.answers
+        assert federation.predict() == trained.answers
         federation.stop("clinic")
 
 
@@ -88,7 +89,7 @@ def test_a_requester_killed_while_its_request_is_under_way_can_ask_again(
     federation.start("CS", counted=True, wait=False)
     federation.start(*(name for name in (*SERVING, "clinic") if name != "CS"))
     federation.kill("CC", signal.SIGSTOP)
-    asking = Asking(federation.answers)
+    asking = Asking(federation.predict)
     steps = federation.directory / "CS.steps"
     federation.until(lambda: "MaskedComparisons to CC: not sent" in steps.read_text(), "CS compares")
     federation.kill("clinic")
@@ -96,7 +97,7 @@ def test_a_requester_killed_while_its_request_is_under_way_can_ask_again(
     with pytest.raises(RevFRFError, match="clinic"):
         asking.outcome()
     federation.start("clinic")
-    assert federation.answers() == trained.answers
+    assert federation.predict() == trained.answers
 
 
 @pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 1])
@@ -130,7 +131,7 @@ def test_a_party_killed_at_any_step_from_the_set_up_on_changes_nothing(
 @pytest.mark.parametrize("level", [1, 2])
 @pytest.mark.parametrize("party", SERVING)
 def test_a_party_killed_at_any_step_while_another_leaves_changes_nothing(
-    begin: Begin, trained: Known, never_with_h2: Known, party: str, level: int
+    begin: Begin, trained: Known, never_with_h2: Known, party: str, level: api.RevocationLevel
 ) -> None:
     for step in range(1, STEPS[party] + 1):
         doomed = killing(begin, trained.directory, **{party: [step]})
@@ -142,7 +143,7 @@ def test_a_party_killed_at_any_step_while_another_leaves_changes_nothing(
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_parties_killed_at_random_for_a_long_time_change_nothing(
-    begin: Begin, founded: Path, trained: Known, never_with_h2: Known, level: int
+    begin: Begin, founded: Path, trained: Known, never_with_h2: Known, level: api.RevocationLevel
 ) -> None:
     for seed in range(20):
         lives = {party: later_and_later(seed, 3, STEPS[party]) for party in SERVING}

@@ -100,8 +100,8 @@ def test_a_link_that_is_cut_again_and_again_delays_a_forest(
         federation.until(lambda: asking.done or proxy.passed > before + 3000, "something passes")  # noqa: B023
         proxy.cut()
     federation.wait_until_ready(1)
-    assert federation.status()["digest"] == trained.digest
-    federation.until(lambda: federation.status()["problem"] == "", "no problem is left")
+    assert federation.digest() == trained.digest
+    federation.until(lambda: federation.status().problem == "", "no problem is left")
 
 
 def test_a_link_that_stalls_is_given_up_and_dialled_again(
@@ -128,10 +128,10 @@ def test_a_party_that_sleeps_is_waited_for_and_named_when_patience_ends(
         federation.train()
     assert caught.value.kind == "absent"
     assert federation.ended("h0") == -signal.SIGKILL
-    federation.until(lambda: "'h0'" in federation.status()["problem"], "the status says who is away")
+    federation.until(lambda: "'h0'" in federation.status().problem, "the status says who is away")
     federation.start("h0", wait=False)
     assert federation.wait_until_ready(1) == trained.digest
-    federation.until(lambda: federation.status()["problem"] == "", "no problem is left")
+    federation.until(lambda: federation.status().problem == "", "no problem is left")
 
 
 @pytest.mark.parametrize("party", ["h0", "CS", "KGC"])
@@ -147,7 +147,7 @@ def test_a_process_that_is_stopped_for_a_while_delays_a_forest(
     federation.wait_for_log(other, "CS is silent" if party == "CS" else f"{party} is silent")
     federation.kill(party, signal.SIGCONT)
     federation.until(lambda: asking.done, "an answer")
-    if federation.status()["forest"] == "none":
+    if federation.status().forest_state == "none":
         federation.train()
     assert federation.wait_until_ready(1) == trained.digest
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from revfrf.errors import RevFRFError
+from revfrf.node import api
 from revfrf.node.home import CONFIG
 from tests.node.conftest import Known
 from tests.node.federation import Asking, Running
@@ -29,7 +30,7 @@ def again(federation: Running, party: str, step: str) -> None:
 
 def score_of(federation: Running) -> Any:
     """What CS says of the forest on rows that the participants hold."""
-    return federation.ask("CS", "test", file=str(federation.directory / "CS" / "test.csv"))
+    return federation.test()
 
 
 # -- tests and requests -----------------------------------------------------------------------------
@@ -64,7 +65,7 @@ def test_a_request_outlasts_a_party_that_dies_and_comes_back(
     federation = begin(trained.directory, *SERVING)
     federation.start("clinic")
     again(federation, party, step)
-    asking = Asking(federation.answers)
+    asking = Asking(federation.predict)
     assert federation.ended(party) == -signal.SIGKILL
     federation.start(party, wait=False)
     assert asking.outcome() == trained.answers
@@ -78,7 +79,7 @@ def test_a_party_that_does_not_come_back_is_named_when_patience_is_over(
     configure(federation.directory / who / CONFIG, patience=10)
     federation.start(*SERVING, "clinic")
     again(federation, "h1", "ShareRequest" if who == "clinic" else "TestRequest")
-    asking = Asking(lambda: federation.answers() if who == "clinic" else score_of(federation))
+    asking = Asking(lambda: federation.predict() if who == "clinic" else score_of(federation))
     assert federation.ended("h1") == -signal.SIGKILL
     began = time.monotonic()
     with pytest.raises(RevFRFError, match="'h1'") as caught:
@@ -94,10 +95,10 @@ def test_a_party_that_is_away_from_the_beginning_is_named_at_once(
     federation = begin(trained.directory, *SERVING)
     federation.start("clinic")
     federation.stop("h1")
-    federation.until(lambda: "h1" not in federation.status()["connected"], "CS has noticed")
+    federation.until(lambda: "h1" not in federation.status().connected, "CS has noticed")
     began = time.monotonic()
     with pytest.raises(RevFRFError, match="'h1' is"):
-        federation.answers() if who == "clinic" else score_of(federation)
+        federation.predict() if who == "clinic" else score_of(federation)
     assert time.monotonic() - began < 20  # and not as long as patience, which is 30 seconds
 
 
@@ -112,39 +113,39 @@ def test_a_key_centre_killed_while_it_tells_of_the_first_epoch_delays_training_a
     training = Asking(federation.train)
     assert federation.ended("KGC") == -signal.SIGKILL
     federation.start("KGC", wait=False)
-    assert training.outcome()["digest"] == trained.digest
+    assert training.outcome().digest == trained.digest
 
 
 @pytest.mark.parametrize("level", [1, 2])
 def test_who_leaves_before_all_know_of_the_forest_is_not_waited_for(
-    begin: Begin, founded: Path, never_with_h2: Known, level: int
+    begin: Begin, founded: Path, never_with_h2: Known, level: api.RevocationLevel
 ) -> None:
     federation = begin(founded, *(name for name in SERVING if name != "CS"))
     federation.start("CS", dies=("OpenForest to h2: answered", 1), counted=True)
     Asking(federation.train)
     assert federation.ended("CS") == -signal.SIGKILL
-    kept = federation.ask("h2", "revoke", level=level, send=False)["request"]
+    kept = federation.ask("h2", api.SignRevocation(level)).request
     federation.stop("h2")
-    federation.ask("KGC", "accept", request=kept)
+    federation.ask("KGC", api.Accept(kept))
     federation.start("CS", wait=False)
     assert federation.wait_until_ready(2) == never_with_h2.digest
-    [left] = federation.ask("CS", "history")
-    assert (left["leavers"], left["nodes_destroyed"], left["nodes_kept"]) == (["h2"], 0, 0)
+    [left] = federation.ask("CS", api.History())
+    assert (left.leavers, left.nodes_destroyed, left.nodes_kept) == (("h2",), 0, 0)
     federation.start("clinic")
-    assert federation.answers() == never_with_h2.answers
+    assert federation.predict() == never_with_h2.answers
 
 
 @pytest.mark.parametrize("level", [1, 2])
 def test_training_goes_on_without_who_leaves_meanwhile(
-    begin: Begin, founded: Path, trained: Known, never_with_h2: Known, level: int
+    begin: Begin, founded: Path, trained: Known, never_with_h2: Known, level: api.RevocationLevel
 ) -> None:
     federation = begin(founded, *(name for name in SERVING if name != "h1"))
     federation.start("h1", dies=("LevelRequest of CS: not handled", 2), counted=True)
     training = Asking(federation.train)
     assert federation.ended("h1") == -signal.SIGKILL
-    federation.ask("h2", "revoke", level=level)
+    federation.ask("h2", api.Revoke(level))
     federation.start("h1", wait=False)
-    assert training.outcome()["digest"] in (trained.digest, never_with_h2.digest)
+    assert training.outcome().digest in (trained.digest, never_with_h2.digest)
     assert federation.wait_until_ready(2) == never_with_h2.digest
 
 
@@ -169,30 +170,30 @@ def test_few_common_ids_stop_the_training_before_anything_is_settled(
     with pytest.raises(RevFRFError, match=r"after 'h0'.*--min-common") as caught:
         federation.train()
     assert caught.value.kind == "usage"
-    assert federation.status()["forest"] == "none"
+    assert federation.status().forest_state == "none"
     (federation.directory / "h0" / "rows.csv").write_text(right)
     federation.stop("h0")
     federation.start("h0")
-    assert federation.train()["digest"] == trained.digest
+    assert federation.train().digest == trained.digest
 
 
 def test_few_common_ids_will_do_if_that_is_said(begin: Begin, founded: Path) -> None:
     federation = begin(founded, start=False)
     rename_ids(federation, "h0", 40)
     federation.start()
-    assert 0 < federation.ask("CS", "train", min_common=0.0)["rows"] <= 40
+    assert 0 < federation.ask("CS", api.Train(min_common=0.0)).forest.rows <= 40
 
 
 def test_matching_counts_rows_and_settles_nothing(begin: Begin, founded: Path, trained: Known) -> None:
     federation = begin(founded)
-    found: dict[str, Any] = federation.ask("CS", "match")
-    assert federation.status()["forest"] == "none"
-    assert list(found["participants"]) == ["h0", "h1", "h2"]
-    assert found["common"] == found["participants"]["h2"]["common"] == federation.train()["rows"]
-    assert found["common"] + found["not_common"] == found["rows"]
-    assert federation.status()["digest"] == trained.digest
+    found = federation.ask("CS", api.Match())
+    assert federation.status().forest_state == "none"
+    assert [rows.party for rows in found.participants] == ["h0", "h1", "h2"]
+    assert found.shared == found.participants[-1].shared == federation.train().rows
+    assert found.shared + found.not_shared == found.rows
+    assert federation.digest() == trained.digest
     with pytest.raises(RevFRFError, match="settled"):
-        federation.ask("CS", "match")
+        federation.ask("CS", api.Match())
 
 
 def test_labels_are_settled_with_their_rows(begin: Begin, founded: Path, trained: Known) -> None:
@@ -214,11 +215,12 @@ def test_labels_are_settled_with_their_rows(begin: Begin, founded: Path, trained
 def test_a_command_never_waits_in_silence_for_another(begin: Begin, founded: Path) -> None:
     federation = begin(founded, *(name for name in SERVING if name != "h2"))
     first = Asking(federation.train)
-    federation.until(lambda: federation.status()["forest"] == "waiting", "training waits")
+    federation.until(lambda: federation.status().forest_state == "waiting", "training waits")
     with pytest.raises(RevFRFError, match="no whole forest now"):
         score_of(federation)
-    said: list[dict[str, Any]] = []
-    second = Asking(lambda: federation.watched("CS", "train", said.append))
-    federation.until(lambda: {"step": "waiting for 'h2'"} in said, "the second one is told, too")
+    said: list[api.Progress] = []
+    second = Asking(lambda: federation.ask("CS", api.Train(), said.append).forest)
+    waiting = api.Progress("waiting for 'h2'", waiting=True)
+    federation.until(lambda: waiting in said, "the second one is told, too")
     federation.start("h2", wait=False)
-    assert first.outcome()["digest"] == second.outcome()["digest"]
+    assert first.outcome().digest == second.outcome().digest

@@ -16,18 +16,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread, current_thread, main_thread
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
+import msgspec
 import typer
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 from typer.core import TyperGroup
 
 from revfrf.errors import AuditLogError, CertificateError, PartyError, RevFRFError
 from revfrf.io.files import UNREADABLE, write_text
-from revfrf.node.control import CONTROL, Tell, ask
+from revfrf.node.api import OnProgress, Progress, Request
+from revfrf.node.control import CONTROL, ask
 
+Result = TypeVar("Result")
 DOES_NOT_HOLD = 1
 WRONG_USAGE = 2
 NO_ANSWER = 3
@@ -190,12 +193,23 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-def show(title: str, result: dict[str, Any], as_json: bool) -> None:
-    """A result, for people or for programs."""
+def facts_of(result: msgspec.Struct) -> dict[str, Any]:
+    """Return the fields that are set, as values that JSON has."""
+    facts: dict[str, Any] = msgspec.to_builtins(result)
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def show(title: str, result: msgspec.Struct, as_json: bool) -> None:
+    """Print a result, for people or for programs."""
+    facts = facts_of(result)
     if as_json:
-        print_json(result)
-    else:
-        print_facts(title, result)
+        print_json(facts)
+        return
+    for name in facts:
+        part = getattr(result, name)
+        if isinstance(part, msgspec.Struct):
+            facts = {known: value for known, value in facts.items() if known != name} | facts_of(part)
+    print_facts(title, facts)
 
 
 def quoted(path: Path) -> str:
@@ -210,32 +224,30 @@ def write_file(path: Path, text: str) -> None:
 
 
 @contextmanager
-def progress(quiet: bool) -> Iterator[Tell]:
+def progress(quiet: bool) -> Iterator[OnProgress]:
     """A line on standard error that says how far it is; where there is no terminal, a new one from time to
     time.
     """
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.TimeElapsedColumn())
     with ExitStack() as closing:
-        bar = Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
+        bar = bars.Progress(
+            *columns, console=console, transient=True, disable=quiet or not console.is_terminal
+        )
         closing.enter_context(bar)
-        task, said, now = bar.add_task("…", total=None), set(), [""]
+        task, said, line = bar.add_task("…", total=None), set(), [""]
         if bar.disable and not quiet:
-            closing.enter_context(_again_and_again(lambda: now[0]))
+            closing.enter_context(_again_and_again(lambda: line[0]))
 
-        def tell(facts: dict[str, Any]) -> None:
-            what = facts.get("step", "asking")
-            if bar.disable and not quiet and what.startswith("waiting") and what not in said:
-                said.add(what)
-                typer.echo(what, err=True)
-            rest = ", ".join(
-                f"{name} {value}" for name, value in facts.items() if name not in ("step", "done")
-            )
-            done = facts.get("done")
-            now[0] = f"{what} {rest}".strip()
-            bar.update(task, description=now[0], total=None if done is None else 1.0, completed=done or 0)
+        def on_progress(now: Progress) -> None:
+            if bar.disable and not quiet and now.waiting and now.step not in said:
+                said.add(now.step)
+                typer.echo(now.step, err=True)
+            line[0] = f"{now.step}: {now.detail}" if now.detail else now.step
+            total = None if now.done is None else 1.0
+            bar.update(task, description=line[0], total=total, completed=now.done or 0)
 
-        yield tell
+        yield on_progress
 
 
 @contextmanager
@@ -257,29 +269,29 @@ def _again_and_again(what: Callable[[], str]) -> Iterator[None]:
         saying.join()
 
 
-def ask_party(directory: Path, verb: str, quiet: bool, **arguments: Any) -> Any:
-    """Ask the process that runs in a directory, with a line that says how far it is; where none does, see
-    `node.dispatch.do_alone`. That takes a second to load, and is left alone where a process runs.
+def ask_party(directory: Path, request: Request[Result], quiet: bool) -> Result:
+    """Ask the party that runs in a directory, and show progress. If none does, see `node.roles.run_offline`,
+    which takes a second to load.
     """
     home, goes_on = directory.expanduser().absolute(), "; what a running party has begun goes on there"
 
-    def alone() -> Any:
+    def offline() -> Result:
         nonlocal goes_on
         goes_on = ""
-        from revfrf.node.roles import do_alone
+        from revfrf.node.roles import run_offline
 
-        return do_alone(home, verb, arguments, tell)
+        return run_offline(home, request, on_progress)
 
-    with progress(quiet) as tell:
+    with progress(quiet) as on_progress:
         try:
-            return ask(home / CONTROL, verb, arguments, tell, alone)
+            return ask(home / CONTROL, request, on_progress, offline)
         except KeyboardInterrupt as interrupt:
             _end(interrupt, goes_on)
         except RevFRFError as error:
-            if error.kind == "verb":
-                from revfrf.node.roles import party_with
+            if error.kind == "wrong-role":
+                from revfrf.node.roles import check_role
 
-                party_with(home, verb)
+                check_role(home, request)
             raise
 
 

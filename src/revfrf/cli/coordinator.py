@@ -1,9 +1,9 @@
 """The coordinator's commands: train, test, and what became of the forest."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from revfrf.cli.console import (
@@ -13,6 +13,7 @@ from revfrf.cli.console import (
     Voting,
     ask_party,
     errors,
+    facts_of,
     print_facts,
     print_json,
     say,
@@ -20,6 +21,7 @@ from revfrf.cli.console import (
     write_file,
 )
 from revfrf.io.files import check_place
+from revfrf.node import api
 
 app = typer.Typer()
 
@@ -37,16 +39,17 @@ def match(directory: Directory = Path(), as_json: Json = False) -> None:
       revfrf match -d cs
     """
     with errors(as_json):
-        result = ask_party(directory, "match", as_json)
+        result = ask_party(directory, api.Match(), as_json)
     if as_json:
-        print_json(result)
+        print_json(facts_of(result))
         return
-    participants = result.pop("participants")
-    print_facts("Rows of CS, and how many of them all have", result)
+    print_facts(
+        "Shared rows", {"rows": result.rows, "shared": result.shared, "not_shared": result.not_shared}
+    )
     typer.echo("Participants, in the order in which they were asked:")
-    for name, facts in participants.items():
-        has = f"{facts['columns']} columns, {facts['rows']:,} rows"
-        typer.echo(f"  {name}: {has}; {facts['common']:,} rows of CS are left")
+    for found in result.participants:
+        has = f"{found.columns} columns, {found.rows:,} rows"
+        typer.echo(f"  {found.party}: {has}; {found.shared:,} rows still shared")
 
 
 @app.command()
@@ -75,16 +78,17 @@ def train(
       revfrf train -d cs
     """
     with errors(as_json):
-        given = {} if min_common is None else {"min_common": min_common}
-        result = ask_party(directory, "train", as_json, **given)
-    before = result["grown"] == "before"
-    for name in result["changed"]:
+        request = api.Train() if min_common is None else api.Train(min_common)
+        result = ask_party(directory, request, as_json)
+    for name in result.changed:
         say(
             f"{name} in the configuration has changed since `train` was first called; one forest a federation"
         )
-    if not as_json:
-        del result["grown"], result["changed"]
-    show("The forest was grown before." if before else "The forest is grown.", result, as_json)
+    if as_json:
+        print_json(facts_of(result))
+    else:
+        title = "The forest existed already." if result.existed else "The forest is trained."
+        show(title, result.forest, False)
 
 
 @app.command("test")
@@ -105,7 +109,7 @@ def score(
     """
     same = "the columns of ids and labels are called as in the table that `serve` has read"
     with errors(as_json, {"no-ids": same, "no-labels": same}):
-        result = ask_party(directory, "test", as_json, file=str(labels.absolute()), voting=voting)
+        result = ask_party(directory, api.Test(str(labels.absolute()), voting), as_json)
     show("Tested.", result, as_json)
 
 
@@ -118,12 +122,12 @@ def history(directory: Directory = Path(), as_json: Json = False) -> None:
       revfrf history -d cs
     """
     with errors(as_json):
-        result = ask_party(directory, "history", as_json)
+        result = ask_party(directory, api.History(), as_json)
     if as_json:
-        print_json(result)
+        print_json([facts_of(revocation) for revocation in result])
     elif result:
-        for number, facts in enumerate(result):
-            print_facts(f"Certificate {number}", facts)
+        for number, revocation in enumerate(result):
+            show(f"Certificate {number}", revocation, False)
     else:
         typer.echo("Nobody has left.")
 
@@ -154,9 +158,10 @@ def export(
     with errors(as_json):
         check_place(out)
         if forest:
-            text = json.dumps(ask_party(directory, "structure", as_json)) + "\n"
+            structure = ask_party(directory, api.Structure(), as_json)
+            text = msgspec.json.encode(structure).decode() + "\n"
         else:
-            text = ask_party(directory, "export", as_json, number=number)
+            text = ask_party(directory, api.Export(number), as_json)
         write_file(out, text)
     if as_json:
         print_json({"file": str(out)})
@@ -176,6 +181,6 @@ def report(
     """
     with errors(as_json):
         check_place(out)
-        write_file(out, ask_party(directory, "report", as_json))
+        write_file(out, ask_party(directory, api.Report(), as_json))
     if as_json:
         print_json({"file": str(out)})

@@ -18,6 +18,7 @@ from revfrf.cli.console import (
 )
 from revfrf.errors import RevFRFError, UsageError
 from revfrf.io.files import check_place, create, reading, writing
+from revfrf.node import api
 
 app = typer.Typer(no_args_is_help=True, help="Found a federation, and invite its parties.")
 
@@ -87,7 +88,7 @@ def kgc_invite(
             check_place(out)
             if os.path.lexists(out):
                 raise UsageError(f"{out} exists and is not overwritten; give another path")
-        token = ask_party(directory, "invite", as_json, party_role=role, name=name, days=days)
+        token = ask_party(directory, api.Invite(role, name, days), as_json)
         if out is not None:
             with writing(out, UsageError):
                 create(out, f"{token}\n".encode())
@@ -115,7 +116,7 @@ def kgc_uninvite(
       revfrf kgc uninvite bank -d kgc
     """
     with errors(as_json):
-        ask_party(directory, "uninvite", as_json, name=name)
+        ask_party(directory, api.Uninvite(name), as_json)
     if as_json:
         print_json({"name": name})
     else:
@@ -139,7 +140,7 @@ def kgc_accept(
     with errors(as_json):
         found = _request(request)
         try:
-            result = ask_party(directory, "accept", as_json, request=found)
+            result = ask_party(directory, api.Accept(found), as_json)
         except RevFRFError as error:
             raise error if error.kind != "usage" else UsageError(f"{request}: {error}") from None
     show("KGC has the request.", result, as_json)

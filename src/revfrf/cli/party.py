@@ -15,6 +15,7 @@ from revfrf.cli.console import (
     Voting,
     ask_party,
     errors,
+    facts_of,
     print_json,
     progress,
     quoted,
@@ -23,6 +24,7 @@ from revfrf.cli.console import (
 )
 from revfrf.errors import RevFRFError, UsageError
 from revfrf.io.files import check_place
+from revfrf.node import api
 
 app = typer.Typer()
 
@@ -163,13 +165,14 @@ def predict(
             "Whoever refuses still ends it.",
         ),
     ] = False,
-    min_voted: Annotated[
+    min_coverage: Annotated[
         float | None,
         typer.Option(
             min=0,
             max=1,
-            metavar="SHARE",
-            help="With --partial: no answers if fewer trees than this have voted for a row; 0.5 by default.",
+            metavar="FRACTION",
+            help="With --partial: fail if the coverage of a row is lower (default 0.5). Coverage is the "
+            "fraction of trees that voted.",
             show_default=False,
         ),
     ] = None,
@@ -190,59 +193,72 @@ def predict(
     with errors(as_json, {"no-ids": "give the column of ids with --id-column"}):
         if partial and not encrypted:
             raise UsageError("--partial: only with --encrypted; without it, all participants must be there")
-        if min_voted is not None and not partial:
-            raise UsageError("--min-voted: only with --partial; without it, all trees vote")
+        if min_coverage is not None and not partial:
+            raise UsageError("--min-coverage: only with --partial; without it, all trees vote")
         if out is not None:
             check_place(out)
             if out.exists() and rows.exists() and out.samefile(rows):
                 raise UsageError(f"--out {out}: it would replace the rows; give another path")
-        arguments: dict[str, Any] = {"file": str(rows.absolute()), "id_column": id_column, "voting": voting}
+        file = str(rows.absolute())
+        request: api.Request[api.Predictions] = api.Predict(file, id_column, voting)
         if encrypted:
-            arguments["partial"] = partial
-        given = {name: value for name, value in arguments.items() if value is not None}
-        result = ask_party(directory, "ask" if encrypted else "predict", as_json, **given)
-        _check_votes(result, 0.5 if min_voted is None else min_voted)
-        text = json.dumps(result, indent=2) + "\n" if as_json else _csv(result)
+            request = api.PredictEncrypted(file, id_column or "id", voting, partial)
+        result = ask_party(directory, request, as_json)
+        _check_coverage(result, 0.5 if min_coverage is None else min_coverage)
+        text = json.dumps(facts_of(result), indent=2) + "\n" if as_json else _csv(result)
         if out is None:
             typer.echo(text, nl=False)
         else:
             write_file(out, text)
-        if result.get("absent"):
-            lowest = f"at least {min(result['voted']):.1%} of the trees have voted for each row"
-            typer.echo(f"without {', '.join(result['absent'])}: {lowest}", err=True)
-        missing = result.get("not_common")
-        if missing:
-            asked = len(result["ids"]) + missing
-            typer.echo(f"{missing} of {asked} ids are not held by all participants", err=True)
+        _explain_gaps(result)
 
 
-def _check_votes(result: dict[str, Any], least: float) -> None:
-    """Raise RevFRFError for rows for which fewer trees than this have voted."""
-    voted = result.get("voted", [])
-    few = [share for share in voted if share < least]
-    if few:
+def _check_coverage(result: api.Predictions, least: float) -> None:
+    """Raise RevFRFError if the coverage of a row is lower than this."""
+    coverage = result.coverage or ()
+    low = [fraction for fraction in coverage if fraction < least]
+    if low:
         raise RevFRFError(
-            f"without {', '.join(result['absent'])}, fewer than {least:.0%} of the trees have voted for "
-            f"{len(few)} of {len(voted)} rows, and {min(few):.1%} for one; ask again when they are back, or "
-            "accept answers of fewer trees with --min-voted",
+            f"{', '.join(result.offline)} offline: coverage below {least:.0%} for {len(low)} of "
+            f"{len(coverage)} rows (lowest {min(low):.1%}); retry later, or lower --min-coverage",
             kind="absent",
         )
 
 
-def _csv(result: dict[str, Any]) -> str:
+def _explain_gaps(result: api.Predictions) -> None:
+    """Say on standard error what is missing from predictions."""
+    if result.offline:
+        lowest = min(result.coverage or (1.0,))
+        typer.echo(f"{', '.join(result.offline)} offline: the lowest coverage is {lowest:.1%}", err=True)
+    if result.not_shared:
+        asked = len(result.ids) + result.not_shared
+        typer.echo(f"{result.not_shared} of {asked} ids are not held by all participants", err=True)
+
+
+def _csv(result: api.Predictions) -> str:
     from revfrf.io.party_data import csv_text
 
-    columns: dict[str, Any] = {
-        name: result[name] for name in ("answers", "shares", "voted") if name in result
+    every = {
+        "prediction": result.prediction,
+        "probability": result.probability,
+        "coverage": result.coverage,
     }
-    named = result["id_column"]
-    return csv_text(result["ids"], columns, id_column="id" if named in columns else named)
+    columns = {name: values for name, values in every.items() if values is not None}
+    named = result.id_column
+    return csv_text(result.ids, columns, id_column="id" if named in columns else named)
 
 
 @app.command()
 def revoke(
     directory: Directory = Path(),
-    level: Annotated[int, typer.Option(help="2: old copies of the forest die, too. 1: they do not.")] = 2,
+    level: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=2,
+            help="2: also replace all keys, so that old copies of the forest are useless. 1: keep the keys.",
+        ),
+    ] = 2,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     no_wait: Annotated[
         bool,
@@ -276,20 +292,20 @@ def revoke(
       revfrf revoke -d bank
     """
     with errors(as_json):
-        if level not in (1, 2):
-            raise UsageError(f"--level {level}: give 1 or 2")
         if out is not None:
             check_place(out)
         if not yes and not _confirmed():
             raise typer.Exit(1)
-        result = ask_party(directory, "revoke", as_json, level=level, send=out is None)
-        title = "KGC has the request"
+        wanted: api.RevocationLevel = 2 if level == 2 else 1
         if out is not None:
-            write_file(out, result.pop("request") + "\n")
-            title = f"The request is in {out}; KGC takes it by `revfrf kgc accept`"
-        elif not no_wait:
-            _wait_until_left(directory, as_json)
-            title += ", and CS no longer accepts this party: it has left"
+            signed = ask_party(directory, api.SignRevocation(wanted), as_json)
+            write_file(out, f"{signed.request}\n")
+            result, title = signed.departure, f"The request is in {out}; KGC takes it by `revfrf kgc accept`"
+        else:
+            result, title = ask_party(directory, api.Revoke(wanted), as_json), "KGC has the request"
+            if not no_wait:
+                _wait_until_left(directory, as_json)
+                title += ", and CS no longer accepts this party: it has left"
     show(f"{title}.", result, as_json)
 
 
@@ -308,8 +324,8 @@ def _wait_until_left(directory: Path, quiet: bool) -> None:
     if not quiet:
         typer.echo("KGC has the request. Waiting until CS no longer accepts this party …", err=True)
         typer.echo("Ctrl-C ends the waiting; the request stands.", err=True)
-    with progress(quiet) as tell:
-        tell({"step": "leaving"})
+    with progress(quiet) as on_progress:
+        on_progress(api.Progress("leaving"))
         wait_until_left(directory)
 
 
@@ -322,5 +338,5 @@ def status(directory: Directory = Path(), as_json: Json = False) -> None:
       revfrf status -d cs
     """
     with errors(as_json):
-        result = ask_party(directory, "status", as_json)
-    show(f"{result['role']} {result['name']!r}", result, as_json)
+        result = ask_party(directory, api.Status(), as_json)
+    show(f"{result.role} {result.name!r}", result, as_json)

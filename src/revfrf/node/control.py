@@ -1,11 +1,9 @@
-"""How an operator talks to a running party: a socket in the party's directory, for its owner alone, and root.
+"""The control socket: how an operator talks to a running party.
 
-One JSON object a line. A question is {"verb": …, "arguments": {…}}; before the answer there may be any number
-of {"progress": {…}}; the answer is {"result": …} or {"error": {"kind": …, "reason": …}}. An error of kind
-`verb` is that this party has no such verb.
+It is in the party's directory, for the party's own user and root. Each line is a JSON object. A request of
+`node.api` is answered by any number of `Progress` and `Alive`, and then by `Failed` or `Succeeded`.
 """
 
-import json
 import logging
 import os
 import socket
@@ -15,27 +13,78 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from revfrf.errors import RevFRFError, StorageError, UsageError
 from revfrf.io.files import check_writable_by_owner_alone
+from revfrf.node.api import AnyRequest, OnProgress, Progress, Request, no_progress, result_type
 
 log = logging.getLogger("revfrf.control")
 
-Tell = Callable[[dict[str, Any]], None]
-"""Whom to tell how far a command is."""
+Result = TypeVar("Result")
+Answer = Callable[[AnyRequest, OnProgress], Any]
+"""Answers a request. Raises RevFRFError."""
 
-Command = Callable[[str, dict[str, Any], Tell], Any]
 CONTROL = "control"
 """The socket's name."""
 
-_MAX_LINE = 2**26
-_ALIVE, _DEAD = 5.0, 30.0
-"""Seconds: between two signs of life of a process that works, and until it is given up."""
+MAX_REQUEST, MAX_REPLY = 2**22, 2**28
+"""Bytes in a line."""
 
+ALIVE_SECONDS, DEAD_SECONDS = 5.0, 30.0
+"""How often a process that is at work shows that it is alive, and when it is given up."""
 
 _CREDENTIALS = struct.Struct("3i")
-"""Of the other end of a socket: process, user, group."""
+"""The other end of a socket: process, user, group."""
+
+
+# -- lines ------------------------------------------------------------------------------------------
+
+
+class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=str.lower):
+    """What a process writes."""
+
+
+class Alive(_Line, frozen=True):
+    """The process is at work."""
+
+
+class Failed(_Line, frozen=True):
+    """The request has failed."""
+
+    kind: str
+    reason: str
+
+
+class Succeeded(_Line, frozen=True):
+    """The request's result, which is of the type that the request names."""
+
+    result: msgspec.Raw
+
+
+_REQUEST: msgspec.json.Decoder[AnyRequest] = msgspec.json.Decoder(AnyRequest)
+_REPLY: msgspec.json.Decoder[Progress | Alive | Failed | Succeeded] = msgspec.json.Decoder(
+    Progress | Alive | Failed | Succeeded
+)
+
+
+def _decode_request(line: bytes) -> AnyRequest:
+    try:
+        if not line.endswith(b"\n"):
+            raise ValueError("the line is too long, or has no end")
+        return _REQUEST.decode(line)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"not a request: {error}") from None
+
+
+def _printable(text: str) -> str:
+    """Return text that can be encoded: file names may hold bytes that are not UTF-8."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+# -- the party's process ----------------------------------------------------------------------------
 
 
 class _Handler(socketserver.StreamRequestHandler):
@@ -43,62 +92,53 @@ class _Handler(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         try:
-            line = self.rfile.readline(_MAX_LINE)
-            if line:  # else somebody wanted to know whether anybody listens
+            line = self.rfile.readline(MAX_REQUEST)
+            if line:  # an empty line only asks whether a process listens
                 self._writing, self._answered = Lock(), Event()
                 Thread(target=self._keep_alive, name="alive", daemon=True).start()
                 try:
-                    answer = self._answer(line)
+                    reply = self._reply(line)
                 finally:
                     self._answered.set()
-                self._tell(answer)
+                self._write(reply)
         except OSError:
-            log.info("the operator has gone")
+            log.info("the operator has disconnected")
 
-    def _answer(self, line: bytes) -> dict[str, Any]:
+    def _reply(self, line: bytes) -> _Line:
         try:
-            verb, arguments = _question(line)
-            return {"result": self.server.command(verb, arguments, self._progress)}
+            result = self.server.answer(_decode_request(line), self._on_progress)
+            return Succeeded(msgspec.Raw(msgspec.json.encode(result)))
         except RevFRFError as error:
-            return {"error": {"kind": error.kind, "reason": str(error)}}
+            return Failed(error.kind, _printable(str(error)))
         except Exception:
-            log.exception("a command has failed")
-            return {"error": {"kind": "error", "reason": "the command has failed; the log says why"}}
+            log.exception("a request has failed")
+            return Failed("error", "the command failed; see the party's log")
 
-    def _progress(self, facts: dict[str, Any]) -> None:
+    def _on_progress(self, progress: Progress | Alive) -> None:
         try:
-            self._tell({"progress": facts})
-        except OSError:  # nobody listens any more: the work goes on
-            log.debug("the operator has gone")
+            self._write(progress)
+        except OSError:  # the work goes on without the operator
+            log.debug("the operator has disconnected")
 
-    def _tell(self, line: dict[str, Any]) -> None:
+    def _write(self, line: _Line | Progress) -> None:
         with self._writing:
-            self.wfile.write(json.dumps(line).encode() + b"\n")
+            self.wfile.write(msgspec.json.encode(line) + b"\n")
 
     def _keep_alive(self) -> None:
-        """Say again and again that the process is there, until the answer is."""
-        while not self._answered.wait(_ALIVE):
-            self._progress({})
-
-
-def _question(line: bytes) -> tuple[str, dict[str, Any]]:
-    try:
-        question = json.loads(line)
-        return str(question["verb"]), dict(question["arguments"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UsageError(f"not a command: {error}") from None
+        while not self._answered.wait(ALIVE_SECONDS):
+            self._on_progress(Alive())
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
-    command: Command
+    answer: Answer
 
     def server_bind(self) -> None:
-        os.fchmod(self.fileno(), 0o600)  # the file, which `bind` makes, begins with this mode
+        os.fchmod(self.fileno(), 0o600)  # `bind` creates the file with this mode
         super().server_bind()
 
     def verify_request(self, request: Any, *_: Any) -> bool:
-        """Hear this party's own user, and root, and nobody else."""
+        """Accept only the party's own user, and root."""
         user = _peer(request)[1]
         if user not in (0, os.geteuid()):
             log.warning("refused a command of user %d", user)
@@ -106,9 +146,33 @@ class _Server(socketserver.ThreadingUnixStreamServer):
         return True
 
 
+class Control:
+    """The listening end."""
+
+    def __init__(self, path: Path, answer: Answer) -> None:
+        self._path = path
+        path.unlink(missing_ok=True)  # we hold the database, so no other process listens there
+        try:
+            with _short_address(path) as address:
+                self._server = _Server(address, _Handler)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot listen: {error.strerror or error}", kind="io") from None
+        self._server.answer = answer
+        Thread(target=self._server.serve_forever, name="control", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._path.unlink(missing_ok=True)
+
+
+# -- the operator's process -------------------------------------------------------------------------
+
+
 @contextmanager
-def _short(path: Path) -> Iterator[str]:
-    """The address of a socket, which must be short: by its directory, opened."""
+def _short_address(path: Path) -> Iterator[str]:
+    """Yield an address that is short enough for a socket, through its open directory."""
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{directory}/{path.name}"
@@ -116,34 +180,14 @@ def _short(path: Path) -> Iterator[str]:
         os.close(directory)
 
 
-class Control:
-    """The listening end."""
-
-    def __init__(self, path: Path, command: Command) -> None:
-        self._path = path
-        path.unlink(missing_ok=True)  # the database is ours: no other process listens there
-        try:
-            with _short(path) as address:
-                self._server = _Server(address, _Handler)
-        except OSError as error:
-            raise StorageError(f"{path}: cannot listen: {error.strerror or error}", kind="io") from None
-        self._server.command = command
-        Thread(target=self._server.serve_forever, name="control", daemon=True).start()
-
-    def close(self) -> None:
-        """Listen no more."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._path.unlink(missing_ok=True)
-
-
 def _connect(path: Path) -> socket.socket | None:
-    """A connection to the process that listens there, if one does. Raises StorageError if it is another
-    user's.
+    """Connect to the process that listens there, if one does.
+
+    Raises StorageError if it belongs to another user.
     """
     connection = socket.socket(socket.AF_UNIX)
     try:
-        with _short(path) as address:
+        with _short_address(path) as address:
             connection.connect(address)
     except OSError:
         connection.close()
@@ -155,14 +199,14 @@ def _connect(path: Path) -> socket.socket | None:
 
 
 def _peer(connection: socket.socket) -> tuple[int, int]:
-    """The numbers of the process at the other end, and of its user."""
+    """Return the other end's process and user numbers."""
     known = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     process, user, _ = _CREDENTIALS.unpack(known)
     return process, user
 
 
 def process_of(path: Path) -> int | None:
-    """The number of the process that listens there, if one does; 0 if it cannot be seen from here."""
+    """Return the number of the process that listens there, if one does; 0 if it is not visible from here."""
     connection = _connect(path)
     if connection is None:
         return None
@@ -170,67 +214,69 @@ def process_of(path: Path) -> int | None:
         return _peer(connection)[0]
 
 
-def runs(path: Path) -> bool:
-    """Whether a process listens there."""
+def is_running(path: Path) -> bool:
+    """Return whether a process listens there."""
     return process_of(path) is not None
 
 
-def not_running(directory: Path, fix: str) -> UsageError:
-    """That no process runs there, and what to do."""
-    return UsageError(f"no `revfrf serve` runs in {directory}; {fix}")
+def not_running(directory: Path, remedy: str) -> UsageError:
+    """Return the error that no process runs there."""
+    return UsageError(f"`revfrf serve` is not running in {directory}; {remedy}")
 
 
 def ask(
     path: Path,
-    verb: str,
-    arguments: dict[str, Any],
-    tell: Tell = lambda _: None,
-    otherwise: Callable[[], Any] | None = None,
-) -> Any:
-    """Ask the process that listens there; if none does, do this otherwise.
+    request: Request[Result],
+    on_progress: OnProgress = no_progress,
+    offline: Callable[[], Result] | None = None,
+) -> Result:
+    """Send a request to the process that listens there. If there is none, call `offline` instead.
 
-    Raises what it answers with, StorageError if somebody else could listen there, and UsageError if nobody
-    does and there is nothing else to do.
+    Raises the error that the process answers with, StorageError if another user could listen there, and
+    UsageError if no process listens and there is no `offline`.
     """
-    with suppress(OSError):  # what is not there is not asked
+    with suppress(OSError):  # what does not exist is not asked
         if path.is_socket():
             check_writable_by_owner_alone(path.parent)
     connection = _connect(path)
     if connection is None:
-        if otherwise is None:
-            raise not_running(path.parent, "start it, and ask again")
-        return otherwise()
+        if offline is None:
+            raise not_running(path.parent, "start it, and retry")
+        return offline()
     with connection:
-        connection.settimeout(_DEAD)
-        for answer in _answers(path, connection, {"verb": verb, "arguments": arguments}):
-            if "progress" in answer:
-                if answer["progress"]:
-                    tell(answer["progress"])
-            elif "error" in answer:
-                raise RevFRFError(answer["error"]["reason"], kind=answer["error"]["kind"])
-            else:
-                return answer["result"]
+        connection.settimeout(DEAD_SECONDS)
+        for line in _exchange(connection, _encode_request(request)):
+            match _decode(path, _REPLY, line):
+                case Progress() as progress:
+                    on_progress(progress)
+                case Failed(kind, reason):
+                    raise RevFRFError(reason, kind=kind)
+                case Succeeded(result):
+                    return _decode(path, msgspec.json.Decoder(result_type(type(request))), bytes(result))
     raise RevFRFError(
-        f"the process in {path.parent} has ended before it has answered; its log says why. Start it again: "
-        "what was under way goes on by itself, and requests can be asked again",
+        f"the process in {path.parent} ended before it answered; see its log. Start it again: it continues "
+        "its work, and requests can be sent again",
         kind="absent",
     )
 
 
-def _answers(path: Path, connection: socket.socket, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What the process says, line by line, until it has no more to say, or has ended."""
-    with suppress(ConnectionError, TimeoutError), connection.makefile("rb") as lines:
-        connection.sendall(json.dumps(question).encode() + b"\n")
-        for line in lines:
-            if line.endswith(b"\n"):
-                yield _answer(path, line)
-
-
-def _answer(path: Path, line: bytes) -> dict[str, Any]:
+def _encode_request(request: Request[Any]) -> bytes:
     try:
-        answer = json.loads(line)
+        return msgspec.json.encode(request) + b"\n"
+    except UnicodeEncodeError:
+        raise UsageError("a file name is not valid UTF-8; rename the file") from None
+
+
+def _exchange(connection: socket.socket, line: bytes) -> Iterator[bytes]:
+    """Send a line, and yield the lines that come back until the process closes the connection or ends."""
+    with suppress(ConnectionError, TimeoutError), connection.makefile("rb") as lines:
+        connection.sendall(line)
+        while (found := lines.readline(MAX_REPLY)).endswith(b"\n"):
+            yield found
+
+
+def _decode(path: Path, decoder: msgspec.json.Decoder[Result], data: bytes) -> Result:
+    try:
+        return decoder.decode(data)
     except (ValueError, RecursionError):
-        answer = None
-    if not isinstance(answer, dict) or len(answer.keys() & {"progress", "error", "result"}) != 1:
-        raise StorageError(f"{path}: what listens there is no party's process", kind="wrong-kind")
-    return answer
+        raise StorageError(f"{path}: the process there is not a RevFRF party", kind="wrong-kind") from None

@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 import numpy as np
@@ -14,7 +14,8 @@ from revfrf.forest.voting import Voting, numbers
 from revfrf.io.table import Table, some
 from revfrf.messages.alignment import Drop
 from revfrf.messages.base import Done
-from revfrf.node.control import Tell
+from revfrf.node import api
+from revfrf.node.api import OnProgress, Progress
 from revfrf.node.training import TrainingService
 from revfrf.protocols.alignment import align
 from revfrf.protocols.certificate import shown_by
@@ -43,44 +44,43 @@ class CoordinatorService(TrainingService):
 
     # -- commands -----------------------------------------------------------------------------------
 
-    def do_predict(
-        self, tell: Tell, file: str, id_column: str | None = None, voting: Voting = "hard"
-    ) -> dict[str, Any]:
-        """Answers for rows that all participants hold, whose ids are in a file."""
-        column = id_column or self.data.id_column
-        found = self._predict(Table.read(file).ids(column), file, column, voting, tell)
-        self.audit.append("predicted", rows=len(found["ids"]))
-        return {"id_column": column, **found}
+    def predict(self, request: api.Predict, on_progress: OnProgress) -> api.Predictions:
+        """Predict rows that all participants hold, whose ids are in a file."""
+        column = request.id_column or self.data.id_column
+        ids = Table.read(request.file).ids(column)
+        found = self._predict(ids, request.file, column, request.voting, on_progress)
+        self.audit.append("predicted", rows=len(found.ids))
+        return found
 
     def _predict(
-        self, ids: Sequence[str], file: str, column: str, voting: Voting, tell: Tell
-    ) -> dict[str, Any]:
+        self, ids: Sequence[str], file: str, column: str, voting: Voting, on_progress: OnProgress
+    ) -> api.Predictions:
         def find() -> tuple[list[str], NDArray[np.float64]]:
             source = f"{file}, column {column!r}"
-            common = self._common(f"rows {secrets.token_hex(4)}", ids, source, tell)
+            common = self._common(f"rows {secrets.token_hex(4)}", ids, source, on_progress)
             return common, self._votes(common, voting)
 
-        common, votes = self._when_ready(find, tell)
-        return {"ids": common, "answers": self._answers(votes), "not_common": len(ids) - len(common)}
+        common, votes = self._when_ready(find, on_progress)
+        missing = len(ids) - len(common)
+        return api.Predictions(column, tuple(common), tuple(self._answers(votes)), not_shared=missing)
 
-    def do_test(self, tell: Tell, file: str, voting: Voting = "hard") -> dict[str, Any]:
-        """How good the answers are for rows whose labels are in a file."""
+    def test(self, request: api.Test, on_progress: OnProgress) -> api.TestScore:
+        """Score the forest on rows whose labels are in a file."""
+        file = request.file
         labels, trained = self._read_labels(file), self.training
         if trained is not None and trained.labels:
             _check_classes(file, labels.values.tolist(), trained.labels)
-        found = self._predict(labels.ids, file, self.data.id_column, voting, tell)
-        truth, answers = labels.of(found["ids"]), found["answers"]
-        training = self._expect_training()
+        found = self._predict(labels.ids, file, self.data.id_column, request.voting, on_progress)
+        truth, training = labels.of(found.ids), self._expect_training()
+        known = len({*training.ids} & {*found.ids})
+        score = api.TestScore(rows=len(found.ids), not_shared=found.not_shared, trained_on=known)
+        self.audit.append("tested", rows=score.rows)
         if training.task == "classes":
-            score = {
-                "accuracy": float(np.mean([str(a) == str(b) for a, b in zip(truth, answers, strict=True)]))
-            }
-        else:
-            error = np.asarray(truth, dtype=np.float64) - np.asarray(answers, dtype=np.float64)
-            score = {"mse": float(np.mean(error**2)), "mae": float(np.mean(np.abs(error)))}
-        known = len({*training.ids} & {*found["ids"]})
-        self.audit.append("tested", rows=len(answers))
-        return {"rows": len(answers), "not_common": found["not_common"], "trained_on": known, **score}
+            right = [str(a) == str(b) for a, b in zip(truth, found.prediction, strict=True)]
+            return msgspec.structs.replace(score, accuracy=float(np.mean(right)))
+        error = np.asarray(truth, dtype=np.float64) - np.asarray(found.prediction, dtype=np.float64)
+        mse, mae = float(np.mean(error**2)), float(np.mean(np.abs(error)))
+        return msgspec.structs.replace(score, mse=mse, mae=mae)
 
     def _answers(self, votes: NDArray[np.float64]) -> list[Any]:
         targets, training = self.role.targets, self._expect_training()
@@ -92,14 +92,14 @@ class CoordinatorService(TrainingService):
         if not self.role.ready:
             raise UsageError("there is no whole forest now; `revfrf train` first, or wait")
 
-    def _when_ready(self, work: Callable[[], Result], tell: Tell) -> Result:
+    def _when_ready(self, work: Callable[[], Result], on_progress: OnProgress) -> Result:
         """Do something with a whole forest; if somebody is leaving just now, again when it has left, and if
         somebody goes meanwhile, again when it is back. Whoever is away from the beginning is not waited for.
         """
 
         def try_it() -> Result:
             self._expect_ready()  # else it is said at once
-            with self._turn(tell):
+            with self._turn(on_progress):
                 self._expect_ready()
                 return work()
 
@@ -107,55 +107,62 @@ class CoordinatorService(TrainingService):
         while True:
             epoch = 0 if self.certificate is None else self._epoch
             try:
-                return self.patiently(try_it, tell, waits_for=self.endpoint.present())
+                return self.patiently(try_it, on_progress, waits_for=self.endpoint.present())
             except RevFRFError:
                 left = self.role.lifecycle_state().revoking
                 changed = bool(epoch) and (self._epoch != epoch or left)
                 if not changed or time.monotonic() > until:
                     raise
-                tell({"step": "waiting until the forest is whole without those who leave"})
+                on_progress(Progress("waiting until the forest is rebuilt", waiting=True))
                 if not self.pause():
                     raise
 
-    def do_history(self) -> list[dict[str, Any]]:
-        """Who has left, and when."""
-        return [shown_by(certificate) for certificate in self.role.certificates]
+    def history(self, _: api.History, __: OnProgress) -> tuple[api.Revocation, ...]:
+        """List who has left, and when."""
+        shown = map(shown_by, self.role.certificates)
+        return tuple(msgspec.convert(facts, api.Revocation) for facts in shown)
 
-    def do_report(self) -> str:
-        """A page about the forest, as HTML."""
+    def report(self, _: api.Report, __: OnProgress) -> str:
+        """Return a page about the forest, as HTML."""
         self._expect_ready()
-        status = self.do_status()
+        status, forest = self.status(api.Status()), self._summary()
         columns = {party: [c.name for c in owned] for party, owned in self.role.columns.items()}
         standing = Standing(
             federation=self.config.party.federation,
-            facts={name: status[name] for name in ("epoch", "members", "left", "nodes", "rows", "digest")},
+            facts={
+                "epoch": status.epoch,
+                "members": status.members,
+                "left": status.left,
+                "nodes": forest.nodes,
+                "rows": forest.rows,
+                "digest": forest.digest,
+            },
             columns=columns,
             forest=outline(self.store),
             certificates=self.role.certificates,
         )
         return forest_page(standing)
 
-    def do_structure(self) -> dict[str, Any]:
-        """The forest as CS knows it: rules, owners and columns of splits, numbers of cuts, sums of leaves."""
+    def structure(self, _: api.Structure, __: OnProgress) -> api.ForestStructure:
+        """Return the forest as CS knows it."""
         self._expect_ready()
         splits, leaves = sorted(self.store.splits.items()), sorted(self.store.leaves.items())
-        return {
-            "federation": self.config.party.federation,
-            "digest": self.digest,
-            "rules": msgspec.to_builtins(self.role.plan.rules),
-            "labels": list(self._expect_training().labels),
-            "splits": [[*node, split.feature, split.cut] for node, split in splits],
-            "leaves": [[*node, *sums] for node, sums in leaves],
-        }
+        return api.ForestStructure(
+            federation=self.config.party.federation,
+            digest=self.digest,
+            rules=msgspec.to_builtins(self.role.plan.rules),
+            labels=self._expect_training().labels,
+            splits=tuple((*node, split.feature, split.cut) for node, split in splits),
+            leaves=tuple((*node, *sums) for node, sums in leaves),
+        )
 
-    def do_export(self, tell: Tell, number: int = -1) -> str:
-        """A revocation certificate as JSON, the last one by default; of a revocation that is under way,
-        when it is over.
-        """
+    def export(self, request: api.Export, on_progress: OnProgress) -> str:
+        """Return a revocation certificate as JSON. If a revocation is under way, wait until it is over."""
         if not self.role.created:
             raise UsageError("there is no forest yet, and so nobody has left it; `revfrf train` grows one")
+        number = request.number
         try:
-            return self._when_ready(lambda: self.role.certificates[number], tell).to_json().decode()
+            return self._when_ready(lambda: self.role.certificates[number], on_progress).to_json().decode()
         except IndexError:
             count = len(self.role.certificates)
             raise UsageError(
@@ -164,17 +171,27 @@ class CoordinatorService(TrainingService):
                 else "nobody has left the forest, or not yet: a request may be on its way; ask again"
             ) from None
 
-    def do_status(self) -> dict[str, Any]:
-        """See `Service.do_status`."""
-        status = super().do_status()  # first, so that no old forest is called ready in a new epoch
-        stopped = "" if self.training is None else self.training.stopped
+    def status(self, request: api.Status, on_progress: OnProgress = api.no_progress) -> api.PartyStatus:
+        """See `Service.status`."""
+        status = super().status(request, on_progress)  # first, so that no old forest is ready in a new epoch
+        status = msgspec.structs.replace(status, problem=status.problem or self.waiting)
         if self.role.ready:
-            more = {"forest": "ready", **self._summary()}
-        elif self.training is None or stopped:
-            more = {"forest": "none"} | ({"stopped": stopped} if stopped else {})
-        else:
-            more = {"forest": "waiting" if self.certificate is None else "growing"}
-        return status | {"problem": status["problem"] or self.waiting} | more
+            return msgspec.structs.replace(status, forest_state="ready", forest=self._summary())
+        if self.training is None or self.training.stopped:
+            stopped = None if self.training is None else self.training.stopped
+            return msgspec.structs.replace(status, forest_state="none", stopped=stopped)
+        state = "waiting" if self.certificate is None else "growing"
+        return msgspec.structs.replace(status, forest_state=state)
+
+    handlers: ClassVar[api.Handlers] = TrainingService.handlers | {
+        api.Status: status,
+        api.Predict: predict,
+        api.Test: test,
+        api.History: history,
+        api.Report: report,
+        api.Structure: structure,
+        api.Export: export,
+    }
 
 
 def _check_classes(file: str, labels: Sequence[Any], classes: Sequence[str]) -> None:

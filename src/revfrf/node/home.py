@@ -19,7 +19,7 @@ from revfrf.io.files import check_writable_by_owner_alone
 from revfrf.names import CS, KGC, PARTICIPANT
 from revfrf.node.audit_log import AuditLog
 from revfrf.node.config import Config, load_config
-from revfrf.node.control import CONTROL, runs
+from revfrf.node.control import CONTROL, is_running
 from revfrf.protocols.common.identity import Identity, IdentityRecord
 from revfrf.record import Record
 from revfrf.storage.memory import CoordinatorStore, ParticipantStore, Store
@@ -164,7 +164,7 @@ def wait_until_left(directory: Path) -> None:
 def _has_left(directory: Path) -> bool | None:
     """See `has_left`; None while a process runs there, if only to its end."""
     try:
-        return None if runs(directory / CONTROL) else has_left(directory)
+        return None if is_running(directory / CONTROL) else has_left(directory)
     except StorageError as error:
         if error.kind != "in-use":
             raise

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any
+from typing import ClassVar
 
 from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.crypto.dtpkc.strong import SetUp
@@ -23,6 +23,8 @@ from revfrf.messages.base import Done, Message, of_number
 from revfrf.messages.frf_revoc import RevocationRequest
 from revfrf.messages.key_setup import AdmissionRequest, EpochCertificate, SetUpReply, SetUpRequest
 from revfrf.names import CC, CS, REQUESTER
+from revfrf.node import api
+from revfrf.node.api import OnProgress
 from revfrf.node.config import Config
 from revfrf.node.home import Home
 from revfrf.node.invitations import Invited, invite, uninvite
@@ -176,26 +178,33 @@ class KeyCentreService(Service):
         self.role.admit(self._parameters(), sender)
         self.audit.append("admitted", party=sender, epoch=self.role.current.epoch)
 
-    def do_accept(self, request: str) -> dict[str, Any]:
-        """A request to leave that has come by another way than CS."""
+    def accept(self, asked: api.Accept, _: OnProgress) -> api.Departure:
+        """Accept a request to leave that did not come through CS."""
         try:
-            found = decode(bytes.fromhex(request), RevocationRequest)
+            found = decode(bytes.fromhex(asked.request), RevocationRequest)
             with self._answering:
                 self.role.handle(found.party, found)
         except (ValueError, RejectedError) as error:
             raise UsageError(f"not a request to leave this federation now: {error}") from None
-        facts = {"party": found.party, "level": found.level}
-        self.audit.append("accepted a request to leave", **facts, epoch=found.epoch)
+        self.audit.append(
+            "accepted a request to leave", party=found.party, level=found.level, epoch=found.epoch
+        )
         self.wake()
-        return facts | {"asked_in_epoch": found.epoch}
+        return api.Departure(found.party, found.level, found.epoch)
 
-    def do_invite(self, party_role: str, name: str, days: int) -> str:
-        """See `node.inviting.invite`."""
-        return invite(self.home, party_role, name, days).text()
+    def invite(self, request: api.Invite, _: OnProgress) -> str:
+        """See `node.invitations.invite`."""
+        return invite(self.home, request.role, request.name, request.days).text()
 
-    def do_uninvite(self, name: str) -> None:
-        """See `node.inviting.uninvite`."""
-        uninvite(self.home, name)
+    def uninvite(self, request: api.Uninvite, _: OnProgress) -> None:
+        """See `node.invitations.uninvite`."""
+        uninvite(self.home, request.name)
+
+    handlers: ClassVar[api.Handlers] = Service.handlers | {
+        api.Accept: accept,
+        api.Invite: invite,
+        api.Uninvite: uninvite,
+    }
 
     def _parameters(self) -> Parameters:
         if not self.role.state.certificates:

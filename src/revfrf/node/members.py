@@ -1,21 +1,24 @@
 """The processes of CC and the participants; CS's is in `node.coordinator`, KGC's in `node.key_centre`."""
 
 import logging
-from typing import Any
+from typing import ClassVar
+
+import msgspec
 
 from revfrf.errors import AbsentError, RefusedError, UsageError
 from revfrf.io.party_data import Rows, read_rows
 from revfrf.lifecycle import check_somebody_stays
 from revfrf.messages.base import Done
 from revfrf.messages.fle_expan import Column
-from revfrf.messages.frf_revoc import RevocationLevel
+from revfrf.messages.frf_revoc import RevocationLevel, RevocationRequest
 from revfrf.messages.key_setup import EpochCertificate
 from revfrf.names import KGC, PARTICIPANT
+from revfrf.node import api
+from revfrf.node.api import OnProgress
 from revfrf.node.config import Config, Policy
-from revfrf.node.control import Tell
 from revfrf.node.home import Home
 from revfrf.node.logs import step
-from revfrf.node.requester import ask_about
+from revfrf.node.requester import predict_encrypted
 from revfrf.node.service import Service
 from revfrf.parallel import workers
 from revfrf.protocols.common.request import RequestPolicy
@@ -97,20 +100,26 @@ class ParticipantService(MemberService):
             decimals=data.decimals,
         )
 
-    def do_ask(self, tell: Tell, **arguments: Any) -> dict[str, Any]:
-        """See `node.requester.ask_about`."""
+    def predict_encrypted(self, request: api.PredictEncrypted, on_progress: OnProgress) -> api.Predictions:
+        """See `node.requester.predict_encrypted`."""
         requester = Requester(self.role.identity, self.endpoint, self.role.n_jobs)
-        return ask_about(self, requester, tell=tell, **arguments)
+        return predict_encrypted(self, requester, request, on_progress)
 
-    def do_revoke(self, level: RevocationLevel = 2, send: bool = True) -> dict[str, Any]:
-        """Leave the forest: the request goes to KGC, sealed, or into the operator's hands."""
+    def sign_revocation(self, asked: api.SignRevocation, _: OnProgress) -> api.SignedDeparture:
+        """Sign a request to leave, for the operator."""
+        request, departure = self._leave(asked.level)
+        return api.SignedDeparture(departure, encode(request).hex())
+
+    def _leave(self, level: RevocationLevel) -> tuple[RevocationRequest, api.Departure]:
         request = self.role.leave(level)
         participants = [m.name for m in self.role.certificate.members if m.role == PARTICIPANT]
         check_somebody_stays(participants, [self.home.who.name])
         self.audit.append("asked to leave", level=level)
-        facts = {"party": self.home.who.name, "level": level, "asked_in_epoch": request.epoch}
-        if not send:
-            return facts | {"request": encode(request).hex()}
+        return request, api.Departure(self.home.who.name, level, request.epoch)
+
+    def revoke(self, asked: api.Revoke, _: OnProgress) -> api.Departure:
+        """Leave the forest: send the request to KGC, sealed."""
+        request, departure = self._leave(asked.level)
         try:
             self.endpoint.call(KGC, request, Done)
         except AbsentError as error:
@@ -119,7 +128,7 @@ class ParticipantService(MemberService):
         except RefusedError as error:
             reason = f"{error.reason}; perhaps this party has left already, by a request before this one"
             raise RefusedError(error.party, reason) from None
-        return facts
+        return departure
 
     def shown_out(self) -> None:
         """See `Service.shown_out`: there is nothing more to do here."""
@@ -128,11 +137,19 @@ class ParticipantService(MemberService):
         self.audit.append("let in no more")
         self.stop()
 
-    def do_status(self) -> dict[str, Any]:
-        """See `Service.do_status`."""
+    def status(self, request: api.Status, on_progress: OnProgress = api.no_progress) -> api.PartyStatus:
+        """See `Service.status`."""
         held = self.role.tables.get(TRAINING)
-        return super().do_status() | {
-            "columns": [column.name for column in self.role.columns],
-            "rows": 0 if held is None else held.shape[1],
-            "own_nodes": len(self.role.store.own_splits),
-        }
+        data = api.HeldData(
+            columns=tuple(column.name for column in self.role.columns),
+            rows=0 if held is None else held.shape[1],
+            own_nodes=len(self.role.store.own_splits),
+        )
+        return msgspec.structs.replace(super().status(request, on_progress), data=data)
+
+    handlers: ClassVar[api.Handlers] = MemberService.handlers | {
+        api.Status: status,
+        api.PredictEncrypted: predict_encrypted,
+        api.Revoke: revoke,
+        api.SignRevocation: sign_revocation,
+    }

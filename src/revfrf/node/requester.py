@@ -2,23 +2,25 @@
 
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import ClassVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from revfrf.errors import AbsentError, RefusedError, RevFRFError
-from revfrf.forest.voting import Voting, numbers
+from revfrf.forest.voting import numbers
 from revfrf.io.party_data import Rows, read_rows
 from revfrf.messages.base import Done
 from revfrf.messages.fle_expan import Column
 from revfrf.messages.frf_predict import ForestFacts
 from revfrf.messages.key_setup import AdmissionRequest
 from revfrf.names import KGC
+from revfrf.node import api
+from revfrf.node.api import OnProgress, PredictEncrypted, Predictions, Progress
 from revfrf.node.config import Config
-from revfrf.node.control import Tell
 from revfrf.node.home import Home
 from revfrf.node.service import Service
 from revfrf.parallel import workers
@@ -28,36 +30,29 @@ from revfrf.roles.requester import Requester
 from revfrf.transport.base import Channel
 
 
-def ask_about(
-    service: Service,
-    requester: Requester,
-    *,
-    tell: Tell,
-    file: str,
-    id_column: str = "id",
-    voting: Voting = "hard",
-    partial: bool = False,
-) -> dict[str, Any]:
-    """FRF-Predict on the rows of a file. Whoever goes meanwhile is waited for.
+def predict_encrypted(
+    service: Service, requester: Requester, request: PredictEncrypted, on_progress: OnProgress
+) -> Predictions:
+    """Run FRF-Predict on the rows of a file. A party that disconnects in between is waited for.
 
     Raises RefusedError and AbsentError, which name the party.
     """
     facts = _facts(service.endpoint, requester.identity)
-    rows = read_rows(file, id_column, categories=_categories(facts))
+    rows = read_rows(request.file, request.id_column, categories=_categories(facts))
 
-    def progress(done: int) -> None:
-        tell({"rows": done, "of": len(rows.ids)})
+    def answered(n_rows: int) -> None:
+        done = n_rows / max(1, len(rows.ids))
+        on_progress(Progress("predicting", f"{n_rows} of {len(rows.ids)} rows", done))
 
     def wait(error: AbsentError) -> None:
-        if error.party in facts.absent:  # from the beginning
+        if error.party in facts.absent:  # it was offline from the start
             raise error
-        tell({"step": f"waiting for {error.party!r}"})
+        on_progress(Progress(f"waiting for {error.party!r}", waiting=True))
         _wait(service, requester.identity, facts.absent, error)
 
     service.audit.append("asked", rows=len(rows.ids))
-    answer = requester.ask(_codes(facts, rows), voting, partial, progress, wait)
-    told = {"id_column": id_column, "ids": list(rows.ids), "absent": list(answer.absent)}
-    return told | _answers(facts, answer)
+    answer = requester.ask(_codes(facts, rows), request.voting, request.partial, answered, wait)
+    return _predictions(request.id_column, rows.ids, facts, answer)
 
 
 def _facts(channel: Channel, identity: Identity) -> ForestFacts:
@@ -100,18 +95,28 @@ def _codes(facts: ForestFacts, rows: Rows) -> dict[str, NDArray[np.int64]]:
     return {party: rows.codes(columns) for party, columns in _names(facts).items()}
 
 
-def _answers(facts: ForestFacts, answer: Answer) -> dict[str, Any]:
-    """What the votes say, and how many of the trees have voted."""
+def _predictions(id_column: str, ids: Sequence[str], facts: ForestFacts, answer: Answer) -> Predictions:
+    """Return what the votes say, and which fraction of the trees has voted."""
     if not answer.n_voted.all():
-        raise RevFRFError("no tree could vote for some rows: too many parties are away", kind="absent")
+        raise RevFRFError("no tree could vote for some rows: too many parties are offline", kind="absent")
     mean = answer.votes / answer.n_voted[:, None]
-    voted = (answer.n_voted / facts.opening.n_trees).tolist()
+    found = Predictions(
+        id_column,
+        tuple(ids),
+        prediction=(),
+        coverage=tuple((answer.n_voted / facts.opening.n_trees).tolist()),
+        offline=tuple(answer.absent),
+    )
     if facts.n_votes == 1:
-        return {"answers": numbers(mean, facts.centre, facts.places).tolist(), "voted": voted}
+        values = numbers(mean, facts.centre, facts.places).tolist()
+        return msgspec.structs.replace(found, prediction=tuple(values))
     labels = facts.labels or tuple(map(str, range(facts.n_votes)))
     best = mean.argmax(axis=1)
-    shares = mean[np.arange(len(mean)), best].tolist()
-    return {"answers": [labels[place] for place in best], "shares": shares, "voted": voted}
+    return msgspec.structs.replace(
+        found,
+        prediction=tuple(labels[place] for place in best),
+        probability=tuple(mean[np.arange(len(mean)), best].tolist()),
+    )
 
 
 class RequesterService(Service):
@@ -123,6 +128,8 @@ class RequesterService(Service):
         super().__init__(home, config)
         self.role = Requester(home.identity(), self.endpoint, workers(config.work.workers), home.store)
 
-    def do_ask(self, tell: Tell, **arguments: Any) -> dict[str, Any]:
-        """See `ask_about`."""
-        return ask_about(self, self.role, tell=tell, **arguments)
+    def predict_encrypted(self, request: PredictEncrypted, on_progress: OnProgress) -> Predictions:
+        """See `predict_encrypted` of this module."""
+        return predict_encrypted(self, self.role, request, on_progress)
+
+    handlers: ClassVar[api.Handlers] = Service.handlers | {PredictEncrypted: predict_encrypted}

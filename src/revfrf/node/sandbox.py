@@ -16,7 +16,8 @@ from revfrf.errors import RevFRFError, StorageError, UsageError
 from revfrf.io.files import write_text
 from revfrf.io.party_data import csv_text
 from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
-from revfrf.node.control import CONTROL, ask, process_of, runs
+from revfrf.node.api import Status
+from revfrf.node.control import CONTROL, ask, is_running, process_of
 from revfrf.node.home import CONFIG, Home, look
 from revfrf.node.invitations import found, invite, join_federation
 from revfrf.roles.kgc import KeyCentreState
@@ -120,8 +121,8 @@ def _hospitals(directory: Path) -> list[str]:
 def staying(directory: Path) -> list[str]:
     """The hospitals that have not left, by what KGC knows."""
     kgc = directory / "kgc"
-    if runs(kgc / CONTROL):
-        left = ask(kgc / CONTROL, "status", {})["left"]
+    if is_running(kgc / CONTROL):
+        left = ask(kgc / CONTROL, Status()).left
     else:
         with closing(Home.open(kgc)) as home:
             certificates = home.store.expect("state", KeyCentreState).certificates
@@ -138,7 +139,7 @@ def start(directory: Path, tell: Callable[[str], None]) -> list[str]:
     processes: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for name in names:
-            if not runs(directory / name / CONTROL):
+            if not is_running(directory / name / CONTROL):
                 processes[name] = _serve(directory, name)
                 tell(f"{name} started")
         _wait(directory, {_SERVERS.get(name, name) for name in names} - {CS}, processes)
@@ -168,8 +169,8 @@ def _wait(directory: Path, expected: set[str], processes: Mapping[str, subproces
                     f"{name} has ended at once; {_last_line(directory / f'{name}.log')}", kind="absent"
                 )
         with _not_yet():
-            status = ask(directory / "cs" / CONTROL, "status", {})
-            missing = expected - {*status["connected"], *status["left"]}
+            status = ask(directory / "cs" / CONTROL, Status())
+            missing = expected - {*status.connected, *status.left}
             if not missing:
                 return
         time.sleep(0.1)

@@ -9,9 +9,8 @@ import signal
 import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack, nullcontext
-from inspect import signature
 from threading import Event, Lock, Thread
-from typing import Any, TypeVar
+from typing import ClassVar, TypeVar
 
 from revfrf.errors import AbsentError, PassportError, RefusedError, RevFRFError, StorageError
 from revfrf.messages.alignment import MatchRequest, SchemaRequest
@@ -21,8 +20,10 @@ from revfrf.messages.frf_revoc import RevocationRequest
 from revfrf.messages.frf_test import TestRequest
 from revfrf.messages.key_setup import EpochCertificate
 from revfrf.names import REQUESTER
+from revfrf.node import api
+from revfrf.node.api import OnProgress, Progress
 from revfrf.node.config import Config
-from revfrf.node.control import CONTROL, Control, Tell
+from revfrf.node.control import CONTROL, Control
 from revfrf.node.home import Home, Pins, days_left
 from revfrf.node.logs import step
 from revfrf.transport.base import Answering
@@ -240,7 +241,7 @@ class Service:
     def patiently(
         self,
         work: Callable[[], Result],
-        tell: Tell,
+        on_progress: OnProgress,
         progress: Callable[[], object] = lambda: None,
         waits_for: Collection[str] | None = None,
     ) -> Result:
@@ -265,14 +266,14 @@ class Service:
                     raise
                 if waits_for is not None and party not in waits_for:
                     raise
-                self._wait_for(party, tell)
+                self._wait_for(party, on_progress)
 
-    def _wait_for(self, party: str, tell: Tell) -> None:
+    def _wait_for(self, party: str, on_progress: OnProgress) -> None:
         """Until it is there, or has left."""
         patience, until = self.config.network.patience, time.monotonic() + self.config.network.patience
         step(log, "waiting for a party", party=party, seconds=patience)
         self.problem = f"waiting for {party!r}, who is not connected"
-        tell({"step": f"waiting for {party!r}"})
+        on_progress(Progress(f"waiting for {party!r}", waiting=True))
         while not self._stop.is_set() and time.monotonic() < until:
             if party in self.revoked or not self.endpoint.wait_for([party], _LOOKS):
                 self.problem = ""
@@ -285,32 +286,36 @@ class Service:
 
     # -- commands -----------------------------------------------------------------------------------
 
-    def command(self, verb: str, arguments: dict[str, Any], tell: Tell) -> Any:
-        """What the operator asks of the running process. Raises RevFRFError."""
-        method = getattr(self, f"do_{verb}", None)
-        if method is None:
-            raise RevFRFError(f"{self.home.who.role} has no `{verb}`", kind="verb")
+    def command(self, request: api.Request[Result], on_progress: OnProgress = api.no_progress) -> Result:
+        """Answer an operator's request. Raises RevFRFError; of kind `wrong-role` if others answer it."""
+        handler = self.handlers.get(type(request))
+        if handler is None:
+            raise RevFRFError(
+                f"{self.home.who.role} does not answer `{request.command_name()}`", kind="wrong-role"
+            )
         try:
-            watched = {"tell": tell} if "tell" in signature(method).parameters else {}
-            return method(**watched, **arguments)
+            result: Result = handler(self, request, on_progress)
         except StorageError as error:
             self.fail(error)
             raise
         except RefusedError as error:
             raise RefusedError(error.party, f"{error.reason}; its log says why") from error
+        return result
 
-    def do_status(self) -> dict[str, Any]:
-        """How this party is."""
+    def status(self, _: api.Status, __: OnProgress = api.no_progress) -> api.PartyStatus:
+        """Return the party's status."""
         certificate = self.certificate
-        return {
-            "federation": self.config.party.federation,
-            "role": self.home.who.role,
-            "name": self.home.who.name,
-            "connected": sorted(self.endpoint.present()),
-            "epoch": 0 if certificate is None else certificate.epoch,
-            "members": [] if certificate is None else [member.name for member in certificate.members],
-            "left": list(self.revoked),
-            "certificate_days": days_left(self.home.tls().passport),
-            "audit_head": self.audit.head,
-            "problem": self.link_problem or self.problem,
-        }
+        return api.PartyStatus(
+            federation=self.config.party.federation,
+            role=self.home.who.role,
+            name=self.home.who.name,
+            connected=tuple(sorted(self.endpoint.present())),
+            epoch=0 if certificate is None else certificate.epoch,
+            members=() if certificate is None else tuple(member.name for member in certificate.members),
+            left=self.revoked,
+            certificate_days=days_left(self.home.tls().passport),
+            audit_head=self.audit.head,
+            problem=self.link_problem or self.problem,
+        )
+
+    handlers: ClassVar[api.Handlers] = {api.Status: status}

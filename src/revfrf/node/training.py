@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -23,8 +23,9 @@ from revfrf.io.table import some
 from revfrf.messages.base import Message
 from revfrf.messages.key_setup import EpochCertificate, SetUpReply, SetUpRequest
 from revfrf.names import CC, CS, KGC, PARTICIPANT
+from revfrf.node import api
+from revfrf.node.api import OnProgress, ParticipantRows, Progress
 from revfrf.node.config import Config, Forest
-from revfrf.node.control import Tell
 from revfrf.node.home import Home
 from revfrf.node.logs import step
 from revfrf.node.members import MemberService
@@ -40,9 +41,6 @@ log = logging.getLogger("revfrf.serve")
 
 _LOOKS = 1.0
 """Seconds until somebody who waits is told again for what."""
-
-MIN_COMMON = 0.5
-"""The share of CS's rows that all must have: less is rather a mistake in ids than what was meant."""
 
 
 class Training(Record, frozen=True):
@@ -72,16 +70,15 @@ class Found:
     """
 
     ids: tuple[str, ...]
-    parties: dict[str, dict[str, int]]
+    parties: dict[str, ParticipantRows]
 
     def check(self, n_rows: int, least: float) -> None:
         """Raise UsageError if all have less than this share of CS's rows."""
         if len(self.ids) < least * n_rows:
-            left = ", ".join(f"{facts['common']:,} after {party!r}" for party, facts in self.parties.items())
+            left = ", ".join(f"{rows.shared:,} after {party!r}" for party, rows in self.parties.items())
             raise UsageError(
-                f"all have {len(self.ids):,} of CS's {n_rows:,} rows; asked in turn, the participants left "
-                f"{left}. Look at the id columns; if they are right, say which share will do, like `revfrf "
-                "train --min-common 0`"
+                f"only {len(self.ids):,} of CS's {n_rows:,} rows are shared by all participants ({left}); "
+                "check the id columns, or lower the limit: `revfrf train --min-common 0`"
             )
 
 
@@ -104,7 +101,7 @@ class TrainingService(MemberService):
         if self.training is not None:
             self.role.labels = self.training.labels
         self._working = Lock()
-        self._under_way: dict[str, Any] = {}
+        self._under_way: Progress | None = None
         self.waiting = ""
         self.take_policy()
         self._labels = self._read_own_labels() if self.training is None or not self.training.ids else None
@@ -120,46 +117,47 @@ class TrainingService(MemberService):
 
     def work(self) -> None:
         """See `Service.work`: end the revocation or the training that is under way."""
-        with self._turn(lambda _: None) as told:
+        with self._turn(api.no_progress) as told:
             self._work(told)
 
     @contextmanager
-    def _turn(self, tell: Tell) -> Iterator[Tell]:
+    def _turn(self, on_progress: OnProgress) -> Iterator[OnProgress]:
         """One thing at a time; whoever waits for its turn is told how far the other is."""
         while not self._working.acquire(timeout=_LOOKS):
-            tell(self._under_way)
+            if self._under_way is not None:
+                on_progress(self._under_way)
 
-        def told(facts: dict[str, Any]) -> None:
-            self._under_way = facts
-            tell(facts)
+        def told(progress: Progress) -> None:
+            self._under_way = progress
+            on_progress(progress)
 
         try:
             yield told
         finally:
-            self._under_way = {}
+            self._under_way = None
             self._working.release()
 
-    def _work(self, tell: Tell) -> None:
+    def _work(self, on_progress: OnProgress) -> None:
         if self.training is None or self.training.stopped or self.role.ready:
             return
-        self.patiently(lambda: self._try_training(tell), tell, lambda: self.store.n_nodes)
+        self.patiently(lambda: self._try_training(on_progress), on_progress, lambda: self.store.n_nodes)
 
-    def _try_training(self, tell: Tell) -> None:
+    def _try_training(self, on_progress: OnProgress) -> None:
         """See `_go_on_training`; `waiting` says who was away."""
         self.waiting = ""
         try:
-            self._go_on_training(tell)
+            self._go_on_training(on_progress)
         except AbsentError as error:
             self.waiting = f"waiting for {error.party!r}, which {error.reason}"
             raise
 
-    def _go_on_training(self, tell: Tell) -> None:
+    def _go_on_training(self, on_progress: OnProgress) -> None:
         """From wherever it is to its end."""
         if not self.role.created:
-            self._enter_epoch(tell)
+            self._enter_epoch(on_progress)
         if not self._expect_training().ids:
             try:
-                self._settle(tell)
+                self._settle(on_progress)
             except UsageError as error:  # nothing has begun yet: the operator may change what is wrong
                 self._become(msgspec.structs.replace(self._expect_training(), stopped=str(error)))
                 raise
@@ -167,20 +165,20 @@ class TrainingService(MemberService):
             self._create()
         if self.role.lifecycle_state().revoking:
             self._gather()
-            certificate = self.role.revoke(self._fields(), self._progress(tell))
+            certificate = self.role.revoke(self._fields(), self._progress(on_progress))
             self.audit.append("revoked", leavers=list(certificate.leavers), digest=self.digest)
             step(log, "left", parties=list(certificate.leavers), digest=self.digest)
             return
         if not self.role.columns:
             align(self.endpoint, self._epoch, TRAINING, self._expect_training().ids, self.participants)
             self.role.open()
-        self.role.grow(self._progress(tell))
+        self.role.grow(self._progress(on_progress))
         self.audit.append("trained", digest=self.digest, nodes=self.store.n_nodes)
         step(log, "trained", digest=self.digest, nodes=self.store.n_nodes)
 
-    def _enter_epoch(self, tell: Tell) -> None:
+    def _enter_epoch(self, on_progress: OnProgress) -> None:
         """Set the federation up, or see to it that everybody knows that it is. Raises AbsentError."""
-        tell({"step": "setting up the federation"})
+        on_progress(Progress("setting up the federation"))
         self._set_up()
         if self.certificate is None:
             raise ProtocolError(
@@ -207,11 +205,12 @@ class TrainingService(MemberService):
         if reply.refused is not None:
             raise RefusedError(reply.refused, "has refused what KGC has dealt to it; its log says why")
 
-    def _progress(self, tell: Tell) -> Callable[[LevelReport], None]:
+    def _progress(self, on_progress: OnProgress) -> Callable[[LevelReport], None]:
         def report(level: LevelReport) -> None:
             facts = {"depth": level.depth, "trees": level.trees, "nodes": level.nodes}
             step(log, "growing", **facts)
-            tell({"step": "growing", "done": level.work, **facts})
+            detail = f"depth {level.depth}, {level.trees} trees, {level.nodes} nodes"
+            on_progress(Progress("growing", detail, level.work))
 
         return report
 
@@ -230,27 +229,27 @@ class TrainingService(MemberService):
             raise ProtocolError("nothing is to be trained", kind="order")
         return self.training
 
-    def _find(self, tell: Tell) -> Found:
+    def _find(self, on_progress: OnProgress) -> Found:
         """The rows that all have."""
         schemas = ask_schemas(self.endpoint, self._epoch, self.participants)
         parties = {
-            party: {"columns": len(schema.columns), "rows": schema.n_rows}
+            party: ParticipantRows(party, len(schema.columns), schema.n_rows, shared=0)
             for party, schema in schemas.items()
         }
-        for party, facts in parties.items():
-            step(log, "schema", party=party, **facts)
-            tell({"step": "schema", "party": party, **facts})
+        for party, found in parties.items():
+            step(log, "schema", party=party, columns=found.columns, rows=found.rows)
+            on_progress(Progress("schema", f"{party!r}: {found.columns} columns, {found.rows} rows"))
         source = f"{self.config.data_file}, column {self.data.id_column!r}"
-        ids = self._common("training", self._expect_labels().ids, source, tell, parties)
+        ids = self._common("training", self._expect_labels().ids, source, on_progress, parties)
         return Found(tuple(ids), parties)
 
-    def _settle(self, tell: Tell) -> None:
+    def _settle(self, on_progress: OnProgress) -> None:
         """Settle, for the federation's life, the rows that all have, and the labels that go with them."""
-        training, labels, found = self._expect_training(), self._expect_labels(), self._find(tell)
+        training, labels, found = self._expect_training(), self._expect_labels(), self._find(on_progress)
         found.check(len(labels.ids), training.min_common)
         values = labels.of(found.ids)
         classes = () if training.task == "numbers" else tuple(sorted(set(map(str, values))))
-        n_features = sum(facts["columns"] for facts in found.parties.values())
+        n_features = sum(rows.columns for rows in found.parties.values())
         counts = {"n_features": n_features, "not_common": len(labels.ids) - len(found.ids)}
         settled = msgspec.structs.replace(
             training, ids=found.ids, values=tuple(values), labels=classes, **counts
@@ -264,8 +263,8 @@ class TrainingService(MemberService):
         table: str,
         ids: Sequence[str],
         source: str,
-        tell: Tell,
-        parties: dict[str, dict[str, int]] | None = None,
+        on_progress: OnProgress,
+        parties: dict[str, ParticipantRows] | None = None,
     ) -> list[str]:
         """Those of these ids, from this source, that all participants have; what is known of `parties` grows
         by how many were common up to each. Raises UsageError if there are none, for CS's operator alone.
@@ -273,10 +272,12 @@ class TrainingService(MemberService):
 
         def progress(matched: Matched) -> None:
             if parties is not None:
-                parties[matched.party]["common"] = matched.common
+                known = parties[matched.party]
+                parties[matched.party] = msgspec.structs.replace(known, shared=matched.common)
             facts = {"party": matched.party, "common": matched.common, "of": len(ids)}
             step(log, "matched", table=table, **facts)
-            tell({"step": "matching ids", **facts})
+            detail = f"{matched.common} of {len(ids)} rows shared up to {matched.party!r}"
+            on_progress(Progress("matching ids", detail))
 
         federation, n_jobs, asked = self.config.party.federation, self.role.n_jobs, self.participants
         try:
@@ -339,9 +340,9 @@ class TrainingService(MemberService):
 
     # -- commands -----------------------------------------------------------------------------------
 
-    def do_match(self, tell: Tell) -> dict[str, Any]:
-        """How many rows all have, before anything is settled."""
-        with self._turn(tell) as told:
+    def match(self, _: api.Match, on_progress: OnProgress) -> api.Matched:
+        """Count the rows that all participants share, before anything is settled."""
+        with self._turn(on_progress) as told:
             rows = len(self._expect_labels().ids)
 
             def look() -> Found:
@@ -349,30 +350,35 @@ class TrainingService(MemberService):
                 return self._find(told)
 
             found = self.patiently(look, told)
-            common = len(found.ids)
-            self.audit.append("matched", rows=rows, common=common)
-            counts = {"rows": rows, "common": common, "not_common": rows - common}
-            return {**counts, "participants": found.parties}
+            shared = len(found.ids)
+            self.audit.append("matched", rows=rows, common=shared)
+            return api.Matched(rows, shared, rows - shared, tuple(found.parties.values()))
 
-    def do_train(self, tell: Tell, min_common: float = MIN_COMMON) -> dict[str, Any]:
-        """Train, or go on with the training that is under way."""
-        with self._turn(tell) as told:
-            before, forest = self.role.ready, self.config.forest or Forest()
+    def train(self, request: api.Train, on_progress: OnProgress) -> api.Trained:
+        """Train, or continue the training that is under way."""
+        with self._turn(on_progress) as told:
+            existed, forest = self.role.ready, self.config.forest or Forest()
             if self.training is None or self.training.stopped:
                 seed = secrets.token_bytes(32) if forest.random_state is None else _seed(forest.random_state)
-                self._become(Training(forest, self._task, seed, min_common))
+                self._become(Training(forest, self._task, seed, request.min_common))
                 self.audit.append("training asked for", trees=forest.n_estimators)
             asked = self._expect_training()
             own = {"[forest]": (forest, asked.forest), "task": (self.data.task or "classes", asked.task)}
-            changed = [name for name, (now, then) in own.items() if now != then]
+            changed = tuple(name for name, (now, then) in own.items() if now != then)
             self._work(told)
-            return self._summary() | {"grown": "before" if before else "now", "changed": changed}
+            return api.Trained(self._summary(), existed, changed)
 
-    def _summary(self) -> dict[str, Any]:
+    def _summary(self) -> api.ForestSummary:
         training = self._expect_training()
-        rows = {"rows": len(training.ids), "not_common": training.not_common}
-        classes = {"classes": len(training.labels)} if training.labels else {}
-        return {"digest": self.digest, "nodes": self.store.n_nodes, **rows, **classes}
+        return api.ForestSummary(
+            digest=self.digest,
+            nodes=self.store.n_nodes,
+            rows=len(training.ids),
+            not_shared=training.not_common,
+            classes=len(training.labels) or None,
+        )
+
+    handlers: ClassVar[api.Handlers] = MemberService.handlers | {api.Match: match, api.Train: train}
 
 
 def _seed(random_state: int | str) -> bytes:

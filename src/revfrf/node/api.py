@@ -1,0 +1,314 @@
+"""What an operator can ask of a running party. A request is a type; it names the type of its result.
+
+`node.control` carries them over a socket. Each service has a table of the requests that its role answers.
+Loading this takes no time: commands import it whether or not they use it.
+"""
+
+from collections.abc import Callable
+from typing import Any, Generic, Literal, TypeVar, get_args
+
+import msgspec
+
+Result = TypeVar("Result", covariant=True)
+Voting = Literal["hard", "soft"]
+RevocationLevel = Literal[1, 2]
+
+
+class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that crosses the control socket."""
+
+
+class Progress(_Value, frozen=True, tag="progress"):
+    """How far a request is. `done` is a fraction; `waiting` is set while a party is waited for."""
+
+    step: str
+    detail: str = ""
+    done: float | None = None
+    waiting: bool = False
+
+
+OnProgress = Callable[[Progress], None]
+"""Called from time to time while a request is under way."""
+
+
+def no_progress(_: Progress) -> None:
+    """Ignore progress."""
+
+
+class Request(_Value, Generic[Result], frozen=True, tag_field="command"):
+    """Something to ask. Its tag is the command by which an operator asks for it."""
+
+    @classmethod
+    def command_name(cls) -> str:
+        """Return the command, without `revfrf`."""
+        return str(cls.__struct_config__.tag)
+
+
+def result_type(request: type[Request[Result]]) -> type[Result]:
+    """Return the type of a request's result."""
+    [base] = vars(request)["__orig_bases__"]
+    found: type[Result] = get_args(base)[0]
+    return found
+
+
+# -- every party ------------------------------------------------------------------------------------
+
+
+class HeldData(_Value, frozen=True):
+    """What a participant holds: its columns, the rows that it trains on, the splits that it owns."""
+
+    columns: tuple[str, ...]
+    rows: int
+    own_nodes: int
+
+
+class ForestSummary(_Value, frozen=True):
+    """A trained forest. `classes` is None for regression."""
+
+    digest: str
+    nodes: int
+    rows: int
+    not_shared: int
+    classes: int | None
+
+
+class PartyStatus(_Value, frozen=True):
+    """A party's status. `data` is a participant's; the last three are CS's.
+
+    `stopped` says why training could not begin.
+    """
+
+    federation: str
+    role: str
+    name: str
+    connected: tuple[str, ...]
+    epoch: int
+    members: tuple[str, ...]
+    left: tuple[str, ...]
+    certificate_days: int
+    audit_head: str
+    problem: str
+    data: HeldData | None = None
+    forest_state: Literal["none", "waiting", "growing", "ready"] | None = None
+    stopped: str | None = None
+    forest: ForestSummary | None = None
+
+
+class Status(Request[PartyStatus], frozen=True, tag="status"):
+    """Ask for the party's status."""
+
+
+# -- CS ---------------------------------------------------------------------------------------------
+
+
+class ParticipantRows(_Value, frozen=True):
+    """A participant's table, and how many of CS's rows it shares with all participants asked before it."""
+
+    party: str
+    columns: int
+    rows: int
+    shared: int
+
+
+class Matched(_Value, frozen=True):
+    """How many of CS's rows all participants share. `participants` are in the order they were asked."""
+
+    rows: int
+    shared: int
+    not_shared: int
+    participants: tuple[ParticipantRows, ...]
+
+
+class Match(Request[Matched], frozen=True, tag="match"):
+    """Count the rows shared by all participants, without training."""
+
+
+class Trained(_Value, frozen=True):
+    """A forest. `existed` says that it was trained before; `changed` lists settings changed since then."""
+
+    forest: ForestSummary
+    existed: bool
+    changed: tuple[str, ...]
+
+
+class Train(Request[Trained], frozen=True, tag="train"):
+    """Train the forest, or continue. `min_common` is the least fraction of CS's rows that must be shared."""
+
+    min_common: float = 0.5
+
+
+class TestScore(_Value, frozen=True):
+    """The score on labelled rows: `accuracy` for classes, `mse` and `mae` for numbers.
+
+    `trained_on` counts rows that the forest was trained on.
+    """
+
+    rows: int
+    not_shared: int
+    trained_on: int
+    accuracy: float | None = None
+    mse: float | None = None
+    mae: float | None = None
+
+
+class Test(Request[TestScore], frozen=True, tag="test"):
+    """Score the forest on the labelled rows of a file."""
+
+    file: str
+    voting: Voting = "hard"
+
+
+class Predictions(_Value, frozen=True):
+    """Predictions for the rows `ids`, as columns.
+
+    An encrypted request also returns `coverage`, the fraction of trees that voted for each row, `probability`
+    if there are classes, and the participants that were `offline`. `not_shared` counts rows without a
+    prediction, because not all participants hold them.
+    """
+
+    id_column: str
+    ids: tuple[str, ...]
+    prediction: tuple[str | float, ...]
+    probability: tuple[float, ...] | None = None
+    coverage: tuple[float, ...] | None = None
+    offline: tuple[str, ...] = ()
+    not_shared: int = 0
+
+
+class Predict(Request[Predictions], frozen=True, tag="predict"):
+    """Predict rows that the participants hold; a file has their ids."""
+
+    file: str
+    id_column: str | None = None
+    voting: Voting = "hard"
+
+
+class Revocation(_Value, frozen=True):
+    """What a revocation certificate shows."""
+
+    federation: str
+    forest: str
+    leavers: tuple[str, ...]
+    asked: dict[str, str]
+    level: RevocationLevel
+    epoch: int
+    members: tuple[str, ...]
+    digest_before: str
+    digest_after: str
+    nodes_destroyed: int
+    nodes_rebuilt: int
+    nodes_kept: int
+    receipts: tuple[str, ...]
+
+
+class History(Request[tuple[Revocation, ...]], frozen=True, tag="history"):
+    """List all revocations so far."""
+
+
+class Export(Request[str], frozen=True, tag="export"):
+    """Ask for a revocation certificate, as JSON. -1 is the last one."""
+
+    number: int = -1
+
+
+class ForestStructure(_Value, frozen=True):
+    """The forest as CS knows it: owners and columns of splits, numbers of cuts, sums of leaves."""
+
+    federation: str
+    digest: str
+    rules: dict[str, int | float | bool | str]
+    labels: tuple[str, ...]
+    splits: tuple[tuple[int | str, ...], ...]
+    leaves: tuple[tuple[int, ...], ...]
+
+
+class Structure(Request[ForestStructure], frozen=True, tag="export --forest"):
+    """Ask for the forest."""
+
+
+class Report(Request[str], frozen=True, tag="report"):
+    """Ask for a page about the forest, as HTML."""
+
+
+# -- requesters and participants --------------------------------------------------------------------
+
+
+class PredictEncrypted(Request[Predictions], frozen=True, tag="predict --encrypted"):
+    """Predict the rows of a file, which leave this party encrypted."""
+
+    file: str
+    id_column: str = "id"
+    voting: Voting = "hard"
+    partial: bool = False
+
+
+class Departure(_Value, frozen=True):
+    """A request to leave."""
+
+    party: str
+    level: RevocationLevel
+    asked_in_epoch: int
+
+
+class SignedDeparture(_Value, frozen=True):
+    """A request to leave that was not sent; `request` is the signed request as hex digits."""
+
+    departure: Departure
+    request: str
+
+
+class Revoke(Request[Departure], frozen=True, tag="revoke"):
+    """Leave the forest: send KGC a signed request."""
+
+    level: RevocationLevel = 2
+
+
+class SignRevocation(Request[SignedDeparture], frozen=True, tag="revoke --out"):
+    """Sign a request to leave, without sending it."""
+
+    level: RevocationLevel = 2
+
+
+# -- KGC --------------------------------------------------------------------------------------------
+
+
+class Accept(Request[Departure], frozen=True, tag="kgc accept"):
+    """Accept a signed request to leave, as hex digits, that did not come through CS."""
+
+    request: str
+
+
+class Invite(Request[str], frozen=True, tag="kgc invite"):
+    """Invite a party; the result is its token."""
+
+    role: str
+    name: str
+    days: int = 365
+
+
+class Uninvite(Request[None], frozen=True, tag="kgc uninvite"):
+    """Cancel an invitation."""
+
+    name: str
+
+
+AnyRequest = (
+    Status
+    | Match
+    | Train
+    | Test
+    | Predict
+    | History
+    | Export
+    | Structure
+    | Report
+    | PredictEncrypted
+    | Revoke
+    | SignRevocation
+    | Accept
+    | Invite
+    | Uninvite
+)
+
+Handlers = dict[type[Request[Any]], Callable[..., Any]]
+"""Which method of a service answers which request. It is called with the request and `OnProgress`."""
