@@ -6,6 +6,7 @@ Run it with `python examples/compare_two_numbers.py --key-bits 2048`.
 import argparse
 import math
 import sys
+from functools import partial
 from time import perf_counter
 
 from rich.console import Console
@@ -79,13 +80,13 @@ def run(options: argparse.Namespace) -> None:
 
     console.rule("4  HoLT: is the income at most the threshold?")
     answer, sights, seconds = compare(dealt, keys, Comparison(x, s))
-    same, literal_seconds = compare_literally(dealt, keys, x, s)
+    same, printed_seconds = compare_as_printed(dealt, keys, x, s)
     if same != answer:
         raise SystemExit("the two forms of HoLT disagree: this must never happen")
     console.print(f"Answer, known to CS alone: {'yes' if answer else 'no'}")
     room = slots(dealt.parameters)
     console.print(f"It took {seconds * 1e3:.0f} ms; {room} comparisons at once take little more.")
-    console.print(f"The paper's own HoLT says the same, in {literal_seconds * 1e3:.0f} ms for this one.\n")
+    console.print(f"The paper's own HoLT says the same, in {printed_seconds * 1e3:.0f} ms for this one.\n")
 
     table = Table("who", "what it saw", title="What each party saw")
     for who, what in sights:
@@ -161,7 +162,7 @@ def compare(
     return answer, sights, seconds
 
 
-def compare_literally(
+def compare_as_printed(
     dealt: SetUp, keys: dict[str, WeakKey], x: Ciphertext, s: Ciphertext
 ) -> tuple[bool, float]:
     """Return x ≤ s by the HoLT of the paper's appendix, which returns s < x."""
@@ -171,8 +172,8 @@ def compare_literally(
         keys["CS"].public,
         as_printed.Term(keys["bank"].public, s),
         as_printed.Term(keys["requester"].public, x),
-        lambda request: as_printed.cc_ho_add(dealt.cc_share, request),
-        lambda request: as_printed.cc_ho_lt(dealt.cc_share, request),
+        partial(as_printed.cc_ho_add, dealt.cc_share),
+        partial(as_printed.cc_ho_lt, dealt.cc_share),
     )
     [bit] = par_h_dec2(keys["CS"], [less], par_h_dec1(keys["requester"], [less]))
     return bit == 0, perf_counter() - started

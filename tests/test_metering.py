@@ -27,8 +27,8 @@ from revfrf.metering import (
     within,
 )
 from revfrf.parallel import in_processes, in_threads
-from revfrf.protocols.paper import frf_predict
-from revfrf.protocols.paper.ho_lt import ComparingServer, ho_lt, ho_lt_as_printed
+from revfrf.protocols.paper import as_printed, frf_predict
+from revfrf.protocols.paper.ho_lt import ComparingServer, ho_lt
 from revfrf.testing.federations import random_case, train
 from tests.conftest import World, world_of
 from tests.federations import participants
@@ -342,11 +342,9 @@ def test_an_answer_is_booked_under_the_protocol_of_its_question() -> None:
     ask(federation, 5)
     ask(federation, 5, "bank")
     coordinator, owner = federation.coordinator.identity, participants(federation)["bank"].identity
-    cc = federation.coordinator.verify_key_of("CC")
-    server = ComparingServer(federation.network.channel("CS"), coordinator.share, coordinator.weak, cc, 1)
     x, s = (Term(owner.weak.public, value) for value in ho_enc(owner.weak.public, [3, 4], n_jobs=1))
-    federation.compute.literal = True
-    ho_lt_as_printed(server, x, s)
+    federation.compute.as_printed = True
+    as_printed.ho_lt(federation.network.channel("CS"), coordinator.share, coordinator.weak.public, x, s)
     traffic = federation.costs().traffic
     assert set(traffic["CC -> CS"]) == {"FLE-Expan", "HoLT", "HoAdd", "HoLT as printed"}
     assert traffic["CC -> CS"]["HoAdd"]["messages"] == traffic["CC -> CS"]["FLE-Expan"]["messages"] == 1

@@ -2,7 +2,7 @@
 
 Operations take turns within a round, so that a busy machine slows all of them; figures are medians over the
 rounds, and `ratio` is the baseline's seconds over ours. Baselines: python-paillier for encrypting and
-decrypting, the paper's literal HoLT for comparing, one worker for two.
+decrypting, the paper's own HoLT for comparing, one worker for two.
 """
 
 import json

@@ -37,7 +37,7 @@ FEW = 8
 PAILLIER_ENCRYPT = "paillier encrypt"
 PAILLIER_DECRYPT = "paillier decrypt"
 ONE_WORKER = "HoEnc, 1 worker"
-LITERAL = "HoLT, literal"
+AS_PRINTED = "HoLT, as printed"
 PAPER_HALVES = "strong halves, paper"
 
 
@@ -133,32 +133,30 @@ class Bench:
     def comparison(self) -> list[Operation]:
         count = 4 * slots(self.p)
         return [
-            Operation("HoAdd", self.literal_sum),
-            Operation(LITERAL, self.literal_less),
-            Operation("HoLT, packed, 1 worker", lambda: self.packed(count, 1), count, LITERAL),
-            Operation("HoLT, packed, all cores", lambda: self.packed(count, -1), count, LITERAL),
+            Operation("HoAdd", self.printed_sum),
+            Operation(AS_PRINTED, self.printed_less),
+            Operation("HoLT, packed, 1 worker", lambda: self.packed(count, 1), count, AS_PRINTED),
+            Operation("HoLT, packed, all cores", lambda: self.packed(count, -1), count, AS_PRINTED),
         ]
 
-    def literal_terms(self) -> tuple[as_printed.Term, as_printed.Term]:
+    def printed_terms(self) -> tuple[as_printed.Term, as_printed.Term]:
         return as_printed.Term(self.requester.public, self.x[0]), as_printed.Term(
             self.owner.public, self.s[0]
         )
 
-    def literal_sum(self) -> None:
+    def printed_sum(self) -> None:
         share = self.dealt.cc_share
-        as_printed.ho_add(
-            self.dealt.cs_share, *self.literal_terms(), lambda ask: as_printed.cc_ho_add(share, ask)
-        )
+        as_printed.ho_add(self.dealt.cs_share, *self.printed_terms(), partial(as_printed.cc_ho_add, share))
 
-    def literal_less(self) -> None:
-        """All roles of the literal HoLT, one after the other."""
+    def printed_less(self) -> None:
+        """All roles of the paper's HoLT, one after the other."""
         share = self.dealt.cc_share
         answer = as_printed.ho_lt(
             self.dealt.cs_share,
             self.cs.public,
-            *self.literal_terms(),
-            lambda ask: as_printed.cc_ho_add(share, ask),
-            lambda ask: as_printed.cc_ho_lt(share, ask),
+            *self.printed_terms(),
+            partial(as_printed.cc_ho_add, share),
+            partial(as_printed.cc_ho_lt, share),
         )
         shares = par_h_dec1(self.owner, [answer], n_jobs=1)
         assert par_h_dec2(self.cs, [answer], shares, n_jobs=1) == [self.messages[0] < self.messages[-1]]

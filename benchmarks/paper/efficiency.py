@@ -6,11 +6,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.paper.as_printed import measure_as_printed
 from benchmarks.paper.asking import fitted, request_rows, requests, warm_up
 from benchmarks.paper.books import OWNERS, by_role
 from benchmarks.paper.cells import Cell
 from benchmarks.paper.experiment import dataset, named
-from benchmarks.paper.literal import literal
 from benchmarks.paper.printed import BOST, VAIDYA, WU
 from benchmarks.paper.rival_costs import SEEN, asking, building, evaluation
 from benchmarks.paper.settings import Settings
@@ -37,7 +37,7 @@ def cells(settings: Settings, data: Path | None) -> list[Cell]:
                 size = {"trees": trees, "rows": rows, "depth": settings.cost_depth}
                 add(construction, BUILDING, bits=bits, seed=seed, **size)
         for depth in settings.request_depths:
-            printed = settings.literal if depth == settings.request_depths[-1] else 0
+            printed = settings.as_printed if depth == settings.request_depths[-1] else 0
             size = {"trees": settings.request_trees, "rows": rows, "depth": depth}
             add(prediction, ASKING, bits=bits, trials=trials, as_printed=printed, **size)
     size = {"rows": rows, "trees": settings.request_trees, "depth": settings.request_depths[-1]}
@@ -87,5 +87,5 @@ def prediction(
         "requests": [asdict(spent) for spent in requests(model, X)],
     }
     if as_printed:
-        found["as printed"] = literal(model, X, as_printed).seconds
+        found["as printed"] = measure_as_printed(model, X, as_printed).seconds
     return found

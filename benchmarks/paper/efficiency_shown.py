@@ -102,7 +102,7 @@ def ours(results: Sequence[Done], bits: int) -> list[System]:
         ]
         for requests in (asked["requests"], [asked["first"]])
     )
-    literally, at_first = (
+    printed, at_first = (
         {ALL: [asked["as printed"] * one["comparisons"] for one in requests]}
         for requests in (asked["requests"], [asked["first"]])
     )
@@ -110,7 +110,7 @@ def ours(results: Sequence[Done], bits: int) -> list[System]:
     return [
         System(OURS, bits, (building[0], warm[0], building[1], warm[1])),
         System(f"{OURS}, first request", bits, ({}, cold[0], {}, cold[1])),
-        System("as printed", bits, ({}, literally, {}, {}), about),
+        System("as printed", bits, ({}, printed, {}, {}), about),
         System("as printed, first request", bits, ({}, at_first, {}, {}), about),
     ]
 

@@ -47,7 +47,7 @@ class Settings:
     request_depths: tuple[int, ...]
     """Forests that are asked; the last depth is that of the table."""
 
-    literal: int
+    as_printed: int
     """Comparisons by the protocol as printed."""
 
     rebuild_bits: tuple[int, ...]
@@ -84,7 +84,7 @@ FULL = Settings(
     cost_trials=10,
     request_trees=10,
     request_depths=(2, 4, 6, 8, 10),
-    literal=20,
+    as_printed=20,
     rebuild_bits=(1024, 2048),
     rebuild_trees=5,
     rebuild_trials=5,
@@ -112,7 +112,7 @@ QUICK = Settings(
     cost_trials=2,
     request_trees=10,
     request_depths=(2, 6, 10),
-    literal=3,
+    as_printed=3,
     rebuild_bits=(1024,),
     rebuild_trees=5,
     rebuild_trials=1,
@@ -140,7 +140,7 @@ TINY = Settings(
     cost_trials=1,
     request_trees=2,
     request_depths=(1, 2),
-    literal=1,
+    as_printed=1,
     rebuild_bits=(TOY_BITS,),
     rebuild_trees=2,
     rebuild_trials=1,

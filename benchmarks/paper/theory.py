@@ -6,12 +6,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Literal
 
+from benchmarks.paper.as_printed import measure_as_printed
 from benchmarks.paper.asking import PROTOCOLS, fitted, request_rows, requests, warm_up
 from benchmarks.paper.books import powers
 from benchmarks.paper.cells import Cell, Plain
 from benchmarks.paper.common import TOY_BITS
 from benchmarks.paper.experiment import dataset, leavers, named, owners
-from benchmarks.paper.literal import literal
 from benchmarks.paper.printed import BOST, CONSTRUCTION, OURS, PREDICTION, VAIDYA, WU
 from benchmarks.paper.rival_costs import asking, building, evaluation
 from benchmarks.paper.settings import Settings
@@ -37,7 +37,7 @@ def cells(settings: Settings, data: Path | None) -> list[Cell]:
         "rows": settings.cost_rows,
     }
     where = {"file": named("adult", data)}
-    more = {"asked": settings.cost_trials, "leavers": settings.leavers, "as_printed": settings.literal}
+    more = {"asked": settings.cost_trials, "leavers": settings.leavers, "as_printed": settings.as_printed}
     keys: list[tuple[str, dict[str, Any]]] = [
         *((OURS, {"bits": bits, **size, **more}) for bits in settings.bits),
         (RIVALS, {"measured": settings.encrypted_rows, **size}),
@@ -64,7 +64,7 @@ def run(
         "nodes a tree": model.n_nodes_ / trees,
         **built(model, (model.n_nodes_ - trees) // 2),
         **answered(model, X),
-        "as printed": literal(model, X, as_printed).powers,
+        "as printed": measure_as_printed(model, X, as_printed).powers,
         "draws": DRAWS,
         "nodes taken along": [
             mean(len(doomed(store, who).nodes) for who in drawn(model, n)) / trees

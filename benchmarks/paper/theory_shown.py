@@ -5,9 +5,9 @@ from math import sqrt
 from statistics import mean
 
 from benchmarks.paper import printed
+from benchmarks.paper.as_printed import PRINTED_POWERS
 from benchmarks.paper.cells import Done, Plain
 from benchmarks.paper.experiment import Experiment
-from benchmarks.paper.literal import PRINTED_POWERS
 from benchmarks.paper.printed import BOST, CONSTRUCTION, OURS, PREDICTION, REVOCATION, VAIDYA, WU, Formula
 from benchmarks.paper.rival_costs import COMPLETE_SPLITS
 from benchmarks.paper.show import Part, Table, number, ratio, several

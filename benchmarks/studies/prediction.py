@@ -17,10 +17,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.paper.as_printed import measure_as_printed
 from benchmarks.paper.asking import ROLES, Spent, ask, fitted, measure, request_rows, warm_up
 from benchmarks.paper.common import MEGABYTE
 from benchmarks.paper.datasets import load
-from benchmarks.paper.literal import literal
 from benchmarks.paper.printed import EFFICIENCY, OURS
 from benchmarks.studies.common import add_command, megabytes, positive, run_command, table
 from revfrf.parallel import workers
@@ -42,7 +42,7 @@ class Setting:
     turns: list[tuple[Spent, float]]
     """On one core: a request, and in turn with it one comparison by the paper's protocol."""
 
-    literal_measured: int
+    printed_measured: int
 
     @property
     def one_core(self) -> float:
@@ -50,14 +50,14 @@ class Setting:
         return statistics.median(spent.all_seconds for spent, _ in self.turns)
 
     @property
-    def literal_seconds(self) -> float:
+    def printed_seconds(self) -> float:
         """Of one comparison by the paper's protocol, the median."""
-        return statistics.median(literal for _, literal in self.turns)
+        return statistics.median(printed for _, printed in self.turns)
 
     @property
     def ratio(self) -> float:
         """How many times as long the paper's protocol takes on one core, the median of all turns."""
-        ratios = [literal * spent.comparisons / spent.all_seconds for spent, literal in self.turns]
+        ratios = [printed * spent.comparisons / spent.all_seconds for spent, printed in self.turns]
         return statistics.median(ratios)
 
 
@@ -80,7 +80,7 @@ def add_settings(commands: Any) -> None:
         help="by default the paper's forest, and ours",
     )
     parser.add_argument("--repeats", type=positive, default=3, help="requests of each")
-    parser.add_argument("--literal", type=positive, default=10, help="comparisons by the paper's, a turn")
+    parser.add_argument("--as-printed", type=positive, default=10, help="comparisons by the paper's, a turn")
     parser.add_argument("--rows", type=positive, help="only so many training rows")
 
 
@@ -102,11 +102,12 @@ def settings(options: argparse.Namespace, console: Console) -> object:
         spent = measure(model, X, options.repeats)
         model.set_params(n_jobs=1)
         turns = [
-            (measure(model, X, 1), literal(model, X, options.literal).seconds) for _ in range(options.repeats)
+            (measure(model, X, 1), measure_as_printed(model, X, options.as_printed).seconds)
+            for _ in range(options.repeats)
         ]
-        setting = Setting(trees, depth, bits, cold, spent, turns, options.literal)
+        setting = Setting(trees, depth, bits, cold, spent, turns, options.as_printed)
         console.print(setting_table(setting))
-        results.append(asdict(setting) | {"times_the_literal": setting.ratio})
+        results.append(asdict(setting) | {"times_as_printed": setting.ratio})
     return results
 
 
@@ -120,11 +121,11 @@ def setting_table(setting: Setting) -> Table:
     view.add_row("wall", f"{spent.wall:.3f}", "")
     view.add_row("wall, first request", f"{setting.cold_wall:.3f}", "")
     view.add_row("all roles, one core", f"{setting.one_core:.3f}", "")
-    literal = setting.literal_seconds * spent.comparisons
-    view.add_row("as printed, one core", f"{literal:.2f}", "")
+    printed = setting.printed_seconds * spent.comparisons
+    view.add_row("as printed, one core", f"{printed:.2f}", "")
     view.caption = (
         f"{setting.ratio:.0f} × faster than as printed, on one core "
-        f"({setting.literal_seconds * 1000:.0f} ms a comparison, the mean of {setting.literal_measured}).\n"
+        f"({setting.printed_seconds * 1000:.0f} ms a comparison, the mean of {setting.printed_measured}).\n"
         f"The busiest owner computes {spent.owners_powers} powers.\n"
         f"The paper, 10 trees of depth 10 at 1024 bits: {PAPER_SECONDS:.2f} s, {megabytes(PAPER_BYTES)}"
     )

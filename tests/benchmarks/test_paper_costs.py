@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 from benchmarks.paper import (
+    as_printed,
     efficiency,
     efficiency_shown,
-    literal,
     rebuilding,
     rebuilding_shown,
     rival_costs,
@@ -361,12 +361,12 @@ def test_the_papers_comparison_takes_as_many_powers_as_its_coin_says(
     model, X = fitted(made, 2, 3, TOY_BITS, 500), request_rows(made, 1)
     fixed = SimpleNamespace(randbits=lambda _: coin, randbelow=secrets.randbelow)
     monkeypatch.setattr("revfrf.crypto.dtpkc.as_printed.secrets", fixed)
-    monkeypatch.setattr(literal, "PRINTED_POWERS", (right,))
-    first, second = (literal.literal(model, X, 3).powers for _ in range(2))
+    monkeypatch.setattr(as_printed, "PRINTED_POWERS", (right,))
+    first, second = (as_printed.measure_as_printed(model, X, 3).powers for _ in range(2))
     assert first >= second == right + 1  # the second time CC knows all keys
-    monkeypatch.setattr(literal, "PRINTED_POWERS", (wrong,))
+    monkeypatch.setattr(as_printed, "PRINTED_POWERS", (wrong,))
     with pytest.raises(AssertionError, match="powers"):
-        literal.literal(model, X, 1)
+        as_printed.measure_as_printed(model, X, 1)
 
 
 def counts() -> list[Done]:

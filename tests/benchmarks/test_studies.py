@@ -205,7 +205,7 @@ def test_memory_is_measured_for_each_number_of_parties(data: Path, tmp_path: Pat
 
 def test_requests_are_measured_beside_the_papers_protocol(data: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.json"
-    small = ["--forests", "3x3x256", "--repeats", "1", "--literal", "2"]
+    small = ["--forests", "3x3x256", "--repeats", "1", "--as-printed", "2"]
     done = run("benchmarks.studies.prediction", "settings", "--data", data, *small, "--json", results)
     assert done.returncode == 0, done.stderr
     assert "faster than as printed" in done.stdout
@@ -216,9 +216,9 @@ def test_requests_are_measured_beside_the_papers_protocol(data: Path, tmp_path: 
     assert 0 < spent["owners_powers"] <= 3
     assert set(spent["seconds"]) == set(spent["bytes"]) == {"requester", "CS", "CC", "owners"}
     assert all(value > 0 for table in (spent["seconds"], spent["bytes"]) for value in table.values())
-    [[one_core, literal]] = setting["turns"]
-    all_of_it = literal * one_core["comparisons"]
-    assert setting["times_the_literal"] == pytest.approx(all_of_it / sum(one_core["seconds"].values()))
+    [[one_core, printed]] = setting["turns"]
+    all_of_it = printed * one_core["comparisons"]
+    assert setting["times_as_printed"] == pytest.approx(all_of_it / sum(one_core["seconds"].values()))
 
 
 @pytest.mark.slow

@@ -235,7 +235,7 @@ def test_addition_across_keys(params: Parameters, shares: Shares, random: Random
 
 
 @pytest.mark.parametrize("coin", [0, 1])
-def test_literal_comparison_is_less_than(
+def test_comparison_as_printed_is_less_than(
     params: Parameters, shares: Shares, random: Random, coin: int
 ) -> None:
     limit = 2 ** (params.n.bit_length() // 4 - 2)

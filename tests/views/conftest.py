@@ -9,8 +9,8 @@ from revfrf.crypto.dtpkc.dtpkc import ho_enc, par_h_dec1, par_h_dec2
 from revfrf.crypto.dtpkc.keys import Ciphertext
 from revfrf.embedded.federation import Federation
 from revfrf.messages.fle_expan import Column
-from revfrf.names import CC, CS
-from revfrf.protocols.paper.ho_lt import ComparingServer, ho_lt_as_printed
+from revfrf.names import CS
+from revfrf.protocols.paper import as_printed
 from revfrf.testing.federations import Case, ignore, targets_of, toy_keys, with_rules
 from tests.federations import participant
 from tests.views.overheard import (
@@ -77,10 +77,8 @@ def compare_as_printed(federation: Federation, asked: Asked) -> None:
         Term(asking.weak.public, *ho_enc(asking.weak.public, [x], n_jobs=1)),
         Term(owner.identity.weak.public, Ciphertext.from_bytes(federation.parameters, split.ciphertext)),
     )
-    federation.compute.literal = True
-    cc = federation.coordinator.verify_key_of(CC)
-    server = ComparingServer(federation.network.channel(CS), cs.share, cs.weak, cc, 1)
-    answer = ho_lt_as_printed(server, *terms)
-    federation.compute.literal = False
+    federation.compute.as_printed = True
+    answer = as_printed.ho_lt(federation.network.channel(CS), cs.share, cs.weak.public, *terms)
+    federation.compute.as_printed = False
     [less] = par_h_dec2(cs.weak, [answer], par_h_dec1(owner.identity.weak, [answer]))
     assert less == (x < cut)

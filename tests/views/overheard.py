@@ -131,7 +131,7 @@ class Watch:
     proposals: list[Proposal] = field(default_factory=list)
     exponents: list[int] = field(default_factory=list)
     masks: list[Mask] = field(default_factory=list)
-    literal_masks: list[int] = field(default_factory=list)
+    printed_masks: list[int] = field(default_factory=list)
     opened: list[int] = field(default_factory=list)
     """What CC opens: masked differences."""
     read: list[bool] = field(default_factory=list)
@@ -196,12 +196,12 @@ def watching() -> Iterator[Watch]:
         return mask(key, bits, count)
 
     def message(parameters: Parameters) -> int:
-        watch.literal_masks.append(random_message(parameters))
-        return watch.literal_masks[-1]
+        watch.printed_masks.append(random_message(parameters))
+        return watch.printed_masks[-1]
 
     def factor(parameters: Parameters) -> int:
-        watch.literal_masks.append(random_factor(parameters))
-        return watch.literal_masks[-1]
+        watch.printed_masks.append(random_factor(parameters))
+        return watch.printed_masks[-1]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MemoryNetwork, "deliver", overhear)
@@ -336,7 +336,7 @@ def add_masks(scanner: Scanner, watch: Watch) -> None:
         for number in (mask.r, abs(mask.r_prime)):
             if number >= 2**40:  # shorter ones, one in 2^24, might turn up by chance
                 scanner.add_number("a mask", number)
-    for number in watch.literal_masks:
+    for number in watch.printed_masks:
         if abs(number) >= 2**40:
             scanner.add_number("a mask", abs(number))
     for plaintext in watch.opened:

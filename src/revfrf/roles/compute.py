@@ -9,8 +9,8 @@ from revfrf.messages.key_setup import EpochCertificate
 from revfrf.names import CS, PARTICIPANT
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import check_request, enter_request
-from revfrf.protocols.paper.ho_add import answer_ho_add
-from revfrf.protocols.paper.ho_lt import answer_comparisons, answer_ho_lt_as_printed, read_counts
+from revfrf.protocols.paper.as_printed import answer_ho_add, answer_ho_lt
+from revfrf.protocols.paper.ho_lt import answer_comparisons, read_counts
 from revfrf.roles.party import AnsweringParty
 from revfrf.storage.memory import Store
 
@@ -19,16 +19,16 @@ class ComputePartner(AnsweringParty):
     """CC, in one forest.
 
     It opens masked comparisons for requests that it has checked, and no more of them than a request can
-    need. `literal` lets it also answer the paper's own HoAdd and HoLT, which are bound to no request: for
+    need. `as_printed` lets it also answer the paper's own HoAdd and HoLT, which are bound to no request: for
     comparing both, never where the splits are worth something.
     """
 
     def __init__(
-        self, identity: Identity, n_jobs: int = 1, store: Store | None = None, *, literal: bool = False
+        self, identity: Identity, n_jobs: int = 1, store: Store | None = None, *, as_printed: bool = False
     ) -> None:
         super().__init__(identity, store)
         self.n_jobs = n_jobs
-        self.literal = literal
+        self.as_printed = as_printed
         self.forest: OpenForest | None = None
         self._joint_keys: tuple[int, dict[str, PublicKey]] = (0, {})
 
@@ -45,10 +45,10 @@ class ComputePartner(AnsweringParty):
                 return Done()
             case MaskedComparisons():
                 return self._compare(message)
-            case HoAddRequest() if self.literal:
+            case HoAddRequest() if self.as_printed:
                 return answer_ho_add(self.identity.share, message)
-            case HoLTRequest() if self.literal:
-                return answer_ho_lt_as_printed(self.identity.share, message)
+            case HoLTRequest() if self.as_printed:
+                return answer_ho_lt(self.identity.share, message)
         return super().handle(sender, message)
 
     def open(self, forest: OpenForest) -> None:

@@ -1,24 +1,17 @@
-"""HoAdd and HoLT as in the appendix."""
+"""HoAdd and HoLT as the paper's appendix has them."""
 
 import secrets
+from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revfrf.crypto.dtpkc import as_printed
-from revfrf.crypto.dtpkc.as_printed import (
-    AddRequest,
-    AskSign,
-    SignRequest,
-    Term,
-    cc_ho_add,
-    cc_ho_lt,
-    ho_add,
-    ho_lt,
-)
+from revfrf.crypto.dtpkc.as_printed import AskSign, AskSum, Term, cc_ho_add, cc_ho_lt
 from revfrf.crypto.dtpkc.dtpkc import h_enc_ref, ho_enc, par_h_dec1, par_h_dec2
-from revfrf.crypto.dtpkc.keys import Ciphertext
+from revfrf.crypto.dtpkc.keys import Ciphertext, PublicKey
 from revfrf.crypto.dtpkc.strong import strong_open
 from revfrf.crypto.secret import SecretInt
 from revfrf.errors import DecryptionError, ElementError, UsageError
@@ -28,61 +21,48 @@ messages = st.integers(min_value=-(2**62), max_value=2**62)
 BOUNDS = [-(2**62), 1 - 2**62, 2 - 2**62, -1, 0, 1, 2**62 - 2, 2**62 - 1]
 
 
-def less(world: World, x: Ciphertext, s: Ciphertext, coin: bool) -> bool:
-    """m1 < m2 with all roles in this process: x is alice's, s is bob's."""
-    answer = as_printed._ho_lt_from(
-        coin,
-        world.cs_share,
-        world.cs.public,
-        Term(world.alice.public, x),
-        Term(world.bob.public, s),
-        lambda request: cc_ho_add(world.cc_share, request),
-        lambda request: cc_ho_lt(world.cc_share, request),
-    )
+def add(world: World, x: Ciphertext, y: Ciphertext, ask_sum: AskSum | None = None) -> Ciphertext:
+    """HoAdd by CS, with an honest CC or this one: x is alice's, y is bob's."""
+    terms = Term(world.alice.public, x), Term(world.bob.public, y)
+    return as_printed.ho_add(world.cs_share, *terms, ask_sum or partial(cc_ho_add, world.cc_share))
+
+
+def ask(world: World, x: Ciphertext, s: Ciphertext, ask_sign: AskSign) -> Ciphertext:
+    """HoLT by CS, with an honest CC for the sum and this one for the sign."""
+    terms = Term(world.alice.public, x), Term(world.bob.public, s)
+    ask_sum = partial(cc_ho_add, world.cc_share)
+    return as_printed.ho_lt(world.cs_share, world.cs.public, *terms, ask_sum, ask_sign)
+
+
+def opened(world: World, answer: Ciphertext) -> bool:
     [bit] = par_h_dec2(world.cs, [answer], par_h_dec1(world.bob, [answer], n_jobs=1), n_jobs=1)
     assert bit in (0, 1)
     return bool(bit)
 
 
-def ask(world: World, x: Ciphertext, s: Ciphertext, ask_sign: AskSign) -> Ciphertext:
-    """HoLT by CS, with an honest CC for the sum and this one for the sign."""
-    return ho_lt(
-        world.cs_share,
-        world.cs.public,
-        Term(world.alice.public, x),
-        Term(world.bob.public, s),
-        lambda request: cc_ho_add(world.cc_share, request),
-        ask_sign,
-    )
+def less(world: World, x: Ciphertext, s: Ciphertext, coin: bool) -> bool:
+    """m1 < m2 with all roles in this process."""
+    terms = Term(world.alice.public, x), Term(world.bob.public, s)
+    cc = partial(cc_ho_add, world.cc_share), partial(cc_ho_lt, world.cc_share)
+    return opened(world, as_printed._ho_lt_from(coin, world.cs_share, world.cs.public, *terms, *cc))
 
 
 @settings(max_examples=25)
 @given(a=messages, b=messages)
-def test_addition_across_two_keys(world: World, a: int, b: int) -> None:
+def test_sum_across_two_keys_opens_to_the_sum(world: World, a: int, b: int) -> None:
     [x], [y] = ho_enc(world.alice.public, [a]), ho_enc(world.bob.public, [b])
-    total = ho_add(
-        world.cs_share,
-        Term(world.alice.public, x),
-        Term(world.bob.public, y),
-        lambda request: cc_ho_add(world.cc_share, request),
-    )
+    total = add(world, x, y)
     assert par_h_dec2(world.bob, [total], par_h_dec1(world.alice, [total])) == [a + b]
 
 
 @pytest.mark.parametrize("coin", [False, True])
 @pytest.mark.parametrize("quarter", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 2, 3))])
 def test_every_pair_of_small_numbers_compares_right(coin: bool, quarter: int) -> None:
-    world = world_of(160)
-    numbers = range(-64, 65)
+    world, numbers = world_of(160), range(-64, 65)
     xs, ss = ho_enc(world.alice.public, numbers), ho_enc(world.bob.public, numbers)
-    wrong = [
-        (a, b)
-        for a, x in zip(numbers, xs, strict=True)
-        if a % 4 == quarter
-        for b, s in zip(numbers, ss, strict=True)
-        if less(world, x, s, coin) != (a < b)
-    ]
-    assert wrong == []
+    for a, x in zip(numbers, xs, strict=True):
+        if a % 4 == quarter:
+            assert [less(world, x, s, coin) for s in ss] == [a < b for b in numbers]
 
 
 @pytest.mark.parametrize("coin", [False, True])
@@ -90,23 +70,19 @@ def test_pairs_around_every_bound_compare_right(coin: bool) -> None:
     world = world_of(512)
     xs, ss = ho_enc(world.alice.public, BOUNDS), ho_enc(world.bob.public, BOUNDS)
     for a, x in zip(BOUNDS, xs, strict=True):
-        for b, s in zip(BOUNDS, ss, strict=True):
-            assert less(world, x, s, coin) == (a < b), (a, b)
+        assert [less(world, x, s, coin) for s in ss] == [a < b for b in BOUNDS]
 
 
 def test_the_coin_is_tossed_and_never_changes_the_answer(toy: World) -> None:
     [x], [s] = ho_enc(toy.alice.public, [3]), ho_enc(toy.bob.public, [4])
     seen: list[bool] = []
 
-    def watch(request: SignRequest) -> Ciphertext:
-        answer = cc_ho_lt(toy.cc_share, request)
-        [bit] = par_h_dec2(toy.cs, [answer], par_h_dec1(toy.bob, [answer]))
-        seen.append(bool(bit))
+    def watch(c: int, half: int, key: PublicKey) -> Ciphertext:
+        answer = cc_ho_lt(toy.cc_share, c, half, key)
+        seen.append(opened(toy, answer))
         return answer
 
-    for _ in range(60):
-        answer = ask(toy, x, s, watch)
-        assert par_h_dec2(toy.cs, [answer], par_h_dec1(toy.bob, [answer])) == [1]
+    assert all(opened(toy, ask(toy, x, s, watch)) for _ in range(60))
     assert 8 < sum(seen) < 52  # 30 ± 5.7 standard deviations
 
 
@@ -123,34 +99,33 @@ def test_the_papers_refresh_does_not_stop_holt(toy: World, coin: bool) -> None:
 
 def test_what_cc_opens_in_a_sum_is_spread_over_all_residues(toy: World) -> None:
     [x], [y] = ho_enc(toy.alice.public, [1]), ho_enc(toy.bob.public, [2])
-    opened: list[int] = []
+    seen: list[int] = []
 
-    def watch(request: AddRequest) -> Ciphertext:
-        c_parts, halves = [request.c_1, request.c_2], [request.half_1, request.half_2]
-        opened.extend(value % toy.parameters.n for value in strong_open(toy.cc_share, c_parts, halves))
-        return cc_ho_add(toy.cc_share, request)
+    def watch(c_parts: Sequence[int], halves: Sequence[int], key: PublicKey) -> Ciphertext:
+        seen.extend(value % toy.parameters.n for value in strong_open(toy.cc_share, c_parts, halves))
+        return cc_ho_add(toy.cc_share, c_parts, halves, key)
 
     for _ in range(100):
-        ho_add(toy.cs_share, Term(toy.alice.public, x), Term(toy.bob.public, y), watch)
-    assert len(set(opened)) == 200
-    quarters = [4 * value // toy.parameters.n for value in opened]
+        add(toy, x, y, watch)
+    assert len(set(seen)) == 200
+    quarters = [4 * value // toy.parameters.n for value in seen]
     assert all(13 < quarters.count(quarter) < 90 for quarter in range(4))  # 50 ± 6 standard deviations
 
 
 def test_what_cc_opens_in_a_comparison_is_masked_by_a_quarter_of_the_keys_length(toy: World) -> None:
     [x], [s] = ho_enc(toy.alice.public, [3]), ho_enc(toy.bob.public, [4])  # β = ±1
-    opened: list[int] = []
+    seen: list[int] = []
 
-    def watch(request: SignRequest) -> Ciphertext:
-        opened.extend(strong_open(toy.cc_share, [request.c], [request.half]))
-        return cc_ho_lt(toy.cc_share, request)
+    def watch(c: int, half: int, key: PublicKey) -> Ciphertext:
+        seen.extend(map(abs, strong_open(toy.cc_share, [c], [half])))
+        return cc_ho_lt(toy.cc_share, c, half, key)
 
     for _ in range(60):
         ask(toy, x, s, watch)
     bits = toy.parameters.key_bits // 4 - 1
-    assert len({abs(value) for value in opened}) == 60
-    assert all(0 < abs(value) < 1 << bits for value in opened)
-    assert 10 < sum(abs(value) >> (bits - 1) for value in opened) < 50
+    assert len(set(seen)) == 60
+    assert all(0 < value < 1 << bits for value in seen)
+    assert 10 < sum(value >> (bits - 1) for value in seen) < 50
 
 
 @pytest.mark.parametrize("coin", [False, True])
@@ -168,6 +143,22 @@ def test_hostile_terms_are_refused_whatever_the_coin(toy: World, coin: bool, bad
     for x, s in ((hostile, good), (good, hostile)):
         with pytest.raises(ElementError):
             less(toy, x, s, coin)
+        with pytest.raises(ElementError):
+            add(toy, x, s)
+
+
+def test_hostile_answers_of_cc_are_refused(toy: World) -> None:
+    [x], [y] = ho_enc(toy.alice.public, [1]), ho_enc(toy.bob.public, [2])
+    with pytest.raises(ElementError):
+        add(toy, x, y, lambda *_: Ciphertext(4, 1))
+    with pytest.raises(ElementError):
+        ask(toy, x, y, lambda *_: Ciphertext(4, 1))
+
+
+def test_a_tampered_half_is_refused_by_cc(toy: World) -> None:
+    [x] = ho_enc(toy.alice.public, [1])
+    with pytest.raises(DecryptionError):
+        cc_ho_lt(toy.cc_share, x.c, 4, toy.cs.public + toy.alice.public)
 
 
 def test_keys_too_short_to_compare_are_refused() -> None:
@@ -175,32 +166,3 @@ def test_keys_too_short_to_compare_are_refused() -> None:
     [x] = ho_enc(world.alice.public, [1])
     with pytest.raises(UsageError, match="80-bit keys are too short to compare"):
         less(world, x, x, True)
-
-
-def test_a_hostile_answer_to_a_comparison_is_rejected(toy: World) -> None:
-    [x], [s] = ho_enc(toy.alice.public, [3]), ho_enc(toy.bob.public, [4])
-    with pytest.raises(ElementError):
-        ask(toy, x, s, lambda _: Ciphertext(4, 1))
-
-
-def test_a_hostile_answer_of_cc_is_rejected(toy: World) -> None:
-    [x], [y] = ho_enc(toy.alice.public, [1]), ho_enc(toy.bob.public, [2])
-    with pytest.raises(ElementError):
-        ho_add(toy.cs_share, Term(toy.alice.public, x), Term(toy.bob.public, y), lambda _: Ciphertext(4, 1))
-
-
-def test_a_hostile_term_is_rejected_before_cs_uses_its_share(toy: World) -> None:
-    [y] = ho_enc(toy.bob.public, [2])
-    with pytest.raises(ElementError):
-        ho_add(
-            toy.cs_share,
-            Term(toy.alice.public, Ciphertext(y.c, 1)),
-            Term(toy.bob.public, y),
-            lambda request: cc_ho_add(toy.cc_share, request),
-        )
-
-
-def test_a_tampered_half_is_rejected_by_cc(toy: World) -> None:
-    [x] = ho_enc(toy.alice.public, [1])
-    with pytest.raises(DecryptionError):
-        cc_ho_lt(toy.cc_share, SignRequest(x.c, 4, toy.cs.public + toy.alice.public))

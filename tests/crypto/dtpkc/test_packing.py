@@ -1,6 +1,7 @@
 """The packed HoLT: right everywhere, fair to CC, and deaf to what no honest server sends."""
 
 import secrets
+from functools import partial
 from itertools import product
 
 import pytest
@@ -197,7 +198,7 @@ def test_every_pack_gets_a_zero_of_its_own(drawn_exponents: list[int]) -> None:
 
 @settings(max_examples=10)
 @given(x=numbers, s=numbers)
-def test_packed_and_literal_comparison_agree(x: int, s: int) -> None:
+def test_packed_comparison_agrees_with_the_paper(x: int, s: int) -> None:
     world = world_of(512)
     [cx], [cs] = ho_enc(world.alice.public, [x]), ho_enc(world.bob.public, [s])
     answer = as_printed.ho_lt(
@@ -205,8 +206,8 @@ def test_packed_and_literal_comparison_agree(x: int, s: int) -> None:
         world.cs.public,
         as_printed.Term(world.bob.public, cs),
         as_printed.Term(world.alice.public, cx),
-        lambda request: as_printed.cc_ho_add(world.cc_share, request),
-        lambda request: as_printed.cc_ho_lt(world.cc_share, request),
+        partial(as_printed.cc_ho_add, world.cc_share),
+        partial(as_printed.cc_ho_lt, world.cc_share),
     )
     [s_less_x] = par_h_dec2(world.cs, [answer], par_h_dec1(world.alice, [answer]))
     assert compare(world, [Comparison(cx, cs)], [Mask.generate()]) == [s_less_x == 0]

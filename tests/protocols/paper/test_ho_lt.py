@@ -34,10 +34,10 @@ from revfrf.messages.frf_predict import (
 from revfrf.names import CC, CS, KGC
 from revfrf.protocols.common.identity import Keys
 from revfrf.protocols.common.request import RequestPolicy, sign_request
+from revfrf.protocols.paper import as_printed
 from revfrf.protocols.paper import ho_lt as module
 from revfrf.protocols.paper.fle_expan import forest_id
-from revfrf.protocols.paper.ho_add import ho_add
-from revfrf.protocols.paper.ho_lt import _RESULT, ComparingServer, _result, ho_lt, ho_lt_as_printed
+from revfrf.protocols.paper.ho_lt import _RESULT, ComparingServer, _result, ho_lt
 from revfrf.testing.federations import columns_of, random_case, targets_of, toy_keys, train, with_rules
 from revfrf.transport.base import Answering, Channel, Reply
 from tests.conftest import world_of
@@ -211,53 +211,54 @@ def test_owner_computes_one_power_a_request_and_level(n_trees: int, n_rows: int)
 # -- as the paper prints it -------------------------------------------------------------------------
 
 
-def literally(world: World, owner: str, x: Ciphertext, s: Ciphertext) -> bool:
-    """x < s, by the literal HoLT, opened by CS and the owner."""
+def less_as_printed(world: World, owner: str, x: Ciphertext, s: Ciphertext) -> bool:
+    """x < s, by the paper's HoLT, opened by CS and the owner."""
     cs, key = world.key(CS), world.key(owner)
     terms = Term(world.key("clinic").public, x), Term(key.public, s)
-    answer = ho_lt_as_printed(world.server(), *terms)
+    server = world.server()
+    answer = as_printed.ho_lt(server.channel, server.share, cs.public, *terms)
     [bit] = par_h_dec2(cs, [answer], par_h_dec1(key, [answer], n_jobs=1), n_jobs=1)
     assert bit in (0, 1)
     return bool(bit)
 
 
-def test_packed_answers_are_the_literal_ones(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The literal HoLT says x < s, the packed one x ≤ s, which is x < s + 1."""
-    monkeypatch.setattr(world.federation.compute, "literal", True)
+def test_packed_answers_are_those_of_the_paper(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The paper's HoLT says x < s, the packed one x ≤ s, which is x < s + 1."""
+    monkeypatch.setattr(world.federation.compute, "as_printed", True)
     rng, p = random.Random(3), world.federation.parameters
     pairs = [(rng.randrange(-4, 4), rng.randrange(-4, 4)) for _ in range(20)]
     pairs += [(rng.choice(CORNERS), rng.choice(CORNERS)) for _ in range(15)]
     comparisons = [world.comparison("telco", x, s) for x, s in pairs]
     packed = ho_lt(world.server(), world.request(), 0, {"telco": comparisons})["telco"]
-    assert packed == [literally(world, "telco", c.x, add_constant(p, c.s, 1)) for c in comparisons]
-    strictly = [literally(world, "telco", c.x, c.s) for c in comparisons]
+    assert packed == [less_as_printed(world, "telco", c.x, add_constant(p, c.s, 1)) for c in comparisons]
+    strictly = [less_as_printed(world, "telco", c.x, c.s) for c in comparisons]
     assert strictly == [x < s for x, s in pairs]
     assert {at for at, (x, s) in enumerate(pairs) if x == s} == {
         at for at, both in enumerate(zip(packed, strictly, strict=True)) if both == (True, False)
     }
 
 
-def test_literal_sum_over_the_roles_is_the_sum(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world.federation.compute, "literal", True)
+def test_sum_as_printed_over_the_roles_is_the_sum(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world.federation.compute, "as_printed", True)
     cs, bank, telco = world.server(), world.key("bank"), world.key("telco")
     for x, y in [(3, 4), (-(2**62), 5), (0, 0), (2**70, -(2**71))]:
         [one], [two] = ho_enc(bank.public, [x]), ho_enc(telco.public, [y])
-        total = ho_add(cs.channel, cs.share, Term(bank.public, one), Term(telco.public, two))
+        total = as_printed.ho_add(cs.channel, cs.share, Term(bank.public, one), Term(telco.public, two))
         assert par_h_dec2(bank, [total], par_h_dec1(telco, [total])) == [x + y]
 
 
-LITERAL = [
+AS_PRINTED = [
     HoAddRequest(c_1=b"\4", c_2=b"\4", half_1=b"\4", half_2=b"\4", joint_key=b"\4"),
     HoLTRequest(c=b"\4", half=b"\4", answer_key=b"\4"),
 ]
 
 
-@pytest.mark.parametrize("message", LITERAL, ids=["HoAdd", "HoLT"])
-def test_compute_partner_answers_the_literal_ones_only_if_it_was_told_to(
+@pytest.mark.parametrize("message", AS_PRINTED, ids=["HoAdd", "HoLT"])
+def test_compute_partner_answers_as_printed_only_if_it_was_told_to(
     world: World, message: Message, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert refused(world, CC, message, CiphertextReply) == "unexpected"
-    monkeypatch.setattr(world.federation.compute, "literal", True)
+    monkeypatch.setattr(world.federation.compute, "as_printed", True)
     for sender in (CC, KGC, "bank", "clinic"):
         assert refused(world, CC, message, CiphertextReply, sender) == "sender"
 

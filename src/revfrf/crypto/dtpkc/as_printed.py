@@ -1,16 +1,16 @@
-"""HoAdd and HoLT step by step as in the paper's appendix A: the baseline, and the oracle for the packed HoLT.
+"""HoAdd and HoLT, step by step as in the appendix A.2: the baseline, and the oracle for the packed HoLT.
 
-With 2m+1 and 2m where the paper's [m]²·[m] gives 3m, and β' > N/2 for its ‖β'‖ > ‖N‖/2. CS drives; whatever
-it asks CC goes through two callables, so that a test can call the other side directly and a protocol can
-put a wire there. Not for production: CC, who encrypted the sum, can test guesses of |β| against r·β.
+They compute 2m + 1 and 2m, where the paper's [m]²·[m] gives 3m, and test β' > N/2 for its ‖β'‖ > ‖N‖/2. CS
+drives. It asks CC through two callables, so that a test can call the other side directly and a protocol can
+send a message. Not for production: CC, who encrypted the sum, can test guesses of |β| against r·β.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from revfrf.crypto.dtpkc.dtpkc import add, add_constant, ho_enc, negate, scale
-from revfrf.crypto.dtpkc.keys import Ciphertext, LongNumbers, Parameters, PublicKey
+from revfrf.crypto.dtpkc.keys import Ciphertext, Parameters, PublicKey
 from revfrf.crypto.dtpkc.strong import StrongShare, strong_half, strong_open
 from revfrf.errors import UsageError
 
@@ -23,31 +23,14 @@ class Term:
     value: Ciphertext
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class AddRequest(LongNumbers):
-    """CS → CC: two masked C parts with their strong halves, and the key for the sum."""
-
-    c_1: int
-    c_2: int
-    half_1: int
-    half_2: int
-    joint_key: PublicKey
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class SignRequest(LongNumbers):
-    """CS → CC: the masked difference's C part with its strong half, and the key for the answer."""
-
-    c: int
-    half: int
-    answer_key: PublicKey
-
-
 COMPARABLE_KEY_BITS = 96
 """So that r·β, of |N|/4 + 65 bits, stays below N/2 for numbers in [-2^62, 2^62)."""
 
-AskSum = Callable[[AddRequest], Ciphertext]
-AskSign = Callable[[SignRequest], Ciphertext]
+AskSum = Callable[[Sequence[int], Sequence[int], PublicKey], Ciphertext]
+"""CS → CC: two masked C parts, their strong halves, and the key for the sum."""
+
+AskSign = Callable[[int, int, PublicKey], Ciphertext]
+"""CS → CC: the masked difference's C part, its strong half, and the key for the answer."""
 
 
 def ho_add(share: StrongShare, term_1: Term, term_2: Term, ask_sum: AskSum) -> Ciphertext:
@@ -57,18 +40,20 @@ def ho_add(share: StrongShare, term_1: Term, term_2: Term, ask_sum: AskSum) -> C
         p.check(term.value)
     alpha_1, alpha_2 = _random_message(p), _random_message(p)
     masked_1, masked_2 = _mask(term_1, alpha_1), _mask(term_2, alpha_2)  # [m + α] = [m]·[α]
-    half_1, half_2 = strong_half(share, [masked_1.c, masked_2.c], n_jobs=1)  # P1' and P1''
-    total = ask_sum(AddRequest(masked_1.c, masked_2.c, half_1, half_2, term_1.key + term_2.key))
+    c_parts = [masked_1.c, masked_2.c]
+    halves = strong_half(share, c_parts, n_jobs=1)  # P1' and P1''
+    total = ask_sum(c_parts, halves, term_1.key + term_2.key)
     p.check(total)  # [M] = [m1 + m2 + α1 + α2]
     return add_constant(p, total, -(alpha_1 + alpha_2))
 
 
-def cc_ho_add(share: StrongShare, request: AddRequest) -> Ciphertext:
+def cc_ho_add(
+    share: StrongShare, c_parts: Sequence[int], halves: Sequence[int], joint_key: PublicKey
+) -> Ciphertext:
     """HoAdd, the side of CC: it sees the sum of two masked messages."""
     p = share.parameters
-    c_parts, halves = [request.c_1, request.c_2], [request.half_1, request.half_2]
     masked_sum = sum(strong_open(share, c_parts, halves, n_jobs=1))
-    return ho_enc(request.joint_key, [p.signed(masked_sum % p.n)], n_jobs=1)[0]
+    return ho_enc(joint_key, [p.signed(masked_sum % p.n)], n_jobs=1)[0]
 
 
 def ho_lt(
@@ -103,17 +88,17 @@ def _ho_lt_from(
     masked = scale(p, difference, _random_factor(p))  # [β'] = [β]^r
     [half] = strong_half(share, [masked.c], n_jobs=1)
     answer_key = cs_key + term_2.key
-    answer = ask_sign(SignRequest(masked.c, half, answer_key))  # [l]
+    answer = ask_sign(masked.c, half, answer_key)  # [l]
     p.check(answer)
     if coin:
         return answer
     return add(p, negate(p, answer), *ho_enc(answer_key, [1], n_jobs=1))  # [1 - l]
 
 
-def cc_ho_lt(share: StrongShare, request: SignRequest) -> Ciphertext:
+def cc_ho_lt(share: StrongShare, c: int, half: int, answer_key: PublicKey) -> Ciphertext:
     """HoLT, the side of CC: it sees r·β with a coin's sign, and answers whether it is negative."""
-    [masked] = strong_open(share, [request.c], [request.half], n_jobs=1)
-    return ho_enc(request.answer_key, [int(masked < 0)], n_jobs=1)[0]
+    [masked] = strong_open(share, [c], [half], n_jobs=1)
+    return ho_enc(answer_key, [int(masked < 0)], n_jobs=1)[0]
 
 
 def _mask(term: Term, alpha: int) -> Ciphertext:

@@ -1,15 +1,17 @@
-"""HoLT: is x ≤ s, for a requester's x and an owner's s, both encrypted?
+"""HoLT, packed: is x ≤ s, for a requester's x and an owner's s, both encrypted? (Appendix A.2.)
 
-CS masks and packs the comparisons of a level (`crypto.packing`); CC opens the packs, reads a bit from each
-slot, fair whatever the truth, and seals each owner's bits under the keys of CS and that owner, signed; the
-owner checks CC's signature and the request, and consents with its share; CS opens the bits and undoes its
-coins. Two exchanges, with CC and with the owners, whatever the number of comparisons.
+All comparisons of one depth take two exchanges, one with CC and one with each owner τ::
 
-A slot may hold what no honest comparison leaves there: numbers out of range, or a CS that asks CC to open
-something else. Whether it does is one more bit behind the owner's others, sealed like them; were it said
-openly, CS could find a cut by what CC refuses, without any owner's consent.
+    CS  packs of masked β = 2x - 2s - 1, with halves   ->  CC  opens, reads one bit per slot (`packing`)
+    CC  per owner [bits, fault] by h_CS·h_τ, signed    ->  CS
+    CS  request, [bits, fault], signature of CC        ->  τ   checks both                  FT-Predict, line 5
+    τ   its share of the opening, ParHDec1             ->  CS  ParHDec2, undoes its coins   lines 6 and 7
 
-Below stands the paper's own HoLT, one comparison at a time: the baseline and the oracle.
+The paper compares two numbers at a time: see `protocols.paper.as_printed`.
+
+A slot may hold a value that no honest comparison leaves there: a number out of range, or a CS that asks CC to
+open something else. One more bit behind the owner's others, the fault, says so, sealed like them. If CC
+refused openly, CS could find a threshold by what CC refuses, without any owner's consent.
 """
 
 import random
@@ -22,8 +24,6 @@ from typing import TypeVar
 import numpy as np
 
 from revfrf.crypto.canonical import Field
-from revfrf.crypto.dtpkc.as_printed import SignRequest, Term, cc_ho_lt
-from revfrf.crypto.dtpkc.as_printed import ho_lt as literal_ho_lt
 from revfrf.crypto.dtpkc.dtpkc import par_h_dec1
 from revfrf.crypto.dtpkc.keys import Ciphertext, PublicKey, WeakKey
 from revfrf.crypto.dtpkc.packing import Comparison, Pack, mask_comparisons, read_slots, slots, undo_coins
@@ -41,8 +41,6 @@ from revfrf.errors import (
 from revfrf.messages.base import array, number, of_number
 from revfrf.messages.frf_predict import (
     COMPARISONS,
-    CiphertextReply,
-    HoLTRequest,
     MaskedComparisons,
     Request,
     SealedResults,
@@ -52,7 +50,6 @@ from revfrf.messages.frf_predict import (
 from revfrf.metering import within
 from revfrf.names import CC
 from revfrf.parallel import in_threads
-from revfrf.protocols.paper.ho_add import ask_sum, public_key
 from revfrf.transport.base import Channel, blaming
 
 _RESULT = "revfrf comparison result v1"
@@ -270,26 +267,3 @@ def answer_share(weak: WeakKey, message: ShareRequest) -> ShareReply:
     """Consent, by one power. Whoever calls this has checked the request and the result."""
     [share] = par_h_dec1(weak, [Ciphertext.unchecked(weak.parameters, message.ciphertext)], n_jobs=1)
     return ShareReply(count=message.count, share=number(share))
-
-
-# -- as the paper prints it -------------------------------------------------------------------------
-
-
-def ho_lt_as_printed(cs: ComparingServer, x: Term, s: Term) -> Ciphertext:
-    """CS: [1] under h_CS·h_τ if x < s, else [0]; one comparison, two exchanges with CC."""
-    p = cs.share.parameters
-
-    def ask_sign(ask: SignRequest) -> Ciphertext:
-        message = HoLTRequest(c=number(ask.c), half=number(ask.half), answer_key=number(ask.answer_key.h))
-        return Ciphertext.from_bytes(p, cs.channel.call(CC, message, CiphertextReply).ciphertext)
-
-    return literal_ho_lt(cs.share, cs.weak.public, x, s, lambda ask: ask_sum(cs.channel, p, ask), ask_sign)
-
-
-def answer_ho_lt_as_printed(share: StrongShare, message: HoLTRequest) -> CiphertextReply:
-    """CC: it sees r·β with a coin's sign, and answers whether it is negative."""
-    p = share.parameters
-    ask = SignRequest(
-        of_number(message.c), of_number(message.half), public_key(p, of_number(message.answer_key))
-    )
-    return CiphertextReply(ciphertext=cc_ho_lt(share, ask).to_bytes(p))

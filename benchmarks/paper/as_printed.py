@@ -12,8 +12,7 @@ from revfrf.crypto.dtpkc.dtpkc import ho_enc, par_h_dec1, par_h_dec2
 from revfrf.crypto.dtpkc.keys import Ciphertext
 from revfrf.embedded.costs import Costs
 from revfrf.metering import Ledger, measured
-from revfrf.names import CC
-from revfrf.protocols.paper.ho_lt import ComparingServer, ho_lt_as_printed
+from revfrf.protocols.paper import as_printed
 
 PRINTED_POWERS = (20, 22)
 """Of one comparison by the paper's protocol with either coin, CS, CC and owner, but for those with public
@@ -22,23 +21,23 @@ exponents: one to open the answer, and one for every joint key that CC meets for
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class AsPrinted:
     """Of one comparison by the paper's protocol, all roles: processor seconds, and powers."""
 
     seconds: float
     powers: float
 
 
-def literal(model: RevocableForestClassifier, X: Frame, count: int) -> Literal:
+def measure_as_printed(model: RevocableForestClassifier, X: Frame, count: int) -> AsPrinted:
     """The mean of `count` splits with the first row. Raises AssertionError for a wrong answer or count."""
     federation = model.federation_
     cs, requester = federation.coordinator, secret(federation.requester(None).identity.weak)
     weak = secret(cs.identity.weak)
-    server = ComparingServer(cs.channel, secret(cs.identity.share), weak, cs.verify_key_of(CC), 1)
+    share = secret(cs.identity.share)
     codes, splits = model.layout_.encode(X), cs.store.splits
     spent, powers = 0.0, Counter[str]()
     nodes = sorted(splits)[:: max(1, len(splits) // count)][:count]
-    federation.compute.literal = True
+    federation.compute.as_printed = True
     for node in nodes:
         split = splits[node]
         owner = federation.participants[split.owner]
@@ -49,7 +48,9 @@ def literal(model: RevocableForestClassifier, X: Frame, count: int) -> Literal:
         s = Ciphertext.from_bytes(key.parameters, split.ciphertext)
         ledger, before, started = Ledger(), _kinds(model.costs_), process_time()
         with measured(ledger, "CS and owner", "as printed"):
-            answer = ho_lt_as_printed(server, Term(requester.public, x), Term(key.public, s))
+            answer = as_printed.ho_lt(
+                cs.channel, share, weak.public, Term(requester.public, x), Term(key.public, s)
+            )
             [less] = par_h_dec2(weak, [answer], par_h_dec1(key, [answer], n_jobs=1), n_jobs=1)
         spent += process_time() - started
         if bool(less) != (value < cut):
@@ -61,8 +62,8 @@ def literal(model: RevocableForestClassifier, X: Frame, count: int) -> Literal:
         if here.total() - here["public"] not in PRINTED_POWERS:
             raise AssertionError(f"the paper's protocol took {dict(here)} powers, not {PRINTED_POWERS}")
         powers += here
-    federation.compute.literal = False
-    return Literal(spent / len(nodes), powers.total() / len(nodes))
+    federation.compute.as_printed = False
+    return AsPrinted(spent / len(nodes), powers.total() / len(nodes))
 
 
 def _kinds(costs: Costs) -> Counter[str]:
