@@ -189,4 +189,5 @@ def test_a_question_while_the_forest_grows_is_refused() -> None:
     for party, table in case.codes.items():
         participant(federation, party).hold(TRAINING, table)
     federation.coordinator.create(case.rules, federation.seed, targets_of(case, federation.seed))
+    federation.coordinator.open()
     assert is_refused(federation, case.codes)

@@ -119,6 +119,7 @@ def opened() -> Opened:
     for name, table in CASE.codes.items():
         federation.participants[name].hold("training", table)
     federation.coordinator.create(CASE.rules, federation.seed, targets_of(CASE, federation.seed))
+    federation.coordinator.open()
     return Opened(federation, participant(federation, PARTY), federation.coordinator.plan.forest)
 
 
@@ -259,8 +260,9 @@ def test_message_that_a_participant_does_not_answer_is_refused(opened: Opened) -
 
 def test_second_forest_is_refused(opened: Opened) -> None:
     cs = opened.federation.coordinator
+    cs.create(CASE.rules, opened.federation.seed, cs.targets)
     with pytest.raises(RefusedError):
-        cs.create(CASE.rules, opened.federation.seed, cs.targets)
+        cs.open()
 
 
 @pytest.mark.parametrize(

@@ -451,6 +451,7 @@ def test_forest_that_is_not_whole_answers_nobody(open_it: bool) -> None:
         for name, table in CASE.codes.items():
             federation.participants[name].hold("training", table)
         federation.coordinator.create(CASE.rules, federation.seed, targets_of(CASE, federation.seed))
+        federation.coordinator.open()
     with pytest.raises(RefusedError) as caught:
         ask(federation, some(CASE.codes))
     assert caught.value.party == CS

@@ -113,6 +113,7 @@ def opened(case: Any, dealt: Any) -> World:
     for name, table in case.codes.items():
         federation.participants[name].hold("training", table)
     federation.coordinator.create(case.rules, federation.seed, targets_of(case, federation.seed))
+    federation.coordinator.open()
     for owner in federation.participants.values():  # who has nodes everywhere
         levels, trees = range(case.rules.max_depth), range(case.rules.n_trees)
         owner.store.own_splits.update({(tree, 1 << depth): (0, 0) for tree in trees for depth in levels})
