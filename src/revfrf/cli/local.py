@@ -133,9 +133,9 @@ def demo(
     """
     with errors(False):
         check_place(page)
-        from revfrf.cli.demo import Options, Story  # scikit-learn takes seconds to load
+        from revfrf.cli.demo import Story  # scikit-learn takes seconds to load
 
         try:
-            Story(Options(key_bits, trees, allow_insecure, page)).run()
+            Story(key_bits, trees, allow_insecure, page).run()
         except ValueError as error:
             raise error if isinstance(error, UsageError) else UsageError(str(error)) from None

@@ -1,7 +1,6 @@
 """One page about a participant that has left, made from what CS, KGC and the network's counters know."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Literal
@@ -9,17 +8,7 @@ from typing import Literal
 from revfrf.embedded.costs import Costs
 from revfrf.names import CC, CS, KGC, SERVERS
 from revfrf.protocols.certificate import RevocationCertificate, shown_by
-from revfrf.report.drawing import (
-    Outline,
-    below,
-    by_tree,
-    figure,
-    legend,
-    most_telling_tree,
-    size_of,
-    tags_of,
-    tops_of,
-)
+from revfrf.report import drawing
 from revfrf.report.html import details, document, facts, section, show_bytes, show_seconds, table
 
 ROLES = {
@@ -60,8 +49,8 @@ class Leaving:
     title: str
     summary: str
     columns: Mapping[str, Sequence[str]]
-    before: Outline
-    after: Outline
+    before: drawing.Outline
+    after: drawing.Outline
     score_before: float
     score_after: float
     seconds: Mapping[str, float]
@@ -108,17 +97,18 @@ def _part(what: str, count: int, most: int) -> str:
 
 def _trees(leaving: Leaving) -> str:
     leavers = leaving.certificate.leavers
-    number = most_telling_tree(leaving.before, leaving.after, leavers)
-    trees = by_tree(leaving.before)
-    old, new = trees[number], by_tree(leaving.after)[number]
-    tops, tags, size = tops_of(old, leavers), tags_of([*leaving.columns]), size_of(old, new)
-    gone, fresh = len(below(old, tops)), len(below(new, tops))
-    before = figure(old, size, tops, tags, "gone", f"Before: {gone:,} nodes will be destroyed")
-    after = figure(new, size, tops, tags, "new", f"After: {fresh:,} nodes are rebuilt")
+    number = drawing.most_telling_tree(leaving.before, leaving.after, leavers)
+    trees = drawing.by_tree(leaving.before)
+    old, new = trees[number], drawing.by_tree(leaving.after)[number]
+    tops, size = drawing.tops_of(old, leavers), drawing.size_of(old, new)
+    tags = drawing.tags_of([*leaving.columns])
+    gone, fresh = len(drawing.below(old, tops)), len(drawing.below(new, tops))
+    before = drawing.figure(old, size, tops, tags, "gone", f"Before: {gone:,} nodes will be destroyed")
+    after = drawing.figure(new, size, tops, tags, "new", f"After: {fresh:,} nodes are rebuilt")
     return (
         f"<p>Tree {number + 1:,} of {len(trees):,}. Each circle is a split, with the colour and letter of "
         "its owner; small grey dots are leaves. Only the owner of a split knows its threshold.</p>"
-        f'{legend(leaving.columns, leavers, tags)}<div class="trees">{before}{after}</div>'
+        f'{drawing.legend(leaving.columns, leavers, tags)}<div class="trees">{before}{after}</div>'
     )
 
 
@@ -146,53 +136,27 @@ def certificate_facts(certificate: RevocationCertificate) -> str:
 
 def _costs(leaving: Leaving) -> str:
     costs = leaving.costs
-    names = {name for counts in (costs.work, costs.traffic) for row in counts.values() for name in row}
-    known = [name for name in PROTOCOLS if name in names]
-    each: list[str | None] = [*known, *sorted(names - {*known}), None]
+    used = {name for counts in (costs.work, costs.traffic) for row in counts.values() for name in row}
+    names = {name: f"{name}: {what}" for name, what in PROTOCOLS.items() if name in used}
     rows = [
-        (
-            f"{p}: {PROTOCOLS[p]}" if p in PROTOCOLS else p or "all",
-            show_seconds(costs.total("seconds", p)),
-            show_bytes(costs.total("bytes", p)),
-        )
-        for p in each
+        (text, show_seconds(costs.total("seconds", name)), show_bytes(costs.total("bytes", name)))
+        for name, text in [*names.items(), *((name, name) for name in sorted(used - {*names})), (None, "all")]
     ]
     clock = ", ".join(f"{what} {show_seconds(seconds)}" for what, seconds in leaving.seconds.items())
     return (
         f"<p>Elapsed: {escape(clock)}. Processor time and messages of the whole run, by protocol:</p>"
-        f"{table(('protocol', 'CPU', 'bytes'), rows)}{details('The same by party', _by_party(leaving))}"
+        f"{table(('protocol', 'CPU', 'bytes'), rows)}"
     )
 
 
-def _by_party(leaving: Leaving) -> str:
-    work, sent, received = Counter[str](), Counter[str](), Counter[str]()
-    for party, cells in leaving.costs.work.items():
-        work[party] += sum(cell["seconds"] for cell in cells.values())
-    for link, protocols in leaving.costs.traffic.items():
-        sender, _, recipient = link.partition(" -> ")
-        size = sum(cell["bytes"] for cell in protocols.values())
-        sent[sender] += size
-        received[recipient] += size
-    rows = [
-        (party, show_seconds(work[party]), show_bytes(sent[party]), show_bytes(received[party]))
-        for party in _ordered(work.keys() | sent.keys() | received.keys(), leaving.columns)
-    ]
-    return table(("party", "CPU", "sent", "received"), rows)
-
-
 def _leakage(leaving: Leaving) -> str:
+    order = [*SERVERS, *leaving.columns]  # requesters come last
     cards = [
-        f'<div class="card"><h3>{escape(party)}</h3>{facts(leaving.leakage[party], card=False)}</div>'
-        for party in _ordered(leaving.leakage, leaving.columns)
+        f'<div class="card"><h3>{escape(party)}</h3>{facts(received, card=False)}</div>'
+        for party, received in sorted(leaving.leakage.items(), key=lambda of: (*order, of[0]).index(of[0]))
     ]
     return (
         "<p>No party received another's values or thresholds in the clear. CS saw the order of the values "
         "and the path of each row. Owners saw which rows reach their nodes, and never a label.</p>"
         + details("All counts, from the messages of this run", f'<div class="flow">{"".join(cards)}</div>')
     )
-
-
-def _ordered(names: Iterable[str], columns: Iterable[str]) -> list[str]:
-    """Put the servers first, then the participants, then the requesters."""
-    order = [*SERVERS, *columns]
-    return sorted(names, key=lambda name: (order.index(name) if name in order else len(order), name))
