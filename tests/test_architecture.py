@@ -44,6 +44,16 @@ def test_the_map_lists_every_package_once_and_fits_on_a_screen() -> None:
     assert len((SOURCE / "README.md").read_text().splitlines()) <= 30
 
 
+def test_files_that_the_map_names_are_in_their_package() -> None:
+    called = {"call", "fit", "predict", "predict_encrypted", "revoke", "save", "load", "open"}
+    for packages, named in re.findall(
+        r"^\| (`.*?`) \| (.*) \|$", (SOURCE / "README.md").read_text(), re.MULTILINE
+    ):
+        package = SOURCE / packages.strip("`/")
+        places = {path.stem for path in package.rglob("*") if path.suffix in ("", ".py")}
+        assert {*re.findall(r"`(\w+)`", named)} - called <= places, packages
+
+
 def test_the_top_level_has_few_modules() -> None:
     assert len(list(SOURCE.glob("*.py"))) <= 8
 
