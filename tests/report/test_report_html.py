@@ -50,7 +50,10 @@ class Reader(HTMLParser):
         return sum(t == tag and kind in (a.get("class") or "").split() for t, a in self.tags)
 
 
-def left(leaver: str = LEAVER, *, constant: bool = False) -> tuple[RevocableForestClassifier, Leaving]:
+Story = tuple[RevocableForestClassifier, Leaving]
+
+
+def left(leaver: str = LEAVER, *, constant: bool = False) -> Story:
     rng = np.random.default_rng(5)
     X = rng.normal(size=(200, len(COLUMNS)))
     y = (X @ [1, -1, 1, -1, 1, -1] > 0).astype(int)
@@ -86,11 +89,11 @@ def left(leaver: str = LEAVER, *, constant: bool = False) -> tuple[RevocableFore
 
 
 @pytest.fixture(scope="module")
-def story() -> tuple[RevocableForestClassifier, Leaving]:
+def story() -> Story:
     return left()
 
 
-def test_the_page_is_well_formed(story: tuple[RevocableForestClassifier, Leaving]) -> None:
+def test_the_page_is_well_formed(story: Story) -> None:
     html = page(story[1])
     assert html.startswith("<!doctype html>\n")
     reader = Reader(html)
@@ -98,7 +101,7 @@ def test_the_page_is_well_formed(story: tuple[RevocableForestClassifier, Leaving
     assert [tag for tag, _ in reader.tags].count("section") == 7
 
 
-def test_the_page_loads_nothing(story: tuple[RevocableForestClassifier, Leaving]) -> None:
+def test_the_page_loads_nothing(story: Story) -> None:
     html = page(story[1])
     tags = Reader(html).tags
     loading = {"script", "link", "img", "iframe", "object", "embed", "base", "image", "use", "form", "a"}
@@ -111,7 +114,7 @@ def test_the_page_loads_nothing(story: tuple[RevocableForestClassifier, Leaving]
     assert "<" not in THEME + drawing.STYLE + STYLE
 
 
-def test_hostile_names_are_text(story: tuple[RevocableForestClassifier, Leaving]) -> None:
+def test_hostile_names_are_text(story: Story) -> None:
     html = page(story[1])
     assert "<script" not in html
     assert "<img" not in html
@@ -120,9 +123,7 @@ def test_hostile_names_are_text(story: tuple[RevocableForestClassifier, Leaving]
         assert name in text
 
 
-def test_every_party_is_in_the_legend_and_the_leaver_is_marked(
-    story: tuple[RevocableForestClassifier, Leaving],
-) -> None:
+def test_every_party_is_in_the_legend_and_the_leaver_is_marked(story: Story) -> None:
     html = page(story[1])
     legend = html[html.index('class="legend"') : html.index('class="trees"')]
     for party in PARTIES:
@@ -131,7 +132,7 @@ def test_every_party_is_in_the_legend_and_the_leaver_is_marked(
     assert unescape(legend[: legend.index("has left")]).rindex("Bea") > unescape(legend).index("Ada & <b>")
 
 
-def test_numbers_are_those_of_the_model(story: tuple[RevocableForestClassifier, Leaving]) -> None:
+def test_numbers_are_those_of_the_model(story: Story) -> None:
     model, leaving = story
     report = leaving.certificate.report
     cells = Reader(page(leaving)).text
@@ -153,7 +154,7 @@ def test_numbers_are_those_of_the_model(story: tuple[RevocableForestClassifier, 
         assert card == [part for what, count in seen.items() for part in (what, f"{count:,}")]
 
 
-def test_costs_are_those_of_the_model(story: tuple[RevocableForestClassifier, Leaving]) -> None:
+def test_costs_are_those_of_the_model(story: Story) -> None:
     _, leaving = story
     cells, costs = Reader(page(leaving)).text, leaving.costs
     at = cells.index("all", cells.index("protocol"))
@@ -162,7 +163,7 @@ def test_costs_are_those_of_the_model(story: tuple[RevocableForestClassifier, Le
     assert cells[at + 2] == (f"{sent / 1e6:,.1f} MB" if sent >= 1e6 else f"{sent / 1e3:,.1f} kB")
 
 
-def test_the_trees_are_drawn_node_by_node(story: tuple[RevocableForestClassifier, Leaving]) -> None:
+def test_the_trees_are_drawn_node_by_node(story: Story) -> None:
     _, leaving = story
     number = most_telling_tree(leaving.before, leaving.after, [LEAVER])
     html = page(leaving)
@@ -178,9 +179,7 @@ def test_the_trees_are_drawn_node_by_node(story: tuple[RevocableForestClassifier
     assert old.count("box gone") == new.count("box new") > 0
 
 
-def test_a_leaver_cannot_break_the_page_by_the_time_it_claims(
-    story: tuple[RevocableForestClassifier, Leaving],
-) -> None:
+def test_a_leaver_cannot_break_the_page_by_the_time_it_claims(story: Story) -> None:
     _, leaving = story
     requests = tuple(structs.replace(each, time=2**53) for each in leaving.certificate.requests)
     claimed = structs.replace(leaving.certificate, requests=requests)
@@ -197,7 +196,7 @@ def test_a_leaver_without_a_split_leaves_nothing_marked() -> None:
     assert 'class="box' not in html
 
 
-def test_parties_with_one_initial_are_numbered(story: tuple[RevocableForestClassifier, Leaving]) -> None:
+def test_parties_with_one_initial_are_numbered(story: Story) -> None:
     _, leaving = story
     more = {f"B{i}": ["column"] for i in range(COLOURS + 1)}
     html = page(replace(leaving, columns={**leaving.columns, **more}))
@@ -210,14 +209,12 @@ def test_parties_with_one_initial_are_numbered(story: tuple[RevocableForestClass
     assert letters == [str(i + 1) for i in range(len(PARTIES) + len(more))]
 
 
-def test_only_good_news_has_a_check_mark(story: tuple[RevocableForestClassifier, Leaving]) -> None:
+def test_only_good_news_has_a_check_mark(story: Story) -> None:
     cells = Reader(page(story[1])).text
     assert [cells[cells.index(what) - 1] for what in ("<b>good", "so", "bad")] == ["✓", "•", "✗"]
 
 
-def test_servers_and_protocols_are_explained_where_they_first_appear(
-    story: tuple[RevocableForestClassifier, Leaving],
-) -> None:
+def test_servers_and_protocols_are_explained_where_they_first_appear(story: Story) -> None:
     html = page(story[1])
     main = unescape(html[html.index("<main>") :])
     not_in_a_run = {"HoAdd", "HoLT as printed", "matching"}
