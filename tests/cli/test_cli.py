@@ -820,7 +820,7 @@ def test_forest_that_cannot_be_audited_is_2(place: Place, tmp_path: Path) -> Non
     open_to_all.write_bytes((place.at / "before").read_bytes())
     open_to_all.chmod(0o644)
     for model, message in (
-        ("without keys", "saved without its private keys"),
+        ("without keys", "saved without private keys"),
         ("late", "saved after 'shop' had left, too"),
         (tmp_path / "garbage", "not a saved forest"),
         (open_to_all, "chmod 600"),

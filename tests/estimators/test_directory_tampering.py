@@ -25,23 +25,11 @@ from tests.estimators.directories import (
     refused,
     same_answers,
 )
-from tests.storage.tampering import by_hand, edit, recompute_checksums
+from tests.storage.tampering import by_hand, edit, fields, recompute_checksums, with_byte
 
 pytestmark = pytest.mark.usefixtures("prepared_moduli")
 
 # -- what was changed by hand -----------------------------------------------------------------------
-
-
-def with_byte(data: bytes, at: int = 0, by: int = 1) -> bytes:
-    """A byte of these, changed."""
-    changed = bytearray(data)
-    changed[at] ^= by
-    return bytes(changed)
-
-
-def fields(**changes: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Change these fields of a record."""
-    return lambda record: record | {name: change(record[name]) for name, change in changes.items()}
 
 
 def cs(statement: str, *values: Any) -> Callable[[Path], None]:

@@ -362,15 +362,15 @@ def test_preview_takes_longer_at_level_2(model: Any) -> None:
 # -- what cannot be done ----------------------------------------------------------------------------
 
 WRONG: dict[str, tuple[Any, str]] = {
-    "unknown": ("casino", "'casino' is no participant; there are bank, telco, shop"),
-    "one of them unknown": (["bank", "casino"], "'casino' is no participant"),
+    "unknown": ("casino", "'casino' is not a participant; the participants are bank, telco, shop"),
+    "one of them unknown": (["bank", "casino"], "'casino' is not a participant"),
     "other case": ("Bank", "'Bank'"),
     "empty name": ("", "''"),
     "a server": ("CS", "'CS'"),
     "the key centre": ("KGC", "'KGC'"),
     "a requester": ("requester", "'requester'"),
     "a number": (0, "name"),
-    "numbers": ([0], "0 is no participant"),
+    "numbers": ([0], "0 is not a participant"),
     "None": (None, "name"),
     "bytes": (b"bank", "participant"),
     "nobody": ([], "nobody leaves"),
@@ -441,7 +441,7 @@ def test_last_participant_stays(model: Any) -> None:
 def test_who_has_left_cannot_leave_again(model: Any) -> None:
     model.revoke("bank", 1)
     for call in (model.revoke, model.revocation_preview):
-        with pytest.raises(UsageError, match="'bank' has left already; there are telco, shop"):
+        with pytest.raises(UsageError, match="'bank' has left already; the participants are telco, shop"):
             call("bank")
 
 
@@ -523,7 +523,7 @@ def test_half_a_forest_answers_nothing_and_says_what_to_do(model: Any, tmp_path:
         lambda: model.enrol_requester("clinic"),
     ]
     for call in calls:
-        with pytest.raises(UsageError, match="bank has left, and the forest is not whole yet"):
+        with pytest.raises(UsageError, match="the revocation of bank is not finished"):
             call()
     assert not list(tmp_path.iterdir())
     model.federation_.network.roles["telco"] = telco
@@ -534,7 +534,7 @@ def test_half_a_forest_answers_nothing_and_says_what_to_do(model: Any, tmp_path:
 def test_who_has_left_at_level_1_is_not_said_to_have_left_at_level_2(model: Any) -> None:
     telco = half_left(model)
     model.federation_.network.roles["telco"] = telco
-    with pytest.raises(UsageError, match="have left at level 1"):
+    with pytest.raises(UsageError, match="left already, at revocation level 1"):
         model.revoke("bank", 2)
     assert [certificate.level for certificate in model.certificates_] == [1]
 
@@ -577,7 +577,7 @@ def test_forest_from_a_file_cannot_be_left(tmp_path: Path, numbers: Any, private
     loaded = RevocableForestRegressor.load(path)
     before = loaded.predict(X)
     for call in (loaded.revoke, loaded.revocation_preview):
-        with pytest.raises(UsageError, match="holds no training rows"):
+        with pytest.raises(UsageError, match="without training rows"):
             call("bank")
     assert loaded.predict(X).tobytes() == before.tobytes()
 

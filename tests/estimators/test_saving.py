@@ -1,12 +1,13 @@
 """Saved forests: what is in the file, what is not, and what a damaged one does."""
 
-import dataclasses
 import os
 import stat
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,8 +20,9 @@ from revfrf.crypto.dtpkc.dtpkc import open_with_root, par_h_dec1
 from revfrf.crypto.dtpkc.keys import Ciphertext
 from revfrf.embedded.federation import Federation
 from revfrf.errors import ModelFileError, RefusedError, UsageError
-from revfrf.estimators._file_format import SavedCuts, SavedForest, encode, read
+from revfrf.estimators._file import SavedForest, SavedStore, encode, read
 from revfrf.protocols.paper.splits import split_context, split_statement
+from tests.storage.tampering import fields
 
 TOY: dict[str, Any] = {"key_bits": 256, "allow_insecure_keys": True, "random_state": 0, "n_estimators": 5}
 
@@ -121,10 +123,9 @@ def test_training_rows_and_labels_are_not_in_the_file(path: Path) -> None:
     ]
     unused = [int(code) for code in codes if int(code) not in cuts]
     assert len(unused) > 300
-    assert not [code for code in unused if code.to_bytes(8, "little", signed=True) in data]
-    assert not [
-        value for value in model.targets_.values.tolist() if value.to_bytes(8, "little", signed=True) in data
-    ]
+    orders: tuple[Literal["little", "big"], ...] = ("little", "big")
+    hidden = [*unused, *model.targets_.values.tolist()]
+    assert not [x for x in hidden for order in orders if x.to_bytes(8, order, signed=True) in data]
 
 
 def test_splits_come_back_with_their_owners_signatures(model: RevocableForestClassifier, path: Path) -> None:
@@ -163,8 +164,9 @@ def test_a_forest_loaded_without_keys_cannot_save_them(model: RevocableForestCla
 def test_a_loaded_forest_grows_no_more(model: RevocableForestClassifier, path: Path) -> None:
     model.save(path, private_keys=True)
     cs = RevocableForestClassifier.load(path).federation_.coordinator
+    cs.create(cs.plan.rules, cs.plan.seed, cs.targets)
     with pytest.raises(RefusedError):
-        cs.create(cs.plan.rules, cs.plan.seed, cs.targets)
+        cs.open()
 
 
 def test_the_file_is_for_its_owner_alone_and_replaced_whole(
@@ -201,67 +203,95 @@ def test_a_full_disk_leaves_the_older_file_as_it_was(
     assert list(path.parent.iterdir()) == [path]
 
 
-Batches = tuple[tuple[int, bytes, tuple[bytes, ...]], ...]
-
-
 def change(path: Path, edit: Callable[[SavedForest], SavedForest]) -> None:
     path.write_bytes(encode(edit(read(path))))
+    path.chmod(0o600)
 
 
-def with_splits(**fields: Any) -> Callable[[SavedForest], SavedForest]:
-    return lambda f: replace(f, splits=replace(f.splits, **fields))
+Edit = Callable[[SavedForest], SavedForest]
 
 
-def with_estimator(**fields: Any) -> Callable[[SavedForest], SavedForest]:
-    return lambda f: replace(f, estimator=replace(f.estimator, **fields))
+def store(name: str, edit: Callable[[SavedStore], SavedStore]) -> Edit:
+    """Change one party's store."""
+    return lambda f: replace(f, stores=tuple(edit(s) if s.name == name else s for s in f.stores))
 
 
-def with_rules(**fields: Any) -> Callable[[SavedForest], SavedForest]:
-    return lambda f: replace(
-        f, rules=dataclasses.replace(f.rules, **fields), forest=replace(f.forest, **fields)
-    )
+def fact(party: str, name: str, edit: Callable[[Any], Any]) -> Edit:
+    """Change a fact of a party."""
+
+    def edited(known: SavedStore) -> SavedStore:
+        facts = dict(known.facts)
+        facts[name] = msgspec.msgpack.encode(edit(msgspec.msgpack.decode(facts[name])))
+        return replace(known, facts=tuple(facts.items()))
+
+    return store(party, edited)
 
 
-def in_another_column(f: SavedForest) -> SavedForest:
-    return replace(f, cuts={p: replace(c, columns=b"\xff" * len(c.columns)) for p, c in f.cuts.items()})
+def rows(party: str, table: str, edit: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Edit:
+    """Change every row of a party's table."""
+    return store(party, lambda s: replace(s, **{table: tuple(map(edit, getattr(s, table)))}))
 
 
-def without_a_leaf(f: SavedForest) -> SavedForest:
-    return replace(f, leaf_trees=f.leaf_trees[4:], leaf_paths=f.leaf_paths[8:], leaf_sums=f.leaf_sums[24:])
+def cell(party: str, table: str, column: int, value: Callable[[Any], Any]) -> Edit:
+    """Change one column of a party's table."""
+    return rows(party, table, lambda row: (*row[:column], value(row[column]), *row[column + 1 :]))
 
 
-def unsigned(batches: Batches) -> Batches:
-    return tuple((epoch, bytes(64), leaves) for epoch, _, leaves in batches)
+def estimator(**values: Any) -> Edit:
+    return fact("CS", "estimator", lambda known: known | values)
 
 
-FORGERIES: dict[str, Callable[[SavedForest], SavedForest]] = {
-    "too few sums": lambda f: replace(f, leaf_sums=f.leaf_sums[:-8]),
-    "no cuts": lambda f: replace(f, cuts={}),
-    "cuts of nobody": lambda f: replace(f, cuts=dict.fromkeys(f.cuts, SavedCuts(b"", b"", b"", b""))),
-    "a column that is not there": in_another_column,
-    "a leaf less": without_a_leaf,
-    "leaves without weight": lambda f: replace(f, leaf_sums=bytes(len(f.leaf_sums))),
-    "other sums": lambda f: replace(f, leaf_sums=b"\7" + f.leaf_sums[1:]),
-    "no trees": with_rules(n_trees=0),
-    "more trees": with_rules(n_trees=2**31),
-    "deeper trees": with_rules(max_depth=63),
-    "lower trees": with_rules(max_depth=1),
-    "other classes": with_estimator(n_classes=2),
-    "no classes": with_estimator(n_classes=0),
-    "many classes": with_estimator(n_classes=2**40),
-    "labels of gigabytes": with_estimator(label_type="<U130000000"),
-    "labels of no type": with_estimator(label_type="i4,("),
-    "columns of nobody": with_estimator(owned={"a": (), "b": ()}),
-    "a column that nobody ever had": with_estimator(n_features=6, feature_names=tuple("abcdef")),
-    "columns twice": with_estimator(owned={"a": (0, 1), "b": (1, 2, 3)}),
-    "unknown parameters": with_estimator(parameters={"trees": 5}),
-    "ciphertexts that are none": lambda f: with_splits(ciphertexts=bytes(len(f.splits.ciphertexts)))(f),
-    "other positions": lambda f: with_splits(positions=bytes(len(f.splits.positions)))(f),
-    "unsigned batches": lambda f: replace(f, batches=unsigned(f.batches)),
-    "batches of another epoch": lambda f: replace(f, batches=tuple((2, *batch) for _, *batch in f.batches)),
-    "an unsigned certificate": lambda f: replace(f, certificate=replace(f.certificate, signature=bytes(64))),
-    "another federation": lambda f: replace(f, forest=replace(f.forest, federation="another")),
+def rules(**values: Any) -> Edit:
+    """Other rules, for all who know them."""
+    of_cs = fact("CS", "forest", fields(rules=lambda r: r | values, opening=lambda o: o | values))
+    others = [fact(party, "forest", lambda o: o | values) for party in ("CC", "a", "b")]
+    return lambda f: reduce(lambda changed, edit: edit(changed), others, of_cs(f))
+
+
+unsigned = fields(certificate=fields(signature=lambda _: bytes(64)))
+
+FORGERIES: dict[str, Edit] = {
+    "no parties": lambda f: replace(f, stores=()),
+    "no CC": lambda f: replace(f, stores=tuple(s for s in f.stores if s.name != "CC")),
+    "no participant": lambda f: replace(f, stores=tuple(s for s in f.stores if s.name != "b")),
+    "too few sums": cell("CS", "leaves", 2, lambda sums: sums[:-8]),
+    "half a sum": cell("CS", "leaves", 2, lambda sums: sums[:-1]),
+    "no thresholds": store("a", lambda s: replace(s, own_splits=())),
+    "thresholds of another": store("a", lambda s: replace(s, own_splits=s.own_splits[1:])),
+    "a column that is not there": cell("a", "own_splits", 2, lambda _: 65535),
+    "a leaf less": store("CS", lambda s: replace(s, leaves=s.leaves[1:])),
+    "leaves without weight": cell("CS", "leaves", 2, lambda sums: bytes(len(sums))),
+    "other sums": store(
+        "CS", lambda s: replace(s, leaves=((*s.leaves[0][:2], b"\7" + bytes(23)), *s.leaves[1:]))
+    ),
+    "no trees": rules(n_trees=0),
+    "more trees": rules(n_trees=2**31),
+    "deeper trees": rules(max_depth=63),
+    "lower trees": rules(max_depth=1),
+    "other classes": fact("CS", "targets", fields(n_classes=lambda _: 2)),
+    "no classes": fact("CS", "targets", fields(n_classes=lambda _: 0)),
+    "many classes": fact("CS", "targets", fields(n_classes=lambda _: 2**40)),
+    "labels of gigabytes": estimator(label_type="<U130000000"),
+    "labels of no type": estimator(label_type="i4,("),
+    "columns of nobody": estimator(owned={"a": (), "b": ()}),
+    "a column that nobody ever had": estimator(n_features=6, feature_names=tuple("abcdef")),
+    "columns twice": estimator(owned={"a": (0, 1), "b": (1, 2, 3)}),
+    "unknown parameters": estimator(parameters={"trees": 5}),
+    "invalid ciphertexts": cell("CS", "splits", 6, lambda data: bytes(len(data))),
+    "other positions": cell("CS", "splits", 9, lambda _: 0),
+    "positions below zero": cell("CS", "splits", 9, lambda position: -1 - position),
+    "other owners": cell("CS", "splits", 4, lambda owner: "b" if owner == "a" else "a"),
+    "unsigned batches": cell("CS", "batches", 1, lambda _: bytes(64)),
+    "no batches": store("CS", lambda s: replace(s, batches=())),
+    "batches of another epoch": cell("CS", "splits", 7, lambda _: 2),
+    "an unsigned epoch certificate": lambda f: fact("CS", "identity", unsigned)(
+        fact("a", "identity", unsigned)(f)
+    ),
+    "another federation": fact("CS", "forest", fields(opening=fields(federation=lambda _: "another"))),
+    "another name": fact("a", "identity", fields(name=lambda _: "b")),
+    "another policy": fact("CC", "policy", lambda _: "all"),
     "another digest": lambda f: replace(f, digest="0" * 64),
+    "private keys or none": lambda f: replace(f, private_keys=not f.private_keys),
 }
 
 
@@ -272,15 +302,14 @@ def test_a_forest_that_nobody_can_have_saved_is_refused(
 ) -> None:
     model.save(path, private_keys=private_keys)
     change(path, FORGERIES[name])
-    path.chmod(0o600)
     with pytest.raises(ModelFileError):
         RevocableForestClassifier.load(path)
 
 
 def test_keys_of_somebody_else_are_refused(model: RevocableForestClassifier, path: Path) -> None:
     model.save(path, private_keys=True)
-    change(path, lambda f: replace(f, keys=f.keys and {**f.keys, "a": f.keys["b"]}))
-    path.chmod(0o600)
+    [theirs] = [dict(s.facts)["identity"] for s in read(path).stores if s.name == "b"]
+    change(path, fact("a", "identity", fields(keys=lambda _: msgspec.msgpack.decode(theirs)["keys"])))
     with pytest.raises(ModelFileError):
         RevocableForestClassifier.load(path)
 
@@ -301,8 +330,7 @@ def test_keys_are_not_printed(model: RevocableForestClassifier, path: Path) -> N
     model.save(path, private_keys=True)
     forest = read(path)
     assert repr(forest) == "<SavedForest>"
-    assert forest.keys is not None
-    assert repr(forest.keys["a"]) == "<SavedKeys>"
+    assert {repr(store) for store in forest.stores} == {"<SavedStore>"}
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
@@ -311,7 +339,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "malformed  ": lambda path: path.write_text("something else"),
     "version": lambda path: path.write_bytes(path.read_bytes().replace(b"version 1", b"version 2", 1)),
     "digest": lambda path: change(path, FORGERIES["another digest"]),
-    "wrong-kind": lambda path: change(path, with_estimator(kind="RevocableForestRegressor")),
+    "wrong-kind": lambda path: change(path, estimator(kind="RevocableForestRegressor")),
     "missing": lambda path: path.unlink(),
 }
 

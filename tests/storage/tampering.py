@@ -41,3 +41,15 @@ def recompute_checksums(file: Path) -> None:
                 statement = f"INSERT INTO {table} VALUES ({marks})"  # noqa: S608
                 connection.execute(statement, (*row, checksum(table, row)))
     connection.close()
+
+
+def with_byte(data: bytes, at: int = 0, by: int = 1) -> bytes:
+    """Change one byte."""
+    changed = bytearray(data)
+    changed[at] ^= by
+    return bytes(changed)
+
+
+def fields(**changes: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Change these fields of a record."""
+    return lambda record: record | {name: change(record[name]) for name, change in changes.items()}

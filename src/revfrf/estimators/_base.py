@@ -1,4 +1,4 @@
-"""What both estimators share: parameters, training, the walk of FRF-Test, digests, costs and leakage."""
+"""What both estimators share: parameters, training, votes, digests, costs and leakage."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import (
     _check_sample_weight,
-    _num_samples,
     check_consistent_length,
     check_is_fitted,
     validate_data,
@@ -22,10 +21,10 @@ from sklearn.utils.validation import (
 from revfrf.crypto.canonical import Field
 from revfrf.crypto.dtpkc.keys import SECURE_KEY_BITS
 from revfrf.embedded.costs import Costs
-from revfrf.embedded.federation import Federation
+from revfrf.embedded.federation import Codes, Federation
 from revfrf.embedded.moduli import cached_setup
 from revfrf.errors import SecretError, UsageError
-from revfrf.estimators._file_format import SavedEstimator
+from revfrf.estimators._file import EstimatorRecord
 from revfrf.estimators._layout import Layout, is_frame
 from revfrf.forest.candidates import Method
 from revfrf.forest.criterion import Targets
@@ -39,13 +38,13 @@ from revfrf.storage.directory import Directory
 from revfrf.storage.memory import StoreFactory
 
 Rows = Any
-"""An array-like of shape (rows, columns), or a pandas DataFrame."""
+"""An array-like of shape (n_rows, n_columns), or a pandas DataFrame."""
 
 _POSITIVE = Interval(Integral, 1, 2**31 - 1, closed="both")
 
 
 class BaseRevocableForest(BaseEstimator):
-    """Everything but the targets. `__init__` only stores, and `fit` checks, as scikit-learn does."""
+    """A forest without its targets. `__init__` only stores, and `fit` checks, as in scikit-learn."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_estimators": [_POSITIVE],
@@ -121,15 +120,26 @@ class BaseRevocableForest(BaseEstimator):
     def fit(self, X: Rows, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Grow the forest: FLE-Expan between all parties.
 
-        Raises ValueError for a column that nobody owns or two parties own, for values outside the
-        fixed-point range, and for keys that are too short; each error names the party, the column and what
-        to do.
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_columns)
+            The training rows, with the columns of all parties.
+        y : array-like of shape (n_rows,)
+            The targets, which only CS sees.
+        sample_weight : array-like of shape (n_rows,) or None
+            The weight of each row; None is 1.
+
+        Raises
+        ------
+        ValueError
+            A column has no owner or two, a value is outside the fixed-point range, or the keys are too
+            short. The error names the party and the column, and says what to do.
         """
         self._validate_params()
         before = vars(self).copy()
         try:
             self._fit(X, y, sample_weight)
-        except BaseException:  # a forest that was fitted before stays as it was
+        except BaseException:  # a forest fitted before stays as it was
             self.__dict__ = before
             raise
         return self
@@ -157,9 +167,9 @@ class BaseRevocableForest(BaseEstimator):
                 federation = Federation(columns, setup=setup, seed=seed, n_jobs=n_jobs, stores=stores)
                 repeats = row_repeats(federation.seed, rules.n_trees, rules.bootstrap, weights)
                 self.layout_, self.targets_ = layout, self._targets(y, weights, repeats)
-                self._settle(y)
+                self._set_labels(y)
                 if self.directory is not None:
-                    federation.coordinator.store.write(estimator=self._saved_estimator())
+                    federation.coordinator.store.write(estimator=self._record())
                 federation.train(codes, rules, self.targets_, progress)
         except BaseException:
             self._abandon(stores)
@@ -170,34 +180,42 @@ class BaseRevocableForest(BaseEstimator):
 
     @staticmethod
     def _abandon(stores: StoreFactory) -> None:
-        """Close what was begun; if training had not begun, there is nothing to keep."""
+        """Close the stores, and remove them if training had not begun."""
         if isinstance(stores, Directory) and not stores.worth_keeping():
             stores.undo()
         stores.close()
 
     @abstractmethod
     def _check_y(self, y: ArrayLike) -> NDArray[Any]:
-        """The targets as one column, checked."""
+        """Return the targets as one column, checked."""
 
     @abstractmethod
     def _class_weights(self, y: NDArray[Any]) -> NDArray[np.float64]:
-        """What a row's weight is multiplied with."""
+        """Return the factor of each row's weight."""
 
     @abstractmethod
     def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
-        """The targets as the criterion takes them."""
+        """Return the targets as the criterion takes them."""
 
     @abstractmethod
-    def _settle(self, y: NDArray[Any]) -> None:
-        """Set what is learnt from the targets, once all has gone well."""
+    def _set_labels(self, y: NDArray[Any]) -> None:
+        """Set the attributes that are learnt from the targets."""
 
     @abstractmethod
-    def _saved_estimator(self) -> SavedEstimator:
-        """What of the estimator itself is kept with a forest."""
+    def _record(self) -> EstimatorRecord:
+        """Return what is kept of the estimator itself with a forest."""
 
     @abstractmethod
     def _digest_fields(self) -> tuple[Field, ...]:
-        """What of the targets belongs to the forest's digest."""
+        """Return what of the targets belongs to the forest's digest."""
+
+    @abstractmethod
+    def _checked_voting(self) -> Voting:
+        """Return how the trees vote."""
+
+    @abstractmethod
+    def _answers(self, votes: NDArray[np.float64]) -> NDArray[Any]:
+        """Return the answers that belong to the trees' mean votes."""
 
     def _rules(self, n_features: int) -> Rules:
         return Rules(
@@ -214,31 +232,35 @@ class BaseRevocableForest(BaseEstimator):
 
     # -- prediction ---------------------------------------------------------------------------------
 
-    def _votes(self, X: Rows, voting: Voting) -> NDArray[np.float64]:
-        """The trees' mean vote for each row."""
+    def _votes(self, X: Rows) -> NDArray[np.float64]:
+        """Return the trees' mean vote for each row."""
         self._check_whole()
         X = self._rows(X, reset=False)
-        codes, n_rows = self.layout_.encode(X), _num_samples(X)
+        codes = self.layout_.encode(X)
         self.federation_.n_jobs = workers(self.n_jobs)
-        votes = self.federation_.votes(codes, n_rows, voting)
-        mean: NDArray[np.float64] = votes / self.federation_.coordinator.plan.rules.n_trees
+        return self._mean_votes(self.federation_, codes, len(X))
+
+    def _mean_votes(self, federation: Federation, codes: Codes, n_rows: int) -> NDArray[np.float64]:
+        """Return the mean vote of a federation's trees for each row, by FRF-Test."""
+        votes = federation.votes(codes, n_rows, self._checked_voting())
+        mean: NDArray[np.float64] = votes / federation.coordinator.plan.rules.n_trees
         return mean
 
     def _rows(self, X: Rows, *, reset: bool) -> Rows:
-        """X, checked as scikit-learn does; a DataFrame stays one, so that its categories are kept."""
+        """Return X, checked as in scikit-learn. A DataFrame stays one, so that its categories are kept."""
         if not reset:
             X = self.layout_.with_gone(X, self._names())
         if not is_frame(X):
             return validate_data(self, X, reset=reset, ensure_all_finite=False)
         validate_data(self, X, reset=reset, skip_check_array=True)
-        if not _num_samples(X):
+        if not len(X):
             raise UsageError("Found array with 0 sample(s): X has no rows")
         if not X.shape[1]:
             raise UsageError("Found array with 0 feature(s): X has no columns")
         return X
 
     def _names(self) -> list[str] | None:
-        """The names of X's columns, if it has any."""
+        """Return the names of X's columns, if it has any."""
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else [str(name) for name in names]
 
@@ -246,16 +268,16 @@ class BaseRevocableForest(BaseEstimator):
 
     @property
     def digest_(self) -> str:
-        """The name of the forest's structure as CS knows it: rules, features, numbers of cuts, leaves.
+        """The digest of the forest's structure as CS knows it: rules, features, numbers of cuts, leaves.
 
-        Keys play no part. Nor does where the cuts lie, which is the owners' secret.
+        Neither keys nor thresholds are part of it: thresholds are the owners' secret.
         """
         self._check_whole()
         return self.federation_.coordinator.digest(self._digest_fields())
 
     @property
     def n_nodes_(self) -> int:
-        """Splits and leaves of all trees."""
+        """The number of splits and leaves of all trees."""
         self._check_whole()
         return self.federation_.coordinator.store.n_nodes
 
@@ -267,12 +289,12 @@ class BaseRevocableForest(BaseEstimator):
 
     @property
     def costs_(self) -> Costs:
-        """What this model's run has cost so far."""
+        """The cost of this model so far, by role, protocol and link."""
         check_is_fitted(self)
         return self.federation_.costs()
 
     def leakage_(self) -> dict[str, dict[str, int]]:
-        """What each role has received in this very run, counted from the messages."""
+        """Return what each role has received so far, counted from the messages."""
         check_is_fitted(self)
         return self.federation_.leakage()
 
@@ -295,13 +317,11 @@ class BaseRevocableForest(BaseEstimator):
         return True
 
     def _check_whole(self) -> None:
-        """Raise unless there is a fitted forest that nobody is half-way out of."""
+        """Raise unless the forest is fitted, and no revocation is in progress."""
         check_is_fitted(self)
         if not self.federation_.coordinator.ready:
-            raise UsageError(
-                f"{', '.join(self.federation_.leavers)} has left, and the forest is not whole yet; "
-                "call `revoke` again"
-            )
+            leavers = ", ".join(self.federation_.leavers)
+            raise UsageError(f"the revocation of {leavers} is not finished; call `revoke` again")
 
     def __getstate__(self) -> Any:
         if hasattr(self, "federation_"):

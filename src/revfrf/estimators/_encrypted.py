@@ -1,27 +1,23 @@
-"""Encrypted requests to a fitted forest: who may ask, who refuses, and the answers."""
+"""Encrypted requests to a fitted forest: requesters, policies and answers."""
 
-from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from revfrf.errors import AbsentError, UsageError
-from revfrf.estimators._base import Rows
-from revfrf.estimators._persistence import PersistenceMixin
-from revfrf.forest.voting import Voting
+from revfrf.estimators._base import BaseRevocableForest, Rows
 from revfrf.parallel import workers
 from revfrf.protocols.common.request import RequestPolicy
 from revfrf.report.progress import request_progress
 
 
 class PartialAnswer(NamedTuple):
-    """Answers without the trees that needed an absent party.
+    """Answers without the trees that needed an offline party.
 
-    `coverage` has for each row the share of the trees that have voted; `absent` names whose absence has kept
-    others from it.
+    `coverage` is the fraction of the trees that voted, for each row. `absent` names the offline parties.
     """
 
     answers: NDArray[Any]
@@ -29,68 +25,69 @@ class PartialAnswer(NamedTuple):
     absent: tuple[str, ...]
 
 
-class EncryptedPredictionMixin(PersistenceMixin):
-    """A forest that answers encrypted requests."""
+class EncryptedPredictionMixin(BaseRevocableForest):
+    """Adds encrypted requests to a forest."""
 
     def predict_encrypted(self, X: Rows, requester: str | None = None, *, partial: bool = False) -> Any:
-        """What `predict` answers, by FRF-Predict: nobody but the requester sees X.
+        """Return what `predict` returns, by FRF-Predict: only the requester sees X.
 
-        Every value is encrypted under the requester's key and compared with the encrypted splits by CS and
-        CC, with the consent of the splits' owners. CS learns the path of each row, and with it the answer.
+        Every value is encrypted under the requester's key. CS and CC compare it with the encrypted splits, if
+        the splits' owners consent. CS learns the path of each row, and with it the answer.
 
         Parameters
         ----------
         X : array-like or DataFrame
             Rows with all columns, as for `predict`.
         requester : str or None
-            Who asks: a name given to `enrol_requester`, or a participant. None is a requester that every
-            forest has.
+            A name given to `enrol_requester`, or a participant. None is a requester that every forest has.
         partial : bool
-            What to do if a party is absent: False is an error, True an answer of the trees that do not need
-            it for that row, as a `PartialAnswer` with its coverage.
+            If a party is offline, False raises an error, and True returns the answer of the trees that do
+            not need it, as a `PartialAnswer` with its coverage.
 
         Raises
         ------
         RefusedError
-            An owner does not accept the requester, or somebody has found fault with the request; the error
-            names the party.
+            A party does not accept the requester or the request; the error names it.
         AbsentError
-            A party that the answer needs is not there; the error names it.
+            A party that the answer needs is offline; the error names it.
         """
         return self._encrypted(X, requester, partial, self._answers)
 
     def enrol_requester(self, name: str) -> Self:
-        """Let KGC admit somebody who is no participant as a requester, with keys of its own.
+        """Let KGC admit a requester that is not a participant, with keys of its own.
 
-        Requesters are not saved with the forest, and forgotten by `fit`.
+        `save` does not keep requesters, and `fit` forgets them.
         """
         self._check_whole()
         self.federation_.enrol_requester(name)
         return self
 
     def set_policy(self, party: str, policy: RequestPolicy) -> Self:
-        """Whose requests a participant or a server accepts, and how many rows; at first, everybody's.
+        """Set whose requests a participant or a server accepts, and how many rows; at first, all.
 
-        Policies are saved with the forest, and forgotten by `fit`.
+        `save` keeps policies, and `fit` forgets them.
         """
         check_is_fitted(self)
         roles = self.federation_.with_policies
         if not isinstance(party, str) or party not in roles:
             raise UsageError(f"{party!r} has no policy; these have: {', '.join(roles)}")
         if not isinstance(policy, RequestPolicy):
-            raise UsageError(f"{policy!r} is no policy; give a RequestPolicy(accepts=[...], refuses=[...])")
+            raise UsageError(
+                f"{policy!r} is not a policy; give a RequestPolicy(accepts=[...], refuses=[...])"
+            )
         roles[party].policy = policy
         return self
 
     def _encrypted(
         self, X: Rows, requester: str | None, partial: bool, finish: Callable[[NDArray[np.float64]], Any]
     ) -> Any:
+        """Return what `finish` makes of the mean votes of the trees that voted, by FRF-Predict."""
         self._check_whole()
         if not isinstance(partial, bool | np.bool_):
             raise UsageError(f"partial={partial!r}: give True or False")
         voting = self._checked_voting()
         X = self._rows(X, reset=False)
-        codes, n_rows = self.layout_.encode(X), _num_samples(X)
+        codes, n_rows = self.layout_.encode(X), len(X)
         self.federation_.n_jobs = workers(self.n_jobs)
         with request_progress(self.verbose, n_rows) as progress:
             answer = self.federation_.ask(codes, requester, voting, bool(partial), progress)
@@ -107,11 +104,3 @@ class EncryptedPredictionMixin(PersistenceMixin):
             return answers
         n_trees = self.federation_.coordinator.plan.rules.n_trees
         return PartialAnswer(answers, answer.n_voted / n_trees, answer.absent)
-
-    @abstractmethod
-    def _checked_voting(self) -> Voting:
-        """How the trees vote."""
-
-    @abstractmethod
-    def _answers(self, votes: NDArray[np.float64]) -> NDArray[Any]:
-        """From the trees' mean votes to answers."""

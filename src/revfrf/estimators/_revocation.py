@@ -1,4 +1,4 @@
-"""Leaving a fitted forest: what it would cost, doing it, and the proof."""
+"""Leaving a fitted forest: a preview, the revocation, and its certificates."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,12 +7,11 @@ from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import UsageError
-from revfrf.estimators._base import Rows
-from revfrf.estimators._encrypted import EncryptedPredictionMixin
+from revfrf.estimators._base import BaseRevocableForest, Rows
 from revfrf.estimators._layout import Layout
 from revfrf.lifecycle import check_somebody_stays
 from revfrf.messages.frf_revoc import RevocationLevel
@@ -24,9 +23,9 @@ from revfrf.report.progress import level_progress
 
 @dataclass(frozen=True)
 class RevocationPreview:
-    """What would happen if participants left.
+    """The effect of a revocation that has not happened.
 
-    `score_now` and `score_without` are of the rows given to `revocation_preview`, None without any.
+    `score_now` and `score_without` are scores on the rows given to `revocation_preview`; None without rows.
     """
 
     leavers: tuple[str, ...]
@@ -40,29 +39,29 @@ class RevocationPreview:
     score_without: float | None
 
 
-class RevocationMixin(EncryptedPredictionMixin):
-    """A forest that its participants can leave."""
+class RevocationMixin(BaseRevocableForest):
+    """Adds to a forest that its participants can leave."""
 
     def revoke(self, party: str | Iterable[str], level: Literal[1, 2] = 2) -> RevocationCertificate:
         """Let a participant leave, or several together: FRF-Revoc.
 
         The forest becomes, bit for bit, the one that `fit` would have grown without them (`digest_`). From
-        now on X may be given with or without their columns; they are ignored. If it fails half-way, because a
-        party is absent, call it again: what was begun is ended first.
+        then on their columns in X are ignored, and may be left out. If it fails because a party is offline,
+        call it again: it first finishes what it has begun.
 
         Parameters
         ----------
         party : str or list of str
-            Who leaves. One participant at least must stay.
+            The leavers. At least one participant must stay.
         level : {1, 2}
-            1 destroys the leavers' nodes with everything below and grows these places again. 2 also makes new
-            keys for all who stay, so that a copy of the old forest is of no use to anybody, whatever keys
-            the leaver has.
+            The revocation level. 1 destroys the leavers' nodes with everything below them, and grows these
+            places again. 2 also makes new keys for all others, so that copies of the old forest are useless,
+            whatever keys the leavers have.
 
         Returns
         -------
         RevocationCertificate
-            Signed by everybody who had a part in it; `certificate.verify(model.kgc_key_)` checks it.
+            Signed by all parties that took part; `certificate.verify(model.kgc_key_)` checks it.
         """
         check_is_fitted(self)
         wanted, federation = _level(level), self.federation_
@@ -74,14 +73,14 @@ class RevocationMixin(EncryptedPredictionMixin):
                 ended = self.certificates_[-1]
                 if set(_names(party)) <= set(ended.leavers):
                     if ended.level < wanted:
-                        raise UsageError("they had asked to leave at level 1, and have left at level 1")
+                        raise UsageError("they have left already, at revocation level 1")
                     return ended
             certificate = federation.revoke(self._leavers(party), wanted, self._digest_fields(), progress)
         self._drop_columns()
         return certificate
 
     def _drop_columns(self) -> None:
-        """The columns of those who have left are nobody's."""
+        """Take the columns of those who have left out of the layout."""
         staying = self.federation_.coordinator.columns
         owned = {name: columns for name, columns in self.layout_.owned.items() if name in staying}
         self.layout_ = Layout(owned, self.layout_.columns)
@@ -93,35 +92,40 @@ class RevocationMixin(EncryptedPredictionMixin):
         y: ArrayLike | None = None,
         level: RevocationLevel = 2,
     ) -> RevocationPreview:
-        """What leaving would cost and change, without doing it.
+        """Return what a revocation would cost and change, without doing it.
 
-        The forest without the leavers is grown on the side with toy keys, which gives its digest, and its
-        score (accuracy or R²) on validation rows if there are any. Seconds are estimated from how long
-        training took.
+        The forest without the leavers is grown separately, with toy keys, which gives its digest.
+
+        Parameters
+        ----------
+        party : str or list of str
+            The leavers.
+        X, y : array-like or None
+            Validation rows and their targets, to compare accuracies or R².
+        level : {1, 2}
+            The revocation level; seconds are estimated for it, from how long training took.
         """
         self._check_whole()
         leavers, wanted = self._leavers(party), _level(level)
         federation = self.federation_
         store = federation.coordinator.store
         going = doomed(store, leavers)
-        shadow, n_trees = federation.shadow(leavers), federation.coordinator.plan.rules.n_trees
+        shadow = federation.shadow(leavers)
         score_now = score_without = None
         if X is not None and y is not None:
             rows = self._rows(X, reset=False)
-            codes, n_rows = self.layout_.encode(rows), _num_samples(rows)
+            codes = self.layout_.encode(rows)
             left = {name: table for name, table in codes.items() if name not in leavers}
-            voting = self._checked_voting()
-            answers = (
-                self._answers(federation.votes(codes, n_rows, voting) / n_trees),
-                self._answers(shadow.votes(left, n_rows, voting) / n_trees),
-            )
             measure = accuracy_score if self.targets_.n_classes else r2_score
-            score_now, score_without = (float(measure(y, answer)) for answer in answers)
+            score_now, score_without = (
+                float(measure(y, self._answers(self._mean_votes(forest, table, len(rows)))))
+                for forest, table in ((federation, codes), (shadow, left))
+            )
         return RevocationPreview(
             leavers=tuple(leavers),
             nodes=store.n_nodes,
             nodes_lost=len(going.nodes),
-            trees=n_trees,
+            trees=federation.coordinator.plan.rules.n_trees,
             trees_touched=len({tree for tree, _ in going.tops}),
             estimated_seconds=federation.revocation_seconds(len(going.nodes) / store.n_nodes, wanted),
             digest_after=shadow.coordinator.digest(self._digest_fields()),
@@ -131,39 +135,39 @@ class RevocationMixin(EncryptedPredictionMixin):
 
     @property
     def certificates_(self) -> list[RevocationCertificate]:
-        """Of all who have left, in their order."""
+        """The revocation certificates, oldest first."""
         check_is_fitted(self)
         return list(self.federation_.coordinator.certificates)
 
     @property
     def kgc_key_(self) -> VerifyKey:
-        """KGC's public key, with which certificates are checked."""
+        """KGC's public key, to verify revocation certificates with."""
         check_is_fitted(self)
         return self.federation_.coordinator.identity.kgc
 
     def _leavers(self, party: Any) -> list[str]:
-        """The names, checked."""
+        """Return the names of the leavers, checked."""
         check_is_fitted(self)
         names, participants = _names(party), self.federation_.participants
         for name in names:
             if not isinstance(name, str) or name not in participants:
                 gone = name in self.federation_.kgc.current.revoked
-                what = "has left already" if gone else "is no participant"
-                raise UsageError(f"{name!r} {what}; there are {', '.join(participants)}")
+                what = "has left already" if gone else "is not a participant"
+                raise UsageError(f"{name!r} {what}; the participants are {', '.join(participants)}")
         leavers = sorted(set(names))
         if not leavers:
             raise UsageError("nobody leaves; give the name of a participant")
         check_somebody_stays(participants, leavers)
         if not len(self.federation_.coordinator.targets.values):
             raise UsageError(
-                "this forest was loaded from a file, which holds no training rows: nobody can leave it, "
-                "because what a leaver leaves behind could not be grown again"
+                "this forest was loaded from a file without training rows, so it cannot be rebuilt: "
+                "revoke in the process that trained it, or in its directory (`open`)"
             )
         return leavers
 
 
 def _names(party: Any) -> list[Any]:
-    """One name or several, as a list."""
+    """Return one name or several as a list."""
     names = [party] if isinstance(party, str) else party
     if not isinstance(names, Iterable):
         raise UsageError(f"{party!r}: give the name of a participant, or a list of names")
@@ -171,7 +175,7 @@ def _names(party: Any) -> list[Any]:
 
 
 def _level(level: Any) -> RevocationLevel:
-    """The level, checked."""
+    """Return the revocation level, checked."""
     if isinstance(level, bool) or not isinstance(level, Integral) or level not in (1, 2):
         raise UsageError(f"level={level!r}: give 1 or 2")
     return 1 if level == 1 else 2

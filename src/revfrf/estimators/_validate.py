@@ -1,15 +1,13 @@
-"""Whether a federation that comes from a file is one that could have been saved.
+"""Checks that a restored federation is one that training could have built.
 
-What answers requests trusts what training has built: that trees are whole, that a column number is one. A
-file is not trusted. What training would have guaranteed is checked here, once; checks raise.
+Predictions rely on what training guarantees: whole trees, valid column numbers. Files are not trusted, so
+all of it is checked here, once. Checks raise.
 """
-
-from collections.abc import Mapping
 
 from revfrf.crypto.dtpkc.keys import Ciphertext
 from revfrf.embedded.federation import Federation
-from revfrf.errors import FormatError, ProtocolError
-from revfrf.forest.nodes import MAX_DEPTH, Node
+from revfrf.errors import ProtocolError
+from revfrf.forest.nodes import MAX_DEPTH
 from revfrf.forest.tree import Leaf, Rules, feature_id
 from revfrf.protocols.common.epoch import verify_certificate
 from revfrf.protocols.paper.fle_expan import forest_id
@@ -18,7 +16,7 @@ from revfrf.storage.memory import CoordinatorStore
 
 
 def check_federation(federation: Federation, leaf_width: int) -> None:
-    """Raise RejectedError unless everything fits together."""
+    """Raise RejectedError unless the structure, the splits and their owners fit together."""
     cs = federation.coordinator
     rules, opening, certificate = cs.plan.rules, cs.opening, cs.certificate
     verify_certificate(cs.identity.kgc, certificate)
@@ -29,7 +27,7 @@ def check_federation(federation: Federation, leaf_width: int) -> None:
     _require(opening.epoch <= certificate.epoch and opening.forest == forest_id(opening), "epoch")
     _check_trees(rules, cs.store, leaf_width)
     _check_splits(federation)
-    _check_cuts(federation)
+    _check_own_splits(federation)
     if federation.kgc.signing is not None:
         _require(federation.kgc.signing.verify_key == cs.identity.kgc, "key of KGC")
 
@@ -58,7 +56,7 @@ def _check_trees(rules: Rules, store: CoordinatorStore, leaf_width: int) -> None
 
 
 def _has_weight(leaf: Leaf) -> bool:
-    """Of class weights one is positive and none negative; of (Σw, Σw·value) the first is positive."""
+    """Class weights: one is positive and none negative. (Σw, Σw·value): the first is positive."""
     return leaf[0] > 0 or (min(leaf) >= 0 and max(leaf) > 0)
 
 
@@ -77,14 +75,13 @@ def _check_splits(federation: Federation) -> None:
         _require(0 <= split.cut < plan.rules.n_candidates, "cut")
 
 
-def _check_cuts(federation: Federation) -> None:
-    """Every owner has the cuts of exactly its splits, in the right columns."""
-    splits: Mapping[Node, str] = {n: s.feature for n, s in federation.coordinator.store.splits.items()}
+def _check_own_splits(federation: Federation) -> None:
+    """Every owner has the thresholds of exactly its splits, in the right columns."""
+    splits = {node: (s.owner, s.feature) for node, s in federation.coordinator.store.splits.items()}
     found = 0
     for party, role in federation.participants.items():
         ids = [feature_id(party, column.name) for column in role.columns]
         for node, (column, _) in role.store.own_splits.items():
-            if not 0 <= column < len(ids) or splits.get(node) != ids[column]:
-                raise FormatError("a cut in another column than its split", kind="out-of-range")
+            _require(0 <= column < len(ids) and splits.get(node) == (party, ids[column]), "column")
         found += len(role.store.own_splits)
-    _require(found == len(splits), "number of cuts")
+    _require(found == len(splits), "number of thresholds")

@@ -15,41 +15,44 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from revfrf.crypto.canonical import Field
 from revfrf.errors import ModelFileError, UsageError
-from revfrf.estimators._base import Rows
-from revfrf.estimators._encrypted import PartialAnswer
-from revfrf.estimators._file_format import SavedEstimator
+from revfrf.estimators._base import BaseRevocableForest, Rows
+from revfrf.estimators._encrypted import EncryptedPredictionMixin, PartialAnswer
+from revfrf.estimators._file import EstimatorRecord
+from revfrf.estimators._persistence import PersistenceMixin
 from revfrf.estimators._revocation import RevocationMixin
 from revfrf.forest.criterion import Targets
 from revfrf.forest.voting import Voting, numbers
 
 _LABEL_TYPES = ("|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "|O")
-"""Types of labels that are not strings."""
+"""NumPy types of labels other than text."""
 
 
-class RevocableForestRegressor(RegressorMixin, RevocationMixin):
+class RevocableForestRegressor(
+    PersistenceMixin, EncryptedPredictionMixin, RevocationMixin, RegressorMixin, BaseRevocableForest
+):
     """A random forest for numbers, grown by parties who hold different columns of the same rows.
 
     All roles run in this process and exchange the protocol's messages; every split is stored encrypted
-    under its owner's key. NaN and None are missing values, below every number; a category that `fit` has not
-    seen is missing, too. `predict_encrypted` answers requests that nobody but the requester can read, if the
-    owners' policies (`set_policy`) accept who asks (`enrol_requester`). `revoke` lets participants leave, and
-    proves it. `save` and `load` keep forests in files, `leakage_()` says what each role received.
+    under its owner's key. NaN and None are missing values, below every number; so are categories that `fit`
+    has not seen. `predict_encrypted` answers requests that only the requester can read, if the owners'
+    policies (`set_policy`) accept the requester (`enrol_requester`). `revoke` lets participants leave, and
+    proves it. `save` and `load` keep forests in files; `leakage_()` tells what each role received.
 
     Parameters
     ----------
     n_estimators : int
-        How many trees.
+        The number of trees.
     max_depth : int or None
         The depth of the deepest leaf, at most 62; None is 62.
     max_features : {"sqrt", "log2"}, int, float or None
-        How many features are candidates at a node on average: √F or log2 F of F features, or this many. A
-        float is the probability π with which each feature is one; None is all.
+        The mean number of features that are candidates at a node: √F or log2 F of F features, or this
+        number. A float is the probability π that a feature is a candidate; None is all features.
     min_samples_split, min_samples_leaf : int
-        The fewest rows of a node that is split, and of a leaf.
+        The smallest number of rows of a node that is split, and of a leaf.
     bootstrap : bool
         Whether each tree draws its rows with replacement.
     candidates : {"quantile", "uniform"}
-        How an owner chooses candidate cuts: at even ranks, or, as in the paper, evenly spaced.
+        How an owner chooses candidate thresholds: at even ranks or, as in the paper, evenly spaced.
     n_candidates, n_sampled : int
         How many cuts an owner proposes at a node, and how many rows it samples for that.
     parties : dict of str to list, or None
@@ -57,9 +60,9 @@ class RevocableForestRegressor(RegressorMixin, RevocationMixin):
         None makes one party of every column, as in the paper. Columns of an array are called "x0", "x1", …
         within their party; give names, or parties, for a forest that stays the same when others leave.
     decimals : int or dict
-        Digits after the point that count, for all columns or by column. Values closer than that are equal.
+        Digits after the point that count, for all columns or by column. Closer values are equal.
     key_bits : int
-        Size of the keys: 3072 is about 128 bits of security, 2048 about 112.
+        The size of the keys: 3072 is about 128 bits of security, 2048 about 112.
     allow_insecure_keys : bool
         Accept keys below 2048 bits, for tests and simulations. Everything that shows such a model says
         INSECURE.
@@ -67,23 +70,23 @@ class RevocableForestRegressor(RegressorMixin, RevocationMixin):
         Makes forests repeat. Parties' keys are always fresh; the modulus and the servers' shares are made
         once per process and key size.
     n_jobs : int or None
-        Cores; -1 for all.
+        The number of cores; -1 for all.
     verbose : int
         Whether to draw a progress bar.
     directory : str, path or None
-        An empty directory in which every party keeps what it knows, private keys and training rows
-        included, in an SQLite database of its own. `open` finds the forest there, and ends what was going on
-        when the process ended. None keeps everything in memory.
+        An empty directory in which every party keeps an SQLite database, with private keys and training
+        rows. `open` opens the forest there, and finishes what was interrupted. None keeps everything in
+        memory.
 
     Attributes
     ----------
     digest_ : str
-        The name of the forest's structure as CS knows it: rules, features, numbers of cuts, leaves. Where the
-        cuts lie is the owners' secret and not in it.
+        The digest of the forest's structure as CS knows it: rules, features, numbers of cuts, leaves.
+        Thresholds are the owners' secret and not part of it.
     n_nodes_ : int
-        Splits and leaves of all trees.
+        The number of splits and leaves of all trees.
     costs_ : Costs
-        What the run has cost, by role, protocol and link; grows with every prediction.
+        The cost so far, by role, protocol and link; grows with every prediction.
     parties_ : dict
         The names of the columns of each party.
 
@@ -100,8 +103,8 @@ class RevocableForestRegressor(RegressorMixin, RevocationMixin):
     """
 
     def predict(self, X: Rows) -> NDArray[np.float64]:
-        """The mean of all trees for each row, by FRF-Test: each party compares its own columns itself."""
-        return self._answers(self._votes(X, self._checked_voting()))
+        """Return the mean of all trees for each row, by FRF-Test: each party compares its own columns."""
+        return self._answers(self._votes(X))
 
     def _answers(self, votes: NDArray[np.float64]) -> NDArray[np.float64]:
         return numbers(votes, self.targets_.centre, self.targets_.places)
@@ -120,34 +123,81 @@ class RevocableForestRegressor(RegressorMixin, RevocationMixin):
     def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
         return Targets.regression(y, weights, repeats)
 
-    def _settle(self, y: NDArray[Any]) -> None:
-        """Nothing is learnt from the targets but the forest."""
+    def _set_labels(self, y: NDArray[Any]) -> None:
+        """Numbers have no labels."""
 
     def _digest_fields(self) -> tuple[Field, ...]:
         return ("regression", self.targets_.centre.hex(), self.targets_.places)
 
 
-class RevocableForestClassifier(ClassifierMixin, RevocationMixin):
+class RevocableForestClassifier(
+    PersistenceMixin, EncryptedPredictionMixin, RevocationMixin, ClassifierMixin, BaseRevocableForest
+):
     """A random forest for classes, grown by parties who hold different columns of the same rows.
 
-    All roles run in this process and exchange the protocol's messages; every split is stored encrypted under
-    its owner's key. NaN and None are missing values, below every number; a category that `fit` has not seen
-    is missing, too. `predict_encrypted` and `predict_proba_encrypted` answer requests that nobody but the
-    requester can read, if the owners' policies (`set_policy`) accept who asks (`enrol_requester`). `revoke`
-    lets participants leave, and proves it. `save` and `load` keep forests in files, `leakage_()` says what
-    each role received.
+    All roles run in this process and exchange the protocol's messages; every split is stored encrypted
+    under its owner's key. NaN and None are missing values, below every number; so are categories that `fit`
+    has not seen. `predict_encrypted` answers requests that only the requester can read, if the owners'
+    policies (`set_policy`) accept the requester (`enrol_requester`). `revoke` lets participants leave, and
+    proves it. `save` and `load` keep forests in files; `leakage_()` tells what each role received.
 
     Parameters
     ----------
+    n_estimators : int
+        The number of trees.
+    max_depth : int or None
+        The depth of the deepest leaf, at most 62; None is 62.
+    max_features : {"sqrt", "log2"}, int, float or None
+        The mean number of features that are candidates at a node: √F or log2 F of F features, or this
+        number. A float is the probability π that a feature is a candidate; None is all features.
+    min_samples_split, min_samples_leaf : int
+        The smallest number of rows of a node that is split, and of a leaf.
+    bootstrap : bool
+        Whether each tree draws its rows with replacement.
+    candidates : {"quantile", "uniform"}
+        How an owner chooses candidate thresholds: at even ranks or, as in the paper, evenly spaced.
+    n_candidates, n_sampled : int
+        How many cuts an owner proposes at a node, and how many rows it samples for that.
     voting : {"hard", "soft"}
         A majority of the trees, as in the paper, or the mean of their probabilities.
     class_weight : dict, "balanced" or None
         The weight of each class, as in scikit-learn.
+    parties : dict of str to list, or None
+        Who owns which columns, by name or position: ``{"bank": ["age", "balance"], "telco": ["calls"]}``.
+        None makes one party of every column, as in the paper. Columns of an array are called "x0", "x1", …
+        within their party; give names, or parties, for a forest that stays the same when others leave.
+    decimals : int or dict
+        Digits after the point that count, for all columns or by column. Closer values are equal.
+    key_bits : int
+        The size of the keys: 3072 is about 128 bits of security, 2048 about 112.
+    allow_insecure_keys : bool
+        Accept keys below 2048 bits, for tests and simulations. Everything that shows such a model says
+        INSECURE.
+    random_state : int, RandomState or None
+        Makes forests repeat. Parties' keys are always fresh; the modulus and the servers' shares are made
+        once per process and key size.
+    n_jobs : int or None
+        The number of cores; -1 for all.
+    verbose : int
+        Whether to draw a progress bar.
+    directory : str, path or None
+        An empty directory in which every party keeps an SQLite database, with private keys and training
+        rows. `open` opens the forest there, and finishes what was interrupted. None keeps everything in
+        memory.
 
     Attributes
     ----------
     classes_ : ndarray
         The labels, in ascending order.
+    digest_ : str
+        The digest of the forest's structure as CS knows it: rules, features, numbers of cuts, leaves.
+        Thresholds are the owners' secret and not part of it.
+    n_nodes_ : int
+        The number of splits and leaves of all trees.
+    costs_ : Costs
+        The cost so far, by role, protocol and link; grows with every prediction.
+    parties_ : dict
+        The names of the columns of each party.
 
     Examples
     --------
@@ -162,7 +212,7 @@ class RevocableForestClassifier(ClassifierMixin, RevocationMixin):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **RevocationMixin._parameter_constraints,
+        **BaseRevocableForest._parameter_constraints,
         "voting": [StrOptions({"hard", "soft"})],
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }
@@ -215,20 +265,20 @@ class RevocableForestClassifier(ClassifierMixin, RevocationMixin):
         self.class_weight = class_weight
 
     def predict(self, X: Rows) -> NDArray[Any]:
-        """The class of each row, by FRF-Test: each party compares its own columns itself.
+        """Return the class of each row, by FRF-Test: each party compares its own columns.
 
-        Of classes with equally many votes, the first of `classes_`.
+        If several classes have the most votes, it is the first of them in `classes_`.
         """
         return self._answers(self.predict_proba(X))
 
     def predict_proba(self, X: Rows) -> NDArray[np.float64]:
-        """The share of the trees' votes for each class, or, with soft voting, their mean probabilities."""
-        return self._votes(X, self._checked_voting())
+        """Return the fraction of votes for each class or, with soft voting, the mean probability."""
+        return self._votes(X)
 
     def predict_proba_encrypted(
         self, X: Rows, requester: str | None = None, *, partial: bool = False
     ) -> NDArray[np.float64] | PartialAnswer:
-        """What `predict_proba` answers, by FRF-Predict: nobody but the requester sees X.
+        """Return what `predict_proba` returns, by FRF-Predict: only the requester sees X.
 
         See `predict_encrypted`.
         """
@@ -254,46 +304,33 @@ class RevocableForestClassifier(ClassifierMixin, RevocationMixin):
     def _class_weights(self, y: NDArray[Any]) -> NDArray[np.float64]:
         weights: NDArray[np.float64] = compute_sample_weight(self.class_weight, y)
         if not (np.isfinite(weights) & (weights >= 0)).all():
-            raise UsageError("class_weight: weights are finite numbers, and not negative")
+            raise UsageError("class_weight: weights must be finite and not negative")
         return weights
 
     def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
         classes, numbers = np.unique(y, return_inverse=True)
         return Targets.classes(numbers.astype(np.int64), len(classes), weights, repeats)
 
-    def _settle(self, y: NDArray[Any]) -> None:
+    def _set_labels(self, y: NDArray[Any]) -> None:
         self.classes_ = np.unique(y)
 
     def _digest_fields(self) -> tuple[Field, ...]:
         return ("classes", *(repr(label) for label in self.classes_.tolist()))
 
-    def _saved_estimator(self) -> SavedEstimator:
-        labels = tuple(self.classes_.tolist())
-        if self.classes_.dtype.kind not in "biufUO" or not all(
-            isinstance(x, str | int | float) for x in labels
-        ):
+    def _record(self) -> EstimatorRecord:
+        labels, dtype = tuple(self.classes_.tolist()), self.classes_.dtype
+        if dtype.kind not in "biufUO" or not all(isinstance(label, str | int | float) for label in labels):
             raise ModelFileError("only labels that are numbers or strings can be saved", kind="parameters")
-        saved = super()._saved_estimator()
-        width = max((len(label) for label in labels if isinstance(label, str)), default=0)
-        strings = self.classes_.dtype.kind == "U"
-        label_type = f"<U{width}" if strings else self.classes_.dtype.newbyteorder("<").str
-        return msgspec.structs.replace(saved, labels=labels, label_type=label_type)
+        label_type = _text_type(labels) if dtype.kind == "U" else dtype.newbyteorder("<").str
+        return msgspec.structs.replace(super()._record(), labels=labels, label_type=label_type)
 
-    def _restore_labels(self, saved: SavedEstimator) -> None:
-        width = max((len(label) for label in saved.labels if isinstance(label, str)), default=0)
-        if saved.label_type not in (*_LABEL_TYPES, f"<U{width}") or len(saved.labels) != saved.n_classes:
+    def _restore_labels(self, record: EstimatorRecord) -> None:
+        known = (*_LABEL_TYPES, _text_type(record.labels))
+        if record.label_type not in known or len(record.labels) != self.targets_.n_classes:
             raise ModelFileError("damaged: labels that do not fit the forest", kind="malformed")
-        self.classes_ = np.array(saved.labels, dtype=np.dtype(saved.label_type))
+        self.classes_ = np.array(record.labels, dtype=np.dtype(record.label_type))
 
 
-def _share_documentation() -> None:
-    """Give both classes the parameters and attributes that they share, written down once."""
-    shared, own = RevocableForestRegressor.__doc__ or "", RevocableForestClassifier.__doc__ or ""
-    for heading, following in (("Parameters", "Attributes"), ("Attributes", "Examples")):
-        line = f"    {heading}\n    {'-' * len(heading)}\n"
-        both = shared.partition(line)[2].partition(f"    {following}\n")[0]
-        own = own.replace(line, line + both.rstrip() + "\n", 1)
-    RevocableForestClassifier.__doc__ = own
-
-
-_share_documentation()
+def _text_type(labels: Iterable[object]) -> str:
+    """Return the NumPy type of text as long as the longest of these labels."""
+    return f"<U{max((len(label) for label in labels if isinstance(label, str)), default=0)}"

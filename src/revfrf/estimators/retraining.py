@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ModelFileError, UsageError
-from revfrf.estimators import _file_format
 from revfrf.estimators._layout import Layout
 from revfrf.estimators.forest import RevocableForestClassifier, RevocableForestRegressor
 from revfrf.forest.criterion import Targets
@@ -34,10 +33,6 @@ from revfrf.roles.participant import TRAINING
 __all__ = ["Audit", "Table", "audit"]
 
 Model = RevocableForestClassifier | RevocableForestRegressor
-
-_KINDS: dict[str, type[Model]] = {
-    cls.__name__: cls for cls in (RevocableForestClassifier, RevocableForestRegressor)
-}
 
 
 @dataclass(frozen=True)
@@ -107,16 +102,19 @@ def audit(
 
 def _load(path: str | os.PathLike[str]) -> Model:
     """The forest in a file, of whichever kind, with its seed and the participants' secrets."""
-    saved = _file_format.read(path)
-    if saved.keys is None or not saved.seed:
+    model: Model
+    try:
+        model = RevocableForestClassifier.load(path)
+    except ModelFileError as error:
+        if error.kind != "wrong-kind":
+            raise
+        model = RevocableForestRegressor.load(path)
+    if not model.federation_.seed:
         raise UsageError(
-            f"{path}: saved without its private keys, and so without the seed that an audit needs; "
+            f"{path}: saved without private keys, and so without the seed that retraining needs; "
             "save it with `private_keys=True`"
         )
-    kind = saved.estimator.kind
-    if kind not in _KINDS:
-        raise ModelFileError(f"{path}: holds a {kind!r}, which this RevFRF does not know", kind="wrong-kind")
-    return _KINDS[kind].load(path)
+    return model
 
 
 def _stayed(
@@ -224,7 +222,7 @@ def _targets(forest: Model, texts: Sequence[str], name: str) -> Targets:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"the table, column {name!r}: {error}") from None
-    forest._settle(y)
+    forest._set_labels(y)
     return targets
 
 

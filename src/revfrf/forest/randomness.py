@@ -85,7 +85,7 @@ def row_repeats(
     """How often each row counts in each tree; rows without weight are as if they were not there."""
     present = np.flatnonzero(weights)
     repeats = np.zeros((n_trees, len(weights)), dtype=np.uint8)
-    for tree in range(n_trees):
+    for tree in range(n_trees if len(present) else 0):
         repeats[tree, present] = bootstrap(seed, tree, len(present)) if drawn else 1
     return repeats
 

@@ -82,7 +82,7 @@ class Identity(Secret):
             name=self.name,
             role=self.role,
             kgc=self.kgc.raw,
-            signing=self.signing_key.to_fields(),
+            signing=None if self.signing is None else self.signing.to_fields(),
             federation=self.federation,
             keys=None if self.keys is None else self.keys.record(),
             pending_keys=None if self.pending_keys is None else self.pending_keys.record(),
@@ -112,7 +112,7 @@ class IdentityRecord(Record, frozen=True):
     name: str
     role: str
     kgc: bytes
-    signing: dict[str, str]
+    signing: dict[str, str] | None
     federation: str
     keys: KeysRecord | None
     pending_keys: KeysRecord | None
@@ -127,7 +127,7 @@ class IdentityRecord(Record, frozen=True):
             name=self.name,
             role=self.role,
             kgc=VerifyKey(self.kgc),
-            signing=SigningKey.from_fields(self.signing),
+            signing=None if self.signing is None else SigningKey.from_fields(self.signing),
             allow_insecure=allow_insecure,
             federation=self.federation,
             keys=None if self.keys is None else self.keys.keys(allow_insecure),

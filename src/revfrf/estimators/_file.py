@@ -1,0 +1,202 @@
+"""Saved forests: one file, versioned, never pickle, readable by its owner alone.
+
+A line that says what the file is, then MessagePack of `SavedForest`: what the parties' stores write, decoded
+as strictly as a message. Training rows and labels are left out, and so are private keys unless they are
+wanted. The participants' thresholds are in it: **the file is as confidential as the columns**.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from revfrf.crypto.secret import hides_locals
+from revfrf.embedded.federation import Federation
+from revfrf.errors import ModelFileError, StorageError, UsageError
+from revfrf.forest.criterion import Targets
+from revfrf.io.files import PRIVATE, all_of, check_private, opened, reading, writing
+from revfrf.io.files import replace as replace_file
+from revfrf.names import CC, CS, KGC, PARTICIPANT
+from revfrf.protocols.common.identity import Identity, IdentityRecord
+from revfrf.record import Record
+from revfrf.roles.kgc import KeyCentreState
+from revfrf.storage.memory import AnyStore, CoordinatorStore, ParticipantStore, Store, StoreFactory
+from revfrf.storage.tables import SavedTables, Tables
+
+VERSION = 1
+MAX_SIZE = 4 * 2**30  # bytes of a file, checked before it is read
+_MAGIC = b"revfrf forest, version "
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class EstimatorRecord(Record, frozen=True):
+    """The estimator's own state. `owned` has the positions of each party's columns in X."""
+
+    kind: str
+    parameters: dict[str, Any]
+    owned: dict[str, tuple[int, ...]]
+    feature_names: tuple[str, ...] | None
+    n_features: int
+    labels: tuple[bool | int | float | str, ...] = ()
+    label_type: str = ""
+
+
+class SavedStore(Record, frozen=True):
+    """The tables of one party's store, row by row."""
+
+    role: str
+    name: str
+    facts: tuple[tuple[str, bytes], ...] = ()
+    splits: tuple[tuple[Int64, Int64, str, Int64, str, bytes, bytes, Int64, Int64, Int64], ...] = ()
+    batches: tuple[tuple[Int64, bytes, bytes], ...] = ()
+    leaves: tuple[tuple[Int64, Int64, bytes], ...] = ()
+    own_splits: tuple[tuple[Int64, Int64, Int64, Int64], ...] = ()
+
+
+class SavedForest(Record, frozen=True):
+    """The whole file."""
+
+    private_keys: bool
+    digest: str
+    stores: tuple[SavedStore, ...]
+
+
+class SavedStores(StoreFactory):
+    """The stores of a saved forest. What happens later is kept in memory."""
+
+    def __init__(self, saved: Iterable[SavedStore]) -> None:
+        super().__init__()
+        self._saved = {(store.role, store.name): store for store in saved}
+
+    def _tables(self, role: str, name: str, create: bool) -> Tables:
+        saved = self._saved.get((role, name))
+        if saved is not None:
+            return SavedTables({table: getattr(saved, table) for table in SavedStore.__struct_fields__[2:]})
+        if not create:
+            raise StorageError(f"nothing of {name!r} was saved", kind="missing")
+        return Tables()
+
+
+def plain(name: str, value: Any) -> Any:
+    """Return a parameter as plain values; a generator of random numbers is left out."""
+    if isinstance(value, np.random.RandomState):
+        return None
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {plain(name, k): plain(name, v) for k, v in value.items()}
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, Iterable):
+        return [plain(name, v) for v in value]
+    raise ModelFileError(f"the parameter {name!r} cannot be saved: {value!r}", kind="parameters")
+
+
+# -- saving -----------------------------------------------------------------------------------------
+
+
+@hides_locals
+def saved(federation: Federation, estimator: EstimatorRecord, digest: str, private: bool) -> SavedForest:
+    """Return what the file of this forest holds, with or without private keys."""
+    kgc, cs, cc = federation.kgc, federation.coordinator, federation.compute
+    if private and kgc.signing is None:
+        raise UsageError("this forest was loaded without its private keys; they cannot be saved")
+    stores: list[SavedStore] = []
+    known = _copy(Store, state=KeyCentreState(certificates=(kgc.current,), receipts=kgc.state.receipts))
+    if private and kgc.signing is not None:
+        known.write(signing=kgc.signing.to_fields())
+    stores.append(_rows(KGC, KGC, known))
+    structure = _copy(
+        CoordinatorStore,
+        identity=_identity(cs.identity, private),
+        policy=cs.policy,
+        forest=replace(cs.record, seed=cs.record.seed if private else b""),
+        targets=Targets.unknown(cs.targets.n_classes, cs.targets.centre, cs.targets.places),
+        certificates=cs.certificates,
+        estimator=estimator,
+    )
+    splits = {node: split._replace(directions=b"") for node, split in cs.store.splits.items()}
+    structure.commit(splits, cs.store.leaves)
+    stores.append(_rows(CS, CS, structure))
+    compute = _copy(Store, identity=_identity(cc.identity, private), policy=cc.policy, forest=cc.forest)
+    stores.append(_rows(CC, CC, compute))
+    for name, party in federation.participants.items():
+        own = _copy(
+            ParticipantStore,
+            identity=_identity(party.identity, private),
+            policy=party.policy,
+            forest=cc.forest,
+            columns=party.columns,
+            secret=party.secret if private else b"",
+        )
+        own.commit(party.store.own_splits, party.store.round)
+        stores.append(_rows(PARTICIPANT, name, own))
+    return SavedForest(private, digest, tuple(stores))
+
+
+def _copy(kind: type[AnyStore], **facts: Any) -> AnyStore:
+    store = kind(SavedTables())
+    store.write(**facts)
+    return store
+
+
+def _rows(role: str, name: str, store: Store) -> SavedStore:
+    return SavedStore(
+        role, name, **{t: tuple(store.tables.rows(t)) for t in SavedStore.__struct_fields__[2:]}
+    )
+
+
+def _identity(identity: Identity, private: bool) -> IdentityRecord:
+    """Return what is saved of a party itself. It is admitted as a requester again when it asks."""
+    record = replace(identity.record(), pending_keys=None, admission=None)
+    return record if private else replace(record, signing=None, keys=None)
+
+
+def encode(forest: SavedForest) -> bytes:
+    """Return the bytes of a file: a line that says what it is, with the hash of the rest."""
+    body = msgspec.msgpack.encode(forest)
+    return _header(body) + body
+
+
+def _header(body: bytes) -> bytes:
+    return _MAGIC + b"%d, sha256 %s\n" % (VERSION, hashlib.sha256(body).hexdigest().encode())
+
+
+@hides_locals
+def write(path: str | os.PathLike[str], forest: SavedForest) -> None:
+    """Write the file, readable by its owner alone: all of it or nothing. An older one is replaced."""
+    with writing(path, ModelFileError):
+        replace_file(path, encode(forest), PRIVATE)
+
+
+@hides_locals
+def read(path: str | os.PathLike[str]) -> SavedForest:
+    """Return the content of a file that `write` wrote. Raises ModelFileError."""
+    source = Path(path)
+    with reading(source, ModelFileError, "give the path of a saved forest"):
+        if source.is_dir():
+            raise ModelFileError(f"{source}: a directory; `open` finds the forest in it", kind="wrong-kind")
+        with opened(source) as file:
+            data, status = all_of(file, MAX_SIZE), os.fstat(file.fileno())
+    head, _, body = data.partition(b"\n")
+    if not head.startswith(_MAGIC):
+        raise ModelFileError(f"{source}: not a saved forest", kind="malformed")
+    if not head.startswith(_MAGIC + b"%d," % VERSION):
+        raise ModelFileError(
+            f"{source}: has another version; this RevFRF reads version {VERSION}", kind="version"
+        )
+    if head + b"\n" != _header(body):
+        raise ModelFileError(f"{source}: damaged: its checksum does not match", kind="malformed")
+    try:
+        forest = msgspec.msgpack.decode(body, type=SavedForest)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise ModelFileError(f"{source}: damaged", kind="malformed") from None
+    if forest.private_keys:
+        check_private(source, status, ModelFileError)
+    return forest
