@@ -27,19 +27,19 @@ def parts(results: Sequence[Done]) -> list[Part]:
                 theirs.append((NAMES[name], measure, *pairs))
     targets = [f"{NAMES[name]}, {SOURCES[name].predicts}" for name in COMPARISON]
     note = (
-        "Rana's forest hides single rows by noise: here by the usual definition, stricter than theirs, with "
-        f"ε = {EPSILON:g} for the whole forest and trees of depth {NOISY_DEPTH}. Every row is in one tree, "
-        f"so few trees suffer less from noise. Vaidya's trees are random, of depth {RANDOM_DEPTH}; "
-        "encryption does not change their answers. The last column is a forest whose trees are as deep as "
-        "they grow, and for numbers tries all features at every node; plain tries ⌈√F⌉ of F, ours √F on "
-        f"average. {'Mean ± standard deviation over' if seeds > 1 else 'Of'} {several(seeds, 'seed')}, one "
-        f"forest of each. Targets: {'; '.join(targets)}."
+        "Rana's forest hides single rows with noise: here with the usual definition of differential privacy, "
+        f"stricter than theirs, ε = {EPSILON:g} for the whole forest and trees of depth {NOISY_DEPTH}. Each "
+        "row is in one tree, so noise hurts fewer trees less. Vaidya's trees are random, of depth "
+        f"{RANDOM_DEPTH}; encryption does not change their answers. The last column is scikit-learn with its "
+        "defaults: trees of any depth, and for regression all features at every node. Plain tries ⌈√F⌉ of F "
+        f"features, ours √F on average. {'Mean ± standard deviation over' if seeds > 1 else 'Over'} "
+        f"{several(seeds, 'seed')}, one forest of each. Targets: {'; '.join(targets)}."
     )
     return [
         Table("comparison", "Measured", head, mine, note),
         Table(
             "comparison-printed",
-            "Printed (× measured here / printed)",
+            "As printed (× measured / printed)",
             printed_head,
             theirs,
             "The paper calls its last two rows MSE; they can only be MAE.",
@@ -50,7 +50,7 @@ def parts(results: Sequence[Done]) -> list[Part]:
 COMPARED = Experiment(
     "comparison",
     "Performance beside other private forests",
-    f"All on the same rows, with the same number of trees but where {FEW} are said, and a vote by mean "
+    f"All use the same rows, the same number of trees (except where {FEW} are stated), and vote by mean "
     "probability.",
     tuple(COMPARISON),
     cells,

@@ -174,17 +174,17 @@ def building_note(results: Sequence[Done]) -> str:
     paper = EFFICIENCY[VAIDYA].construction_megabytes or 0
     lines = (
         f"TC is for {NODES} splits of trees on {asked['rows']:,} rows of Adult. Ours is scaled from trees of "
-        f"about so many, Vaidya's from a complete tree of {COMPLETE_SPLITS}; “leaves seen” is not scaled: a "
-        "row is encrypted once there, whatever the splits.",
-        "Seconds are processor time of all who have the role. Bytes are those that the role sends; the "
-        "rivals' programs count those of all together.",
-        "In brackets: measured as a multiple of printed, where keys are as long as the paper's. Its CS is "
-        "both servers, since its HoLT is.",
-        f"Mean ± standard deviation of trials: ours of {several(forests, 'forest')}, Vaidya's of one.",
+        f"about this size, Vaidya's from a complete tree of {COMPLETE_SPLITS} splits. “Leaves seen” is not "
+        "scaled: it encrypts a row once, whatever the number of splits.",
+        "Seconds are processor time of everyone in the role. Bytes are those that the role sends; the "
+        "rivals' programs count all roles together.",
+        "In brackets: measured / printed, where keys are as long as the paper's. The paper's CS is both "
+        "servers, since its HoLT needs both.",
+        f"Mean ± standard deviation over trials: ours {several(forests, 'forest')}, Vaidya's one.",
         extrapolated(results, "construction"),
-        "Vaidya's bytes are far from the printed ones because every row sends a ciphertext for each leaf and "
-        f"class; the printed {paper} MB are {paper * MEGABYTE * 8 / (2 * KEY_BITS):,.0f} ciphertexts, fewer "
-        "than rows.",
+        "Vaidya's bytes differ widely from the printed ones because every row sends one ciphertext per leaf "
+        f"and class; the printed {paper} MB are {paper * MEGABYTE * 8 / (2 * KEY_BITS):,.0f} ciphertexts, "
+        "fewer than there are rows.",
         LEFT_OUT,
     )
     return "\n".join(filter(None, lines))
@@ -199,34 +199,34 @@ def asking_note(results: Sequence[Done]) -> str:
     bost, wu = (where(results, kind=RIVAL, rival=rival)[0].result["prediction"] for rival in (BOST, WU))
     theirs = EFFICIENCY[BOST].prediction_megabytes / EFFICIENCY[WU].prediction_megabytes
     lines = (
-        f"TP is for one row and {asked.key['trees']} trees of depth {asked.key['depth']}; Vaidya's is the "
-        f"same whether leaves were seen or not, and of a database of {database['measured']:,} rows.",
-        f"Ours is warm: all the rows were asked together {WARM_UPS} times before, so that the tables of "
-        "powers of all keys are there. “First request” is the first after training, for the first of them.",
-        "“As printed” is the paper's own HoLT on this machine, one comparison at a time; its spread is that "
-        "of comparisons a row, and not of their time.",
-        "Mean ± standard deviation of trials: ours of "
-        f"{several(len(asked.result['requests']), 'row')}, each asked alone, so that the spread is that of "
-        f"rows, too; rivals of {rivals}.",
+        f"TP is for one row and {asked.key['trees']} trees of depth {asked.key['depth']}. Vaidya's is the "
+        f"same whether or not leaves were seen, on a database of {database['measured']:,} rows.",
+        f"Ours is warm: all rows were requested together {WARM_UPS} times before, so the tables of powers of "
+        "all keys exist. “First request” is the first one after training.",
+        "“As printed” is the paper's own HoLT on this machine, one comparison at a time. Its deviation is "
+        "that of the number of comparisons per row, not of their time.",
+        "Mean ± standard deviation over trials: ours "
+        f"{several(len(asked.result['requests']), 'row')}, each requested alone, so the deviation includes "
+        f"that of rows; rivals {rivals}.",
         extrapolated(results, "prediction"),
-        "Who sees the path: in Bost's and Wu's nobody, so that they compare at every node, "
-        f"{bost['operations'][CS]['comparisons']:,} and {wu['operations'][CS]['comparisons']:,} times; in "
-        f"ours CS does, so that {mean(one['comparisons'] for one in asked.result['requests']):.0f} "
-        "comparisons will do on the mean, and CS and CC must not collude; in Vaidya's the participants do.",
+        "Nobody sees the path in Bost's and Wu's protocols, so they compare at every node, "
+        f"{bost['operations'][CS]['comparisons']:,} and {wu['operations'][CS]['comparisons']:,} times. In "
+        f"ours CS sees it, so {mean(one['comparisons'] for one in asked.result['requests']):.0f} comparisons "
+        "are enough on average, and CS and CC must not collude. In Vaidya's the participants see it.",
         f"Bost sends {number(theirs)} times as many bytes as Wu in the paper, and "
-        f"{number(bost['bytes'] / wu['bytes'])} times here: our Bost takes sparse trees as linear functions, "
-        "without levelled encryption, and our Wu compares in complete trees by DGK's encryption, where the "
-        "authors have ElGamal on a curve.",
-        "Rivals are our own programs, simplified as their page says; their answers are checked where all of "
-        "the work is done.",
+        f"{number(bost['bytes'] / wu['bytes'])} times here: our Bost evaluates sparse trees as linear "
+        "functions, without levelled encryption, and our Wu compares in complete trees with DGK encryption "
+        "where the authors use ElGamal on a curve.",
+        "The rivals are our own programs, simplified as benchmarks/rivals/README.md says. Their answers are "
+        "checked wherever the whole work is done.",
         LEFT_OUT,
     )
     return "\n".join(lines)
 
 
 LEFT_OUT = (
-    "Left out: all roles are one process, without TLS and framing; no matching of ids, no enrolment, no KGC; "
-    "all keys, the requester's too, are made before."
+    "Not included: all roles share one process, without TLS and framing; no alignment of rows, no enrolment, "
+    "no KGC; all keys exist before, including the requester's."
 )
 
 
@@ -244,8 +244,8 @@ def extrapolated(results: Sequence[Done], stage: str) -> str:
         printed = max(one.key["as_printed"] for one in where(results, kind=ASKING))
         from_what.append(f"“as printed” from {several(printed, 'comparison')}")
     why = (
-        f" All of Vaidya's rows, for its tree of {COMPLETE_SPLITS} splits, would take {' and '.join(whole)}; "
-        "each costs the same, so a part says it."
+        f" All rows of Vaidya's tree of {COMPLETE_SPLITS} splits would take {' and '.join(whole)}; every row "
+        "costs the same."
         if whole
         else ""
     )
@@ -322,14 +322,14 @@ LINEAR = 0.9
 def building_growth(seconds: Sequence[Series], size: Sequence[Series]) -> str:
     shares = [f"{100 * constant(one):.0f} % ({one.label})" for one in seconds if growth(one) < LINEAR]
     why = (
-        f" Of the first point's seconds {', '.join(shares)} do not grow with splits: mostly the tables of "
-        "powers, made once a key."
+        f" A constant share of the first point's seconds, {', '.join(shares)}, does not grow with splits: "
+        "mostly the tables of powers, built once per key."
         if shares
         else ""
     )
     return (
         f"From the first point to the last, seconds grow with splits {powers(seconds)}, bytes "
-        f"{powers(size)}; the paper says linearly, which is 1.{why}"
+        f"{powers(size)}; the paper says linearly (1).{why}"
     )
 
 
@@ -337,7 +337,7 @@ def asking_growth(seconds: Sequence[Series], size: Sequence[Series], compared: S
     why = " Not all paths are as deep as the trees." if growth(compared[0]) < LINEAR else ""
     return (
         f"From the first point to the last, seconds grow with depth {powers(seconds)}, bytes "
-        f"{powers(size)}, comparisons {powers(compared)}; the paper says linearly, which is 1.{why}"
+        f"{powers(size)}, comparisons {powers(compared)}; the paper says linearly (1).{why}"
     )
 
 
@@ -348,7 +348,7 @@ def powers(lines: Sequence[Series]) -> str:
 EFFICIENT = Experiment(
     "efficiency",
     "Efficiency of construction and prediction",
-    "A party holds each of Adult's 14 columns. The paper's keys of 1024 bits are INSECURE.",
+    "Each of Adult's 14 columns belongs to one party. The paper's keys of 1024 bits are INSECURE.",
     ("adult",),
     cells,
     parts,

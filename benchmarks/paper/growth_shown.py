@@ -33,7 +33,7 @@ def figure(name: str, results: Sequence[Done]) -> Figure:
 GROWTH = Experiment(
     "growth",
     "Accuracy and error against the number of trees",
-    "One forest of each a seed. The paper's figures have no numbers to compare with.",
+    "One forest of each kind per seed. The paper's figures give no numbers to compare with.",
     SETS,
     cells,
     parts,

@@ -1,4 +1,4 @@
-"""The tables of `leaving`, from its results: scores beside the paper's, and whether the loss is small."""
+"""The tables of `leaving`: scores beside the paper's, and whether the loss is small."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,7 +15,9 @@ from benchmarks.paper.printed import CLASSIFICATION, OURS, PLAIN, REGRESSION, Sc
 from benchmarks.paper.show import Part, Table, ratio, several, spread
 
 LIMIT = 1.0
-"""Percent by which ours may be worse than the plain forest: what the paper claims of its own."""
+"""The largest loss in percent that the paper claims for its own forest."""
+
+LOSS = "loss against scikit-learn (%)"
 
 
 def parts(printed: Scores, task: Task, results: Sequence[Done]) -> list[Part]:
@@ -25,17 +27,17 @@ def parts(printed: Scores, task: Task, results: Sequence[Done]) -> list[Part]:
 
 
 def forests(done: Sequence[Done], left: int, who: str, measure: str) -> list[list[float]]:
-    """A score, seed by seed, of every forest."""
+    """Return a score of every forest, seed by seed."""
     return [[found[measure] for found in one.result["scores"][left][who]] for one in done]
 
 
 def values(done: Sequence[Done], left: int, who: str, measure: str) -> list[float]:
-    """A score, seed by seed, the mean of its forests."""
+    """Return a score seed by seed: the mean over its forests."""
     return list(map(mean, forests(done, left, who, measure)))
 
 
 def score_table(printed: Scores, task: Task, name: str, done: Sequence[Done]) -> Table:
-    """Ours beside the plain forest and the paper's numbers, for one set."""
+    """Return the scores of one set: plain, ours, and the paper's."""
     first, rows = done[0].result, []
     for left in range(len(first["scores"])):
         for measure in printed.measures:
@@ -45,28 +47,28 @@ def score_table(printed: Scores, task: Task, name: str, done: Sequence[Done]) ->
             rows.append(
                 (str(left), measure, *shown, *(f"{v:g}" for v in theirs), ratio(mean(mine[1]), theirs[1]))
             )
-    head = ("left", "", PLAIN, *models(task), "paper, Non.Fed", "paper, RevFRF", "ours / paper's")
+    head = ("leavers", "", PLAIN, *models(task), "paper, Non.Fed", "paper, RevFRF", "ours / paper")
     title = f"{NAMES[name]}: {first['rows']:,} training rows, {first['parties']} parties"
-    better = "Less is better, but for R2." if task == "numbers" else "More is better."
+    better = "Less is better, except for R2." if task == "numbers" else "More is better."
     note = f"Target: {SOURCES[name].predicts}. {better} {over(done)}"
     return Table(f"{name}-scores", title, head, rows, note)
 
 
 def over(done: Sequence[Done]) -> str:
-    """Of how many forests a table tells."""
+    """Say how many forests a table summarizes."""
     seeds, plain = several(len(done), "seed"), several(done[0].key["plain"], "forest")
     kind = f"Mean ± standard deviation over {seeds}" if len(done) > 1 else "One seed"
-    return f"{kind}; a seed has one forest of ours, and of plain the mean of {plain}."
+    return f"{kind}; for each seed one forest of ours, and the mean of {plain} of scikit-learn."
 
 
 def losses(done: Sequence[Done], left: int, who: str, measure: str) -> list[float]:
-    """By how many percent ours is worse than the plain forest, seed by seed."""
+    """Return the loss against the plain forest in percent, seed by seed."""
     pairs = zip(values(done, left, PLAIN, measure), values(done, left, who, measure), strict=True)
     return [loss(measure, plain, ours) for plain, ours in pairs]
 
 
 def verdicts(measures: Sequence[str], task: Task, sets: Mapping[str, Sequence[Done]]) -> Table:
-    """Whether the loss is under 1 percent, for every set and number of leavers, by every vote."""
+    """Return whether the loss is within the limit, for every set, number of leavers and vote."""
     rows, others = [], {who: list[tuple[float, str]]() for who in models(task)}
     for name, done in sets.items():
         for left in range(len(done[0].result["scores"])):
@@ -75,24 +77,25 @@ def verdicts(measures: Sequence[str], task: Task, sets: Mapping[str, Sequence[Do
             rows.append((NAMES[name], str(left), *judged, noise(done, left, CHIEF[task])))
             for who, measure in product(others, measures):
                 worse = mean(losses(done, left, who, measure))
-                others[who].append((worse, f"{worse:.1f} % ({measure}, {NAMES[name]}, {left} left)"))
-    heads = [head for who in models(task) for head in (f"{who}: worse by, %", f"under {LIMIT:g} %?")]
+                place = f"{measure}, {NAMES[name]}, {several(left, 'leaver')}"
+                others[who].append((worse, f"{worse:.1f} % ({place})"))
+    heads = [head for who in models(task) for head in (f"{who}: {LOSS}", f"within {LIMIT:g} %?")]
     what = "accuracy" if task == "classes" else "MSE"
     note = (
-        f"The loss is in percent of the plain forests' score, on the same rows without the same columns; "
-        f"negative is better than plain. {over(next(iter(sets.values())))} “Perhaps” is a mean whose 95 % "
-        "confidence interval (Student's t) holds the limit, or that comes from a single seed. Chance is the "
-        "standard deviation of a single plain forest's score from one forest seed to the next, all else "
-        "being the same; ours, one forest a seed, varies by chance as well. "
-        f"{same_rows(sets)}The largest mean loss by any of {', '.join(measures)}: "
+        "The loss is in percent of scikit-learn's score, on the same rows and without the same columns. A "
+        f"negative loss means that ours is better. {over(next(iter(sets.values())))} “Not significant” means "
+        "that the 95 % confidence interval of the mean (Student's t) contains the limit, or that there is "
+        "only one seed. The seed SD is the standard deviation of the score of one scikit-learn forest when "
+        "only its own seed changes; one forest of ours varies with its seed as well. "
+        f"{same_rows(sets)}The largest mean loss in any of {', '.join(measures)}: "
         f"{'; '.join(f'{who}, {max(found)[1]}' for who, found in others.items())}."
     )
-    head = ("set", "left", *heads, "chance, plain: ±, %")
-    return Table(f"{what.lower()}-verdicts", f"Loss of {what} against the plain forest", head, rows, note)
+    head = ("set", "leavers", *heads, "scikit-learn seed SD (%)")
+    return Table(f"{what.lower()}-verdicts", f"Loss of {what} against scikit-learn", head, rows, note)
 
 
 def summary(results: Mapping[Task, Sequence[Done]]) -> str:
-    """In how many rows of `verdicts` the loss is under the limit, by vote, and in which it is not."""
+    """Count the rows of `verdicts` within the limit, by vote, and name the others."""
     said = []
     for who in (SOFT, HARD):
         under = {
@@ -102,9 +105,9 @@ def summary(results: Mapping[Task, Sequence[Done]]) -> str:
             for name, done in by_set(found).items()
             for left in range(len(done[0].result["scores"]))
         }
-        missed = [f"{NAMES[name]} with {left}" for (name, left), held in under.items() if not held]
-        where_not = f", not on {', '.join(missed)} left" if missed else ""
-        said += [f"{who}, {sum(under.values())} of {several(len(under), 'row')}{where_not}"] if under else []
+        missed = [f"{NAMES[name]} ({left})" for (name, left), held in under.items() if not held]
+        where_not = f", all but {', '.join(missed)}" if missed else ""
+        said += [f"{who}: {sum(under.values())} of {several(len(under), 'row')}{where_not}"] if under else []
     return "; ".join(said)
 
 
@@ -114,7 +117,7 @@ def by_set(results: Sequence[Done]) -> dict[str, list[Done]]:
 
 
 def noise(done: Sequence[Done], left: int, measure: str) -> str:
-    """By how many percent a plain forest's score varies with nothing but its own seed."""
+    """Return the standard deviation of a plain forest's score over its own seed, in percent."""
     found = forests(done, left, PLAIN, measure)
     if len(found[0]) == 1:
         return ""
@@ -122,7 +125,7 @@ def noise(done: Sequence[Done], left: int, measure: str) -> str:
 
 
 def same_rows(sets: Mapping[str, Sequence[Done]]) -> str:
-    """Whose spread says nothing of rows: official ones are tested each time, or every quarter once."""
+    """Name the sets whose test rows are the same for all seeds."""
     found = [
         NAMES[name]
         for name, done in sets.items()
@@ -131,33 +134,33 @@ def same_rows(sets: Mapping[str, Sequence[Done]]) -> str:
     if not found:
         return ""
     return (
-        f"All seeds test the same rows of {' and '.join(found)}: there the spread is that of forests and "
-        "leavers, not of test rows. "
+        f"All seeds test the same rows of {' and '.join(found)}, so the deviation there comes from forests "
+        "and leavers, not from test rows. "
     )
 
 
 def verdict(losses: Sequence[float]) -> str:
-    """Of the mean, and whether the seeds could as well have said the other."""
+    """Return whether the mean loss is within the limit, and whether that is significant."""
     count, middle = len(losses), mean(losses)
     sure = count > 1 and abs(middle - LIMIT) >= t.ppf(0.975, count - 1) * stdev(losses) / count**0.5
-    return ("yes" if middle < LIMIT else "NO") + ("" if sure else ", perhaps")
+    return ("yes" if middle < LIMIT else "no") + ("" if sure else " (not significant)")
 
 
 TEXT = (
-    "One participant holds each column, as in the paper. Who leaves is drawn by seed, the same for both. "
-    "The plain forest (Non.Fed) is scikit-learn's, trained on the columns that are left, with our trees, "
-    "depth and rows a leaf, and ⌈√F⌉ features a node of the F columns that are left. Ours tries √F on "
-    "average; each column keeps its chance to be tried when others go, so that it is F/√A when F of A are "
-    "left. "
-    "Our forest is trained once with all participants; then they leave it one by one, by the real protocol, "
-    "with toy keys of 256 bits: the forest is bit for bit that of any key size. "
+    "Each column belongs to one participant, as in the paper. A seed decides who leaves, the same for both "
+    "forests. The plain forest (Non.Fed) is scikit-learn's, trained on the F columns that stay, with our "
+    "number of trees, depth and rows per leaf, and ⌈√F⌉ features per node. Ours tries √F features on "
+    "average. A column keeps its probability of being tried when others leave, so with F of A columns "
+    "left it tries F/√A. "
+    "Our forest is trained once with all participants. Then they leave one by one, by the real protocol "
+    "with toy keys of 256 bits; the forest is bit for bit the same for every key size. "
 )
 
 CLASSES = Experiment(
     "classification",
     "Classification with participants leaving",
     TEXT + "“Ours” votes as scikit-learn does, by mean probability; “majority” is the paper's vote and our "
-    "default. Recall and F1 are weighted by the size of the classes, so recall is accuracy.",
+    "default. Recall and F1 are weighted by class size, so recall equals accuracy.",
     CLASSIFICATION.sets,
     partial(cells, "classification", CLASSIFICATION.sets, "classes"),
     partial(parts, CLASSIFICATION, "classes"),

@@ -27,25 +27,25 @@ def table(results: Sequence[Done]) -> Table:
         rows.append((what, str(left), str(len(found)), *values, spread(share, 0)))
     head = (
         "forest",
-        "left",
+        "leavers",
         "draws",
         "nodes destroyed",
         "nodes rebuilt",
         "all nodes",
         "s",
-        "s, all again",
+        "s, retraining",
         "share, %",
     )
     note = (
-        "On Adult, with 14 participants. A draw is a forest and who leaves it together; it is checked "
-        "to be bit for bit the one that is built without them. Mean ± standard deviation of draws. Nodes are "
-        "splits and leaves; s are seconds by the clock.\n"
-        "Both sides run on one core and make their tables of powers anew, as after a restart; set-up of keys "
-        "is left out of building all again.\n"
-        "“New keys” is level 2, the default: a new modulus, whose search takes now more and now less, new "
-        "keys for all who stay, and every split encrypted again, which building all again would need as well."
+        "On Adult, with 14 participants. A draw is a forest and its leavers; each result is checked to be "
+        "bit for bit the forest built without them. Mean ± standard deviation over draws. Nodes are splits "
+        "and leaves; s is wall-clock seconds.\n"
+        "Both sides run on one core and rebuild their tables of powers, as after a restart. Key set-up is "
+        "not part of retraining.\n"
+        "“New keys” is revocation level 2, the default: a new modulus (the time of this search varies), new "
+        "keys for everyone who stays, and every split encrypted again, which retraining would need as well."
     )
-    return Table("rebuilding", "Leaving, beside building all again (IRev.Fed)", head, rows, note)
+    return Table("rebuilding", "Leaving beside retraining (IRev.Fed)", head, rows, note)
 
 
 def beside_the_paper(results: Sequence[Done]) -> Table:
@@ -60,16 +60,15 @@ def beside_the_paper(results: Sequence[Done]) -> Table:
         whole = printed.IRREVOCABLE_NODES, printed.IRREVOCABLE_SECONDS
         found = [one.result for one in some]
         rows.append(("IRev.Fed", str(bits), *compared(found, ("full nodes", "full seconds"), whole, bits)))
-    head = ["left", "bits"]
+    head = ["leavers", "bits"]
     for what in ("nodes", "s"):
-        head += [what, f"{what}, paper", f"{what}, ours / paper's", f"{what}: share", f"{what}: share, paper"]
+        head += [what, f"{what}, paper", f"{what}, ours / paper", f"{what}: share", f"{what}: share, paper"]
     draws = len([one for one in small if one.key["left"] == 1 and one.key["bits"] == small[0].key["bits"]])
     note = (
-        f"{several(draws, 'draw').capitalize()} for each row, IRev.Fed's of all rows together. Shares are of "
-        "building all again; both sides make their tables of powers anew. The paper's forest is built again "
-        "with few nodes because it expects depth × leavers nodes a tree; all that is below a leaver's node "
-        "has to go, too, or the forest still depends on the leaver. Seconds are compared where keys are as "
-        "long as the paper's."
+        f"{several(draws, 'draw').capitalize()} for each row; IRev.Fed uses the draws of all rows. Shares "
+        "are of retraining; both sides rebuild their tables of powers. The paper rebuilds few nodes because "
+        "it expects depth × leavers nodes per tree. But everything below a leaver's node must go too, or the "
+        "forest still depends on the leaver. Seconds are compared only where keys are as long as the paper's."
     )
     return Table("rebuilding-printed", "The small forest beside the paper's numbers", head, rows, note)
 
@@ -95,7 +94,7 @@ def _place(done: Done) -> tuple[Any, ...]:
 REBUILDING = Experiment(
     "rebuilding",
     "Rebuilding after participants have left",
-    "A real revocation with its signatures, certificates and erasure, in one process.",
+    "A real revocation in one process, with signatures, certificates and erasure.",
     ("adult",),
     cells,
     parts,

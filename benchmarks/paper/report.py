@@ -67,16 +67,16 @@ def _doubtful() -> list[Part]:
         sizes.append((NAMES[name], rows, f"{has.instances:,}", features, str(has.participants), has.predicts))
     head = ("set", "instances, printed", "in the file", "features, printed", "here", "what is predicted")
     return [
-        Table("doubts", "Numbers of the paper that cannot be right", ("where", "printed", "why"), doubts),
-        Table("datasets", "The sets", head, sizes, "Of Bike Sharing the paper gives no sizes."),
+        Table("doubts", "Numbers in the paper that cannot be right", ("where", "printed", "why"), doubts),
+        Table("datasets", "The sets", head, sizes, "The paper gives no sizes for Bike Sharing."),
     ]
 
 
 DOUBTFUL = Chapter(
     "paper",
     "What the paper prints",
-    "Ratios to the paper's numbers are taken of what is printed, also where it is doubtful. Its machine is "
-    "not ours, so ratios of seconds say little about the protocols.",
+    "Ratios use the paper's numbers as printed, even where they are doubtful. The paper used another "
+    "machine, so ratios of seconds say little about the protocols.",
     _doubtful(),
 )
 
@@ -91,47 +91,48 @@ def described(runs: Mapping[str, Run]) -> dict[str, str]:
     depth, leaf = map(RevocableForestClassifier().get_params().get, ("max_depth", "min_samples_leaf"))
     dates = sorted({cell["date"] for cell in cells})
     commits = " and ".join(sorted({cell["commit"] for cell in cells} - {""}))
-    rows = "all rows" if settings["rows"] is None else f"{settings['rows']:,} training rows at most"
+    rows = "all rows" if settings["rows"] is None else f"at most {settings['rows']:,} training rows"
     scored: dict[Task, Sequence[Done]] = {
         task: [Done(**cell) for cell in runs[name]["cells"]] for name, task in TASKS.items() if name in runs
     }
     return {
-        **({f"worse than plain by under {LIMIT:g} %": summary(scored)} if scored else {}),
-        "to repeat it": "revfrf bench paper"
-        + ("" if settings["name"] == "full" else f" --{settings['name']}"),
+        **({f"loss against scikit-learn within {LIMIT:g} %": summary(scored)} if scored else {}),
+        "command": "revfrf bench paper" + ("" if settings["name"] == "full" else f" --{settings['name']}"),
         "measured": " to ".join(dict.fromkeys((dates[0], dates[-1]))),
         "machine": f"{machine['cores']} cores ({machine['processor']}), {machine['memory'] / 2**30:.0f} GiB",
         "versions": ", ".join(f"{name} {number}" for name, number in run["versions"].items()),
         "code": run["code"] + (f", of commit {commits}" if commits else ""),
-        "forests": f"{settings['trees']} trees of depth {depth}, {leaf} rows a leaf at least, {rows}",
-        "it took": f"{sum(cell['seconds'] for cell in cells) / 60:.0f} minutes",
+        "forests": f"{settings['trees']} trees of depth {depth}, at least {leaf} rows per leaf, {rows}",
+        "duration": f"{sum(cell['seconds'] for cell in cells) / 60:.0f} minutes",
     }
 
 
 WARNING = (
-    "A small run, to see that all works: with so few rows, trees and seeds it is no measure of accuracy, and "
+    "A small run that shows that everything works. It has too few rows, trees and seeds to judge accuracy; "
     "its verdicts may be wrong."
 )
 
 WORDS = {
-    "CS, CC": "the two servers: the coordinator, who owns the labels, and the one that helps it to compare",
-    "KGC": "who makes the keys and signs",
-    "UD": "all participants together, who own the columns; a requester asks for predictions",
+    "CS, CC": "the two servers: the coordinator, which owns the labels, and the compute partner, which "
+    "helps it compare",
+    "KGC": "the key generation centre, which creates keys and signs certificates",
+    "UD": "all participants together, which own the columns; a requester asks for predictions",
     "plain": "scikit-learn's forest, on all columns in one place",
-    "ACC, RR, F1": "accuracy, recall and F1, in percent; recall and F1 are means over classes by their size",
+    "ACC, RR, F1": "accuracy, recall and F1 in percent; recall and F1 are weighted by class size",
     "MSE, MAE, R2": "mean squared error, mean absolute error, coefficient of determination",
-    "Non.Fed, IRev.Fed": "a forest without a federation; a federation that builds all again",
+    "Non.Fed, IRev.Fed": "a forest without a federation; a federation that retrains from scratch",
     "TC, TP": "construction (FLE-Expan, FOS-Find); prediction (FRF-Predict; HoLT is the comparison)",
     "power": "an exponentiation with a modulus of N²; a table of powers makes those of one base faster",
-    "coin": "HoLT asks by chance whether a < b or a ≥ b, so that CC does not learn which",
-    "opening": "a decryption by both servers together; packed comparisons share one",
-    "t_max, d_max": "trees of a forest, and levels of a tree",
-    "n_f, ϱ": "features that are tried at a node, and cuts of each",
-    "n_t, n_d": "rows that are trained on, and participants who leave",
-    "N": "the modulus, and its bits in formulas",
-    "level 1, level 2": "a leaver's nodes are built again; all who stay have new keys, too (the default)",
-    "× 1.2, × 1/900": "measured, as a multiple of what is printed",
-    "~": "extrapolated from a measured part",
+    "coin": "HoLT randomly asks whether a < b or a ≥ b, so that CC does not learn which",
+    "opening": "a decryption by both servers together, shared by packed comparisons",
+    "t_max, d_max": "trees in a forest, and depth of a tree",
+    "n_f, ϱ": "features tried at a node, and cuts of each",
+    "n_t, n_d": "training rows, and participants that leave",
+    "N": "the modulus; in formulas, its number of bits",
+    "level 1, level 2": "revocation levels: 1 rebuilds a leaver's nodes; 2 also gives everyone new keys "
+    "(default)",
+    "× 1.2, × 1/900": "measured value divided by the printed one",
+    "~": "extrapolated from a part that was measured",
 }
 
 
@@ -139,7 +140,7 @@ def warned(experiments: Mapping[str, Experiment], runs: Mapping[str, Run]) -> li
     """What keeps a run from being a full one of all experiments."""
     small = any(run["run"]["settings"]["name"] != "full" for run in runs.values())
     absent = [experiment.title for name, experiment in experiments.items() if name not in runs]
-    return [WARNING] * small + [f"Not run like this: {', '.join(absent)}."] * bool(absent)
+    return [WARNING] * small + [f"Not part of this run: {', '.join(absent)}."] * bool(absent)
 
 
 def html_page(experiments: Mapping[str, Experiment], runs: Mapping[str, Run]) -> str:

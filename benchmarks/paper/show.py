@@ -1,5 +1,6 @@
-"""Tables and figures, and how they become a page for browsers and one of Markdown."""
+"""Tables and figures, and how they become HTML and Markdown."""
 
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -12,7 +13,7 @@ from revfrf.report.html import table as html_table
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Words in the first column. `note` says what a reader must know to read it; lines of it are a list."""
+    """A table. `note` says what a reader must know; several lines become a list."""
 
     name: str
     title: str
@@ -57,13 +58,7 @@ linear-gradient(to left,#8888,#0000) 100%/.8rem 100% scroll;background-repeat:no
 .wide.text table{white-space:normal}
 h3{font-size:1rem;margin:1.6rem 0 .2rem}.note{color:var(--soft);font-size:.9rem}
 .plots{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr))}
-.plot{width:100%;height:auto;display:block;background:var(--card);border:1px solid var(--line);
-border-radius:.6rem}
-.plot text{font:12px system-ui,sans-serif;fill:var(--soft)}.plot .grid{stroke:var(--line)}
-.plot .axis{stroke:var(--soft)}.plot polyline{fill:none;stroke-width:2.2}.plot .band{opacity:.16;stroke:none}
-.s0{stroke:#0072b2;fill:#0072b2}.s1{stroke:#d55e00;fill:#d55e00}.s2{stroke:#2fb58d;fill:#2fb58d}
-.s3{stroke:#b1619a;fill:#b1619a}.s4{stroke:#8a6d3b;fill:#8a6d3b}
-@media (prefers-color-scheme:dark){.s0{stroke:#5cb3ea;fill:#5cb3ea}.s1{stroke:#f08a4b;fill:#f08a4b}}
+.plot{width:100%;height:auto;display:block;border:1px solid var(--line);border-radius:.6rem}
 nav ul{columns:18rem;column-gap:2rem;padding-left:1.1rem}a{color:var(--new)}</style>"""
 
 
@@ -71,7 +66,7 @@ nav ul{columns:18rem;column-gap:2rem;padding-left:1.1rem}a{color:var(--new)}</st
 
 
 def html_chapter(chapter: Chapter) -> str:
-    """A chapter, as HTML; figures that follow each other stand side by side."""
+    """Return a chapter as HTML, with consecutive figures side by side."""
     body, figures = [f"<p>{escape(chapter.text)}</p>"], list[str]()
     for part in chapter.parts:
         if isinstance(part, Figure):
@@ -96,8 +91,9 @@ def _html_table(part: Table) -> str:
 
 
 def _html_figure(part: Figure) -> str:
-    drawing, note = plot(part.title, part.x, part.y, part.series), _html_note(part.note)
-    return f'<figure id="{part.name}"><figcaption>{escape(part.title)}</figcaption>{drawing}{note}</figure>'
+    drawing = b64encode(plot(part.title, part.x, part.y, part.series)).decode()
+    image = f'<img class="plot" alt="{escape(part.title)}" src="data:image/svg+xml;base64,{drawing}"/>'
+    return f'<figure id="{part.name}">{image}{_html_note(part.note)}</figure>'
 
 
 def _html_note(note: str) -> str:
@@ -110,24 +106,24 @@ def _html_note(note: str) -> str:
 
 
 def markdown_chapter(chapter: Chapter) -> str:
-    """A chapter, as Markdown; figures as tables of their points."""
+    """Return a chapter as Markdown, with figures as tables of their points."""
     parts = [markdown_part(part) for part in chapter.parts]
     return "\n".join([f"## {chapter.title}", "", chapter.text, "", *parts])
 
 
 def contents(chapters: Iterable[Chapter]) -> list[str]:
-    """Links to the chapters of a page of Markdown."""
+    """Return links to the chapters of a Markdown page."""
     return [f"- [{one.title}](#{_anchor(one.title)})" for one in chapters]
 
 
 def _anchor(title: str) -> str:
-    """What GitHub calls a heading."""
+    """Return GitHub's anchor of a heading."""
     kept = [c for c in title.lower() if c.isalnum() or c in " -_"]
     return "".join(kept).replace(" ", "-")
 
 
 def markdown_part(part: Part) -> str:
-    """A table, or the points of a figure."""
+    """Return a table, or the points of a figure, as Markdown."""
     table = part if isinstance(part, Table) else points(part)
     lines = [_row(table.head), _row(["---"] * len(table.head)), *map(_row, table.rows)]
     mark = "- " if "\n" in table.note else ""
@@ -136,7 +132,7 @@ def markdown_part(part: Part) -> str:
 
 
 def points(figure: Figure) -> Table:
-    """What a figure draws, as a table."""
+    """Return the points of a figure as a table."""
     places = sorted({x for series in figure.series for x, _, _ in series.points})
     rows = []
     for place in places:
@@ -157,12 +153,12 @@ TINY = 0.001
 
 
 def number(value: float) -> str:
-    """About four digits that count."""
+    """Return a number with about four significant digits."""
     return f"{value:,.{_places(value)}f}" if value else "0"
 
 
 def _places(value: float) -> int:
-    """Decimals of which about four digits count, of what is very small two."""
+    """Return how many decimals give about four significant digits, or two for very small numbers."""
     size = abs(value)
     if 0 < size < TINY:
         return 1 - floor(log10(size))

@@ -90,7 +90,7 @@ def sent(bits: int, found: Plain, lengths: int) -> float:
 def construction(bits: int, found: Plain) -> Iterator[Connection]:
     splits, cs, owner = found["splits"], formula(CONSTRUCTION, "CS"), formula(CONSTRUCTION, "UD")
     offered = found["offers"] * found["cuts"] / splits
-    yield "construction: cuts that CS judges, at most", cs.text, judged(found), offered
+    yield "construction: cuts that CS judges (at most)", cs.text, judged(found), offered
     yield "construction: powers of CS", "", 0, found["built by CS"] / splits
     yield "construction: powers of owners", owner.text, owner.powers(), found["built by owners"] / splits
     text = "(4 N + n_f · n_t · ϱ) · O(t_max · 2^d_max)"
@@ -131,26 +131,27 @@ def about_ours(results: Sequence[Done]) -> str:
     shared = ", ".join(f"{done.result['slots']} at {done.key['bits']}" for done in results)
     key = results[0].key
     return (
-        "A power is an exponentiation, 1.5 N multiplications in the paper; a formula's value is for one of "
-        "what it counts, a split or a comparison. The paper's CS is both servers.\n"
-        f"Counted once for each key size, on a forest of {several(key['trees'], 'tree')}; of prediction over "
-        f"{several(key['asked'], 'row')}, of the protocol as printed over "
+        "A power is an exponentiation, 1.5 N multiplications in the paper. A formula gives the cost of one "
+        "split or one comparison. The paper's CS is both servers.\n"
+        f"Counted once for each key size on a forest of {several(key['trees'], 'tree')}: prediction over "
+        f"{several(key['asked'], 'row')}, the protocol as printed over "
         f"{several(key['as_printed'], 'comparison')}.\n"
-        "Ours are counted where they happen, whatever their exponents: an owner's two for a split come from "
-        "tables, most of CS's have exponents of 64 bits and not of N, and several comparisons share one "
-        f"opening: {shared} bits.\n"
-        "To judge cuts CS takes no power; cuts are the features it is told of, times the most cuts that each "
-        "may have.\n"
-        f"Why not {by_formula:g} powers as printed, but {mean(coins):g} on the mean of both coins: numbers "
-        "are negated by inverses and not by powers of N-1 (3 less), HoAdd takes its masks off without "
-        "encrypting them (4), and ParHDec1 is one power where the paper counts three (2); the coins drawn, "
-        "and keys that CC meets for the first time, make the rest of the difference.\n"
-        "Checked while counting: two powers of owners for every split that is built, built again or "
-        f"encrypted again, and none of CS for one that is built; {coins[0]} or {coins[-1]} powers as "
-        "printed, by the coin, but for new keys.\n"
-        "Bytes of construction by the formula are for all rows at every node; ours sends those of the node.\n"
-        "Of leaving, costs are for each split that is built again, without making keys; level 2 encrypts the "
-        "splits that stay again, too."
+        "We count every power where it happens, whatever its exponent: an owner's two powers per split come "
+        "from tables, most exponents of CS have 64 bits instead of N, and several comparisons share one "
+        f"opening ({shared} bits).\n"
+        "CS judges cuts without any power. The cuts are the features offered to CS, times the maximum number "
+        "of cuts per feature.\n"
+        f"As printed, the formula gives {by_formula:g} powers, and we count {mean(coins):g} on average over "
+        "both coins: numbers are negated by inverses instead of powers of N-1 (3 fewer), HoAdd removes its "
+        "masks without encrypting them (4), and ParHDec1 is one power where the paper counts three (2). The "
+        "coins drawn, and keys that CC sees for the first time, explain the rest.\n"
+        "Checked while counting: owners compute two powers for every split that is built, rebuilt or "
+        f"encrypted again, and CS none for a split that is built; as printed, a comparison takes {coins[0]} "
+        f"or {coins[-1]} powers, depending on the coin, except with new keys.\n"
+        "The formula's bytes of construction are for all rows at every node; ours sends the rows of the "
+        "node.\n"
+        "Costs of leaving are per rebuilt split, without key generation; level 2 also encrypts the remaining "
+        "splits again."
     )
 
 
@@ -179,13 +180,13 @@ def theirs(done: Done) -> Iterator[Connection]:
 def about_theirs(others: Done) -> str:
     compared = [f"{others.result[rival][PREDICTION]['CS']['comparisons']:,}" for rival in (BOST, WU)]
     return (
-        "Rivals: for one tree and level, of Vaidya's construction for one row and node. Where a formula has "
-        f"a factor N inside O(…), a number is compared bit by bit; it has {COMPARED_BITS} bits here.\n"
-        "The rivals' programs count encryptions, decryptions, products and tests for zero, each one power; "
-        "they do not count blinding by a few bits, nor the powers of oblivious transfers.\n"
-        "The formulas have one comparison for each tree and level, but who hides the path compares at every "
-        f"node: {compared[0]} times in Bost's, {compared[1]} in Wu's. Vaidya's rows have an encryption for "
-        "each leaf and class."
+        "Rivals: costs per tree and depth; Vaidya's construction per row and node. Where a formula has a "
+        f"factor N inside O(…), numbers are compared bit by bit; they have {COMPARED_BITS} bits here.\n"
+        "The rivals' programs count encryptions, decryptions, products and tests for zero as one power each. "
+        "They do not count blinding by a few bits, nor the powers of oblivious transfers.\n"
+        "The formulas have one comparison per tree and depth. A protocol that hides the path compares at "
+        f"every node: {compared[0]} times for Bost, {compared[1]} for Wu. In Vaidya's, each row has one "
+        "encryption per leaf and class."
     )
 
 
@@ -204,17 +205,17 @@ def nodes(done: Done) -> Table:
         for left, taken in enumerate(found["nodes taken along"], 1)
     ]
     note = (
-        f"Mean of {found['draws']} draws of who leaves, of {found['columns']} participants; trees of depth "
-        f"{depth}."
+        f"Mean over {found['draws']} draws of the leavers among {found['columns']} participants; trees of "
+        f"depth {depth}."
     )
-    head = ("left", "d_max · n_d", "counted", "of all nodes")
-    return Table("theory-nodes", "Nodes of a tree that go with those who leave", head, rows, note)
+    head = ("leavers", "d_max · n_d", "counted", "of all nodes")
+    return Table("theory-nodes", "Nodes of a tree that leavers take along", head, rows, note)
 
 
 THEORY = Experiment(
     "theory",
-    "Theoretical costs, and what is counted",
-    "The paper's table of theoretical costs, its constants as exponentiations for a split or a comparison.",
+    "Theoretical costs and counts",
+    "The paper's table of theoretical costs, with its constants as exponentiations per split or comparison.",
     ("adult",),
     cells,
     parts,

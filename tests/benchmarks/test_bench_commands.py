@@ -36,12 +36,6 @@ def test_the_help_names_every_experiment() -> None:
     assert ", ".join(bench.EXPERIMENTS) in " ".join(done.stdout.split())
 
 
-def test_keys_that_cannot_work_are_wrong_usage() -> None:
-    done = CliRunner().invoke(app, ["bench", "micro", "--bits", "100", "--rounds", "1"])
-    assert done.exit_code == 2
-    assert "--bits" in done.stderr
-
-
 def test_missing_data_is_wrong_usage(tmp_path: Path) -> None:
     done = CliRunner().invoke(
         app, ["bench", "paper", "--data", str(tmp_path), "--out", str(tmp_path / "out")]

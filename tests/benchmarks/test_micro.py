@@ -30,14 +30,6 @@ def test_micro_benchmark_prints_a_table_and_writes_its_results(tmp_path: Path) -
             assert abs(row["ratio"] - seconds[row["baseline"]] / row["seconds"]) < 1e-9
 
 
-def test_micro_benchmark_says_what_is_wrong_with_its_options(tmp_path: Path) -> None:
-    missing = str(tmp_path / "no" / "results.json")
-    done = micro("--bits", "256", "--json", missing)
-    assert done.exit_code == 2
-    assert f"{missing}: cannot be written" in done.stderr
-    assert "256 bits" not in done.stdout
-
-
 def test_micro_benchmark_refuses_keys_that_cannot_work_in_one_line() -> None:
     for bits in ("100", "128"):
         done = micro("--bits", bits)

@@ -34,10 +34,6 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 # -- the sets ---------------------------------------------------------------------------------------
 
 
-def test_all_nine_sets_have_a_loader() -> None:
-    assert set(SOURCES) == set(MAKERS)
-
-
 @pytest.mark.parametrize("name", MAKERS)
 def test_neither_the_target_nor_what_gives_it_away_is_a_feature(name: str, data: Path) -> None:
     dataset = load(name, data)
@@ -106,11 +102,6 @@ def test_missing_files_are_named_with_where_they_come_from(tmp_path: Path) -> No
             load("bank", wrong)
 
 
-def test_data_is_looked_for_where_the_environment_says(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REVFRF_DATA", str(data))
-    assert len(load("bank", None).X) == 600
-
-
 # -- the scripts ------------------------------------------------------------------------------------
 
 
@@ -121,45 +112,14 @@ def test_scripts_say_what_is_wrong_with_their_options(
         (construction.main, f"speed --data {data} --json {tmp_path}/no/file", "/no/file: cannot be written"),
         (construction.main, f"memory --data {tmp_path}", "10.24432/C53P47"),
         (construction.main, f"speed --data {data} --rows 0", "--rows"),
-        (construction.main, f"speed --data {data} --rows 50 --bits 100", "100"),
         (prediction.main, f"settings --data {data} --forests 10x10", "10x10"),
-        (prediction.main, f"cores --data {tmp_path}", "10.24432/C5XW20"),
         (exactness.main, f"exact --data {data} --sets drug,foo", "--sets: 'foo' is no set; sets are adult, "),
-        (exactness.main, f"exact --data {data} --sets drug,", "--sets: '' is no set"),
-        (exactness.main, f"exact --data {tmp_path} --sets drug", "has no drug.csv.gz; say"),
-        (accuracy.main, f"features --data {data} --leavers -1", "--leavers: '-1': give whole numbers from 0"),
         (accuracy.main, f"features --data {data} --leavers 0,a", "--leavers: '0,a': give whole numbers"),
         (accuracy.main, f"features --data {data} --set drug --leavers 0,3", "3: drug has 3 columns"),
-        (accuracy.main, f"features --data {tmp_path} --set drug", "10.24432/C5TC7S"),
     ):
         with pytest.raises(SystemExit, match="2"):
             main(arguments.split())
         assert said in capsys.readouterr().err
-
-
-def test_only_the_sets_asked_for_must_be_there(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "drug.csv.gz").symlink_to(data / "drug.csv.gz")
-    small = ["--sets", "drug", "--trees", "1", "--depth", "1", "--rows", "50"]
-    exactness.main(["exact", "--data", str(tmp_path), *small])
-    assert "drug: 3 of 3" in capsys.readouterr().out
-
-
-def test_an_interrupted_study_leaves_results_as_they_were(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(exactness, "load", interrupted)
-    old, new = tmp_path / "old.json", tmp_path / "new.json"
-    old.write_text("of yesterday")
-    for file in (old, new):
-        with pytest.raises(SystemExit, match="interrupted"):
-            exactness.main(["exact", "--data", str(data), "--json", str(file)])
-    assert list(tmp_path.iterdir()) == [old]
-    assert old.read_text() == "of yesterday"
 
 
 def test_speed_is_a_ratio_to_scikit_learn_in_the_same_run(data: Path, tmp_path: Path) -> None:
@@ -189,18 +149,6 @@ def test_scaling_measures_each_size_and_fits_an_exponent(tmp_path: Path) -> None
     assert few["nodes"] < many["nodes"]
     assert few["peak"] >= few["before"] > 50_000_000
     assert set(scaling["rows"]["exponents"]) == {"seconds", "peak", "peak less before"}
-
-
-@pytest.mark.slow
-def test_memory_is_measured_for_each_number_of_parties(data: Path, tmp_path: Path) -> None:
-    results = tmp_path / "results.json"
-    small = ["--parties", "6", "--trees", "2", "--depth", "3", "--bits", "256"]
-    done = run("benchmarks.studies.construction", "memory", "--data", data, *small, "--json", results)
-    assert done.returncode == 0, done.stderr
-    assert "what grows" in done.stdout
-    fits = json.loads(results.read_text())["memory"]
-    assert [fit["shape"]["parties"] for fit in fits] == [6]
-    assert fits[0]["peak"] >= fits[0]["before"] > 50_000_000
 
 
 def test_requests_are_measured_beside_the_papers_protocol(data: Path, tmp_path: Path) -> None:
