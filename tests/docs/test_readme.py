@@ -18,7 +18,10 @@ COMMANDS = [
     for line in block.splitlines()
 ]
 [(PROGRAM, PRINTED)] = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", README, re.DOTALL)
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("src/**/*.md"), *ROOT.glob("tests/**/*.md")]
+PAGES = [
+    *ROOT.glob("*.md"),
+    *(page for folder in ("docs", "src", "tests", "benchmarks") for page in ROOT.glob(f"{folder}/**/*.md")),
+]
 
 
 def run(*command: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
