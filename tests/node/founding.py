@@ -93,9 +93,10 @@ def found_federation(directory: Path, owners: Collection[str] = OWNERS) -> None:
         n_estimators=4,
         max_depth=5,
         max_features=0.5,
-        random_state=11,
         n_candidates=8,
     )
+    for name in ("CS", *owners):
+        configure(directory / name / CONFIG, random_state=11)
 
 
 def without(directory: Path, owner: str) -> None:

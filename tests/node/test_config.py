@@ -94,6 +94,7 @@ ADDRESSES = st.builds(
 )
 PLACES = st.integers(0, 18)
 COUNT = st.integers(1, 2**31 - 1)
+SEEDS = st.none() | st.integers(0, 2**32 - 1) | st.binary(min_size=32, max_size=32).map(bytes.hex)
 FORESTS = st.builds(
     Forest,
     n_estimators=COUNT,
@@ -105,7 +106,7 @@ FORESTS = st.builds(
     candidates=st.sampled_from(["quantile", "uniform"]),
     n_candidates=st.integers(1, 255),
     n_sampled=st.integers(2, 2**20),
-    random_state=st.none() | st.integers(0, 2**32 - 1) | st.binary(min_size=32, max_size=32).map(bytes.hex),
+    random_state=SEEDS,
 )
 POLICIES = st.builds(
     Policy,
@@ -147,7 +148,9 @@ def configs(draw: st.DrawFn) -> Config:
         ),
         data=data if role in ("CS", "participant") else None,
         policy=draw(POLICIES) if role in ("CS", "CC", "participant") else None,
-        forest=draw(FORESTS) if role == "CS" else None,
+        forest=draw(
+            {"CS": FORESTS, "participant": st.builds(Forest, random_state=SEEDS)}.get(role, st.none())
+        ),
         keys=Keys(key_bits=16 * draw(st.integers(128, 1024))) if role == "KGC" else None,
         work=Work(workers=draw(st.sampled_from([-1, 1, 7])), backend=draw(PLAIN), address=draw(PLAIN)),
         log=Log(
@@ -209,7 +212,7 @@ def test_a_configuration_that_could_not_be_read_again_is_not_written(path: Path)
     assert cs.data is not None
     wrong = [
         replace(clinic, network=Network()),
-        replace(clinic, forest=Forest()),
+        replace(clinic, keys=Keys()),
         replace(clinic, data=Data(target="y", task="classes")),
         replace(cs, network=Network(coordinator="cs:1", listen="cs:1")),
         replace(cs, forest=Forest(n_estimators=0)),
@@ -230,7 +233,7 @@ def test_what_is_left_out_has_its_default(path: Path) -> None:
     assert (config.policy, config.work, config.log, config.keys) == (Policy(), Work(), Log(), None)
     participant = loaded(path, PARTICIPANT + NETWORK)
     assert participant.data == Data(file="rows.csv", id_column="id", decimals=6)
-    assert participant.forest is None
+    assert participant.forest == Forest()
 
 
 def test_the_forests_keys_and_defaults_are_those_of_the_estimators() -> None:
@@ -294,7 +297,12 @@ MISTAKES: dict[str, tuple[str, str, str, str]] = {
     "a section in a section": (f"{BASE}log = 5", "key", "line 7, [network] log", "write [log] on a line"),
     "a section that is a value": (f"log = 5\n{BASE}", "section", "line 1, [log]", "write [log] on a line"),
     "a list of sections": (f"{BASE}[[log]]", "section", "line 7, [log]", "write [log] on a line"),
-    "a forest at a participant": (f"{BASE}[forest]", "section", "line 7, [forest]", "only CS has [forest]"),
+    "a forest's rules at a participant": (
+        f"{BASE}[forest]\nmax_depth = 5",
+        "key",
+        "line 8, [forest] max_depth",
+        "only CS has max_depth",
+    ),
     "keys at CS": (f"{CS}[keys]", "section", "line 8, [keys]", "only KGC has [keys]"),
     "data at KGC": (f"{KGC}[data]", "section", "line 7, [data]", "only participant and CS have [data]"),
     "listening elsewhere": (f'{BASE}listen = "a:1"', "key", "line 7, [network] listen", "only CS has listen"),
@@ -622,7 +630,7 @@ FLAGS: list[tuple[str, dict[str, Any], str, str]] = [
     ("CS", {"max_features": "all"}, "--max-features: ", "share up to 1.0"),
     ("participant", {"decimals": {"age": 19}}, "--decimals: ", "from 0 to 18"),
     ("CS", {"decimals": 2}, "--decimals: ", "only participant has decimals"),
-    ("CC", {"n_estimators": 5}, "--n-estimators: ", "only CS has [forest]"),
+    ("CC", {"n_estimators": 5}, "--n-estimators: ", "only CS and participant have [forest]"),
     ("CC", {"listen": "a:1"}, "--listen: ", "only CS has listen"),
     ("CC", {"max_tree": 5}, "--max-tree: ", "no such key"),
     ("CC", {"file": "a.csv"}, "--data: ", "only participant and CS have [data]"),

@@ -11,8 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+import numpy as np
+import pandas as pd
 import pytest
 
+from revfrf import RevocableForestClassifier
 from revfrf.errors import RevFRFError
 from revfrf.node import api
 from revfrf.node.control import CONTROL, process_of
@@ -23,6 +26,7 @@ from tests.node.founding import (
     MISSING,
     N_ASKED,
     N_TRAINED,
+    OWNERS,
     SERVING,
     columns,
     configure,
@@ -68,6 +72,26 @@ def test_a_federation_by_its_command_line_from_training_to_a_certificate(
         assert "`revfrf serve` is not running" in said
         assert "'h2' has left the forest" in said
         federation.stop()
+
+
+def test_the_same_random_state_grows_the_forest_of_the_library(trained: Known) -> None:
+    """On the shared rows, in the order of their ids."""
+    rows = [
+        place for place, name in enumerate(ids()[:N_TRAINED]) if name not in MISSING["h0"] + MISSING["h1"]
+    ]
+    model = RevocableForestClassifier(
+        4,
+        max_depth=5,
+        max_features=0.5,
+        n_candidates=8,
+        parties={owner: [3 * i, 3 * i + 1, 3 * i + 2] for i, owner in enumerate(OWNERS)},
+        key_bits=256,
+        allow_insecure_keys=True,
+        random_state=11,
+    )
+    table = {name: values for owned in columns().values() for name, values in owned.items()}
+    X = pd.DataFrame(table).iloc[rows]
+    assert model.fit(X, np.array(labels())[rows]).digest_ == trained.digest
 
 
 def test_a_requester_without_a_process_is_told_who_refuses(begin: Begin, trained: Known) -> None:

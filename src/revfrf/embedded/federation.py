@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from revfrf.crypto.canonical import Field, digest
+from revfrf.crypto.canonical import Field
 from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.crypto.secret import Secret
@@ -21,6 +21,7 @@ from revfrf.embedded.costs import Costs, Timings
 from revfrf.embedded.moduli import cached_setup, drop_cached_setup, fresh_setup_like, search_seconds
 from revfrf.errors import UsageError
 from revfrf.forest.criterion import Targets
+from revfrf.forest.seeds import forest_seed, participant_secret
 from revfrf.forest.tree import Rules
 from revfrf.forest.voting import Voting
 from revfrf.lifecycle import CsState, KgcState, Step, check_somebody_stays, run
@@ -96,9 +97,8 @@ class Federation:
             name: Identity(name, role, kgc.verify_key, SigningKey.generate(), insecure)
             for name, role in role_of.items()
         }
-        secret_of = {name: digest("revfrf participant secret v1", seed, name) for name in columns}
-        forest_seed = digest("revfrf forest seed v1", seed)
-        known = Credentials(setup.parameters, kgc, identities, secret_of, forest_seed)
+        secret_of = {name: participant_secret(seed, name) for name in columns}
+        known = Credentials(setup.parameters, kgc, identities, secret_of, forest_seed(seed))
         self._assemble(columns, known, n_jobs, stores or StoreFactory())
         self.kgc.remember()
         for party in self.with_policies.values():

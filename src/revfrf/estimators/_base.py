@@ -30,6 +30,7 @@ from revfrf.forest.candidates import Method
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import MAX_DEPTH
 from revfrf.forest.randomness import candidate_limit, feature_probability, row_repeats
+from revfrf.forest.seeds import master_seed
 from revfrf.forest.tree import Rules
 from revfrf.forest.voting import Voting
 from revfrf.parallel import workers
@@ -158,7 +159,7 @@ class BaseRevocableForest(BaseEstimator):
         n_jobs = workers(self.n_jobs)
         layout = Layout.learn(X, self._names(), self.parties, self.decimals)
         codes = layout.encode(X)
-        rules, seed = self._rules(len(layout.columns)), check_random_state(self.random_state).bytes(32)
+        rules, seed = self._rules(len(layout.columns)), master_seed(check_random_state(self.random_state))
         columns = {party: layout.of(party) for party in layout.owned}
         stores = StoreFactory() if self.directory is None else Directory(self.directory, new=True)
         try:

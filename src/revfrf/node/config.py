@@ -106,7 +106,7 @@ class Policy(Section, frozen=True):
 
 
 class Forest(Section, frozen=True):
-    """The forest to be grown, in scikit-learn's words; without `random_state` another one each time."""
+    """The forest to grow, in scikit-learn's words. Participants need no `random_state` but in experiments."""
 
     n_estimators: Annotated[int, _number("trees", 1, _MANY)] = 100
     max_depth: Annotated[int, _number("levels of a tree", 1, 62)] = 10
@@ -162,7 +162,8 @@ _ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("data", "categories"): (PARTICIPANT,),
     ("data", "drop"): (PARTICIPANT,),
     ("policy",): (PARTICIPANT, CS, CC),
-    ("forest",): (CS,),
+    ("forest",): (CS, PARTICIPANT),
+    **{("forest", key): (CS,) for key in Forest.__struct_fields__ if key != "random_state"},
     ("keys",): (KGC,),
 }
 """Who has the sections and keys that not all roles have. Such a key without a default must be given."""

@@ -6,6 +6,7 @@ from typing import ClassVar
 import msgspec
 
 from revfrf.errors import AbsentError, RefusedError, UsageError
+from revfrf.forest.seeds import master_seed, participant_secret
 from revfrf.io.party_data import Rows, read_rows
 from revfrf.lifecycle import check_somebody_stays
 from revfrf.messages.base import Done
@@ -77,6 +78,9 @@ class ParticipantService(MemberService):
         if columns is None or store.read("aligned", bytes) is None:
             columns = rows.columns
             store.write(columns=columns)
+            if config.forest is not None and config.forest.random_state is not None:
+                master = master_seed(config.forest.random_state)
+                store.write(secret=participant_secret(master, home.who.name))
         else:
             rows.codes(columns)  # raises if the file has changed its kind
         self.role = Participant(

@@ -5,7 +5,6 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from typing import ClassVar
@@ -17,6 +16,7 @@ from revfrf.crypto.canonical import Field
 from revfrf.errors import AbsentError, ProtocolError, RefusedError, UsageError
 from revfrf.forest.criterion import Targets
 from revfrf.forest.randomness import candidate_limit, feature_probability, row_repeats
+from revfrf.forest.seeds import forest_seed, master_seed
 from revfrf.forest.tree import Rules
 from revfrf.io.party_data import Labels, Task, read_labels
 from revfrf.io.table import some
@@ -359,7 +359,7 @@ class TrainingService(MemberService):
         with self._turn(on_progress) as told:
             existed, forest = self.role.ready, self.config.forest or Forest()
             if self.training is None or self.training.stopped:
-                seed = secrets.token_bytes(32) if forest.random_state is None else _seed(forest.random_state)
+                seed = _seed(forest.random_state)
                 self._become(Training(forest, self._task, seed, request.min_common))
                 self.audit.append("training asked for", trees=forest.n_estimators)
             asked = self._expect_training()
@@ -381,8 +381,8 @@ class TrainingService(MemberService):
     handlers: ClassVar[api.Handlers] = MemberService.handlers | {api.Match: match, api.Train: train}
 
 
-def _seed(random_state: int | str) -> bytes:
-    return sha256(f"revfrf forest seed v1 {random_state}".encode()).digest()
+def _seed(random_state: int | str | None) -> bytes:
+    return secrets.token_bytes(32) if random_state is None else forest_seed(master_seed(random_state))
 
 
 def _rules(training: Training) -> Rules:
