@@ -11,7 +11,16 @@ from benchmarks.paper.datasets import SOURCES, Task
 from benchmarks.paper.experiment import NAMES, Experiment
 from benchmarks.paper.leaving_shown import CLASSES, LIMIT, NUMBERS, summary
 from benchmarks.paper.printed import DATASETS, DOUBTS
-from benchmarks.paper.show import STYLE, Chapter, Part, Table, contents, html_chapter, markdown_chapter
+from benchmarks.paper.show import (
+    STYLE,
+    Chapter,
+    Part,
+    Table,
+    contents,
+    html_chapter,
+    markdown_chapter,
+    wrapped,
+)
 from revfrf import RevocableForestClassifier
 from revfrf.errors import UsageError
 from revfrf.report.html import document, facts, section
@@ -169,8 +178,8 @@ def documentation(experiments: Mapping[str, Experiment], runs: Mapping[str, Run]
     if not mark:
         raise UsageError(f"the page has no line {MARK}, below which its tables go")
     found = chapters(experiments, runs)
-    about = [line for warning in warned(experiments, runs) for line in (warning, "")]
-    about += [f"- {what}: {fact}" for what, fact in described(runs).items()]
-    words = [f"- **{word}**: {meaning}" for word, meaning in WORDS.items()]
-    lines = ["## The run", "", *about, "", *contents(found), "", "## Words", "", *words, ""]
+    warnings = [line for warning in warned(experiments, runs) for line in (*wrapped(warning), "")]
+    about = [line for item in described(runs).items() for line in wrapped(": ".join(item), "- ")]
+    words = [line for word, meaning in WORDS.items() for line in wrapped(f"**{word}**: {meaning}", "- ")]
+    lines = ["## The run", "", *warnings, *about, "", *contents(found), "", "## Words", "", *words, ""]
     return "\n".join([prose + MARK, *lines, *map(markdown_chapter, found)]).rstrip("\n") + "\n"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from math import floor, log10
 from statistics import mean, stdev
+from textwrap import TextWrapper
 
 from benchmarks.paper.plots import Series, plot
 from revfrf.report.html import table as html_table
@@ -108,7 +109,12 @@ def _html_note(note: str) -> str:
 def markdown_chapter(chapter: Chapter) -> str:
     """Return a chapter as Markdown, with figures as tables of their points."""
     parts = [markdown_part(part) for part in chapter.parts]
-    return "\n".join([f"## {chapter.title}", "", chapter.text, "", *parts])
+    return "\n".join([f"## {chapter.title}", "", *wrapped(chapter.text), "", *parts])
+
+
+def wrapped(text: str, mark: str = "") -> list[str]:
+    """Return prose for a Markdown page, in lines of up to 100 characters."""
+    return TextWrapper(100, mark, " " * len(mark), break_long_words=False, break_on_hyphens=False).wrap(text)
 
 
 def contents(chapters: Iterable[Chapter]) -> list[str]:
@@ -127,8 +133,8 @@ def markdown_part(part: Part) -> str:
     table = part if isinstance(part, Table) else points(part)
     lines = [_row(table.head), _row(["---"] * len(table.head)), *map(_row, table.rows)]
     mark = "- " if "\n" in table.note else ""
-    note = [*(mark + line for line in table.note.splitlines()), ""] if table.note else []
-    return "\n".join([f"### {table.title}", "", *lines, "", *note])
+    note = [line for each in table.note.splitlines() for line in wrapped(each, mark)]
+    return "\n".join([f"### {table.title}", "", *lines, "", *note, *[""] * bool(note)])
 
 
 def points(figure: Figure) -> Table:

@@ -158,9 +158,7 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 def prose(page: Path) -> list[str]:
     """The lines of a page that are neither code nor in a table."""
     text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-    return [
-        line for line in text.split("<!-- tables -->")[0].splitlines() if not line.lstrip().startswith("|")
-    ]
+    return [line for line in text.splitlines() if not line.lstrip().startswith("|")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
