@@ -16,9 +16,7 @@ from tests.reference import forest as reference
 METHODS: tuple[Method, ...] = ("quantile", "uniform")
 
 codes = st.one_of(
-    st.integers(1 - BOUND, BOUND - 1),
-    st.integers(-3, 3),
-    st.sampled_from([MISSING, 1 - BOUND, BOUND - 1]),
+    st.integers(1 - BOUND, BOUND - 1), st.integers(-3, 3), st.sampled_from([MISSING, 1 - BOUND, BOUND - 1])
 )
 
 

@@ -325,12 +325,7 @@ def grow_node(tree: Tree, path: int, rows: list[int], forest: Forest) -> None:
 
 
 def grow(
-    rules: Rules,
-    seed: bytes,
-    features: list[Feature],
-    targets: list[int],
-    weights: list[int],
-    n_classes: int,
+    rules: Rules, seed: bytes, features: list[Feature], targets: list[int], weights: list[int], n_classes: int
 ) -> Forest:
     """n_classes is 0 for a regression, whose targets are those of `fixed_targets`."""
     n = len(targets)

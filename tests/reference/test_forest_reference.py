@@ -412,11 +412,7 @@ def test_node_is_a_leaf_if_it_must_be(rules: Rules, values: list[int], targets: 
 
 @pytest.mark.parametrize(
     "rules",
-    [
-        replace(RULES, max_depth=1),
-        replace(RULES, min_samples_split=4),
-        replace(RULES, min_samples_leaf=2),
-    ],
+    [replace(RULES, max_depth=1), replace(RULES, min_samples_split=4), replace(RULES, min_samples_leaf=2)],
     ids=["depth", "enough to split", "enough for two leaves"],
 )
 def test_node_at_the_bound_of_a_leaf_rule_still_splits(rules: Rules) -> None:

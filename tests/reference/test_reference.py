@@ -288,14 +288,7 @@ def test_packed_comparison_on_ciphertexts_is_the_integer_model(random: Random) -
 
 @pytest.mark.parametrize(
     "packed",
-    [
-        packing.OFFSET,
-        packing.OFFSET + packing.LARGEST,
-        packing.OFFSET - packing.LARGEST,
-        2**131 + 1,
-        -1,
-        0,
-    ],
+    [packing.OFFSET, packing.OFFSET + packing.LARGEST, packing.OFFSET - packing.LARGEST, 2**131 + 1, -1, 0],
 )
 def test_slot_that_no_honest_server_makes_is_refused(packed: int) -> None:
     with pytest.raises(RefusedError) as error:

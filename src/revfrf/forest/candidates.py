@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from revfrf.crypto.encoding import MISSING
-from revfrf.forest.kernel import kernel
-from revfrf.forest.nodes import Nodes, Rows
-from revfrf.forest.randomness import UInt64s, nth
+from revfrf.forest.kernel import Bytes, Ints, Paths, Positions, Rows, kernel
+from revfrf.forest.nodes import Nodes
+from revfrf.forest.randomness import nth
 
 _NEVER = np.iinfo(np.int64).max
 _FEW = 256  # distinct values of a column whose ranks fit a byte
@@ -31,20 +30,20 @@ class Proposal:
     value has no cut.
     """
 
-    thresholds: NDArray[np.int64] = field(repr=False)
-    n_cuts: NDArray[np.uint8]
-    bins: NDArray[np.uint8]
+    thresholds: Ints = field(repr=False)
+    n_cuts: Bytes
+    bins: Bytes
 
 
 class Values(NamedTuple):
     """A column's x̂. If only a few are distinct: these in ascending order, and which of them each row has."""
 
-    codes: NDArray[np.int64]
-    distinct: NDArray[np.int64]
-    ranks: NDArray[np.uint8]
+    codes: Ints
+    distinct: Ints
+    ranks: Bytes
 
     @classmethod
-    def of(cls, codes: NDArray[np.int64]) -> "Values":
+    def of(cls, codes: Ints) -> "Values":
         """Ready for `propose`: sorting and searching become counting and looking up."""
         few = len(np.unique(codes[: 4 * _FEW])) <= _FEW
         distinct = np.unique(codes) if few else codes
@@ -56,8 +55,8 @@ class Values(NamedTuple):
 def propose(
     values: Values,
     nodes: Nodes,
-    positions: NDArray[np.intp],
-    seeds: UInt64s,
+    positions: Positions,
+    seeds: Paths,
     method: Method,
     n_sampled: int,
     n_candidates: int,
@@ -83,18 +82,18 @@ def propose(
 
 @kernel
 def _propose(
-    codes: NDArray[np.int64],
-    distinct: NDArray[np.int64],
-    ranks: NDArray[np.uint8],
+    codes: Ints,
+    distinct: Ints,
+    ranks: Bytes,
     rows: Rows,
-    starts: NDArray[np.int64],
-    positions: NDArray[np.intp],
-    seeds: UInt64s,
+    starts: Ints,
+    positions: Positions,
+    seeds: Paths,
     uniform: bool,
     n_sampled: int,
-    thresholds: NDArray[np.int64],
-    n_cuts: NDArray[np.uint8],
-    bins: NDArray[np.uint8],
+    thresholds: Ints,
+    n_cuts: Bytes,
+    bins: Bytes,
 ) -> int:
     picked = np.empty(n_sampled, dtype=np.uint32)
     sample = np.empty(n_sampled, dtype=np.int64)
@@ -138,9 +137,7 @@ def _draw(node: Rows, seed: np.uint64, picked: Rows) -> int:
 
 
 @kernel
-def _count_sort(
-    distinct: NDArray[np.int64], ranks: NDArray[np.uint8], picked: Rows, sample: NDArray[np.int64]
-) -> None:
+def _count_sort(distinct: Ints, ranks: Bytes, picked: Rows, sample: Ints) -> None:
     counts = np.zeros(len(distinct), dtype=np.int64)
     for row in picked:
         counts[ranks[row]] += 1
@@ -152,7 +149,7 @@ def _count_sort(
 
 
 @kernel
-def _quantile_thresholds(ordered: NDArray[np.int64], thresholds: NDArray[np.int64]) -> int:
+def _quantile_thresholds(ordered: Ints, thresholds: Ints) -> int:
     """Values at even ranks of the sample, each once, and none that leaves nothing on its right."""
     size, wanted = len(ordered), len(thresholds)
     count = 0
@@ -168,7 +165,7 @@ def _quantile_thresholds(ordered: NDArray[np.int64], thresholds: NDArray[np.int6
 
 
 @kernel
-def _even_thresholds(ordered: NDArray[np.int64], thresholds: NDArray[np.int64]) -> int:
+def _even_thresholds(ordered: Ints, thresholds: Ints) -> int:
     """The paper's even spacing from the lowest to the highest value; missing ones get a cut of their own."""
     size, wanted = len(ordered), len(thresholds)
     first = np.searchsorted(ordered, MISSING + 1)
@@ -189,13 +186,7 @@ def _even_thresholds(ordered: NDArray[np.int64], thresholds: NDArray[np.int64]) 
 
 
 @kernel
-def _look_up_bins(
-    distinct: NDArray[np.int64],
-    ranks: NDArray[np.uint8],
-    node: Rows,
-    thresholds: NDArray[np.int64],
-    bins: NDArray[np.uint8],
-) -> None:
+def _look_up_bins(distinct: Ints, ranks: Bytes, node: Rows, thresholds: Ints, bins: Bytes) -> None:
     """The bin of each row, #{i: x > s_i}, from a table by rank."""
     bin_of = np.empty(len(distinct), dtype=np.uint8)
     below = 0
@@ -208,13 +199,7 @@ def _look_up_bins(
 
 
 @kernel
-def _search_bins(
-    codes: NDArray[np.int64],
-    node: Rows,
-    thresholds: NDArray[np.int64],
-    ladder: NDArray[np.int64],
-    bins: NDArray[np.uint8],
-) -> None:
+def _search_bins(codes: Ints, node: Rows, thresholds: Ints, ladder: Ints, bins: Bytes) -> None:
     """The bin of each row, #{i: x > s_i}: a binary search without branches, for nobody can guess them.
 
     `ladder` has room for the cuts and one more, a power of two; what is above the cuts no x exceeds.

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from revfrf.errors import FormatError
-from revfrf.forest.kernel import kernel
-from revfrf.forest.nodes import Nodes, Rows, starts_of
+from revfrf.forest.kernel import Bools, Bytes, Floats, Ints, Positions, Rows, Trees, kernel
+from revfrf.forest.nodes import Nodes, starts_of
 from revfrf.record import Record
 
 NO_CUT = -1
@@ -46,28 +45,20 @@ class Targets:
     the target of a row is centre + value·2^-places, and the sums are Σw and Σw·value.
     """
 
-    values: NDArray[np.int64]
-    weights: NDArray[np.int64]
-    repeats: NDArray[np.uint8]
+    values: Ints
+    weights: Ints
+    repeats: Bytes
     n_classes: int
     centre: float = 0.0
     places: int = 0
 
     @classmethod
-    def classes(
-        cls,
-        numbers: NDArray[np.int64],
-        n_classes: int,
-        weights: NDArray[np.float64],
-        repeats: NDArray[np.uint8],
-    ) -> "Targets":
+    def classes(cls, numbers: Ints, n_classes: int, weights: Floats, repeats: Bytes) -> "Targets":
         """Targets that are classes 0, 1, …"""
         return cls(numbers, fixed_weights(weights), repeats, n_classes)
 
     @classmethod
-    def regression(
-        cls, y: NDArray[np.float64], weights: NDArray[np.float64], repeats: NDArray[np.uint8]
-    ) -> "Targets":
+    def regression(cls, y: Floats, weights: Floats, repeats: Bytes) -> "Targets":
         """Targets in fixed point, with as many places as keep every sum of a tree below 2^62."""
         fixed = fixed_weights(weights)
         total = max(int(fixed @ tree) for tree in repeats)
@@ -90,9 +81,7 @@ class Targets:
         return TargetsRecord(values, weights, self.n_classes, self.centre, self.places)
 
     @classmethod
-    def of(
-        cls, record: TargetsRecord, repeats: Callable[[NDArray[np.int64]], NDArray[np.uint8]]
-    ) -> "Targets":
+    def of(cls, record: TargetsRecord, repeats: Callable[[Ints], Bytes]) -> "Targets":
         """What was written down, with the repeats that rows of these weights have."""
         r = record
         values, weights = (np.frombuffer(b, "<i8").astype(np.int64) for b in (r.values, r.weights))
@@ -105,7 +94,7 @@ class Targets:
         """The rows that count in a tree."""
         return np.flatnonzero(self.repeats[tree] * self.weights).astype(np.uint32)
 
-    def sums(self, nodes: Nodes) -> NDArray[np.int64]:
+    def sums(self, nodes: Nodes) -> Ints:
         """What leaves keep, a row a node: weight by class, or (Σw, Σw·value)."""
         sums = np.zeros((len(nodes), self.n_classes or 2), dtype=np.int64)
         _sums(
@@ -120,12 +109,12 @@ class Targets:
         )
         return sums
 
-    def pure(self, nodes: Nodes) -> NDArray[np.bool_]:
+    def pure(self, nodes: Nodes) -> Bools:
         """Whether all rows of a node have one target."""
         return _pure(self.values, nodes.starts, nodes.rows)
 
 
-def fixed_weights(weights: NDArray[np.float64]) -> NDArray[np.int64]:
+def fixed_weights(weights: Floats) -> Ints:
     """Weights as integers: small whole numbers as they are, others in 2^20 steps of the largest.
 
     A weight above zero stays above zero.
@@ -139,18 +128,13 @@ def fixed_weights(weights: NDArray[np.float64]) -> NDArray[np.int64]:
 class Best(NamedTuple):
     """The best cut of each asked feature, NO_CUT if none is valid; its score; and where its bins begin."""
 
-    cuts: NDArray[np.int64]
-    scores: NDArray[np.float64]
-    starts: NDArray[np.int64]
+    cuts: Ints
+    scores: Floats
+    starts: Ints
 
 
 def best_cuts(
-    targets: Targets,
-    nodes: Nodes,
-    asked: NDArray[np.intp],
-    n_cuts: NDArray[np.uint8],
-    bins: NDArray[np.uint8],
-    min_samples_leaf: int,
+    targets: Targets, nodes: Nodes, asked: Positions, n_cuts: Bytes, bins: Bytes, min_samples_leaf: int
 ) -> Best:
     """For each question, a feature at the node at position `asked[i]`: the best of its `n_cuts[i]` cuts.
 
@@ -184,14 +168,14 @@ def best_cuts(
 
 @kernel
 def _sums(
-    values: NDArray[np.int64],
-    weights: NDArray[np.int64],
-    repeats: NDArray[np.uint8],
+    values: Ints,
+    weights: Ints,
+    repeats: Bytes,
     n_classes: int,
-    trees: NDArray[np.uint32],
-    starts: NDArray[np.int64],
+    trees: Trees,
+    starts: Ints,
     rows: Rows,
-    sums: NDArray[np.int64],
+    sums: Ints,
 ) -> None:
     for j in range(len(trees)):
         for row in rows[starts[j] : starts[j + 1]]:
@@ -199,7 +183,7 @@ def _sums(
 
 
 @kernel
-def _add(sums: NDArray[np.int64], value: np.int64, weight: np.int64, n_classes: int) -> None:
+def _add(sums: Ints, value: np.int64, weight: np.int64, n_classes: int) -> None:
     if n_classes:
         sums[value] += weight
     else:
@@ -208,7 +192,7 @@ def _add(sums: NDArray[np.int64], value: np.int64, weight: np.int64, n_classes: 
 
 
 @kernel
-def _pure(values: NDArray[np.int64], starts: NDArray[np.int64], rows: Rows) -> NDArray[np.bool_]:
+def _pure(values: Ints, starts: Ints, rows: Rows) -> Bools:
     pure = np.ones(len(starts) - 1, dtype=np.bool_)
     for j in range(len(pure)):
         for row in rows[starts[j] : starts[j + 1]]:
@@ -220,20 +204,20 @@ def _pure(values: NDArray[np.int64], starts: NDArray[np.int64], rows: Rows) -> N
 
 @kernel
 def _best_cuts(
-    values: NDArray[np.int64],
-    weights: NDArray[np.int64],
-    repeats: NDArray[np.uint8],
+    values: Ints,
+    weights: Ints,
+    repeats: Bytes,
     n_classes: int,
-    trees: NDArray[np.uint32],
-    node_starts: NDArray[np.int64],
+    trees: Trees,
+    node_starts: Ints,
     rows: Rows,
-    asked: NDArray[np.intp],
-    n_cuts: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    bins: NDArray[np.uint8],
+    asked: Positions,
+    n_cuts: Bytes,
+    starts: Ints,
+    bins: Bytes,
     min_samples_leaf: int,
-    cuts: NDArray[np.int64],
-    scores: NDArray[np.float64],
+    cuts: Ints,
+    scores: Floats,
 ) -> bool:
     channels = n_classes or 2
     sums = np.empty((256, channels), dtype=np.int64)
@@ -272,7 +256,7 @@ def _best_cuts(
 
 
 @kernel
-def _score(left: NDArray[np.int64], total: NDArray[np.int64], n_classes: int) -> float:
+def _score(left: Ints, total: Ints, n_classes: int) -> float:
     if not n_classes:
         mean = total[1] // total[0]  # far from zero, squares would have no digits left for what differs
         weight_right = total[0] - left[0]

@@ -9,6 +9,17 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Positions = NDArray[np.intp]
+Trees = NDArray[np.uint32]
+Paths = NDArray[np.uint64]
+Rows = NDArray[np.uint32]
 
 Function = TypeVar("Function", bound=Callable[..., object])
 

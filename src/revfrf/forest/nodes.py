@@ -5,18 +5,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from revfrf.errors import FormatError
-from revfrf.forest.kernel import kernel
+from revfrf.forest.kernel import Bools, Bytes, Ints, Paths, Positions, Rows, Trees, kernel
 
 Node = tuple[int, int]
 """A tree's number and a path in it: root 1, children 2i and 2i + 1."""
 
 MAX_DEPTH = 62
 """Paths are 64-bit numbers."""
-
-Rows = NDArray[np.uint32]
 
 Directions = bytes
 """For each row of a node whether it goes right: a bit a row, the highest of a byte first."""
@@ -26,9 +23,9 @@ Directions = bytes
 class Nodes:
     """Some nodes of a forest. Node j holds the rows `rows[starts[j]:starts[j + 1]]`, in ascending order."""
 
-    trees: NDArray[np.uint32]
-    paths: NDArray[np.uint64]
-    starts: NDArray[np.int64]
+    trees: Trees
+    paths: Paths
+    starts: Ints
     rows: Rows
 
     @classmethod
@@ -58,7 +55,7 @@ class Nodes:
         return len(self.trees)
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """How many rows each node has."""
         return np.diff(self.starts)
 
@@ -66,14 +63,14 @@ class Nodes:
         """(tree, path) of each node."""
         return list(zip(self.trees.tolist(), self.paths.tolist(), strict=True))
 
-    def take(self, positions: NDArray[np.intp]) -> "Nodes":
+    def take(self, positions: Positions) -> "Nodes":
         """The nodes at these positions, in this order."""
         starts = starts_of(self.sizes[positions])
         rows = np.empty(starts[-1], dtype=np.uint32)
         _gather(self.rows, self.starts, positions, starts, rows)
         return Nodes(self.trees[positions], self.paths[positions], starts, rows)
 
-    def children(self, positions: NDArray[np.intp], right: NDArray[np.bool_]) -> "Nodes":
+    def children(self, positions: Positions, right: Bools) -> "Nodes":
         """Both children of the nodes at these positions, left before right.
 
         `right` says for each of all `rows` which way it goes.
@@ -85,7 +82,7 @@ class Nodes:
         paths[1::2] += np.uint64(1)
         return Nodes(np.repeat(self.trees[positions], 2), paths, starts_of(sizes), rows)
 
-    def pack_directions(self, positions: NDArray[np.intp], right: NDArray[np.bool_]) -> list[Directions]:
+    def pack_directions(self, positions: Positions, right: Bools) -> list[Directions]:
         """Which of its rows go right, of each of the nodes at these positions."""
         ends = np.cumsum(_direction_bytes(self.sizes[positions]))
         packed = np.zeros(ends[-1] if len(ends) else 0, dtype=np.uint8)
@@ -93,9 +90,7 @@ class Nodes:
         blob = packed.tobytes()
         return [blob[a:b] for a, b in pairwise([0, *ends.tolist()])]
 
-    def unpack_directions(
-        self, positions: NDArray[np.intp], directions: Sequence[Directions]
-    ) -> NDArray[np.bool_]:
+    def unpack_directions(self, positions: Positions, directions: Sequence[Directions]) -> Bools:
         """The inverse of `pack_directions`: whether each of all `rows` goes right. Refuses other lengths."""
         if [len(d) for d in directions] != _direction_bytes(self.sizes[positions]).tolist():
             raise FormatError("directions that do not fit the rows of their nodes", kind="length")
@@ -104,12 +99,12 @@ class Nodes:
         return right
 
 
-def starts_of(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+def starts_of(sizes: Ints) -> Ints:
     """Where stretches of these sizes begin, and, last, where they all end."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
-def _direction_bytes(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+def _direction_bytes(sizes: Ints) -> Ints:
     return (sizes + 7) // 8
 
 
@@ -122,7 +117,7 @@ def pack_rows(nodes: Nodes) -> bytes:
     return packed[: _pack(nodes.rows, nodes.starts, packed)].tobytes()
 
 
-def unpack_rows(packed: bytes, sizes: NDArray[np.int64], n_rows: int) -> Rows:
+def unpack_rows(packed: bytes, sizes: Ints, n_rows: int) -> Rows:
     """The inverse of `pack_rows`, for nodes of these sizes; refuses whatever it would not have written."""
     starts = starts_of(sizes)
     if not 0 <= starts[-1] <= len(packed) or (sizes < 0).any():
@@ -134,27 +129,14 @@ def unpack_rows(packed: bytes, sizes: NDArray[np.int64], n_rows: int) -> Rows:
 
 
 @kernel
-def _gather(
-    rows: Rows,
-    starts: NDArray[np.int64],
-    positions: NDArray[np.intp],
-    new_starts: NDArray[np.int64],
-    out: Rows,
-) -> None:
+def _gather(rows: Rows, starts: Ints, positions: Positions, new_starts: Ints, out: Rows) -> None:
     for j in range(len(positions)):
         begin, end = starts[positions[j]], starts[positions[j] + 1]
         out[new_starts[j] : new_starts[j + 1]] = rows[begin:end]
 
 
 @kernel
-def _partition(
-    rows: Rows,
-    starts: NDArray[np.int64],
-    positions: NDArray[np.intp],
-    right: NDArray[np.bool_],
-    sizes: NDArray[np.int64],
-    out: Rows,
-) -> None:
+def _partition(rows: Rows, starts: Ints, positions: Positions, right: Bools, sizes: Ints, out: Rows) -> None:
     done = 0
     for j in range(len(positions)):
         begin, end = starts[positions[j]], starts[positions[j] + 1]
@@ -172,12 +154,7 @@ def _partition(
 
 
 @kernel
-def _pack_directions(
-    starts: NDArray[np.int64],
-    positions: NDArray[np.intp],
-    right: NDArray[np.bool_],
-    packed: NDArray[np.uint8],
-) -> None:
+def _pack_directions(starts: Ints, positions: Positions, right: Bools, packed: Bytes) -> None:
     at = 0
     for j in range(len(positions)):
         begin, end = starts[positions[j]], starts[positions[j] + 1]
@@ -188,12 +165,7 @@ def _pack_directions(
 
 
 @kernel
-def _unpack_directions(
-    starts: NDArray[np.int64],
-    positions: NDArray[np.intp],
-    packed: NDArray[np.uint8],
-    right: NDArray[np.bool_],
-) -> None:
+def _unpack_directions(starts: Ints, positions: Positions, packed: Bytes, right: Bools) -> None:
     at = 0
     for j in range(len(positions)):
         begin, end = starts[positions[j]], starts[positions[j] + 1]
@@ -203,7 +175,7 @@ def _unpack_directions(
 
 
 @kernel
-def _pack(rows: Rows, starts: NDArray[np.int64], packed: NDArray[np.uint8]) -> int:
+def _pack(rows: Rows, starts: Ints, packed: Bytes) -> int:
     at = 0
     for j in range(len(starts) - 1):
         next_row = np.int64(0)
@@ -220,7 +192,7 @@ def _pack(rows: Rows, starts: NDArray[np.int64], packed: NDArray[np.uint8]) -> i
 
 
 @kernel
-def _unpack(packed: NDArray[np.uint8], starts: NDArray[np.int64], n_rows: int, rows: Rows) -> bool:
+def _unpack(packed: Bytes, starts: Ints, n_rows: int, rows: Rows) -> bool:
     at, end = 0, len(packed)
     for j in range(len(starts) - 1):
         next_row = np.int64(0)

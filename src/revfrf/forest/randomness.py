@@ -14,13 +14,10 @@ from collections.abc import Sequence
 from numbers import Integral
 
 import numpy as np
-from numpy.typing import NDArray
 
 from revfrf.crypto.canonical import Field, digest
 from revfrf.errors import UsageError
-from revfrf.forest.kernel import kernel
-
-UInt64s = NDArray[np.uint64]
+from revfrf.forest.kernel import Bytes, Floats, Ints, Paths, Trees, kernel
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: the stride of SplitMix64's counter
 
@@ -30,13 +27,13 @@ def key(*names: Field) -> bytes:
     return digest("revfrf randomness v1", *names)[:16]
 
 
-def node_draws(key: bytes, trees: NDArray[np.uint32], paths: UInt64s) -> UInt64s:
+def node_draws(key: bytes, trees: Trees, paths: Paths) -> Paths:
     """SipHash-2-4 under this key of each (tree, path), both as 8 bytes, little-endian."""
     low, high = np.frombuffer(key, dtype="<u8")
     return _node_draws(low, high, trees, paths)
 
 
-def feature_draws(seed: bytes, features: Sequence[str], trees: NDArray[np.uint32], paths: UInt64s) -> UInt64s:
+def feature_draws(seed: bytes, features: Sequence[str], trees: Trees, paths: Paths) -> Paths:
     """PRF(seed, tree, path, feature): a row a node, a column a feature.
 
     Feature f is a candidate of a node iff its draw is at most `candidate_limit(π)`, and of equally good
@@ -68,20 +65,18 @@ def feature_probability(max_features: str | int | float | None, n_features: int)
     return mean / n_features
 
 
-def private_seeds(secret: bytes, feature: str, trees: NDArray[np.uint32], paths: UInt64s) -> UInt64s:
+def private_seeds(secret: bytes, feature: str, trees: Trees, paths: Paths) -> Paths:
     """A participant's own draws, one a node: nobody without its secret can tell which rows it samples."""
     return node_draws(key("sample", secret, feature), trees, paths)
 
 
-def bootstrap(seed: bytes, tree: int, rows: int) -> NDArray[np.uint8]:
+def bootstrap(seed: bytes, tree: int, rows: int) -> Bytes:
     """How often each row is drawn for a tree, of as many draws as there are rows; at most 255 times."""
     (stream,) = node_draws(key("bootstrap", seed), np.array([tree], np.uint32), np.zeros(1, np.uint64))
     return _bootstrap(stream, rows)
 
 
-def row_repeats(
-    seed: bytes, n_trees: int, drawn: bool, weights: NDArray[np.int64] | NDArray[np.float64]
-) -> NDArray[np.uint8]:
+def row_repeats(seed: bytes, n_trees: int, drawn: bool, weights: Ints | Floats) -> Bytes:
     """How often each row counts in each tree; rows without weight are as if they were not there."""
     present = np.flatnonzero(weights)
     repeats = np.zeros((n_trees, len(weights)), dtype=np.uint8)
@@ -100,7 +95,7 @@ def nth(seed: np.uint64, n: int) -> np.uint64:
 
 
 @kernel
-def _bootstrap(stream: np.uint64, rows: int) -> NDArray[np.uint8]:
+def _bootstrap(stream: np.uint64, rows: int) -> Bytes:
     counts = np.zeros(rows, dtype=np.uint8)
     for i in range(rows):
         row = nth(stream, i) % np.uint64(rows)
@@ -145,7 +140,7 @@ def _siphash(low: np.uint64, high: np.uint64, first: np.uint64, second: np.uint6
 
 
 @kernel
-def _node_draws(low: np.uint64, high: np.uint64, trees: NDArray[np.uint32], paths: UInt64s) -> UInt64s:
+def _node_draws(low: np.uint64, high: np.uint64, trees: Trees, paths: Paths) -> Paths:
     draws = np.empty(len(trees), dtype=np.uint64)
     for i in range(len(trees)):
         draws[i] = _siphash(low, high, np.uint64(trees[i]), paths[i])

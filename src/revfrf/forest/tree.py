@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from revfrf.crypto.canonical import Field, canonical
 from revfrf.forest.candidates import Method
+from revfrf.forest.kernel import Ints
 from revfrf.forest.nodes import Node
 
 
@@ -76,7 +76,7 @@ def forest_digest(
     return h.hexdigest()
 
 
-def _table(nodes: Collection[Node], *values: Sequence[int]) -> NDArray[np.int64]:
+def _table(nodes: Collection[Node], *values: Sequence[int]) -> Ints:
     """A row a node: tree, path, values."""
     if not nodes:
         return np.empty((0, 0), dtype="<i8")

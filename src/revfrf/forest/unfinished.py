@@ -5,7 +5,8 @@ from typing import Protocol
 
 import numpy as np
 
-from revfrf.forest.nodes import Directions, Node, Nodes, Rows
+from revfrf.forest.kernel import Rows
+from revfrf.forest.nodes import Directions, Node, Nodes
 
 
 class HasDirections(Protocol):

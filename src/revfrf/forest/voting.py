@@ -3,15 +3,14 @@
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from revfrf.forest.kernel import kernel
-from revfrf.forest.nodes import Nodes, Rows
+from revfrf.forest.kernel import Floats, Ints, Rows, kernel
+from revfrf.forest.nodes import Nodes
 
 Voting = Literal["hard", "soft"]
 
 
-def leaf_votes(sums: NDArray[np.int64], n_classes: int, voting: Voting) -> NDArray[np.float64]:
+def leaf_votes(sums: Ints, n_classes: int, voting: Voting) -> Floats:
     """What each leaf says, a row a leaf: one vote spread over the classes, or the mean value.
 
     A hard vote goes to the heaviest class, the lowest of equally heavy ones.
@@ -19,28 +18,26 @@ def leaf_votes(sums: NDArray[np.int64], n_classes: int, voting: Voting) -> NDArr
     if not n_classes:
         return (sums[:, 1] / sums[:, 0])[:, None]
     if voting == "soft":
-        shares: NDArray[np.float64] = sums / sums.sum(axis=1, keepdims=True)
+        shares: Floats = sums / sums.sum(axis=1, keepdims=True)
         return shares
     votes = np.zeros(sums.shape)
     votes[np.arange(len(sums)), sums.argmax(axis=1)] = 1.0
     return votes
 
 
-def numbers(votes: NDArray[np.float64], centre: float, places: int) -> NDArray[np.float64]:
+def numbers(votes: Floats, centre: float, places: int) -> Floats:
     """Votes of a forest of numbers as numbers."""
-    found: NDArray[np.float64] = np.ldexp(votes[:, 0], -places) + centre
+    found: Floats = np.ldexp(votes[:, 0], -places) + centre
     return found
 
 
-def add_votes(totals: NDArray[np.float64], leaves: Nodes, votes: NDArray[np.float64]) -> None:
+def add_votes(totals: Floats, leaves: Nodes, votes: Floats) -> None:
     """Add the vote of each leaf to the totals of the rows that ended there."""
     _add_votes(totals, leaves.starts, leaves.rows, votes)
 
 
 @kernel
-def _add_votes(
-    totals: NDArray[np.float64], starts: NDArray[np.int64], rows: Rows, votes: NDArray[np.float64]
-) -> None:
+def _add_votes(totals: Floats, starts: Ints, rows: Rows, votes: Floats) -> None:
     for j in range(len(starts) - 1):
         for row in rows[starts[j] : starts[j + 1]]:
             totals[row] += votes[j]

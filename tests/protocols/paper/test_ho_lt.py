@@ -432,9 +432,7 @@ def resealed(world: World, request: Request, more: int) -> Callable[[SealedResul
         new = add_constant(p, old, more).to_bytes(p)
         signature = signing.sign(_RESULT, *_result(request, 0, "bank", 3, new))
         return changed(
-            reply,
-            ciphertexts=new + reply.ciphertexts[WIDTH:],
-            signatures=(signature, *reply.signatures[1:]),
+            reply, ciphertexts=new + reply.ciphertexts[WIDTH:], signatures=(signature, *reply.signatures[1:])
         )
 
     return change

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from itertools import chain, count, repeat
 
 import numpy as np
-from numpy.typing import NDArray
 
 from revfrf.crypto.batch import Context
 from revfrf.crypto.canonical import digest
@@ -20,6 +19,7 @@ from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ProtocolError
 from revfrf.forest.candidates import Proposal, Values
 from revfrf.forest.criterion import Targets
+from revfrf.forest.kernel import Bools, Ints, Positions
 from revfrf.forest.nodes import Directions, Node, Nodes
 from revfrf.forest.tree import Leaf, Rules
 from revfrf.forest.unfinished import unfinished, with_rows
@@ -30,7 +30,6 @@ from revfrf.parallel import in_threads
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.paper.fos_find import (
     Draws,
-    Positions,
     Questions,
     Scored,
     Winner,
@@ -111,7 +110,7 @@ class Won:
 
     nodes: Sequence[Node] = ()
     features: Positions = field(default_factory=lambda: np.empty(0, np.intp))
-    cuts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    cuts: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     directions: Sequence[Directions] = ()
 
 
@@ -176,7 +175,7 @@ def _report(
     return LevelReport(min(depth, rules.max_depth), len(np.unique(frontier.trees)), made, work)
 
 
-def _stop(rules: Rules, targets: Targets, nodes: Nodes) -> NDArray[np.bool_]:
+def _stop(rules: Rules, targets: Targets, nodes: Nodes) -> Bools:
     """Which of these nodes are not to be split."""
     fewest = max(rules.min_samples_split, 2 * rules.min_samples_leaf)
     stop = (nodes.paths >> np.uint64(rules.max_depth)).astype(np.bool_)
@@ -188,7 +187,7 @@ def _leaves(targets: Targets, nodes: Nodes) -> dict[Node, Leaf]:
     return dict(zip(nodes.names(), map(tuple, targets.sums(nodes).tolist()), strict=True))
 
 
-def _won(frontier: Nodes, winner: Winner, right: NDArray[np.bool_]) -> Won:
+def _won(frontier: Nodes, winner: Winner, right: Bools) -> Won:
     trees, paths = frontier.trees[winner.nodes].tolist(), frontier.paths[winner.nodes].tolist()
     directions = frontier.pack_directions(winner.nodes, right)
     return Won(list(zip(trees, paths, strict=True)), winner.features, winner.cuts, directions)
@@ -262,7 +261,7 @@ class Growth:
 
     rules: OpenForest
     secret: bytes = field(repr=False)
-    codes: NDArray[np.int64] = field(repr=False)  # a row a feature
+    codes: Ints = field(repr=False)  # a row a feature
     features: Sequence[str]
     index: dict[Node, int] = field(default_factory=dict, repr=False)
     proposals: list[tuple[Positions, Proposal]] = field(default_factory=list, repr=False)
@@ -271,9 +270,7 @@ class Growth:
     def __post_init__(self) -> None:
         self.values = [Values.of(codes) for codes in self.codes]
 
-    def thresholds(
-        self, nodes: Sequence[Node], features: NDArray[np.intp], cuts: NDArray[np.intp]
-    ) -> NDArray[np.int64]:
+    def thresholds(self, nodes: Sequence[Node], features: Positions, cuts: Positions) -> Ints:
         """Return ŝ of candidates of the last round. Raises ProtocolError if there was no such candidate."""
         asked = np.array([self.index.get(node, -1) for node in nodes], dtype=np.intp)
         values = np.empty(len(nodes), dtype=np.int64)

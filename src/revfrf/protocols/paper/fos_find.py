@@ -14,18 +14,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from revfrf.errors import FormatError
 from revfrf.forest.candidates import Method, Proposal, Values, propose
 from revfrf.forest.criterion import NO_CUT, Best, Targets, best_cuts
-from revfrf.forest.kernel import kernel
+from revfrf.forest.kernel import Bools, Bytes, Floats, Ints, Paths, Positions, kernel
 from revfrf.forest.nodes import Nodes, starts_of
 from revfrf.forest.randomness import feature_draws, private_seeds
 from revfrf.forest.tree import Rules
 from revfrf.parallel import elsewhere, parts_elsewhere
-
-Positions = NDArray[np.intp]
 
 _SECONDS_A_BIN = 3e-9
 """About what it takes to add one row's target to its bin."""
@@ -47,7 +44,7 @@ class Scored:
     """One owner's answers, scored: its questions, its bins, and the best cut of each."""
 
     questions: Questions
-    bins: NDArray[np.uint8]
+    bins: Bytes
     best: Best
 
 
@@ -67,7 +64,7 @@ class Winner:
         return self.scored.questions.features[self.numbers]
 
     @property
-    def cuts(self) -> NDArray[np.int64]:
+    def cuts(self) -> Ints:
         return self.scored.best.cuts[self.numbers]
 
 
@@ -78,14 +75,12 @@ class Winner:
 class Draws:
     """The PRF's draws of a level, a row a node and a column a feature, and what they make of it."""
 
-    values: NDArray[np.uint64]
-    asked: NDArray[np.bool_]
-    all_asked: NDArray[np.bool_]  # by node: after this, there is nobody left to ask
+    values: Paths
+    asked: Bools
+    all_asked: Bools  # by node: after this, there is nobody left to ask
 
 
-def draw_candidates(
-    seed: bytes, features: Sequence[str], rules: Rules, nodes: Nodes, again: NDArray[np.bool_]
-) -> Draws:
+def draw_candidates(seed: bytes, features: Sequence[str], rules: Rules, nodes: Nodes, again: Bools) -> Draws:
     """Whom to ask: the candidates, or, `again`, when no candidate had a valid split, all the others."""
     values = feature_draws(seed, features, nodes.trees, nodes.paths)
     candidates = values <= np.uint64(rules.candidate_limit)
@@ -130,8 +125,8 @@ def score(
     rules: Rules,
     nodes: Nodes,
     questions: Questions,
-    n_cuts: NDArray[np.uint8],
-    bins: NDArray[np.uint8],
+    n_cuts: Bytes,
+    bins: Bytes,
     n_jobs: int,
 ) -> Scored:
     """Score one owner's answers, here or by `n_jobs` workers of the backend that the user has chosen.
@@ -156,12 +151,12 @@ class Part:
     `values` and `weights` are the targets of each row of each node, node by node.
     """
 
-    values: NDArray[np.int64]
-    weights: NDArray[np.int64]
+    values: Ints
+    weights: Ints
     n_classes: int
-    sizes: NDArray[np.int64]
+    sizes: Ints
     asked: Positions
-    n_cuts: NDArray[np.uint8]
+    n_cuts: Bytes
     bins: bytes
     min_samples_leaf: int
 
@@ -171,9 +166,9 @@ def _parts(
     min_samples_leaf: int,
     nodes: Nodes,
     questions: Questions,
-    n_cuts: NDArray[np.uint8],
-    bins: NDArray[np.uint8],
-    starts: NDArray[np.int64],
+    n_cuts: Bytes,
+    bins: Bytes,
+    starts: Ints,
     count: int,
 ) -> Iterator[Part]:
     """All questions, in order, in at most `count` parts with about as many bins each."""
@@ -194,7 +189,7 @@ def _parts(
         )
 
 
-def best_of_part(part: Part) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def best_of_part(part: Part) -> tuple[Ints, Floats]:
     """The best cut of each question, and its score: exactly those of `best_cuts`, whose sums are integers."""
     n_rows, n_nodes = len(part.values), len(part.sizes)
     repeats = np.ones((1, n_rows), np.uint8)
@@ -223,7 +218,7 @@ def choose(draws: Draws, owned: Sequence[slice], scored: Sequence[Scored]) -> li
     return [Winner(s, number[first[owner[first] == i]]) for i, s in enumerate(scored)]
 
 
-def send_rows(nodes: Nodes, winners: Sequence[Winner]) -> NDArray[np.bool_]:
+def send_rows(nodes: Nodes, winners: Sequence[Winner]) -> Bools:
     """For each row of each node that has a winner, whether it goes right."""
     right = np.zeros(len(nodes.rows), dtype=np.bool_)
     for winner in winners:
@@ -234,12 +229,7 @@ def send_rows(nodes: Nodes, winners: Sequence[Winner]) -> NDArray[np.bool_]:
 
 @kernel
 def _send_rows(
-    node_starts: NDArray[np.int64],
-    nodes: Positions,
-    starts: NDArray[np.int64],
-    cuts: NDArray[np.int64],
-    bins: NDArray[np.uint8],
-    right: NDArray[np.bool_],
+    node_starts: Ints, nodes: Positions, starts: Ints, cuts: Ints, bins: Bytes, right: Bools
 ) -> None:
     for j in range(len(nodes)):
         begin = node_starts[nodes[j]]

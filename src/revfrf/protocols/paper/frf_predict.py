@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from revfrf.crypto.dtpkc.dtpkc import ho_enc
 from revfrf.crypto.dtpkc.keys import Ciphertext, Parameters
 from revfrf.crypto.dtpkc.packing import Comparison, slots
 from revfrf.crypto.encoding import BOUND, MISSING
 from revfrf.errors import AbsentError, FormatError, ProtocolError, RangeError, RefusedError, UsageError
+from revfrf.forest.kernel import Floats, Ints, Trees
 from revfrf.forest.nodes import Nodes
 from revfrf.forest.voting import Voting
 from revfrf.messages.base import array
@@ -45,8 +45,8 @@ _VOTES, _N_VOTED = "<f8", "<u4"
 class Answer:
     """For each row the sum of the trees' votes, and how many have voted; `absent` kept others from it."""
 
-    votes: NDArray[np.float64]
-    n_voted: NDArray[np.uint32]
+    votes: Floats
+    n_voted: Trees
     absent: tuple[str, ...]
 
 
@@ -71,7 +71,7 @@ def ask(
     channel: Channel,
     identity: Identity,
     facts: ForestFacts,
-    codes: Mapping[str, NDArray[np.int64]],
+    codes: Mapping[str, Ints],
     voting: Voting,
     partial: bool,
     n_jobs: int,
@@ -94,7 +94,7 @@ def ask(
         return _read_answer(facts, n_rows, partial, reply)
 
 
-def _row_values(facts: ForestFacts, codes: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int64]:
+def _row_values(facts: ForestFacts, codes: Mapping[str, Ints]) -> Ints:
     """All columns in the order of the facts, a row a row. Raises UsageError for what is no table of these."""
     for party in codes.keys() | facts.columns.keys():
         expected, given = len(facts.columns.get(party, ())), len(codes.get(party, ()))

@@ -9,11 +9,10 @@ see docs/deviations.md.)
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from revfrf.errors import ProtocolError
-from revfrf.forest.kernel import kernel
-from revfrf.forest.nodes import Nodes, Rows
+from revfrf.forest.kernel import Bools, Ints, Positions, Rows, kernel
+from revfrf.forest.nodes import Nodes
 from revfrf.messages.base import array
 from revfrf.messages.frf_test import TestReply, TestRequest
 from revfrf.parallel import in_threads
@@ -53,7 +52,7 @@ def _descend(
     """The children of these nodes that any row reaches."""
     right = np.zeros(len(nodes.rows), dtype=np.bool_)
 
-    def ask(asked: tuple[str, NDArray[np.intp]]) -> None:
+    def ask(asked: tuple[str, Positions]) -> None:
         owner, positions = asked
         own = nodes.take(positions)
         request = TestRequest(epoch=plan.epoch, forest=plan.forest, table=table, nodes=write_nodes(own))
@@ -70,7 +69,7 @@ def _descend(
 
 
 def answer_test(
-    codes: NDArray[np.int64], store: ParticipantStore, n_trees: int, max_depth: int, message: TestRequest
+    codes: Ints, store: ParticipantStore, n_trees: int, max_depth: int, message: TestRequest
 ) -> TestReply:
     """One bit for each row of each node: x̂ > ŝ. `codes` is the table asked about, a row a column."""
     nodes = read_nodes(message.nodes, n_trees, max_depth, codes.shape[1])
@@ -83,13 +82,7 @@ def answer_test(
 
 
 @kernel
-def _compare(
-    codes: NDArray[np.int64],
-    columns: NDArray[np.int64],
-    thresholds: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    rows: Rows,
-) -> NDArray[np.bool_]:
+def _compare(codes: Ints, columns: Ints, thresholds: Ints, starts: Ints, rows: Rows) -> Bools:
     right = np.empty(len(rows), dtype=np.bool_)
     for j in range(len(columns)):
         column = codes[columns[j]]

@@ -30,14 +30,7 @@ from revfrf.crypto.dtpkc.packing import Comparison, Pack, mask_comparisons, read
 from revfrf.crypto.dtpkc.sealed_bits import SealedBits, open_bits, seal_bits
 from revfrf.crypto.dtpkc.strong import StrongShare
 from revfrf.crypto.signing import SigningKey, VerifyKey
-from revfrf.errors import (
-    AbsentError,
-    DecryptionError,
-    ElementError,
-    FormatError,
-    ProtocolError,
-    RefusedError,
-)
+from revfrf.errors import AbsentError, DecryptionError, ElementError, FormatError, ProtocolError, RefusedError
 from revfrf.messages.base import array, number, of_number
 from revfrf.messages.frf_predict import (
     COMPARISONS,

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from revfrf.forest.kernel import kernel
+from revfrf.forest.kernel import Bools, Ints, Positions, kernel
 from revfrf.forest.nodes import Nodes
 from revfrf.storage.memory import CoordinatorStore
 
@@ -26,32 +25,25 @@ def walk(
         nodes = descend(inner)
 
 
-def by_owner(store: CoordinatorStore, nodes: Nodes) -> dict[str, NDArray[np.intp]]:
+def by_owner(store: CoordinatorStore, nodes: Nodes) -> dict[str, Positions]:
     """The positions of each owner's splits among these nodes."""
     owners = np.array([store.splits[name].owner for name in nodes.names()], dtype=object)
     return {owner: np.flatnonzero(owners == owner) for owner in sorted(set(owners))}
 
 
-def reached_children(nodes: Nodes, positions: NDArray[np.intp], right: NDArray[np.bool_]) -> Nodes:
+def reached_children(nodes: Nodes, positions: Positions, right: Bools) -> Nodes:
     """The children, of the nodes at these positions, that any row reaches. `right` is of all nodes' rows."""
     children = nodes.children(positions, right)
     return children.take(np.flatnonzero(children.sizes))
 
 
-def scatter(
-    nodes: Nodes, positions: NDArray[np.intp], bits: NDArray[np.bool_], right: NDArray[np.bool_]
-) -> None:
+def scatter(nodes: Nodes, positions: Positions, bits: Bools, right: Bools) -> None:
     """Write the bits of the rows of the nodes at these positions to their places among all rows."""
     _scatter(nodes.starts, positions, bits, right)
 
 
 @kernel
-def _scatter(
-    starts: NDArray[np.int64],
-    positions: NDArray[np.intp],
-    bits: NDArray[np.bool_],
-    right: NDArray[np.bool_],
-) -> None:
+def _scatter(starts: Ints, positions: Positions, bits: Bools, right: Bools) -> None:
     at = 0
     for position in positions:
         begin, end = starts[position], starts[position + 1]
