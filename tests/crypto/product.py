@@ -18,7 +18,7 @@ from revfrf.crypto.dtpkc.dtpkc import (
     scale,
 )
 from revfrf.crypto.dtpkc.keys import Ciphertext, Parameters, PublicKey, WeakKey
-from revfrf.crypto.dtpkc.packing import Comparison, Mask, _mask_from, _read, undo_coins
+from revfrf.crypto.dtpkc.packing import Comparison, Mask, _all_known, _mask_from, _slots, undo_coins
 from revfrf.crypto.dtpkc.possession import PossessionProof, verify_possession
 from revfrf.crypto.dtpkc.strong import Server, StrongShare, root_half, root_open, strong_half, strong_open
 from revfrf.crypto.encoding import FixedPoint
@@ -122,12 +122,13 @@ class Product:
         comparisons = [Comparison(x, s) for x, s in zip(xs, ss, strict=True)]
         [pack] = _mask_from(masks, self.share("CS", "lambda1", self.secrets), key, comparisons)
         [packed] = root_open(self.share("CC", "lambda2", self.secrets), [pack.c], [pack.half])
-        bits = list(_read(packed, pack.count))
+        bits = _all_known(list(_slots(packed, pack.count)))
         answers = undo_coins(bits, coins)
         return {"packed": packed, "slot_bits": list(map(int, bits)), "bits": list(map(int, answers))}
 
     def read_slots(self) -> Outputs:
-        return {"slot_bits": list(map(int, _read(self.inputs["packed"], self.inputs["count"])))}
+        bits = _all_known(list(_slots(self.inputs["packed"], self.inputs["count"])))
+        return {"slot_bits": list(map(int, bits))}
 
     def fixed_point(self) -> Outputs:
         [code] = FixedPoint(self.inputs["decimals"], "vector").encode([Decimal(self.inputs["value"])])

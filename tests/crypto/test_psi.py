@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from revfrf.crypto import psi as matching
 from revfrf.crypto.canonical import digest
-from revfrf.crypto.psi import POINT_BYTES, TAG_BYTES, Asking, answer
+from revfrf.crypto.psi import POINT_BYTES, TAG_BYTES, Query, answer
 from revfrf.errors import FormatError, ProtocolError, RejectedError, SecretError, UsageError
 from tests.conftest import all_that_an_error_shows
 
@@ -35,7 +35,7 @@ id_lists = st.lists(texts, min_size=1, max_size=12, unique=True)
 
 
 def matched(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
-    asking = Asking(ours, **HERE)
+    asking = Query(ours, **HERE)
     return asking.common(*answer(theirs, asking.request(), 1000, **HERE))
 
 
@@ -47,7 +47,7 @@ def points(message: bytes) -> list[bytes]:
     return [message[i : i + POINT_BYTES] for i in range(TAG_BYTES, len(message), POINT_BYTES)]
 
 
-def forged(asking: Asking, setup: Sequence[bytes], response: Sequence[bytes]) -> tuple[bytes, bytes]:
+def forged(asking: Query, setup: Sequence[bytes], response: Sequence[bytes]) -> tuple[bytes, bytes]:
     """A participant's messages with the right tags and any content: tags are no secret."""
     setup_message = tag("setup", asking.request()) + b"".join(setup)
     return setup_message, tag("response", asking.request(), setup_message) + b"".join(response)
@@ -80,7 +80,7 @@ def test_more_ids_than_one_part_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matching, "_AT_A_TIME", 7)
     ours, theirs = [str(i) for i in range(50)], [str(i) for i in range(90, 20, -1)]
     for n_jobs in (1, 3):
-        asking = Asking(ours, **HERE, n_jobs=n_jobs)
+        asking = Query(ours, **HERE, n_jobs=n_jobs)
         assert asking.common(*answer(theirs, asking.request(), 50, **HERE, n_jobs=n_jobs)) == ours[21:]
 
 
@@ -95,9 +95,9 @@ def test_asking_one_after_the_other_leaves_what_all_have() -> None:
     ("ids", "message"), [([], "no ids"), (["a", "b", "a"], "twice"), (["\ud800"], "UTF-8")]
 )
 def test_ids_that_cannot_be_matched_are_refused_on_both_sides(ids: list[str], message: str) -> None:
-    request = Asking(IDS, **HERE).request()
+    request = Query(IDS, **HERE).request()
     with pytest.raises(UsageError, match=message):
-        Asking(ids, **HERE)
+        Query(ids, **HERE)
     with pytest.raises(UsageError, match=message):
         answer(ids, request, 1000, **HERE)
 
@@ -106,7 +106,7 @@ def test_ids_that_cannot_be_matched_are_refused_on_both_sides(ids: list[str], me
 
 
 def test_messages_hold_neither_ids_nor_their_hashes() -> None:
-    asking = Asking(IDS, **HERE)
+    asking = Query(IDS, **HERE)
     sent = asking.request() + b"".join(answer(IDS, asking.request(), 8, **HERE))
     unkeyed = psi.server.CreateFromKey(bytes(31) + b"\1", True)  # its points are H(id) itself
     for one in IDS:
@@ -119,14 +119,14 @@ def test_messages_hold_neither_ids_nor_their_hashes() -> None:
 
 def test_sizes_tell_how_many_ids_there_are_and_nothing_else() -> None:
     for ours, theirs in ((["a"], ["b", "c"]), (["long " * 99], ["b", "c" * 999])):
-        asking = Asking(ours, **HERE)
+        asking = Query(ours, **HERE)
         setup, response = answer(theirs, asking.request(), 1, **HERE)
         sizes = [(len(m) - TAG_BYTES) / POINT_BYTES for m in (asking.request(), setup, response)]
         assert sizes == [1, 2, 1]
 
 
 def test_the_order_of_the_participants_rows_is_not_in_its_answer() -> None:
-    request = Asking(["x"], **HERE).request()
+    request = Query(["x"], **HERE).request()
     for ids in (IDS, IDS[::-1]):
         sent = points(answer(ids, request, 1, **HERE)[0])
         assert sent == sorted(sent)
@@ -137,22 +137,22 @@ def test_the_order_of_the_coordinators_rows_is_not_in_its_request(monkeypatch: p
     key = psi.client.CreateWithNewKey(True)
     monkeypatch.setattr(psi.client, "CreateWithNewKey", lambda _: key)
     ids = [str(i) for i in range(30)]
-    first, second = (points(Asking(ids, **HERE).request()) for _ in range(2))
+    first, second = (points(Query(ids, **HERE).request()) for _ in range(2))
     assert sorted(first) == sorted(second)
     assert first != second
 
 
 def test_every_question_and_every_answer_has_a_key_of_its_own() -> None:
-    asking = Asking(IDS, **HERE)
+    asking = Query(IDS, **HERE)
     assert asking.request() == asking.request()
-    assert not set(points(asking.request())) & set(points(Asking(IDS, **HERE).request()))
+    assert not set(points(asking.request())) & set(points(Query(IDS, **HERE).request()))
     once, again = (answer(IDS, asking.request(), 8, **HERE) for _ in range(2))
     for one, other in zip(once, again, strict=True):
         assert not set(points(one)) & set(points(other))
 
 
 def test_a_question_does_not_print_pickle_or_show_its_ids_in_errors() -> None:
-    asking = Asking(IDS, **HERE)
+    asking = Query(IDS, **HERE)
     assert IDS[3] not in f"{asking!r} {asking}"
     with pytest.raises(SecretError):
         asking.__reduce_ex__(4)
@@ -169,7 +169,7 @@ def test_a_question_does_not_print_pickle_or_show_its_ids_in_errors() -> None:
     ids=["federation", "table"],
 )
 def test_messages_of_another_federation_or_table_are_refused(there: Place) -> None:
-    asking, elsewhere = Asking(IDS, **HERE), Asking(IDS, **there)
+    asking, elsewhere = Query(IDS, **HERE), Query(IDS, **there)
     with pytest.raises(ProtocolError, match="another federation") as caught:
         answer(IDS, elsewhere.request(), 8, **HERE)
     assert caught.value.kind == "request"
@@ -178,7 +178,7 @@ def test_messages_of_another_federation_or_table_are_refused(there: Place) -> No
 
 
 def test_an_answer_to_another_question_is_refused() -> None:
-    asking, other = Asking(IDS, **HERE), Asking(IDS, **HERE)
+    asking, other = Query(IDS, **HERE), Query(IDS, **HERE)
     setup, response = answer(IDS, asking.request(), 8, **HERE)
     setup_2, response_2 = answer(IDS, asking.request(), 8, **HERE)
     for caller, messages in (
@@ -194,7 +194,7 @@ def test_an_answer_to_another_question_is_refused() -> None:
 
 
 def test_a_request_about_too_many_ids_is_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    request = Asking(IDS, **HERE).request()
+    request = Query(IDS, **HERE).request()
     assert answer(IDS, request, 8, **HERE)
     monkeypatch.setattr(matching, "_points", None)
     with pytest.raises(ProtocolError, match="more than 7") as caught:
@@ -235,7 +235,7 @@ def test_any_bytes_for_a_request_are_answered_or_rejected(content: bytes) -> Non
 @given(data=st.data())
 @settings(deadline=None, max_examples=100)
 def test_any_bytes_for_an_answer_give_some_of_our_ids_or_are_rejected(data: st.DataObject) -> None:
-    asking = Asking(IDS[:3], **HERE)
+    asking = Query(IDS[:3], **HERE)
     some = st.sampled_from([POINT, NO_POINT, *points(asking.request())]) | st.binary(max_size=34)
     lists = st.lists(some, max_size=4)
     for messages in (
@@ -249,7 +249,7 @@ def test_any_bytes_for_an_answer_give_some_of_our_ids_or_are_rejected(data: st.D
 
 
 def test_every_truncated_or_changed_answer_is_rejected_or_gives_fewer_ids() -> None:
-    asking = Asking(IDS[:2], **HERE)
+    asking = Query(IDS[:2], **HERE)
     setup, response = answer(IDS[:2], asking.request(), 2, **HERE)
     for size in (*range(0, len(setup), 9), len(setup) - POINT_BYTES):
         for messages in ((setup[:size], response), (setup, response[:size])):
@@ -266,7 +266,7 @@ def test_every_truncated_or_changed_answer_is_rejected_or_gives_fewer_ids() -> N
 
 def test_a_setup_of_another_structure_does_not_reach_the_library() -> None:
     """The library ends the process on a malformed Golomb set, and is never given one."""
-    asking = Asking(IDS, **HERE)
+    asking = Query(IDS, **HERE)
     evil = psi.ServerSetup()
     evil.gcs.SetInParent()
     for content in (evil.SerializeToString(), evil.SerializeToString() * 100):
@@ -275,7 +275,7 @@ def test_a_setup_of_another_structure_does_not_reach_the_library() -> None:
 
 
 def test_a_participant_that_sends_no_points_has_nothing_in_common() -> None:
-    asking = Asking(IDS, **HERE)
+    asking = Query(IDS, **HERE)
     assert asking.common(*forged(asking, [], points(asking.request()))) == []
     with pytest.raises(FormatError, match="ascending"):
         asking.common(*forged(asking, [POINT, POINT], points(asking.request())))
@@ -295,7 +295,7 @@ def test_other_threads_run_while_the_library_works() -> None:
 
     thread = threading.Thread(target=tick)
     thread.start()
-    Asking([str(i) for i in range(matching._AT_A_TIME)], **HERE, n_jobs=1)
+    Query([str(i) for i in range(matching._AT_A_TIME)], **HERE, n_jobs=1)
     done.set()
     thread.join()
     assert ticks > 20

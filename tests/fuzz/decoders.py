@@ -105,9 +105,9 @@ def _answer(data: bytes) -> object:
 
 
 @cache
-def _asking() -> psi.Asking:
+def _asking() -> psi.Query:
     """CS's question; its answers are good for many here."""
-    return psi.Asking(IDS, federation=FEDERATION, table=TABLE, n_jobs=1)
+    return psi.Query(IDS, federation=FEDERATION, table=TABLE, n_jobs=1)
 
 
 def _common(data: bytes) -> object:
@@ -140,7 +140,7 @@ def _valid_frames() -> list[bytes]:
 
 
 def _valid_request() -> list[bytes]:
-    return [psi.Asking(IDS, federation=FEDERATION, table=TABLE).request()]
+    return [psi.Query(IDS, federation=FEDERATION, table=TABLE).request()]
 
 
 def _valid_reply_to_request() -> list[bytes]:

@@ -44,7 +44,7 @@ def test_requester_hears_of_a_refusal_by_whom_and_not_why(how: str) -> None:
         federation.ask(case.codes, "clinic", "soft", False, lambda _: None)
     assert (caught.value.party, caught.value.reason) == (
         owner,
-        "has refused this request; without it there is no answer",
+        "has refused this request, and its consent is needed",
     )
     [reply] = [sent.plain for sent in watch.sent if sent.plain["type"] == "PredictReply"]
     failure = {"party": owner, "reason": "refused"}

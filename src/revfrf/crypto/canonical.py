@@ -25,10 +25,10 @@ Field: TypeAlias = "int | str | bytes | bool | tuple[Field, ...] | None"
 
 
 def canonical(domain: str, *fields: Field) -> bytes:
-    """The bytes that stand for `fields` in `domain`: equal exactly when both are equal.
+    """Return the bytes for `fields` in `domain`: equal exactly when both are equal.
 
-    Only the types of `Field` themselves are taken, no subclasses: an enum or a numpy number is converted by
-    the caller, who knows what it means. Floats have no place in what is signed.
+    Only the types of `Field` themselves are accepted, not subclasses: the caller converts an enum or a numpy
+    number, because only the caller knows what it means. Floats are never signed.
     """
     if type(domain) is not str or not domain:
         raise UsageError("a domain is a non-empty str that names what is signed or hashed")

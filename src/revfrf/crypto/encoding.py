@@ -1,4 +1,4 @@
-"""Fixed point: the integers x̂ that stand for a column's numbers in the protocol.
+"""Fixed point: the integers x̂ that represent a column's numbers in the protocol.
 
 The rule, for every number of every type: **x̂ is the exact value of x times 10^decimals, rounded to the
 nearest integer, ties to the even one**, and |x̂| < 2^62. The exact value of a float is what its bits say, so
@@ -221,7 +221,7 @@ def _is_integer(x: Any) -> bool:
 
 
 def _exact_ratio(x: Any) -> tuple[int, int]:
-    """Numerator and denominator; OverflowError for the infinite, TypeError for what is no real number."""
+    """Numerator and denominator; OverflowError for the infinite, TypeError for anything but a real number."""
     if _is_integer(x):
         return int(x), 1
     if isinstance(x, Fraction):

@@ -1,22 +1,22 @@
-"""Which ids two parties both have: private set intersection by Diffie-Hellman on the curve P-256.
+"""Private set intersection by Diffie-Hellman on the curve P-256: which ids do two parties share?
 
 CS asks, a participant answers, and CS alone learns the ids that both have, all of which it holds already. The
-participant learns how many ids CS asks about, and CS how many the participant has. To find the ids common to
-all, CS asks one participant after the other about those that are left.
+participant learns how many ids CS asks about, and CS how many the participant has. To find the ids that all
+parties share, CS asks one participant after the other about the ids that are left.
 
 ::
 
-    CS            request   a·H(id) of every id, shuffled                a: fresh for every `Asking`
+    CS            request   a·H(id) of every id, shuffled                a: fresh for every `Query`
     participant   setup     b·H(id) of every id of its own, sorted       b: fresh for every answer
                   response  b·(a·H(id)), in the order of the request
     CS            common    the ids whose a⁻¹·(b·a·H(id)) is in the setup
 
 H hashes an id together with the names of federation and table. Every message begins with a tag, a hash of
-what it is and answers to, so that one of another federation, table or request is refused; nothing here shows
-who has sent it. A message has exactly one form: the tag, then points of 33 bytes each.
+what it is and answers to, so that a message of another federation, table or request is refused. Nothing here
+shows who has sent it. A message has exactly one form: the tag, then points of 33 bytes each.
 
-Nobody is kept from lying about the ids it has. A participant can have ids taken for common that it guesses,
-and CS can ask about ids that it has made up, no more than `max_ids` at a time.
+Parties can lie about their ids. A participant can claim ids that it guesses, and CS can ask about ids that it
+has made up, at most `max_ids` at a time.
 """
 
 import hashlib
@@ -44,14 +44,14 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Asking(Secret):
+class Query(Secret):
     """CS's side of one question to one participant. Make another one for each participant."""
 
     __slots__ = ("_federation", "_ids", "_key", "_n_jobs", "_request", "_shuffled", "_table")
 
     @hides_locals
     def __init__(self, ids: Sequence[str], *, federation: str, table: str, n_jobs: int = -1) -> None:
-        """Raises UsageError if there are no ids, or one of them is there twice."""
+        """Raises UsageError if there are no ids, or an id occurs twice."""
         self._federation, self._table, self._n_jobs = federation, table, n_jobs
         self._ids, self._shuffled = tuple(ids), list(ids)
         secrets.SystemRandom().shuffle(self._shuffled)
@@ -65,12 +65,12 @@ class Asking(Secret):
         self._request = _tag("request", federation, table) + b"".join(points)
 
     def request(self) -> bytes:
-        """What CS sends; the same whenever it is asked for."""
+        """Return what CS sends, the same bytes at every call."""
         return self._request
 
     @hides_locals
     def common(self, setup: bytes, response: bytes) -> list[str]:
-        """Those of its ids that the participant has, too, in the order in which they were given.
+        """Return the ids that the participant has, too, in their original order.
 
         Raises FormatError for bytes that do not parse, and ProtocolError, kind `request`, for an answer to
         another request.
@@ -101,11 +101,11 @@ class Asking(Secret):
 def answer(
     ids: Sequence[str], request: bytes, max_ids: int, *, federation: str, table: str, n_jobs: int = -1
 ) -> tuple[bytes, bytes]:
-    """A participant's answer, setup and response, with a key that is forgotten at once.
+    """Return a participant's answer, setup and response, made with a key for this answer only.
 
     Raises FormatError for a request that does not parse, ProtocolError for one of another federation or
     table, kind `request`, or about more than `max_ids` ids, kind `too-large`; and UsageError if there are no
-    ids here, or one of them is there twice.
+    ids here, or an id occurs twice.
     """
     hashed = _hashed(ids, federation, table)
     if len(request) > TAG_BYTES + POINT_BYTES * max_ids:
@@ -133,14 +133,14 @@ def answer(
 
 
 def _in_parts(function: Callable[[list[Item]], list[Result]], items: list[Item], n_jobs: int) -> list[Result]:
-    """A function of a list, part by part in threads: the library lets others run meanwhile."""
+    """Apply a function of a list part by part in threads: the library releases the interpreter lock."""
     parts = [items[start : start + _AT_A_TIME] for start in range(0, len(items), _AT_A_TIME)]
     return [result for done in in_threads(function, parts, n_jobs) for result in done]
 
 
 @contextmanager
 def _on_the_curve() -> Iterator[None]:
-    """What the library finds wrong with the other side's points, as our error."""
+    """Turn the library's error about the other side's points into ours."""
     try:
         yield
     except RuntimeError:
@@ -148,31 +148,31 @@ def _on_the_curve() -> Iterator[None]:
 
 
 def _hashed(ids: Sequence[str], federation: str, table: str) -> list[bytes]:
-    """The ids as the library is given them."""
+    """Return the ids as the library takes them."""
     if not ids:
-        raise UsageError(f"table {table!r}: there are no ids to match; give rows to this party")
+        raise UsageError(f"table {table!r}: no ids to match; give this party some rows")
     if len(set(ids)) != len(ids):
-        raise UsageError(f"table {table!r}: an id is there twice; an id must name one row")
+        raise UsageError(f"table {table!r}: an id occurs twice; each id must name one row")
     prefix = digest(_DOMAIN, "id", federation, table)
     try:
         return [hashlib.sha256(prefix + one.encode()).digest() for one in ids]
     except UnicodeEncodeError:
-        raise UsageError(f"table {table!r}: an id is no valid Unicode; write the file in UTF-8") from None
+        raise UsageError(f"table {table!r}: an id is not valid Unicode; save the file as UTF-8") from None
 
 
 def _tag(what: str, federation: str, table: str, *answered: bytes) -> bytes:
-    """What a message begins with: its kind, where it belongs, and the messages that it follows."""
+    """Return the start of a message: a hash of its kind, its place, and the messages that it answers."""
     before = tuple(hashlib.sha256(message).digest() for message in answered)
     return digest(_DOMAIN, what, federation, table, before)[:TAG_BYTES]
 
 
 def _points(what: str, message: bytes, tag: bytes) -> list[bytes]:
-    """The points of a message, compressed; whether they are on the curve is not looked at."""
+    """Return the compressed points of a message. They may still lie off the curve."""
     if len(message) < TAG_BYTES or (len(message) - TAG_BYTES) % POINT_BYTES:
         raise FormatError(f"a {what} of {len(message)} bytes", kind="length")
     if message[:TAG_BYTES] != tag:
         raise ProtocolError(f"a {what} of another federation or table, or to another request", kind="request")
     points = [message[start : start + POINT_BYTES] for start in range(TAG_BYTES, len(message), POINT_BYTES)]
     if any(point[0] not in (2, 3) for point in points):
-        raise FormatError(f"a {what} with something else than points")
+        raise FormatError(f"a {what} with something other than points")
     return points

@@ -47,7 +47,7 @@ class SecretInt(Secret):
 def hides_locals(function: Callable[Params, Result]) -> Callable[Params, Result]:
     """Decorator: errors leave `function` without its frames, whose local variables are secrets.
 
-    What a crash reporter that prints local variables then sees is this wrapper, which holds nothing any more.
+    A crash reporter that prints local variables then sees this wrapper, which no longer holds anything.
     """
 
     @wraps(function)

@@ -1,1 +1,1 @@
-"""Plain forests: randomness, candidate cuts, criteria, trees, votes. No cryptography, no network."""
+"""Plain forests: randomness, candidate splits, criteria, trees, votes. No keys, no messages."""

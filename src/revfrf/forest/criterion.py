@@ -1,7 +1,7 @@
 """How good a cut is (FOS-Find): weighted Gini impurity or weighted variance, from exact integers.
 
-The coordinator sees one bin a row. It adds the rows' targets up bin by bin, in integers, so that no sum
-depends on an order; the score of a cut is a function of such sums. Lower is better::
+CS sees one bin for each row. It adds up the rows' targets bin by bin, in integers, so that no sum depends on
+an order; the score of a cut is a function of such sums. Lower is better::
 
     Gini      -(Σ_k L_k² / ΣL + Σ_k R_k² / ΣR)    L_k, R_k: weight of class k left and right
     variance  -(S_L² / W_L + S_R² / W_R)          S, W: Σ w·(y - ȳ) and Σ w, ȳ the node's mean, rounded down
@@ -95,7 +95,7 @@ class Targets:
         return np.flatnonzero(self.repeats[tree] * self.weights).astype(np.uint32)
 
     def sums(self, nodes: Nodes) -> Ints:
-        """What leaves keep, a row a node: weight by class, or (Σw, Σw·value)."""
+        """Return what leaves keep, shape (n_nodes, n_classes or 2): weight by class, or (Σw, Σw·value)."""
         sums = np.zeros((len(nodes), self.n_classes or 2), dtype=np.int64)
         _sums(
             self.values,
@@ -138,8 +138,8 @@ def best_cuts(
 ) -> Best:
     """For each question, a feature at the node at position `asked[i]`: the best of its `n_cuts[i]` cuts.
 
-    `bins` holds the bins of every row of the node, for every question that has cuts, one after the other. Of
-    equally good cuts the lowest wins.
+    `bins` holds the bins of every row of the node, for every question that has cuts, one after the other. The
+    lowest of equally good cuts wins.
     """
     starts = starts_of(np.where(n_cuts > 0, nodes.sizes[asked], 0))
     if len(bins) != starts[-1]:

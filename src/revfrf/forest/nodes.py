@@ -16,7 +16,7 @@ MAX_DEPTH = 62
 """Paths are 64-bit numbers."""
 
 Directions = bytes
-"""For each row of a node whether it goes right: a bit a row, the highest of a byte first."""
+"""One bit for each row of a node, set if it goes right; the highest bit of a byte comes first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

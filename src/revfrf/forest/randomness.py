@@ -34,7 +34,7 @@ def node_draws(key: bytes, trees: Trees, paths: Paths) -> Paths:
 
 
 def feature_draws(seed: bytes, features: Sequence[str], trees: Trees, paths: Paths) -> Paths:
-    """PRF(seed, tree, path, feature): a row a node, a column a feature.
+    """Return PRF(seed, tree, path, feature), shape (n_nodes, n_features).
 
     Feature f is a candidate of a node iff its draw is at most `candidate_limit(π)`, and of equally good
     features the one with the lowest draw wins.
@@ -66,7 +66,7 @@ def feature_probability(max_features: str | int | float | None, n_features: int)
 
 
 def private_seeds(secret: bytes, feature: str, trees: Trees, paths: Paths) -> Paths:
-    """A participant's own draws, one a node: nobody without its secret can tell which rows it samples."""
+    """Return a participant's own draw for each node: only its secret tells which rows it samples."""
     return node_draws(key("sample", secret, feature), trees, paths)
 
 

@@ -38,7 +38,7 @@ Leaf = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is fixed when a forest is created, and holds for its life, whoever leaves."""
+    """What is fixed when a forest is created, for its whole life."""
 
     n_trees: int
     max_depth: int
@@ -77,7 +77,7 @@ def forest_digest(
 
 
 def _table(nodes: Collection[Node], *values: Sequence[int]) -> Ints:
-    """A row a node: tree, path, values."""
+    """Return one row for each node: tree, path, values."""
     if not nodes:
         return np.empty((0, 0), dtype="<i8")
     columns = [np.array(column, dtype="<i8") for column in (*zip(*nodes, strict=True), *values)]

@@ -1,4 +1,4 @@
-"""What of a forest is not grown yet: all of it, or what a crash or a revocation has left open."""
+"""The part of a forest that is not grown yet: all of it, or what a crash or a revocation has left open."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol

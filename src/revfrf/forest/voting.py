@@ -11,7 +11,7 @@ Voting = Literal["hard", "soft"]
 
 
 def leaf_votes(sums: Ints, n_classes: int, voting: Voting) -> Floats:
-    """What each leaf says, a row a leaf: one vote spread over the classes, or the mean value.
+    """Return the vote of each leaf, shape (n_leaves, n_classes or 1): spread over the classes, or the mean.
 
     A hard vote goes to the heaviest class, the lowest of equally heavy ones.
     """

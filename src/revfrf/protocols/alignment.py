@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revfrf.crypto.canonical import digest
-from revfrf.crypto.psi import Asking, answer
+from revfrf.crypto.psi import Query, answer
 from revfrf.errors import ProtocolError, UsageError
 from revfrf.messages.alignment import Align, MatchReply, MatchRequest, SchemaRequest
 from revfrf.messages.base import Done
@@ -71,7 +71,7 @@ def match(
     common = list(ids)
     for party in parties:
         with blaming(party):
-            asking = Asking(common, federation=federation, table=table, n_jobs=n_jobs)
+            asking = Query(common, federation=federation, table=table, n_jobs=n_jobs)
             request = MatchRequest(epoch=epoch, table=table, blinded=asking.request())
             reply = channel.call(party, request, MatchReply)
             common = asking.common(reply.own, reply.twice)

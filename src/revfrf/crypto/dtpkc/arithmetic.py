@@ -69,7 +69,7 @@ class FixedBase:
     a's, half as long as x, times 1 + N·Σt, and a sum costs nothing.
 
     The table costs about BREAK_EVEN plain powers, and every tooth above TEETH doubles that. It is built when
-    as many have been asked for: whoever needs one power never pays for it, and nobody pays more than twice
+    that many powers have been asked for: one power never pays for a table, and the total is at most twice
     the best possible.
     """
 

@@ -1,4 +1,4 @@
-"""What DT-PKC works on: public parameters, weak keys, ciphertexts. Everything from outside is checked here.
+"""What DT-PKC works on: public parameters, weak keys, ciphertexts. All input is checked here.
 
 Made by `revfrf.crypto.dtpkc.strong.set_up` and `WeakKey.generate`; used by `revfrf.crypto.dtpkc.dtpkc`.
 """
@@ -30,7 +30,7 @@ class LongNumbers:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Ciphertext(LongNumbers):
-    """[m] = (C, G). It does not say under which key: that is the business of whoever stores it."""
+    """[m] = (C, G). It does not say under which key: its holder keeps track of that."""
 
     c: int
     g: int
@@ -53,7 +53,7 @@ class Ciphertext(LongNumbers):
 
     @classmethod
     def unchecked(cls, parameters: "Parameters", data: bytes) -> "Ciphertext":
-        """The ciphertext in these bytes, for who hands it to a function that checks it."""
+        """Return the ciphertext in these bytes, to be passed to a function that checks it."""
         width = parameters.key_bits // 8
         if len(data) != 3 * width:
             raise FormatError(f"a ciphertext takes {3 * width} bytes, not {len(data)}", kind="length")
@@ -99,7 +99,7 @@ class Parameters:
 
     @property
     def label(self) -> str:
-        """What everything that shows these parameters must add."""
+        """The warning that is shown with these parameters."""
         return " INSECURE" if self.insecure else ""
 
     @property
@@ -208,7 +208,7 @@ class PublicKey:
 
     parameters: Parameters
     h: int
-    lifted: int = field(default=0, compare=False, kw_only=True)  # H, for who has it already
+    lifted: int = field(default=0, compare=False, kw_only=True)  # H, if it is known already
 
     def __post_init__(self) -> None:
         self.parameters.check_base("public key", self.h)
@@ -216,7 +216,7 @@ class PublicKey:
             object.__setattr__(self, "lifted", self.parameters.lift(self.h))
 
     def __add__(self, other: "PublicKey") -> "PublicKey":
-        """Whoever opens a ciphertext under this key needs both owners."""
+        """Return the joint key; a ciphertext under it opens only with both owners."""
         if other.parameters != self.parameters:
             raise UsageError("keys of different parameters cannot be joined; both must be of one epoch")
         p = self.parameters

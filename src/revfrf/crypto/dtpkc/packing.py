@@ -2,8 +2,8 @@
 
 Is x ≤ s, for x and s encrypted under any keys? β = 2x - 2s - 1 is negative iff so, and never zero. CS masks
 each β with a coin and random numbers of its own and lays the results side by side in the slots of one
-plaintext. CC, who opens it, reads one bit per slot, which is fair whatever the truth, and seals the bits
-for CS and the owner of s (`crypto.results`). CS opens them with that owner's consent and undoes its coins::
+plaintext. CC opens it, reads one bit per slot, which is fair whatever the truth, and seals the bits
+for CS and the owner of s (`sealed_bits`). CS opens them with that owner's consent and undoes its coins::
 
     packs, coins = mask_comparisons(cs_share, cs.public, comparisons)  # CS
     bits = read_packs(cc_share, packs)                                 # CC
@@ -141,13 +141,20 @@ def _horner(parameters: Parameters, chunk: Sequence[tuple[Comparison, Mask]]) ->
 
 def read_packs(share: StrongShare, packs: Sequence[Pack], *, n_jobs: int = -1) -> list[bool]:
     """CC: one masked bit per comparison, in the order in which CS asked. Raises SlotError."""
-    return _all_read(read_slots(share, packs, n_jobs=n_jobs))
+    return _all_known(read_slots(share, packs, n_jobs=n_jobs))
+
+
+def _all_known(bits: Sequence[bool | None]) -> list[bool]:
+    known = [bit for bit in bits if bit is not None]
+    if len(known) < len(bits):
+        raise SlotError("a slot holds a value that no honest comparison leaves there")
+    return known
 
 
 def read_slots(share: StrongShare, packs: Sequence[Pack], *, n_jobs: int = -1) -> list[bool | None]:
-    """`read_packs` with None for a slot that holds what no honest comparison leaves there.
+    """`read_packs` with None for a slot that no honest comparison leaves like that.
 
-    Which slots do depends on what was compared: nobody is told who may not see the bits.
+    Which slots are None depends on what was compared, so only those who may see the bits may learn it.
     """
     for pack in packs:
         if not 0 < pack.count <= slots(share.parameters):
@@ -162,18 +169,6 @@ def _slots(plaintext: int, count: int) -> Iterator[bool | None]:
     for i in range(count):
         distance = (plaintext >> (i * SLOT_BITS)) % (1 << SLOT_BITS) - OFFSET
         yield distance < 0 if fits and 0 < abs(distance) < LARGEST else None
-
-
-def _read(plaintext: int, count: int) -> list[bool]:
-    """The bits of one plaintext. Raises SlotError."""
-    return _all_read(list(_slots(plaintext, count)))
-
-
-def _all_read(bits: Sequence[bool | None]) -> list[bool]:
-    known = [bit for bit in bits if bit is not None]
-    if len(known) < len(bits):
-        raise SlotError("a slot holds what no honest comparison leaves there")
-    return known
 
 
 def undo_coins(bits: Sequence[bool], coins: Sequence[bool]) -> list[bool]:

@@ -39,7 +39,7 @@ Outcomes = SimpleQueue[int | None]
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class SafePrimes(Secret):
-    """Two distinct safe primes; whoever sees them holds the strong key."""
+    """Two distinct safe primes. They are as good as the strong key."""
 
     p: int
     q: int

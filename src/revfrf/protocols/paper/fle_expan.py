@@ -1,9 +1,16 @@
-"""FLE-Expan: a forest grows, level by level, all trees at once.
+"""FLE-Expan (Protocol 1 in the paper): a forest grows, level by level, all trees at once.
 
-One exchange per participant and level carries everything: the splits of the participant that won the level
-before, to be encrypted and signed (FOS-Find, lines 7 and 8), and the questions about the nodes of this
-level. A participant gets the rows of exactly those nodes at which one of its features is asked.
-docs/forest.md says which forest comes out.
+One exchange with each participant τ carries a whole level::
+
+    CS  the cuts of τ that won the level before          ->  τ                          FOS-Find, line 7
+        questions about nodes of this level, their rows                                 FLE-Expan, 4, 5
+    τ   HoEnc of the winning thresholds, signed          ->  CS  stores them            FOS-Find, line 8
+        n_cuts, and the bins of every row (W_τ)                                         FLE-Expan, 6-12
+    CS  FOS-Find on all bins, children of the winners                                   FLE-Expan, 13, 14
+
+A participant gets the rows of exactly those nodes at which one of its features is asked. docs/forest.md says
+which forest comes out. In the paper's letters: µ is a node's rows, v the questions, ϱ `n_sampled`, ς
+`n_candidates`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,8 +59,8 @@ _MAX_THRESHOLDS = 2**26
 
 
 def forest_id(opening: OpenForest) -> bytes:
-    """The name of a forest: a hash of its rules, so that whoever knows it was told the same rules. It stays
-    the same in all epochs.
+    """Return the name of a forest: a hash of its rules, so that parties who agree on the name agree on the
+    rules. It is the same in all epochs.
     """
     o = opening
     rules = (o.n_trees, o.max_depth, o.method, o.n_candidates, o.n_sampled)
@@ -122,9 +129,9 @@ def fle_expan(
     n_jobs: int,
     progress: Callable[[LevelReport], None],
 ) -> None:
-    """Grow whatever is missing in `store`: the whole forest, or what a crash or a revocation has left open.
+    """Grow what is missing in `store`: the whole forest, or what a crash or a revocation has left open.
 
-    A level is committed when its splits have come, encrypted, with the leaves beside them.
+    A level is committed when its encrypted splits have arrived, together with its leaves.
     """
     store.commit({}, {})  # so that no round has a number that was used before an interruption
     columns, features = plan.columns, plan.features
@@ -261,7 +268,7 @@ class Growth:
 
     rules: OpenForest
     secret: bytes = field(repr=False)
-    codes: Ints = field(repr=False)  # a row a feature
+    codes: Ints = field(repr=False)  # shape (n_features, n_rows)
     features: Sequence[str]
     index: dict[Node, int] = field(default_factory=dict, repr=False)
     proposals: list[tuple[Positions, Proposal]] = field(default_factory=list, repr=False)
@@ -282,7 +289,7 @@ class Growth:
             values[own[valid]] = proposal.thresholds[at[valid], cuts[own[valid]]]
             found[own[valid]] = True
         if not found.all():
-            raise ProtocolError("a split won that was no candidate", kind="node")
+            raise ProtocolError("a split won that was not a candidate", kind="node")
         return values
 
 

@@ -1,12 +1,16 @@
-"""FOS-Find: which of all candidate splits is the best one of a node.
+"""FOS-Find (Protocol 2 in the paper): which of all candidate splits is the best one of a node?
 
-CS asks the owners of candidate features; each answers with the bins of its candidate cuts
-(`forest.candidates`); CS scores them against the labels it alone knows (`forest.criterion`). The answers of
-all participants and nodes of a level are one step. What CS learns: the bin of every row of a node, for
-candidate features. What an owner learns: the rows of the nodes it is asked about.
+::
 
-CS scores in its own threads, or, if it has chosen a backend of joblib, on that backend's workers, who then
-see labels and bins, and nothing that says whose.
+    CS  questions: features at nodes, with their rows    ->  τ   draws thresholds (`forest.candidates`)
+    τ   the bin of each row: the split vectors, W_τ      ->  CS  scores all cuts by the labels    lines 1-6
+    CS  which cuts have won                              ->  τ                                    line 7
+    τ   HoEnc of their thresholds, signed                ->  CS                                   line 8
+
+All participants and nodes of a level take these steps together, in the exchanges of `fle_expan`. CS learns
+the bin of every row of a node, for candidate features. An owner learns the rows of nodes it is asked about.
+
+CS scores in its own threads, or on the workers of a joblib backend. These see labels and bins, but no names.
 """
 
 from collections.abc import Iterator, Sequence
@@ -73,15 +77,15 @@ class Winner:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draws:
-    """The PRF's draws of a level, a row a node and a column a feature, and what they make of it."""
+    """The PRF's draws of a level, shape (n_nodes, n_features), and who is asked by them."""
 
     values: Paths
     asked: Bools
-    all_asked: Bools  # by node: after this, there is nobody left to ask
+    all_asked: Bools  # by node: nobody is left to ask after this
 
 
 def draw_candidates(seed: bytes, features: Sequence[str], rules: Rules, nodes: Nodes, again: Bools) -> Draws:
-    """Whom to ask: the candidates, or, `again`, when no candidate had a valid split, all the others."""
+    """Decide whom to ask: the candidates, or all others (`again`) when no candidate had a valid split."""
     values = feature_draws(seed, features, nodes.trees, nodes.paths)
     candidates = values <= np.uint64(rules.candidate_limit)
     others = again | ~candidates.any(axis=1)
@@ -89,7 +93,7 @@ def draw_candidates(seed: bytes, features: Sequence[str], rules: Rules, nodes: N
 
 
 def questions_for(draws: Draws, owned: slice) -> Questions:
-    """The questions for the owner of these columns of the draws."""
+    """Return the questions for the owner of these columns of the draws."""
     features, nodes = np.nonzero(draws.asked[:, owned].T)
     return Questions(nodes, features)
 
@@ -107,7 +111,7 @@ def answer_questions(
     nodes: Nodes,
     questions: Questions,
 ) -> list[tuple[Positions, Proposal]]:
-    """For each of the owner's features: where it was asked, and what it proposes there."""
+    """Return for each feature of the owner where it was asked, and what it proposes there."""
     proposals = []
     for number, feature in enumerate(ids):
         positions = questions.nodes[questions.features == number]
@@ -206,7 +210,7 @@ def best_of_part(part: Part) -> tuple[Ints, Floats]:
 
 
 def choose(draws: Draws, owned: Sequence[slice], scored: Sequence[Scored]) -> list[Winner]:
-    """The winners of each owner: of every node the lowest score, and of equal scores the lowest draw."""
+    """Return each owner's winners: a node's lowest score wins, and the lowest draw among equal scores."""
     owner = np.repeat(np.arange(len(scored)), [len(s.questions) for s in scored])
     number = np.concatenate([np.arange(len(s.questions)) for s in scored])
     node = np.concatenate([s.questions.nodes for s in scored])
@@ -219,7 +223,7 @@ def choose(draws: Draws, owned: Sequence[slice], scored: Sequence[Scored]) -> li
 
 
 def send_rows(nodes: Nodes, winners: Sequence[Winner]) -> Bools:
-    """For each row of each node that has a winner, whether it goes right."""
+    """Return whether each row goes right, for nodes that have a winner."""
     right = np.zeros(len(nodes.rows), dtype=np.bool_)
     for winner in winners:
         starts = winner.scored.best.starts[winner.numbers]

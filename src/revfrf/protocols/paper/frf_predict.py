@@ -1,8 +1,12 @@
-"""FRF-Predict: a forest's answer for rows that nobody but the requester sees.
+"""FRF-Predict and FT-Predict (the paper's appendix C): answers for rows that only the requester sees.
 
-The requester encrypts every value under its own key and signs the request. CS walks all trees and all rows
-down together (FT-Predict, for every tree at once): at each level one HoLT compares the rows' values with the
-splits they have come to, and tells CS, and CS alone, which way they go. Two exchanges a level, whatever the
+::
+
+    u0   [x] of every value under pk_0, a signed request  ->  CS                FRF-Predict, line 1
+    CS   at each depth, of all trees and rows: HoLT       <>  CC and owners     FT-Predict, lines 4-7
+    CS   the sum of the trees' votes                      ->  u0  decides       FRF-Predict, lines 5-10
+
+HoLT tells CS, and CS alone, which way each row goes. It takes two exchanges at each depth, whatever the
 number of trees and rows.
 """
 
@@ -43,7 +47,7 @@ _VOTES, _N_VOTED = "<f8", "<u4"
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """For each row the sum of the trees' votes, and how many have voted; `absent` kept others from it."""
+    """The sum of the trees' votes for each row, how many trees voted, and who kept the others from it."""
 
     votes: Floats
     n_voted: Trees
@@ -54,7 +58,7 @@ class Answer:
 
 
 def ask_facts(channel: Channel, identity: Identity) -> ForestFacts:
-    """What CS publishes of its forest, if it is one of this requester's federation and epoch."""
+    """Return what CS publishes of its forest, checked: of this requester's federation and epoch."""
     admission = identity.admission
     if admission is None:
         raise ProtocolError(f"{identity.name!r} is not admitted as a requester", kind="member")
@@ -76,7 +80,7 @@ def ask(
     partial: bool,
     n_jobs: int,
 ) -> Answer:
-    """One request: for each party the x̂ of its columns, a row a column.
+    """Send one request. `codes` has the x̂ of each party's columns, shape (n_columns, n_rows).
 
     Raises RefusedError and AbsentError, naming the party, if the forest cannot answer.
     """
@@ -95,7 +99,7 @@ def ask(
 
 
 def _row_values(facts: ForestFacts, codes: Mapping[str, Ints]) -> Ints:
-    """All columns in the order of the facts, a row a row. Raises UsageError for what is no table of these."""
+    """Return all columns in the order of the facts, shape (n_rows, n_columns). Raises UsageError."""
     for party in codes.keys() | facts.columns.keys():
         expected, given = len(facts.columns.get(party, ())), len(codes.get(party, ()))
         if not expected or given != expected:
@@ -110,32 +114,32 @@ def _row_values(facts: ForestFacts, codes: Mapping[str, Ints]) -> Ints:
 
 
 def rows_at_once(facts: ForestFacts, parameters: Parameters) -> int:
-    """How many rows one request can hold; more would share the owners' consent, and be lost together."""
+    """Return how many rows one request can hold; its rows share one consent, and fail together."""
     width = parameters.ciphertext_bytes * sum(map(len, facts.columns.values()))
     return max(1, min(ROWS_AT_ONCE, PredictRequest.max_bytes // 2 // width))
 
 
 def _read_answer(facts: ForestFacts, n_rows: int, partial: bool, reply: PredictReply) -> Answer:
-    """What CS has answered, if it can be an answer of this forest."""
+    """Return CS's answer, checked: one that this forest can give."""
     n_voted = array(reply.n_voted, _N_VOTED, n_rows)
     votes = array(reply.votes, _VOTES, n_rows * facts.n_votes).reshape(n_rows, facts.n_votes)
     whole = (n_voted == facts.opening.n_trees).all()
     if (n_voted > facts.opening.n_trees).any() or not (whole or (partial and reply.absent)):
         raise FormatError("an answer of other trees than the forest has", kind="out-of-range")
     if not np.isfinite(votes).all():
-        raise FormatError("votes that are no numbers", kind="out-of-range")
+        raise FormatError("votes that are not numbers", kind="out-of-range")
     return Answer(votes, n_voted, reply.absent)
 
 
 def _error(failure: Failure) -> RefusedError | AbsentError:
     if failure.reason == "refused":
-        return RefusedError(failure.party, "has refused this request; without it there is no answer")
+        return RefusedError(failure.party, "has refused this request, and its consent is needed")
     if failure.party == CC:
-        return AbsentError(CC, "is absent, and nothing is compared without it; ask again when it is back")
+        return AbsentError(CC, "is offline, so nothing can be compared; retry later")
     return AbsentError(
         failure.party,
-        "is absent, and its splits are not compared without it; ask again when it is back, "
-        "or ask for a partial answer, of the other trees",
+        "is offline, so its splits cannot be evaluated; retry later, or ask for a partial answer "
+        "(`partial=True`, `--partial`)",
     )
 
 
@@ -143,7 +147,7 @@ def _error(failure: Failure) -> RefusedError | AbsentError:
 
 
 def read_rows(plan: Plan, message: PredictRequest) -> list[Ciphertext]:
-    """The ciphertexts of a request, row by row, checked: as many as were signed, and valid elements."""
+    """Return the ciphertexts of a request, row by row, checked: as many as were signed, valid elements."""
     p, request = plan.parameters, message.request
     if rows_digest(message.rows) != request.digest:
         raise ProtocolError("other rows than the request was signed for", kind="request")
@@ -153,7 +157,7 @@ def read_rows(plan: Plan, message: PredictRequest) -> list[Ciphertext]:
 
 
 def write_answer(answer: Answer) -> PredictReply:
-    """An answer as a message."""
+    """Return an answer as a message."""
     return PredictReply(
         votes=answer.votes.astype(_VOTES).tobytes(),
         n_voted=answer.n_voted.astype(_N_VOTED).tobytes(),
@@ -163,7 +167,7 @@ def write_answer(answer: Answer) -> PredictReply:
 
 
 def write_failure(error: RefusedError | AbsentError) -> PredictReply:
-    """Why there is no answer, as a message."""
+    """Return the reason for a failure as a message."""
     failure = Failure(error.party, "absent" if isinstance(error, AbsentError) else "refused")
     return PredictReply(votes=b"", n_voted=b"", absent=(), failure=failure)
 
@@ -215,7 +219,7 @@ class _Walk:
         answered = ho_lt(self.cs, self.request, self.depth, asked) if asked else {}
         self.absent |= owned.keys() - answered.keys()
         if self.absent and not self.request.partial:
-            raise AbsentError(min(self.absent), "is absent")
+            raise AbsentError(min(self.absent), "is offline")
         self.depth += 1
         right, going = np.zeros(len(nodes.rows), dtype=np.bool_), np.zeros(len(nodes), dtype=np.bool_)
         for owner, bits in answered.items():

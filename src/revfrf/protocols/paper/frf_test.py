@@ -1,9 +1,12 @@
-"""FRF-Test: the forest's answer for rows whose columns the participants hold themselves.
+"""FRF-Test and FT-Test (the paper's appendix C): the forest's answer for rows that the participants hold.
 
-CS walks all trees and all rows down together, level by level. At each node it asks the owner of the split,
-who compares its own x̂ with its own ŝ and returns bits. Nothing is encrypted, and nothing need be: CS
-learns the path of each row, an owner which rows reach its nodes. (The paper's FT-Test hands CS every split:
-see docs/deviations.md.)
+CS walks all trees and all rows down together. At each depth, with each owner τ of a split::
+
+    CS  the nodes of τ with the rows that have reached them  ->  τ   compares its own x̂ with its own ŝ
+    τ   one bit for each row: x̂ > ŝ                          ->  CS  sends the rows to the children
+
+Nothing is encrypted, and nothing needs to be: CS learns the path of each row, and an owner which rows reach
+its nodes. The paper's FT-Test, lines 5 to 8, hands CS every split: see docs/deviations.md.
 """
 
 from collections.abc import Callable
@@ -71,12 +74,12 @@ def _descend(
 def answer_test(
     codes: Ints, store: ParticipantStore, n_trees: int, max_depth: int, message: TestRequest
 ) -> TestReply:
-    """One bit for each row of each node: x̂ > ŝ. `codes` is the table asked about, a row a column."""
+    """Return one bit for each row of each node: x̂ > ŝ. `codes` is the table, shape (n_columns, n_rows)."""
     nodes = read_nodes(message.nodes, n_trees, max_depth, codes.shape[1])
     try:
         splits = np.array([store.own_splits[node] for node in nodes.names()], dtype=np.int64).reshape(-1, 2)
     except KeyError as node:
-        raise ProtocolError(f"node {node} is not ours", kind="node") from None
+        raise ProtocolError(f"node {node} does not belong to this participant", kind="node") from None
     bits = _compare(codes, splits[:, 0], splits[:, 1], nodes.starts, nodes.rows)
     return TestReply(bits=np.packbits(bits).tobytes())
 

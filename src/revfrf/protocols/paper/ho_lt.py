@@ -49,7 +49,7 @@ _RESULT = "revfrf comparison result v1"
 
 
 def _result(request: Request, depth: int, owner: str, count: int, ciphertext: bytes) -> tuple[Field, ...]:
-    """What CC signs of each result: for which request, depth and owner it is."""
+    """Return what CC signs of each result: for which request, depth and owner it is."""
     a = request.admission
     return (a.federation, a.epoch, request.forest, request.id, depth, owner, count, ciphertext)
 
@@ -59,7 +59,7 @@ def _result(request: Request, depth: int, owner: str, count: int, ciphertext: by
 
 @dataclass(frozen=True)
 class ComparingServer:
-    """CS, as far as HoLT needs it: its channel, its keys, that of CC, and how many cores it has."""
+    """What HoLT needs of CS: its channel, its keys, CC's verify key, and its number of cores."""
 
     channel: Channel
     share: StrongShare
@@ -71,10 +71,10 @@ class ComparingServer:
 def ho_lt(
     cs: ComparingServer, request: Request, depth: int, asked: Mapping[str, Sequence[Comparison]]
 ) -> dict[str, list[bool]]:
-    """Whether x ≤ s for the comparisons with each owner's splits. An owner who is absent is left out.
+    """Return whether x ≤ s for the comparisons with each owner's splits, without owners who are offline.
 
     Raises RefusedError, naming the party, if an owner or CC refuses, or an owner's share is wrong, and
-    AbsentError if CC is not there.
+    AbsentError if CC is offline.
     """
     with within(MaskedComparisons.protocol):
         orders = {owner: _shuffled(len(own)) for owner, own in asked.items()}
@@ -106,7 +106,7 @@ def _shuffled(count: int) -> list[int]:
 
 
 def _unshuffled(order: Sequence[int], bits: Sequence[bool]) -> list[bool]:
-    """What stands at each place, from what stands where in this order."""
+    """Undo `_shuffled`: return the bits in their original order."""
     restored = [False] * len(order)
     for place, bit in zip(order, bits, strict=True):
         restored[place] = bit
@@ -117,7 +117,7 @@ Bit = TypeVar("Bit")
 
 
 def _stretches(bits: Sequence[Bit], counts: Mapping[str, int]) -> dict[str, Sequence[Bit]]:
-    """Each owner's own among the bits of all, which come owner by owner."""
+    """Cut the bits of all owners into each owner's own."""
     ends = accumulate(counts.values())
     return {owner: bits[end - count : end] for (owner, count), end in zip(counts.items(), ends, strict=True)}
 
@@ -146,7 +146,7 @@ def _results(cs: ComparingServer, counts: Mapping[str, int], reply: SealedResult
 
 
 def _shares(cs: ComparingServer, request: Request, depth: int, sealed: Sealed) -> dict[str, int]:
-    """Every owner's share of its results, but of those who are absent."""
+    """Return the owners' shares of their results, without owners who are offline."""
 
     def ask(owner: str) -> int | None:
         bits, signature = sealed[owner]
@@ -175,9 +175,9 @@ def _shares(cs: ComparingServer, request: Request, depth: int, sealed: Sealed) -
 
 
 def _open(cs: ComparingServer, sealed: Sealed, shares: Mapping[str, int]) -> dict[str, list[bool]]:
-    """The bits of all who gave a share, each with the fault bit last.
+    """Return the bits of all owners who gave a share, with the fault bit last.
 
-    If they do not open together, whose share is wrong is found out.
+    If they do not open together, find and blame the owner whose share is wrong.
     """
     results = [sealed[owner][0] for owner in shares]
     with blaming(CC):
@@ -227,7 +227,7 @@ def answer_comparisons(
 
 
 def read_counts(message: MaskedComparisons) -> dict[str, int]:
-    """How many comparisons there are with each owner's splits; at least one, and every owner once."""
+    """Return the number of comparisons with each owner's splits, checked: at least one, every owner once."""
     counts = array(message.counts, COMPARISONS, len(message.owners)).tolist()
     if len(set(message.owners)) != len(counts) or not counts or 0 in counts:
         raise ProtocolError("owners named twice, or without comparisons", kind="request")
@@ -257,6 +257,6 @@ def verify_result(cc: VerifyKey, owner: str, message: ShareRequest) -> None:
 
 
 def answer_share(weak: WeakKey, message: ShareRequest) -> ShareReply:
-    """Consent, by one power. Whoever calls this has checked the request and the result."""
+    """Consent, by one power. The caller has checked the request and the result."""
     [share] = par_h_dec1(weak, [Ciphertext.unchecked(weak.parameters, message.ciphertext)], n_jobs=1)
     return ShareReply(count=message.count, share=number(share))

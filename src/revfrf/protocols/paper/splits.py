@@ -1,4 +1,4 @@
-"""Splits as they travel: an owner encrypts its thresholds and signs where they stand; CS checks both."""
+"""Splits as they travel: an owner encrypts its thresholds and signs their places; CS checks both."""
 
 import hashlib
 import struct
@@ -19,14 +19,14 @@ def split_context(federation: str, epoch: int, forest: bytes) -> Context:
 
 
 def split_statement(node: Node, ciphertext: bytes) -> bytes:
-    """What the owner of a split signs: where it stands (tree, path), and the digest of its ciphertext."""
+    """Return what the owner of a split signs: its place (tree, path), and the digest of its ciphertext."""
     return struct.pack(">QQ", *node) + hashlib.sha256(ciphertext).digest()
 
 
 def encrypt_splits(
     identity: Identity, forest: bytes, nodes: Sequence[Node], thresholds: Sequence[int], n_jobs: int
 ) -> tuple[bytes, bytes]:
-    """An owner: HoEnc of its thresholds (at least one), and one signature over all of them."""
+    """An owner: return HoEnc of its thresholds (at least one), and one signature over all of them."""
     key = identity.weak.public
     ciphertexts = [c.to_bytes(key.parameters) for c in ho_enc(key, thresholds, n_jobs=n_jobs)]
     context = split_context(identity.federation, identity.epoch, forest)

@@ -1,4 +1,4 @@
-"""Rows walk down the trees: all trees and all rows together, level by level, from the roots to the leaves."""
+"""Rows walk down the trees, from the roots to the leaves: all trees and all rows together."""
 
 from collections.abc import Callable
 
@@ -26,13 +26,13 @@ def walk(
 
 
 def by_owner(store: CoordinatorStore, nodes: Nodes) -> dict[str, Positions]:
-    """The positions of each owner's splits among these nodes."""
+    """Return the positions of each owner's splits among these nodes."""
     owners = np.array([store.splits[name].owner for name in nodes.names()], dtype=object)
     return {owner: np.flatnonzero(owners == owner) for owner in sorted(set(owners))}
 
 
 def reached_children(nodes: Nodes, positions: Positions, right: Bools) -> Nodes:
-    """The children, of the nodes at these positions, that any row reaches. `right` is of all nodes' rows."""
+    """Return the children of the nodes at these positions that any row reaches. `right` covers all rows."""
     children = nodes.children(positions, right)
     return children.take(np.flatnonzero(children.sizes))
 
