@@ -38,36 +38,18 @@ def grown(rules: Rules, values: list[int], targets: list[int], weights: list[int
 
 # -- Randomness -------------------------------------------------------------------------------------
 
-VECTORS_SIP64 = [  # of the reference C code: the key is 00 01 … 0f, the n-th message 00 01 … (n bytes)
-    "310e0edd47db6f72",
-    "fd67dc93c539f874",
-    "5a4fa9d909806c0d",
-    "2d7efbd796666785",
-    "b7877127e09427cf",
-    "8da699cd64557618",
-    "cee3fe586e46c9cb",
-    "37d1018bf50002ab",
-    "6224939a79f5f593",
-    "b0e4a90bdf82009e",
-    "f3b9dd94c5bb5d7a",
-    "a7ad6b22462fb3f4",
-    "fbe50e86bc8f1e75",
-    "903d84c02756ea14",
-    "eef27a8e90ca23f7",
-    "e545be4961ca29a1",
-    "db9bc2577fcc2a3f",
-]
+VECTORS_SIP64 = (
+    "310e0edd47db6f72fd67dc93c539f8745a4fa9d909806c0d2d7efbd796666785b7877127e09427cf8da699cd64557618"
+    "cee3fe586e46c9cb37d1018bf50002ab6224939a79f5f593b0e4a90bdf82009ef3b9dd94c5bb5d7aa7ad6b22462fb3f4"
+    "fbe50e86bc8f1e75903d84c02756ea14eef27a8e90ca23f7e545be4961ca29a1db9bc2577fcc2a3f"
+)
+"""Of the reference C code: the key is 00 01 … 0f, the n-th message 00 01 … (n bytes)."""
 
 
-@pytest.mark.parametrize("length", range(len(VECTORS_SIP64)))
+@pytest.mark.parametrize("length", range(17))
 def test_siphash_gives_the_published_outputs(length: int) -> None:
-    expected = int.from_bytes(bytes.fromhex(VECTORS_SIP64[length]), "little")
+    expected = int.from_bytes(bytes.fromhex(VECTORS_SIP64[16 * length :][:16]), "little")
     assert forest.siphash24(bytes(range(16)), bytes(range(length))) == expected
-
-
-def test_siphash_gives_the_example_of_the_paper() -> None:
-    assert forest.siphash24(bytes(range(16)), b"") == 0x726FDB47DD0E0E31
-    assert forest.siphash24(bytes(range(16)), bytes(range(15))) == 0xA129CA6149BE45E5
 
 
 def test_split_mix_gives_the_published_stream() -> None:
@@ -78,11 +60,6 @@ def test_split_mix_gives_the_published_stream() -> None:
         4593380528125082431,
         16408922859458223821,
     ]
-
-
-def test_split_mix_of_the_largest_seed_wraps_around() -> None:
-    step = 0x9E3779B97F4A7C15
-    assert forest.split_mix(2**64 - 1, 3) == forest.split_mix(step - 1, 2)
 
 
 def test_key_is_the_start_of_the_hash_of_the_canonical_names() -> None:
@@ -116,16 +93,6 @@ def test_candidate_limit_takes_pi_exactly(pi: float | Fraction, limit: int) -> N
 
 
 # -- Rows, weights and targets ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n", [1, 2, 7, 300])
-def test_bootstrap_draws_as_many_rows_as_there_are(n: int) -> None:
-    assert [sum(forest.bootstrap(b"seed", number, [1] * n)) for number in range(5)] == 5 * [n]
-
-
-def test_bootstrap_differs_between_trees_and_between_seeds() -> None:
-    drawn = [forest.bootstrap(seed, number, [1] * 50) for seed in (b"a", b"b") for number in (0, 1)]
-    assert all(drawn.count(repeats) == 1 for repeats in drawn)
 
 
 def test_bootstrap_counts_the_stream_of_path_zero() -> None:
@@ -176,10 +143,6 @@ def test_targets_are_scaled_by_the_heaviest_tree() -> None:
     assert fixed == ([-(2**58), -(2**57), 2**58], 3.0, 57)
 
 
-def test_equal_targets_are_zero_around_their_value() -> None:
-    assert forest.fixed_targets([4.5, 4.5], [1, 1], [[1, 1]]) == ([0, 0], 4.5, 0)
-
-
 def test_rows_without_weight_have_no_say_in_the_range_of_targets() -> None:
     there = forest.fixed_targets([1.0, 2.0, 5.0], [1, 1, 2], [[1, 1, 1]])
     values, centre, places = forest.fixed_targets([1.0, 1e300, 2.0, 5.0], [1, 0, 1, 2], [[1, 0, 1, 1]])
@@ -190,18 +153,6 @@ def test_targets_round_ties_to_even() -> None:
     y = [-(2.0**61), 2.0**61, 4.0, 12.0, 20.0]
     fixed = forest.fixed_targets(y, [1] * 5, [[1] * 5])
     assert fixed == ([-(2**58), 2**58, 0, 2, 2], 0.0, -3)
-
-
-def test_sums_of_targets_stay_within_62_bits() -> None:
-    random = Random("targets")
-    for scale in (1e-300, 1e-3, 1.0, 1e300):
-        y = [random.uniform(-scale, scale) for _ in range(20)]
-        weights = [random.randrange(1, 100) for _ in y]
-        repeats = [forest.bootstrap(b"seed", number, weights) for number in range(3)]
-        values, _, _ = forest.fixed_targets(y, weights, repeats)
-        largest = max(map(abs, values))
-        heaviest = max(sum(map(int.__mul__, of_tree, weights)) for of_tree in repeats)
-        assert 2**59 <= heaviest * largest <= 2**62
 
 
 # -- Cuts -------------------------------------------------------------------------------------------
@@ -255,11 +206,6 @@ def test_every_cut_leaves_values_on_both_sides() -> None:
             assert all(min(values) <= cut < max(values) for cut in cuts)
 
 
-def test_small_nodes_are_sampled_whole() -> None:
-    rows = [2, 3, 5, 7]
-    assert forest.sample(feature([]), (0, 1), rows, 4) == rows
-
-
 def test_large_nodes_give_one_row_of_each_stretch() -> None:
     rows = list(range(100, 110))
     samples = [forest.sample(feature([]), (0, path), rows, 3) for path in range(1, 60)]
@@ -273,13 +219,6 @@ def test_sample_follows_the_secret_of_the_feature_s_owner() -> None:
     expected = [4 * i + forest.split_mix(stream, i) % 4 for i in range(25)]
     assert forest.sample(feature([]), (2, 5), list(range(100)), 25) == expected
     assert forest.sample(Feature("a/x", b"other", []), (2, 5), list(range(100)), 25) != expected
-
-
-def test_cuts_come_from_the_sampled_rows_alone() -> None:
-    column = feature(list(range(0, 200, 2)))
-    rules = replace(RULES, n_sampled=2)
-    low, _ = (column.values[row] for row in forest.sample(column, (0, 1), list(range(100)), 2))
-    assert forest.candidate_cuts(rules, column, (0, 1), list(range(100))) == [low]
 
 
 # -- Scores and winners -----------------------------------------------------------------------------
@@ -301,21 +240,10 @@ def test_score_is_minus_the_purity_of_both_sides(
     assert forest.score(left, right, n_classes) == score
 
 
-def test_sums_of_floats_are_rounded_at_each_step() -> None:
-    assert forest.added([1e16, 1.0, 1.0]) == 1e16
-    assert forest.added([1.0, 1.0, 1e16]) == 1e16 + 2
-
-
 def test_sums_count_repeats_and_weights() -> None:
     counts = [1, 2, 3, 5]
     assert forest.sums(tree(RULES, [0, 1, 0, 2], counts, 3), [0, 1, 2]) == (4, 2, 0)
     assert forest.sums(tree(RULES, [10, -1, 7, 0], counts, 0), [0, 1, 3]) == (8, 8)
-
-
-def test_best_cut_is_the_one_that_separates_the_classes() -> None:
-    column = feature([6, 5, 4, 3, 2, 1])  # cuts 1 … 5
-    best = forest.best_cut(tree(RULES, [1, 1, 1, 0, 0, 0]), column, 1, list(range(6)))
-    assert best == (-6.0, Split("a/x", 2, 3))
 
 
 def test_best_cut_of_a_regression_has_the_lowest_score() -> None:
@@ -348,10 +276,6 @@ def root_split(rules: Rules, seed: bytes, *features: Feature) -> Split | None:
 SEEDS = [bytes([number]) for number in range(20)]
 GOOD, SAME = feature([1, 2, 3, 4], "a/good"), feature([10, 20, 30, 40], "b/same")
 POOR, CONSTANT = feature([1, 3, 2, 4], "c/poor"), feature([5, 5, 5, 5], "d/constant")
-
-
-def test_feature_with_the_lowest_score_wins_whatever_the_draws() -> None:
-    assert {root_split(RULES, seed, POOR, GOOD, CONSTANT) for seed in SEEDS} == {Split("a/good", 1, 2)}
 
 
 def test_lowest_draw_wins_between_equally_good_features() -> None:
@@ -419,12 +343,6 @@ def test_node_at_the_bound_of_a_leaf_rule_still_splits(rules: Rules) -> None:
     assert grown(rules, [1, 2, 3, 4], [0, 0, 1, 1]).splits == {(0, 1): Split("a/x", 1, 2)}
 
 
-def test_rows_without_weight_are_in_no_node() -> None:
-    weighted = grown(RULES, [1, 2, 3, 4], [0, 1, 1, 1], [2, 0, 3, 0])
-    assert weighted.rows == {(0, 2): [0], (0, 3): [2]}
-    assert weighted.leaves == {(0, 2): (2, 0), (0, 3): (0, 3)}
-
-
 def random_columns(random: Random, n: int) -> list[Feature]:
     names = ["a/x", "a/y", "b/x", "b/y", "c/x", "c/y"]
     return [
@@ -489,11 +407,3 @@ def test_soft_votes_are_mean_shares() -> None:
 def test_mean_value_undoes_the_fixed_point() -> None:
     assert forest.mean_value([(2, 6 * 2**10), (4, -4 * 2**10)], 10.0, 10) == 11.0  # of 13 and 9
     assert forest.mean_value([(1, 3)], 0.0, -2) == 12.0
-
-
-def test_mean_value_of_pure_leaves_is_the_target() -> None:
-    y = [1.0, 1.0, 2.5, 7.0]
-    targets, centre, places = forest.fixed_targets(y, [1, 3, 1, 2], [[1] * 4])
-    whole = forest.grow(RULES, b"seed", [feature([1, 2, 3, 4])], targets, [1, 3, 1, 2], 0)
-    values = [forest.mean_value(forest.predict(whole, {"a/x": x}), centre, places) for x in (1, 2, 3, 4)]
-    assert values == y
