@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 import revfrf
 from revfrf import RevocableForestClassifier, RevocableForestRegressor
-from revfrf.cli import console
+from revfrf.cli import console, exits
 from revfrf.cli.app import app
 from revfrf.cli.console import progress
 from revfrf.crypto.signing import SigningKey
@@ -118,8 +118,8 @@ class Place:
         used: dict[str, str | Path] = {"certificate": "telco.json", "model": "before", "data": "rows.csv"}
         used = {name: self.at / path for name, path in (used | files).items() if name != "target"}
         target = files.get("target", "y")
-        options = ["--model", used["model"], "--data", used["data"], "--target", target]
-        return run("audit", used["certificate"], *self.key, *options, *more)
+        options = ["--retrain", used["model"], "--data", used["data"], "--target", target]
+        return run("verify", used["certificate"], *self.key, *options, *more)
 
 
 @pytest.fixture(scope="module")
@@ -149,12 +149,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 def test_version_and_help(tmp_path: Path) -> None:
     assert process("--version", cwd=tmp_path) == Ran(0, f"revfrf {revfrf.__version__}\n", "")
-    for arguments in (["--help"], ["verify", "--help"], ["audit", "-h"]):
+    for arguments in (["--help"], ["verify", "--help"], ["verify-log", "-h"]):
         ran = run(*arguments)
         assert ran.code == 0
         assert "  revfrf " in ran.out.partition("Example")[2]
         assert "Exit codes: 0" in ran.out
-    assert "Sample weights given to `fit` are" in run("audit", "--help").out
+    assert "Sample weights given" in run("verify", "--help").out
 
 
 def commands(group: typer.Typer = app, before: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
@@ -198,14 +198,14 @@ def test_sigterm_ends_a_command_in_order_with_143(tmp_path: Path) -> None:
         assert asking.stderr is not None
         assert asking.stderr.read(len(question)) == question
         asking.send_signal(signal.SIGTERM)
-        assert asking.wait(60) == console.TERMINATED == 143
+        assert asking.wait(60) == exits.TERMINATED == 143
         assert asking.stderr.read().replace(" ", "") == "[y/N]:revfrf:interrupted\n"
 
 
 def test_without_a_terminal_what_is_going_on_is_said_again_and_again(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("revfrf.cli.console._SAID_EVERY", 0.01)
+    monkeypatch.setattr("revfrf.cli.console.REPEAT_SECONDS", 0.01)
     with progress(quiet=False) as on_progress:
         time.sleep(0.1)
         assert capfd.readouterr().err == ""  # nothing is known yet
@@ -228,7 +228,7 @@ def test_only_where_a_party_may_run_its_work_is_said_to_go_on(
 
     monkeypatch.setattr("revfrf.cli.console.ask", interrupted)
     monkeypatch.setattr(RevocationCertificate, "load", interrupted)
-    assert "goes on there" in run("status", "-d", tmp_path).err
+    assert "continues what it has begun" in run("status", "-d", tmp_path).err
     monkeypatch.setattr("revfrf.cli.console.ask", lambda *given: given[-1]())  # no process is there to ask
     monkeypatch.setattr("revfrf.node.roles.run_offline", interrupted)
     assert run("status", "-d", tmp_path).err == "revfrf: interrupted\n"
@@ -285,7 +285,7 @@ def test_short_keys_are_accepted_in_the_same_words_everywhere() -> None:
     flagged = [text.partition("--allow-insecure ")[2] for text in said if "--allow-insecure " in text]
     assert len(flagged) >= 4
     assert {text.partition("nothing.")[0] for text in flagged} == {
-        "For trying out: accept keys below 2048 bits, which protect "
+        "For tests: accept keys below 2048 bits, which protect "
     }
 
 
@@ -299,7 +299,8 @@ def test_short_keys_are_accepted_in_the_same_words_everywhere() -> None:
         ["verify", "c.json", "d.json", "--kgc-key", "k"],
         ["verify", "c.json", "--kgc-key"],
         ["verify", "c.json", "--kgc-key", "k", "--force"],
-        ["audit", "c.json", "--kgc-key", "k", "--model", "m", "--data", "d"],
+        ["verify", "c.json", "--kgc-key", "k", "--retrain", "m", "--data", "d"],
+        ["verify", "c.json", "--kgc-key", "k", "--target", "y"],
     ],
     ids=" ".join,
 )
@@ -307,7 +308,7 @@ def test_wrong_usage_is_2(arguments: Sequence[str]) -> None:
     ran = run(*arguments)
     assert (ran.code, ran.out) == (2, "")
     if arguments:
-        assert any(said in one_line(ran) for said in (" --help`", "give a certificate"))
+        assert any(said in one_line(ran) for said in (" --help`", "--retrain"))
         ran = run(arguments[0], "--json", *arguments[1:])
         assert (ran.code, ran.json["kind"]) == (2, "usage")
         assert ran.json["reason"] in one_line(ran)
@@ -337,7 +338,7 @@ def test_certificate_that_holds(place: Place) -> None:
     report = certificate.report
     lines = dict(line.rstrip().split("  ", 1) for line in ran.out.splitlines()[1:])
     said = {name: value.strip() for name, value in lines.items()}
-    assert ran.out.startswith("The certificate holds.\n")
+    assert ran.out.startswith("The revocation certificate is valid.\n")
     assert said["leavers"] == "telco"
     assert said["level"] == "2"
     assert said["asked"].endswith(" UTC")
@@ -577,20 +578,20 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_audit_log_that_holds_is_0_and_says_its_head(log: Path) -> None:
-    ran = run("verify", "--audit", str(log), "--json")
+    ran = run("verify-log", str(log), "--json")
     found = json.loads(ran.out)
     assert (ran.code, found["holds"], found["count"]) == (0, True, 2)
-    assert run("verify", "--audit", str(log), "--head", found["head"]).code == 0
+    assert run("verify-log", str(log), "--head", found["head"]).code == 0
 
 
 def test_audit_log_that_was_changed_or_cut_is_1(log: Path) -> None:
-    head = json.loads(run("verify", "--audit", str(log), "--json").out)["head"]
+    head = json.loads(run("verify-log", str(log), "--json").out)["head"]
     first, second = log.read_text().splitlines(keepends=True)
     log.write_text(first)
-    assert run("verify", "--audit", str(log)).code == 0  # nothing shows it but the head
-    assert run("verify", "--audit", str(log), "--head", head).code == 1
+    assert run("verify-log", str(log)).code == 0  # nothing shows it but the head
+    assert run("verify-log", str(log), "--head", head).code == 1
     log.write_text(first.replace("started", "stopped") + second)
-    ran = run("verify", "--audit", str(log))
+    ran = run("verify-log", str(log))
     assert ran.code == 1
     assert "line" in ran.err
 
@@ -617,8 +618,8 @@ def test_second_certificate_is_of_the_forest_without_both(place: Place, model: s
 
 
 def test_equal_in_a_process(place: Place) -> None:
-    files = ["--kgc-key", "kgc.pub", "--model", "before", "--data", "rows.csv", "--target", "y"]
-    ran = process("audit", "telco.json", *files, cwd=place.at)
+    files = ["--kgc-key", "kgc.pub", "--retrain", "before", "--data", "rows.csv", "--target", "y"]
+    ran = process("verify", "telco.json", *files, cwd=place.at)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("The digests are equal.\n")
 
@@ -645,7 +646,7 @@ def test_changed_values_are_1(place: Place, tmp_path: Path) -> None:
     assert ran.code == 1
     assert (ran.json["holds"], ran.json["same_targets"]) == (False, True)
     assert ran.json["digest_certified"] != ran.json["digest_trained"]
-    assert one_line(ran).endswith("without those who left\n")
+    assert one_line(ran).endswith("than certified\n")
 
 
 @pytest.mark.parametrize("change", ["label", "row less", "rows in another order", "one class"])
@@ -667,8 +668,8 @@ def test_changed_rows_are_1_and_it_says_so(place: Place, tmp_path: Path, change:
 def test_different_in_a_process(place: Place, tmp_path: Path) -> None:
     X = rows()
     csv(tmp_path / "t.csv", X, answers(X)[::-1])
-    files: list[str | Path] = ["--model", place.at / "before", "--data", "t.csv", "--target", "y"]
-    ran = process("audit", place.at / "telco.json", *place.key, *files, cwd=tmp_path)
+    files: list[str | Path] = ["--retrain", place.at / "before", "--data", "t.csv", "--target", "y"]
+    ran = process("verify", place.at / "telco.json", *place.key, *files, cwd=tmp_path)
     assert ran.code == 1
     assert one_line(ran)
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from revfrf.cli import console
+from revfrf.cli import exits
 from revfrf.cli.app import app
 from revfrf.messages.registry import MESSAGES
 from revfrf.names import Role
@@ -192,8 +192,8 @@ def test_commands_in_the_units_are_commands() -> None:
     assert json.loads(entry) == ["revfrf"]
     for given in (words[1:], json.loads(arguments)):
         done = CliRunner().invoke(app, given)
-        assert done.exit_code == console.WRONG_USAGE
-        assert "no directory of a party" in done.output  # it was understood: there is just no party
+        assert done.exit_code == exits.WRONG_USAGE
+        assert "not a party directory" in done.output  # it was understood: there is just no party
 
 
 def test_the_unit_is_hardened_and_ends_no_party_that_has_left() -> None:
@@ -236,8 +236,8 @@ def test_the_page_has_every_command() -> None:
 
 def test_the_page_has_the_exit_codes() -> None:
     codes = [row[0] for row in rows(FEDERATION, 2, "| exit code | |\n")]
-    own = (console.DOES_NOT_HOLD, console.WRONG_USAGE, console.NO_ANSWER, console.FAULT)
-    signals = (console.INTERRUPTED, console.NOBODY_READS, console.TERMINATED)
+    own = (exits.NOT_VERIFIED, exits.WRONG_USAGE, exits.NO_ANSWER, exits.INTERNAL_ERROR)
+    signals = (exits.INTERRUPTED, exits.BROKEN_PIPE, exits.TERMINATED)
     assert codes == ["0", *map(str, own + signals)]
 
 

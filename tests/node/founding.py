@@ -12,7 +12,7 @@ import numpy as np
 from revfrf.io.files import write_text
 from revfrf.io.party_data import csv_text
 from revfrf.node.home import CONFIG, Home
-from revfrf.node.invitations import found, invite, join_federation, uninvite
+from revfrf.node.invitations import create_federation, invite, join_federation, uninvite
 from revfrf.node.sandbox import PORTS, free_port
 
 OWNERS = ("h0", "h1", "h2")
@@ -79,7 +79,7 @@ def port_of_own() -> int:
 
 def found_federation(directory: Path, owners: Collection[str] = OWNERS) -> None:
     """A federation with toy keys: its directories, its files and its configurations."""
-    found(directory / "KGC", "toys", "127.0.0.1:1", key_bits=256, allow_insecure=True)
+    create_federation(directory / "KGC", "toys", "127.0.0.1:1", key_bits=256, allow_insecure=True)
     centre = Home.open(directory / "KGC")
     members = [("CS", "CS"), ("CC", "CC"), ("requester", "clinic")]
     for role, name in [*members, *(("participant", owner) for owner in owners)]:

@@ -35,7 +35,7 @@ from revfrf.messages.key_setup import AdmissionRequest
 from revfrf.node import api
 from revfrf.node.config import with_overrides
 from revfrf.node.home import AUDIT, Home, Pins
-from revfrf.node.invitations import Invited, found, invite, join_federation, uninvite
+from revfrf.node.invitations import Invited, invite, join_federation, uninvite
 from revfrf.node.members import ParticipantService
 from revfrf.protocols.certificate import sign_revocation
 from revfrf.protocols.frf_revoc import next_epoch
@@ -529,7 +529,7 @@ def test_a_directory_that_others_can_write_to_is_refused(centre: Home, copy: Pat
         lambda: Home.open(copy / "h0"),
         lambda: join_federation(copy / "h0", renewal.text()),
         lambda: join_federation(copy / "eve", token.text(), allow_insecure=True),
-        lambda: found(copy / "eve", "f", "127.0.0.1:1", key_bits=256, allow_insecure=True),
+        lambda: create_federation(copy / "eve", "f", "127.0.0.1:1", key_bits=256, allow_insecure=True),
     ]
     for attempt in attempts:
         with pytest.raises(StorageError, match="others can write to it; run: chmod 700") as caught:

@@ -16,13 +16,13 @@ import pytest
 from typer.testing import CliRunner
 
 from revfrf.cli.app import app
-from revfrf.cli.console import INTERRUPTED, NO_ANSWER, WRONG_USAGE
+from revfrf.cli.exits import INTERRUPTED, NO_ANSWER, WRONG_USAGE
 from revfrf.errors import StorageError, UsageError
 from revfrf.node import sandbox
 from revfrf.node.api import Predictions
 from revfrf.node.control import CONTROL, process_of
 from revfrf.node.home import CONFIG, Home, has_left, look
-from revfrf.node.invitations import found
+from revfrf.node.invitations import create_federation
 from tests.node.conftest import Known
 from tests.node.federation import LONG, ROOT, Running
 from tests.node.founding import N_ASKED, configure, port_of_own
@@ -50,7 +50,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     where = tmp_path / "a b"
     where.mkdir()
     monkeypatch.chdir(where)
-    found("kgc", "loans", "127.0.0.1:1", key_bits=256, allow_insecure=True)
+    create_federation("kgc", "loans", "127.0.0.1:1", key_bits=256, allow_insecure=True)
     return where
 
 
@@ -64,8 +64,8 @@ def token(role: str, name: str = "") -> str:
 @pytest.mark.usefixtures("place")
 def test_a_name_that_another_has_in_other_letters_is_refused() -> None:
     token("participant", "Bank")
-    assert "'bank' is too like 'Bank'" in run("kgc", "invite", "participant", "bank", code=WRONG_USAGE)
-    assert "'BANK' is too like 'Bank'" in run("kgc", "invite", "requester", "BANK", code=WRONG_USAGE)
+    assert "'bank' is too similar to 'Bank'" in run("kgc", "invite", "participant", "bank", code=WRONG_USAGE)
+    assert "'BANK' is too similar to 'Bank'" in run("kgc", "invite", "requester", "BANK", code=WRONG_USAGE)
     token("participant", "Bank")  # again, for a new certificate
 
 
@@ -99,7 +99,7 @@ def test_an_invitation_as_json_has_the_token_or_the_file_it_is_in() -> None:
 
 @pytest.mark.usefixtures("place")
 def test_a_second_join_renews_and_says_so_and_takes_no_flag_that_it_would_drop() -> None:
-    assert "Next: look at" in run("join", token("participant", "bank"))
+    assert "Next: check" in run("join", token("participant", "bank"))
     second = token("participant", "bank")
     refused = run("join", second, "--allow-insecure", code=WRONG_USAGE)
     assert "leave --allow-insecure out" in refused
@@ -122,7 +122,7 @@ def test_a_token_that_was_used_here_changes_nothing() -> None:
     assert "is renewed" in run("join", second)
     for old in (first, second):
         said = run("join", old, code=WRONG_USAGE)
-        assert "bank has a certificate by this token, or a newer one" in said
+        assert "bank has already used this token, or a newer one" in said
 
 
 def test_nobody_is_invited_whose_token_cannot_be_written(place: Path) -> None:
@@ -131,7 +131,7 @@ def test_nobody_is_invited_whose_token_cannot_be_written(place: Path) -> None:
     for out, message in (("there", "not overwritten"), ("link", "not overwritten"), ("no/t", "no directory")):
         assert message in run("kgc", "invite", "participant", "ghost", "--out", out, code=WRONG_USAGE)
     assert (place / "there").read_text() == "mine"
-    assert "invited are none" in run("kgc", "uninvite", "ghost", code=WRONG_USAGE)
+    assert "invited: none" in run("kgc", "uninvite", "ghost", code=WRONG_USAGE)
 
 
 @pytest.mark.usefixtures("place")
@@ -145,7 +145,7 @@ def test_the_file_of_a_token_is_not_taken_for_a_token() -> None:
 @pytest.mark.usefixtures("place")
 def test_whoever_is_uninvited_is_named_once() -> None:
     token("participant", "bank")
-    assert run("kgc", "uninvite", "bank") == "bank is invited no more.\n"
+    assert run("kgc", "uninvite", "bank") == "Invitation for bank cancelled.\n"
 
 
 @pytest.mark.usefixtures("place")
@@ -174,7 +174,7 @@ def test_a_requester_is_told_to_ask_and_not_to_serve(place: Path) -> None:
 def test_no_name_in_the_log_makes_a_party_one_that_has_left(place: Path) -> None:
     run("join", token("participant", "bank"))
     with closing(Home.open("bank")) as bank:
-        bank.audit.append("ShareRequest", sender="let in no more")
+        bank.audit.append("ShareRequest", sender="expelled")
     assert not has_left(place / "bank")
     assert "start it, and retry" in run("status", "-d", "bank", code=WRONG_USAGE)
 
@@ -185,9 +185,9 @@ def test_no_name_in_the_log_makes_a_party_one_that_has_left(place: Path) -> None
 def test_a_directory_that_is_none_is_named_as_such(place: Path) -> None:
     (place / "empty").mkdir()
     for command in (["status"], ["train"], ["serve"], ["kgc", "invite", "CS"], ["revoke", "--yes"]):
-        assert "there is no such directory" in run(*command, "-d", "nowhere", code=WRONG_USAGE)
-        assert "it has no revfrf.toml" in run(*command, "-d", "empty", code=WRONG_USAGE)
-    assert "give the party's with -d" in run("status", code=WRONG_USAGE)
+        assert "it does not exist" in run(*command, "-d", "nowhere", code=WRONG_USAGE)
+        assert "no revfrf.toml" in run(*command, "-d", "empty", code=WRONG_USAGE)
+    assert "pass one with -d" in run("status", code=WRONG_USAGE)
 
 
 @pytest.mark.parametrize(
@@ -285,9 +285,9 @@ def test_a_table_that_does_not_fit_has_its_flag_named() -> None:
         (
             "bank",
             "customer,x\na,1\n",
-            "'id'; its columns are 'customer', 'x'; give the column of ids with --id",
+            "'id'; its columns are 'customer', 'x'; give the id column with --id",
         ),
-        ("cs", "id,y\na,1\n", "'label'; its columns are 'id', 'y'; give the column of labels with --target"),
+        ("cs", "id,y\na,1\n", "'label'; its columns are 'id', 'y'; give the label column with --target"),
     ):
         if content is not None:
             Path(directory, "rows.csv").write_text(content)
@@ -334,7 +334,7 @@ def test_output_of_a_running_federation(federation: Running, monkeypatch: pytest
     assert "nobody has left" in run("export", "c.json", "-d", "CS", code=WRONG_USAGE)
     accuracy = run("test", "CS/test.csv", "-d", "CS").split("accuracy")[1].strip()
     assert len(accuracy) == len("0.1234")
-    assert "nobody is there to be asked" in _last(run_closed("revoke", "-d", "h2", cwd=federation.directory))
+    assert "cannot ask for confirmation" in _last(run_closed("revoke", "-d", "h2", cwd=federation.directory))
 
 
 def test_what_the_forest_was_trained_on_is_counted_and_labels_are_its_classes(
@@ -364,7 +364,7 @@ def test_a_forest_that_was_grown_before_is_not_said_to_be_new(
     said = json.loads(done.stdout)
     assert (said["forest"]["digest"], said["existed"], said["forest"]["classes"]) == (trained.digest, True, 2)
     assert said["changed"] == ["[forest]", "task"]
-    assert done.stderr.count("has changed since `train` was first called; one forest a federation\n") == 2
+    assert done.stderr.count("since `train` was first called; a federation has one forest\n") == 2
 
 
 def test_answers_call_the_ids_as_the_rows_do(federation: Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,9 +381,9 @@ def test_answers_call_the_ids_as_the_rows_do(federation: Running, monkeypatch: p
             assert renamed == said.replace("id,", f"{shown},", 1)
         refused = run("predict", "renamed.csv", *flags, code=WRONG_USAGE)
         assert "there is no column 'id'" in refused
-        assert "give the column of ids with --id-column" in refused
+        assert "give the id column with --id-column" in refused
     refused = run("test", "renamed.csv", "-d", "CS", code=WRONG_USAGE)
-    assert "called as in the table that `serve` has read" in refused
+    assert "same names as in CS's own table" in refused
 
 
 def test_whoever_asks_before_there_is_a_forest_is_told_so_and_no_more(
@@ -450,7 +450,7 @@ def leaving(federation: Running) -> Iterator[tuple[subprocess.Popen[str], IO[str
     with subprocess.Popen(command, cwd=federation.directory, stderr=subprocess.PIPE, text=True) as asking:
         assert asking.stderr is not None
         assert "Waiting until CS no longer accepts this party" in asking.stderr.readline()
-        assert "the request stands" in asking.stderr.readline()
+        assert "the request remains valid" in asking.stderr.readline()
         yield asking, asking.stderr
 
 
@@ -469,7 +469,7 @@ def test_a_process_that_dies_while_it_leaves_is_no_proof(federation: Running) ->
     with leaving(federation) as (asking, said):
         federation.kill("h2")
         assert asking.wait(LONG) == NO_ANSWER
-        assert "has ended before CS refused it" in said.read()
+        assert "ended before CS refused it" in said.read()
 
 
 def test_not_waiting_returns_before_the_leaver_is_out(federation: Running) -> None:

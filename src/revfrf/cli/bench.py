@@ -1,4 +1,4 @@
-"""The benchmarks' commands. The benchmarks themselves come with the sources, not with the package."""
+"""The benchmarks' commands. The benchmarks themselves are in the source tree, not in the package."""
 
 import sys
 from importlib import import_module
@@ -9,37 +9,39 @@ from typing import Annotated
 import typer
 
 import revfrf
-from revfrf.cli.console import errors
+from revfrf.cli.exits import errors
 from revfrf.errors import UsageError
 
-app = typer.Typer(no_args_is_help=True, help="Measure: the paper's evaluation, and single operations.")
+app = typer.Typer(no_args_is_help=True, help="Run benchmarks: the paper's evaluation, and single operations.")
 
 
 @app.command("paper")
 def paper(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Minutes, not an hour: fewer rows, trees and repetitions.")
+        bool, typer.Option("--quick", help="Minutes instead of an hour: fewer rows, trees and repetitions.")
     ] = False,
     data: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="The nine data sets; else REVFRF_DATA says where.", show_default=False
-        ),
+        typer.Option(metavar="DIR", help="The nine data sets (default: $REVFRF_DATA).", show_default=False),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where results go.", show_default="bench-paper-full, or -quick"),
+        typer.Option(
+            metavar="DIR", help="Where to write results.", show_default="bench-paper-full, or -quick"
+        ),
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="EXPERIMENT", help="Only this one; may be given again.", show_default=False),
+        typer.Option(metavar="EXPERIMENT", help="Run only this one; repeatable.", show_default=False),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Do again what is done already.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Ignore cached results and run everything again.")
+    ] = False,
 ) -> None:
-    """Every table and figure of the paper's evaluation, beside what the paper prints.
+    """Reproduce every table and figure of the paper's evaluation, beside the printed values.
 
-    Writes JSON for each experiment and one page, report.html. May be interrupted at any time: the same
-    command goes on where it was. Experiments: classification, regression, growth, comparison, theory,
+    Writes JSON for each experiment and one page, report.html. It can be interrupted: the same command
+    continues. Experiments: classification, regression, growth, comparison, theory,
     efficiency, rebuilding.
 
     \b
@@ -55,12 +57,12 @@ def paper(
 @app.command("micro")
 def micro(
     bits: Annotated[list[int] | None, typer.Option(help="Key sizes.", show_default="1024 2048 3072")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="How often each operation is timed.")] = 7,
+    rounds: Annotated[int, typer.Option(min=1, help="Repetitions of each operation.")] = 7,
     json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write results there.", show_default=False)
+        Path | None, typer.Option(metavar="FILE", help="Also write results to this file.", show_default=False)
     ] = None,
 ) -> None:
-    """Every operation of the cryptosystem, beside python-paillier and the paper's protocol.
+    """Time every operation of the cryptosystem, beside python-paillier and the paper's protocol.
 
     \b
     Example:
@@ -71,12 +73,12 @@ def micro(
 
 
 def _benchmark(name: str) -> ModuleType:
-    """A module of the source tree that this package is part of."""
+    """Import a module of the source tree."""
     root = Path(revfrf.__file__).parents[2]
     if not (root / "benchmarks" / "paper").is_dir():
         raise UsageError(
-            "the benchmarks come with the sources, not with the installed package: clone the repository, and "
-            "run `make bench` there, or `pip install --editable '.[bench]'` and this command again"
+            "the benchmarks are not in the installed package: clone the repository, and run `make bench` "
+            "there, or `pip install --editable '.[bench]'` and this command again"
         )
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))

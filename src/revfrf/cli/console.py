@@ -1,168 +1,56 @@
-"""How commands ask, print, write files, and end.
+"""Options, printing and asking, which commands share.
 
-What takes a while to load is imported where it is needed, here and in all commands: help comes at once, and
-Ctrl-C finds a command that ends quietly.
+Commands import what takes long to load where they need it, so that help appears immediately.
 """
 
-import io
-import json
 import shlex
-import signal
-import sys
 import time
-import traceback
-import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from threading import Event, Thread, current_thread, main_thread
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from threading import Event, Thread
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 import typer
-from rich import progress as bars
 from rich.console import Console
 from rich.text import Text
-from typer.core import TyperGroup
 
-from revfrf.errors import AuditLogError, CertificateError, PartyError, RevFRFError
-from revfrf.io.files import UNREADABLE, write_text
+from revfrf.cli.exits import end_interrupted, one_line, print_json
+from revfrf.errors import RevFRFError
+from revfrf.io.files import write_text
 from revfrf.node.api import OnProgress, Progress, Request
 from revfrf.node.control import CONTROL, ask
+from revfrf.report.progress import progress_bar
 
 Result = TypeVar("Result")
-DOES_NOT_HOLD = 1
-WRONG_USAGE = 2
-NO_ANSWER = 3
-FAULT = 70
-INTERRUPTED = 130
-TERMINATED = 143
-NOBODY_READS = 141
-
-_SAYING_NOTHING = (*UNREADABLE, "malformed", "version")
-"""Kinds of errors that say nothing of what a certificate or a log proves."""
-
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 AllowInsecure = Annotated[
     bool,
-    typer.Option(
-        "--allow-insecure", help="For trying out: accept keys below 2048 bits, which protect nothing."
-    ),
+    typer.Option("--allow-insecure", help="For tests: accept keys below 2048 bits, which protect nothing."),
 ]
 Directory = Annotated[Path, typer.Option("--directory", "-d", metavar="DIR", help="The party's directory.")]
 Voting = Annotated[
     Literal["hard", "soft"],
-    typer.Option(help="hard: a majority of the trees; soft: their mean probabilities."),
+    typer.Option(help="hard: majority vote of the trees; soft: mean of their probabilities."),
 ]
-REPLACED = "a file that is there is replaced."
+REPLACED = "an existing file is replaced."
 
-_SAID_EVERY = 10.0
-"""Seconds between two lines about what is going on, where there is no terminal."""
-
-_ORDER = (
-    *("kgc", "join", "serve", "match", "train", "test", "predict", "revoke", "status", "history", "export"),
-    *("report", "verify", "audit", "up", "down", "demo", "bench"),
-)
-"""Commands as they are used, one after the other."""
-
-_WrongUsage: Any = typer.BadParameter.__base__
-"""Whatever is wrong with a command line; typer has no name of its own for it."""
+REPEAT_SECONDS = 10.0
+"""How often progress is printed where there is no terminal."""
 
 
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM has come."""
-
-
-def _terminate(*_: object) -> NoReturn:
-    raise _Terminated
-
-
-@contextmanager
-def _heeding_sigterm() -> Iterator[None]:
-    """SIGTERM ends a command as Ctrl-C does, in order, unless somebody has decided otherwise."""
-    before = signal.getsignal(signal.SIGTERM)
-    if before is not signal.SIG_DFL or current_thread() is not main_thread():
-        yield
-        return
-    signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-class Program(TyperGroup):
-    """Commands that end with one line and a code of their own, whatever happens to them."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """See `TyperGroup.list_commands`."""
-        return sorted(super().list_commands(ctx), key=_ORDER.index)
-
-    def main(self, *args: Any, **extra: Any) -> NoReturn:
-        """See `TyperGroup.main`."""
-        try:
-            with _heeding_sigterm():
-                sys.exit(super().main(*args, **extra | {"standalone_mode": False}) or 0)
-        except _WrongUsage as error:
-            _explain(error, as_json="--json" in (extra.get("args") or sys.argv))
-            sys.exit(WRONG_USAGE)
-
-    def make_context(self, *args: Any, **extra: Any) -> Any:
-        """See `TyperGroup.make_context`."""
-        with _orderly():
-            return super().make_context(*args, **extra)
-
-    def invoke(self, ctx: Any) -> Any:
-        """See `TyperGroup.invoke`."""
-        with _orderly(), warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_, **__: say(str(message))
-            return super().invoke(ctx)
-
-
-@contextmanager
-def _orderly() -> Iterator[None]:
-    """What this process cannot do is one line, and is never taken for what does not hold."""
-    try:
-        yield
-    except (typer.Exit, _WrongUsage):
-        raise
-    except (KeyboardInterrupt, typer.Abort) as interrupt:
-        _end(interrupt)
-    except BrokenPipeError:
-        sys.stdout = io.StringIO()  # what is not written yet would fail at the end
-        raise typer.Exit(NOBODY_READS) from None
-    except OSError as error:
-        sys.stdout = io.StringIO()
-        fail(f"{error.filename or 'output cannot be written'}: {error.strerror}", WRONG_USAGE)
-    except Exception:
-        with suppress(OSError):
-            traceback.print_exc()
-        fail("this should not have happened; please report it with what stands above", FAULT)
-
-
-def _explain(error: Any, as_json: bool) -> None:
-    """What is wrong with a command line; of one that is empty, help."""
-    if type(error).__name__ == "NoArgsIsHelpError":
-        error.show()
-        return
-    command = "revfrf" if error.ctx is None else error.ctx.command_path
-    reason = f"{error.format_message().rstrip('.')}; look at `{command} --help`"
-    if as_json:
-        print_json({"holds": None, "kind": "usage", "reason": reason})
-    say(reason)
-
-
-# -- what is printed --------------------------------------------------------------------------------
+# -- printing ---------------------------------------------------------------------------------------
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """See `Console.on_broken_pipe`: `Program` says how that ends."""
+        """See `Console.on_broken_pipe`: `Program` sets the exit code."""
         raise
 
 
-def print_facts(title: str, facts: dict[str, Any]) -> None:
-    """Facts in two columns; a long one runs on, so that a digest stays in one piece."""
+def print_facts(title: str, facts: Mapping[str, Any]) -> None:
+    """Print facts in two columns. Long ones are not wrapped, so that digests stay in one piece."""
     console, width = _Console(), max(map(len, facts), default=0)
     console.print(Text(title, style="bold"), soft_wrap=True)
     for name, value in facts.items():
@@ -179,105 +67,98 @@ def _shown(value: Any) -> str:
         return ", ".join(f"{_shown(name)}: {_shown(x)}" for name, x in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(map(_shown, value)) or "none"
-    return _one_line(str(value)) or "none"
-
-
-def _one_line(text: str) -> str:
-    """Text that can do nothing to a terminal: what does not print is escaped."""
-    joined = " ".join(text.split())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in joined)
-
-
-def print_json(value: Any) -> None:
-    """JSON, for programs."""
-    typer.echo(json.dumps(value, indent=2))
+    return one_line(str(value)) or "none"
 
 
 def facts_of(result: msgspec.Struct) -> dict[str, Any]:
-    """Return the fields that are set, as values that JSON has."""
+    """Return the fields that are set, as JSON values."""
     facts: dict[str, Any] = msgspec.to_builtins(result)
     return {name: value for name, value in facts.items() if value is not None}
 
 
 def show(title: str, result: msgspec.Struct, as_json: bool) -> None:
-    """Print a result, for people or for programs."""
+    """Print a result, for people or for programs. For people, the facts of its parts are listed too."""
     facts = facts_of(result)
     if as_json:
         print_json(facts)
         return
-    for name in facts:
-        part = getattr(result, name)
-        if isinstance(part, msgspec.Struct):
-            facts = {known: value for known, value in facts.items() if known != name} | facts_of(part)
-    print_facts(title, facts)
+    parts = {name: part for name in facts if isinstance(part := getattr(result, name), msgspec.Struct)}
+    shown = {name: value for name, value in facts.items() if name not in parts}
+    for part in parts.values():
+        shown |= facts_of(part)
+    print_facts(title, shown)
+
+
+def print_done(as_json: bool, facts: Mapping[str, Any], *lines: str) -> None:
+    """Print what was done: these facts as JSON, or these lines."""
+    if as_json:
+        print_json(facts)
+    else:
+        for line in lines:
+            typer.echo(line)
 
 
 def quoted(path: Path) -> str:
-    """A path as a shell reads it, for commands that are suggested."""
+    """Return a path as a shell reads it, for suggested commands."""
     return shlex.quote(str(path))
 
 
 def write_file(path: Path, text: str) -> None:
-    """See `files.write_text`; says so on standard error."""
+    """See `files.write_text`; print the path on standard error."""
     write_text(path, text)
     typer.echo(f"written to {path}", err=True)
 
 
+# -- asking -----------------------------------------------------------------------------------------
+
+
 @contextmanager
 def progress(quiet: bool) -> Iterator[OnProgress]:
-    """A line on standard error that says how far it is; where there is no terminal, a new one from time to
-    time.
-    """
+    """Show progress on standard error: a bar on a terminal, else a line from time to time."""
     console = Console(stderr=True)
-    columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.TimeElapsedColumn())
+    lines_only = not console.is_terminal and not quiet
+    announced, now = set[str](), [""]
     with ExitStack() as closing:
-        bar = bars.Progress(
-            *columns, console=console, transient=True, disable=quiet or not console.is_terminal
-        )
-        closing.enter_context(bar)
-        task, said, line = bar.add_task("…", total=None), set(), [""]
-        if bar.disable and not quiet:
-            closing.enter_context(_again_and_again(lambda: line[0]))
+        update = closing.enter_context(progress_bar(console, console.is_terminal and not quiet, True))
+        if lines_only:
+            closing.enter_context(_repeating(lambda: now[0]))
 
-        def on_progress(now: Progress) -> None:
-            if bar.disable and not quiet and now.waiting and now.step not in said:
-                said.add(now.step)
-                typer.echo(now.step, err=True)
-            line[0] = f"{now.step}: {now.detail}" if now.detail else now.step
-            total = None if now.done is None else 1.0
-            bar.update(task, description=line[0], total=total, completed=now.done or 0)
+        def on_progress(found: Progress) -> None:
+            if lines_only and found.waiting and found.step not in announced:
+                announced.add(found.step)
+                typer.echo(found.step, err=True)
+            now[0] = f"{found.step}: {found.detail}" if found.detail else found.step
+            update(found.done, now[0])
 
         yield on_progress
 
 
 @contextmanager
-def _again_and_again(what: Callable[[], str]) -> Iterator[None]:
-    """Say every ten seconds what is going on, if anything is."""
+def _repeating(text: Callable[[], str]) -> Iterator[None]:
+    """Print a text again and again, unless it is empty."""
     over, begin = Event(), time.monotonic()
 
     def repeat() -> None:
-        while not over.wait(_SAID_EVERY):
-            if what():
-                typer.echo(f"{what()} ({time.monotonic() - begin:.0f} s)", err=True)
+        while not over.wait(REPEAT_SECONDS):
+            if text():
+                typer.echo(f"{text()} ({time.monotonic() - begin:.0f} s)", err=True)
 
-    saying = Thread(target=repeat, name="progress", daemon=True)
-    saying.start()
+    thread = Thread(target=repeat, name="progress", daemon=True)
+    thread.start()
     try:
         yield
     finally:
         over.set()
-        saying.join()
+        thread.join()
 
 
 def ask_party(directory: Path, request: Request[Result], quiet: bool) -> Result:
-    """Ask the party that runs in a directory, and show progress. If none does, see `node.roles.run_offline`,
-    which takes a second to load.
-    """
-    home, goes_on = directory.expanduser().absolute(), "; what a running party has begun goes on there"
+    """Ask the party that runs in a directory, and show progress. If none runs, see `run_offline`."""
+    home, continues = directory.expanduser().absolute(), "; a running party continues what it has begun"
 
     def offline() -> Result:
-        nonlocal goes_on
-        goes_on = ""
+        nonlocal continues
+        continues = ""
         from revfrf.node.roles import run_offline
 
         return run_offline(home, request, on_progress)
@@ -286,50 +167,10 @@ def ask_party(directory: Path, request: Request[Result], quiet: bool) -> Result:
         try:
             return ask(home / CONTROL, request, on_progress, offline)
         except KeyboardInterrupt as interrupt:
-            _end(interrupt, goes_on)
+            end_interrupted(interrupt, continues)
         except RevFRFError as error:
             if error.kind == "wrong-role":
                 from revfrf.node.roles import check_role
 
                 check_role(home, request)
             raise
-
-
-# -- how commands end -------------------------------------------------------------------------------
-
-
-def _end(interrupt: BaseException, more: str = "") -> NoReturn:
-    """As shells have it: 128 and the signal's number."""
-    terminated = any(isinstance(each, _Terminated) for each in (interrupt, interrupt.__context__))
-    fail(f"interrupted{more}", TERMINATED if terminated else INTERRUPTED)
-
-
-def fail(reason: str, code: int) -> NoReturn:
-    """One line on standard error, and the end."""
-    say(reason)
-    raise typer.Exit(code)
-
-
-def say(reason: str) -> None:
-    """One line on standard error."""
-    with suppress(OSError):
-        typer.echo(f"revfrf: {_one_line(reason)}", err=True)
-
-
-@contextmanager
-def errors(as_json: bool, remedies: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Errors as one line and an exit code; in JSON, `holds` is null if nothing could be checked.
-
-    `remedies` are, by kinds of errors, what this command has to say about them.
-    """
-    try:
-        yield
-    except (RevFRFError, MemoryError) as error:
-        kind = error.kind if isinstance(error, RevFRFError) else "memory"
-        checked = isinstance(error, AuditLogError | CertificateError) and kind not in _SAYING_NOTHING
-        remedy = (remedies or {}).get(kind)
-        reason = (str(error) or "there is not enough memory") + (f"; {remedy}" if remedy else "")
-        if as_json:
-            print_json({"holds": False if checked else None, "kind": kind, "reason": reason})
-        absent = isinstance(error, PartyError) or kind in ("absent", "refused")
-        fail(reason, DOES_NOT_HOLD if checked else NO_ANSWER if absent else WRONG_USAGE)

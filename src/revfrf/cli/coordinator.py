@@ -1,4 +1,4 @@
-"""The coordinator's commands: train, test, and what became of the forest."""
+"""The coordinator's commands: match, train, test, history, export, report."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,27 +12,26 @@ from revfrf.cli.console import (
     Json,
     Voting,
     ask_party,
-    errors,
     facts_of,
     print_facts,
-    print_json,
-    say,
     show,
     write_file,
 )
+from revfrf.cli.exits import errors, print_json, say
 from revfrf.io.files import check_place
 from revfrf.node import api
 
 app = typer.Typer()
+OutFile = Annotated[Path, typer.Argument(metavar="FILE", help=f"Where to write it; {REPLACED}")]
 
 
 @app.command()
 def match(directory: Directory = Path(), as_json: Json = False) -> None:
-    """CS: how many rows all have, before a forest is grown from them.
+    """CS: count the rows shared by all participants, without training.
 
-    The federation is set up, with everybody who is invited, and the participants are asked in turn, each
-    about the ids that all before it have. Nothing is settled: correct a table, start `revfrf serve` again,
-    and look again. `train` settles the rows for good.
+    The federation is set up with everybody who is invited. The participants are asked in turn, each about
+    the ids that all before it hold. Nothing is settled: you can correct a table, restart `revfrf serve` and
+    count again. `train` settles the rows for good.
 
     \b
     Example:
@@ -40,12 +39,11 @@ def match(directory: Directory = Path(), as_json: Json = False) -> None:
     """
     with errors(as_json):
         result = ask_party(directory, api.Match(), as_json)
+    facts = facts_of(result)
     if as_json:
-        print_json(facts_of(result))
+        print_json(facts)
         return
-    print_facts(
-        "Shared rows", {"rows": result.rows, "shared": result.shared, "not_shared": result.not_shared}
-    )
+    print_facts("Shared rows", {name: facts[name] for name in ("rows", "shared", "not_shared")})
     typer.echo("Participants, in the order in which they were asked:")
     for found in result.participants:
         has = f"{found.columns} columns, {found.rows:,} rows"
@@ -60,17 +58,18 @@ def train(
         typer.Option(
             min=0,
             max=1,
-            metavar="SHARE",
-            help="Stop if all have less of CS's rows than this; 0.5 by default.",
+            metavar="FRACTION",
+            help="Abort if fewer than this fraction of CS's rows is shared by all participants (default "
+            "0.5).",
             show_default=False,
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """CS: grow the forest, or go on with it.
+    """CS: train the forest, or continue training.
 
-    First, the federation is set up, with everybody who is invited, and the rows are found that all have: the
-    forest knows no others for its life. `revfrf match` counts them beforehand. Whoever is away is waited for.
+    First, the federation is set up with everybody who is invited, and the shared rows are found: the forest
+    uses these rows for its life. `revfrf match` counts them beforehand. Offline parties are waited for.
     Ctrl-C ends the command, not the training.
 
     \b
@@ -82,40 +81,40 @@ def train(
         result = ask_party(directory, request, as_json)
     for name in result.changed:
         say(
-            f"{name} in the configuration has changed since `train` was first called; one forest a federation"
+            f"{name} in the configuration has changed since `train` was first called; a federation has one forest"
         )
     if as_json:
         print_json(facts_of(result))
     else:
         title = "The forest existed already." if result.existed else "The forest is trained."
-        show(title, result.forest, False)
+        show(title, result.forest, as_json)
 
 
 @app.command("test")
 def score(
-    labels: Annotated[Path, typer.Argument(metavar="LABELS", help="Rows with labels, not trained on.")],
+    labels: Annotated[Path, typer.Argument(metavar="LABELS", help="Labelled rows, not trained on.")],
     directory: Directory = Path(),
     voting: Voting = "hard",
     as_json: Json = False,
 ) -> None:
-    """CS: how good the forest is on rows with known labels.
+    """CS: score the forest on labelled rows.
 
-    The file has ids and labels; the participants hold the rest of these rows. `trained_on` counts those of
-    them from which the forest was grown: of these it knows the labels, and its score says little.
+    The file has ids and labels; the participants hold the other columns of these rows. `trained_on` counts
+    rows that the forest was trained on: the score of these says little.
 
     \b
     Example:
       revfrf test later.csv -d cs
     """
-    same = "the columns of ids and labels are called as in the table that `serve` has read"
+    same = "the id and label columns must have the same names as in CS's own table"
     with errors(as_json, {"no-ids": same, "no-labels": same}):
         result = ask_party(directory, api.Test(str(labels.absolute()), voting), as_json)
-    show("Tested.", result, as_json)
+    show("Score", result, as_json)
 
 
 @app.command()
 def history(directory: Directory = Path(), as_json: Json = False) -> None:
-    """CS: who has left, and what that did to the forest.
+    """CS: list who has left, and how that changed the forest.
 
     \b
     Example:
@@ -125,30 +124,30 @@ def history(directory: Directory = Path(), as_json: Json = False) -> None:
         result = ask_party(directory, api.History(), as_json)
     if as_json:
         print_json([facts_of(revocation) for revocation in result])
-    elif result:
-        for number, revocation in enumerate(result):
-            show(f"Certificate {number}", revocation, False)
-    else:
+        return
+    for number, revocation in enumerate(result):
+        show(f"Revocation certificate {number}", revocation, as_json)
+    if not result:
         typer.echo("Nobody has left.")
 
 
 @app.command()
 def export(
-    out: Annotated[Path, typer.Argument(metavar="FILE", help=f"Where it goes; {REPLACED}")],
+    out: OutFile,
     directory: Directory = Path(),
     number: Annotated[
-        int, typer.Option(help="Which certificate, as `history` numbers them; -1: the last.")
+        int, typer.Option(help="Which revocation certificate, numbered as in `history`; -1: the last.")
     ] = -1,
     forest: Annotated[
-        bool, typer.Option("--forest", help="The forest instead, as CS knows it, as JSON.")
+        bool, typer.Option("--forest", help="Export the forest instead, as CS knows it, as JSON.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """CS: a revocation certificate as a file; or the forest.
+    """CS: write a revocation certificate to a file, or the forest.
 
-    `revfrf verify` checks the certificate. If somebody is leaving just now, it waits until the forest is
-    whole again. The forest has owners and columns of all splits and the sums of the leaves. Where the cuts
-    lie CS does not know.
+    `revfrf verify` checks the certificate. If a participant is leaving, the command waits until the forest
+    is rebuilt. The exported forest has the owners and columns of all splits and the sums of the leaves. CS
+    does not know the thresholds.
 
     \b
     Examples:
@@ -168,12 +167,8 @@ def export(
 
 
 @app.command()
-def report(
-    out: Annotated[Path, typer.Argument(metavar="FILE", help=f"Where the page goes; {REPLACED}")],
-    directory: Directory = Path(),
-    as_json: Json = False,
-) -> None:
-    """CS: a page for browsers: who owns which splits, who has left.
+def report(out: OutFile, directory: Directory = Path(), as_json: Json = False) -> None:
+    """CS: write a page for browsers: who owns which splits, and who has left.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""Commands of the key centre: found a federation, invite its parties."""
+"""Commands of the key centre: create a federation, invite parties, accept requests to leave."""
 
 import os
 from pathlib import Path
@@ -6,50 +6,48 @@ from typing import Annotated
 
 import typer
 
-from revfrf.cli.console import (
-    AllowInsecure,
-    Directory,
-    Json,
-    ask_party,
-    errors,
-    print_json,
-    quoted,
-    show,
-)
+from revfrf.cli.console import AllowInsecure, Directory, Json, ask_party, print_done, quoted, show
+from revfrf.cli.exits import errors
 from revfrf.errors import RevFRFError, UsageError
 from revfrf.io.files import check_place, create, reading, writing
 from revfrf.node import api
 
-app = typer.Typer(no_args_is_help=True, help="Found a federation, and invite its parties.")
+MAX_REQUEST = 2**20
+"""Bytes in a file with a request to leave."""
+
+app = typer.Typer(no_args_is_help=True, help="Create a federation and invite its parties.")
 
 
 @app.command("init")
 def kgc_init(
     federation: Annotated[str, typer.Argument(metavar="FEDERATION", help="The federation's name.")],
     coordinator: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where CS will listen; the only open port of all.")
+        str, typer.Option(metavar="HOST:PORT", help="CS's address, the only open port of the federation.")
     ],
     directory: Directory = Path("kgc"),
-    key_bits: Annotated[int | None, typer.Option(help="Size of the keys; 3072 is about 128 bits.")] = None,
+    key_bits: Annotated[
+        int | None, typer.Option(help="Size of the keys; 3072 gives about 128 bits of security.")
+    ] = None,
     allow_insecure: AllowInsecure = False,
     as_json: Json = False,
 ) -> None:
-    """Found a federation, with its certificate authority.
+    """Create a federation, with its certificate authority.
 
     \b
     Example:
       revfrf kgc init loans --coordinator cs.example.org:8470 -d kgc
     """
-    from revfrf.node.invitations import found
+    from revfrf.node.invitations import create_federation
 
     with errors(as_json):
         keys = {"key_bits": key_bits, "allow_insecure": allow_insecure or None}
-        found(directory, federation, coordinator, **keys)
-    if as_json:
-        print_json({"directory": str(directory), "federation": federation})
-    else:
-        typer.echo(f"{directory} is the key centre of {federation}. Next, for CS, CC and all others:")
-        typer.echo(f"  revfrf kgc invite CS -d {quoted(directory)}")
+        create_federation(directory, federation, coordinator, **keys)
+    print_done(
+        as_json,
+        {"directory": str(directory), "federation": federation},
+        f"{directory} is the key centre of {federation}. Next, invite CS, CC and all other parties:",
+        f"  revfrf kgc invite CS -d {quoted(directory)}",
+    )
 
 
 @app.command("invite")
@@ -57,26 +55,20 @@ def kgc_invite(
     role: Annotated[str, typer.Argument(metavar="ROLE", help="CS, CC, participant or requester.")],
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="NAME",
-            help="The name of a participant or requester; CS and CC have theirs.",
-            show_default=False,
-        ),
+        typer.Argument(metavar="NAME", help="The name of a participant or requester.", show_default=False),
     ] = "",
     directory: Directory = Path("kgc"),
-    days: Annotated[int, typer.Option(help="For how long its certificate is good.")] = 365,
+    days: Annotated[int, typer.Option(help="How long the party's TLS certificate is valid.")] = 365,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Write it to a new file that nobody else can read; none is replaced."
-        ),
+        typer.Option(metavar="FILE", help="Write the token to a new file that only you can read."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print a token by which one party joins.
+    """Create a one-time join token for a party.
 
-    For a party that has joined, it is one for a new certificate. The token is a secret: send it to that party
-    alone. It is good for one certificate.
+    If the party has joined before, the token renews its TLS certificate. The token is a secret: send it to
+    that party only.
 
     \b
     Examples:
@@ -93,23 +85,21 @@ def kgc_invite(
             with writing(out, UsageError):
                 create(out, f"{token}\n".encode())
             typer.echo(f"written to {out}", err=True)
-    if as_json:
-        print_json(
-            {"role": role, "name": name or role, "token": token} if out is None else {"file": str(out)}
-        )
-    elif out is None:
-        typer.echo(token)
+    if out is None:
+        print_done(as_json, {"role": role, "name": name or role, "token": token}, token)
+    else:
+        print_done(as_json, {"file": str(out)})
 
 
 @app.command("uninvite")
 def kgc_uninvite(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Who was invited.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The party's name.")],
     directory: Directory = Path("kgc"),
     as_json: Json = False,
 ) -> None:
-    """Wait no longer for somebody who was invited.
+    """Cancel an invitation.
 
-    Once the federation is set up, only requesters can be uninvited.
+    Once the federation is set up, only invitations of requesters can be cancelled.
 
     \b
     Example:
@@ -117,43 +107,35 @@ def kgc_uninvite(
     """
     with errors(as_json):
         ask_party(directory, api.Uninvite(name), as_json)
-    if as_json:
-        print_json({"name": name})
-    else:
-        typer.echo(f"{name} is invited no more.")
+    print_done(as_json, {"name": name}, f"Invitation for {name} cancelled.")
 
 
 @app.command("accept")
 def kgc_accept(
-    request: Annotated[
-        Path, typer.Argument(metavar="REQUEST", help="What `revfrf revoke --out` has written.")
-    ],
+    request: Annotated[Path, typer.Argument(metavar="REQUEST", help="The file of `revfrf revoke --out`.")],
     directory: Directory = Path("kgc"),
     as_json: Json = False,
 ) -> None:
-    """Take a request to leave that came by another way than CS.
+    """Accept a request to leave that did not come through CS.
 
     \b
     Example:
       revfrf kgc accept leave.request -d kgc
     """
     with errors(as_json):
-        found = _request(request)
+        digits = _read_request(request)
         try:
-            result = ask_party(directory, api.Accept(found), as_json)
+            result = ask_party(directory, api.Accept(digits), as_json)
         except RevFRFError as error:
             raise error if error.kind != "usage" else UsageError(f"{request}: {error}") from None
     show("KGC has the request.", result, as_json)
 
 
-def _request(path: Path) -> str:
-    """The request in a file, as hexadecimal digits."""
+def _read_request(path: Path) -> str:
+    """Return the request in a file, as hex digits."""
     with reading(path, UsageError, "give the file that `revfrf revoke --out` wrote"), path.open("rb") as file:
-        data = file.read(_LONGEST)
+        data = file.read(MAX_REQUEST)
     try:
         return bytes.fromhex(data.decode("ascii")).hex()
     except ValueError:
         raise UsageError(f"{path}: not a request to leave, as `revfrf revoke --out` writes it") from None
-
-
-_LONGEST = 2**20

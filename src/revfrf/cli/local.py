@@ -1,4 +1,4 @@
-"""Commands for trying out: a whole federation on this machine, and the demo."""
+"""Commands for trying it out: a whole federation on this machine, and the demo."""
 
 import signal
 import time
@@ -7,36 +7,38 @@ from typing import Annotated
 
 import typer
 
-from revfrf.cli.console import REPLACED, AllowInsecure, Json, errors, print_json, quoted
+from revfrf.cli.console import REPLACED, AllowInsecure, Json, print_done, quoted
+from revfrf.cli.exits import errors
 from revfrf.errors import UsageError
 from revfrf.io.files import check_place
 
 app = typer.Typer()
+FederationDirectory = Annotated[
+    Path, typer.Option("--directory", "-d", metavar="DIR", help="The directory of all parties' directories.")
+]
 
 
 @app.command()
 def up(
     parties: Annotated[
         int | None,
-        typer.Option(
-            help="Hospitals, which share the columns of the data; 5 by default.", show_default=False
-        ),
+        typer.Option(help="Hospitals, which share the columns of the data (default 5).", show_default=False),
     ] = None,
-    directory: Annotated[
-        Path, typer.Option("--directory", "-d", metavar="DIR", help="Where all parties' directories are.")
-    ] = Path("federation"),
-    key_bits: Annotated[int | None, typer.Option(help="Size of the keys; 2048 by default.")] = None,
+    directory: FederationDirectory = Path("federation"),
+    key_bits: Annotated[
+        int | None, typer.Option(help="Size of the keys (default 2048).", show_default=False)
+    ] = None,
     allow_insecure: AllowInsecure = False,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Leave it running; `revfrf down` ends it.")
+        bool, typer.Option("--detach", help="Run in the background; `revfrf down` stops it.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Start a whole federation on this machine, for trying out.
+    """Start a whole federation on this machine, for trying it out.
 
-    All parties are separate processes. The first time, it is founded in the directory, with scikit-learn's
-    breast-cancer data spread over the hospitals; after that, what is there is started again. It runs until
-    Ctrl-C, SIGTERM or until its terminal is closed, or with --detach until `revfrf down`.
+    Every party is a process. The first time, the federation is created in the directory, with scikit-learn's
+    breast-cancer data spread over the hospitals. Later, what is there is started again. It runs until Ctrl-C,
+    SIGTERM or until its terminal is closed; with --detach, until `revfrf down`.
 
     \b
     Examples:
@@ -47,7 +49,7 @@ def up(
 
     with errors(as_json):
         for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
+            if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` ignores it
                 signal.signal(number, signal.default_int_handler)
         if exists(directory):
             check(directory, parties, key_bits)
@@ -56,12 +58,10 @@ def up(
         started = start(directory, lambda line: typer.echo(line, err=True))
         try:
             hospitals = staying(directory)
-            if as_json:
-                print_json({"directory": str(directory), "started": started, "hospitals": hospitals})
-            else:
-                typer.echo(_next(directory, hospitals, detach))
+            facts = {"directory": str(directory), "started": started, "hospitals": hospitals}
+            print_done(as_json, facts, *_next_commands(directory, hospitals, detach))
             while not detach:
-                time.sleep(1)  # unlike `signal.pause`, it ends also after a signal that came just before it
+                time.sleep(1)  # unlike `signal.pause`, it also ends after a signal that came just before
         except KeyboardInterrupt:
             typer.echo("stopping …", err=True)
             detach = False
@@ -70,8 +70,8 @@ def up(
                 stop(directory)
 
 
-def _next(directory: Path, hospitals: list[str], detach: bool) -> str:
-    """What can be done now."""
+def _next_commands(directory: Path, hospitals: list[str], detach: bool) -> list[str]:
+    """Return lines that suggest what to do now."""
     cs, clinic, last = directory / "cs", directory / "clinic", directory / hospitals[-1]
     lines = [
         f"train -d {quoted(cs)}",
@@ -87,18 +87,13 @@ def _next(directory: Path, hospitals: list[str], detach: bool) -> str:
         ]
     if detach:
         lines.append(f"down -d {quoted(directory)}")
-    where = "Now" if detach else "In another terminal; Ctrl-C here ends it"
-    return "\n".join([f"All are connected. {where}:", *(f"  revfrf {line}" for line in lines)])
+    where = "Now" if detach else "In another terminal (Ctrl-C here stops it)"
+    return [f"All are connected. {where}:", *(f"  revfrf {line}" for line in lines)]
 
 
 @app.command()
-def down(
-    directory: Annotated[
-        Path, typer.Option("--directory", "-d", metavar="DIR", help="The directory of `revfrf up`.")
-    ] = Path("federation"),
-    as_json: Json = False,
-) -> None:
-    """End all processes of a federation of `revfrf up`.
+def down(directory: FederationDirectory = Path("federation"), as_json: Json = False) -> None:
+    """Stop all processes of a federation of `revfrf up`.
 
     \b
     Example:
@@ -108,22 +103,19 @@ def down(
 
     with errors(as_json):
         ended = stop(directory)
-    if as_json:
-        print_json({"ended": ended})
-    else:
-        typer.echo(f"{ended} processes have ended.")
+    print_done(as_json, {"ended": ended}, f"Stopped {ended} processes.")
 
 
 @app.command()
 def demo(
     key_bits: Annotated[int, typer.Option(help="Size of the keys.")] = 3072,
-    trees: Annotated[int, typer.Option(help="Size of the forest.")] = 30,
+    trees: Annotated[int, typer.Option(help="Number of trees.")] = 30,
     allow_insecure: AllowInsecure = False,
     page: Annotated[
-        Path, typer.Option(metavar="FILE", help=f"Where the page about it goes; {REPLACED}")
+        Path, typer.Option(metavar="FILE", help=f"Where to write the page about it; {REPLACED}")
     ] = Path("five_hospitals.html"),
 ) -> None:
-    """The whole story in a minute: train, ask, leave, prove.
+    """Show everything in a minute: train, predict, leave, verify.
 
     All parties are in one process.
 

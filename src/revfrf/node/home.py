@@ -1,6 +1,6 @@
 """A party's directory: its configuration, its database with its keys, and its audit log.
 
-`node.inviting` makes them.
+`node.invitations` creates it.
 """
 
 import os
@@ -30,13 +30,15 @@ from revfrf.transport.tls import TlsIdentity
 
 CONFIG, DATABASE, AUDIT, PUBLIC_KEY = "revfrf.toml", "party.db", "audit.log", "kgc.pub"
 _STORES: dict[str, type[Store]] = {CS: CoordinatorStore, PARTICIPANT: ParticipantStore}
-_MOMENT = 1.0
-_LOOKS = 0.2
-"""Seconds: that a database may be in use, and between two looks at whether a process runs."""
+IN_USE_SECONDS = 1.0
+"""How long to wait for a command that uses the database."""
+
+POLL_SECONDS = 0.2
+"""How often to check whether a process runs."""
 
 
 class Pin(Record, frozen=True):
-    """By which certificate a party has come: the number of its invitation, and the keys made with it."""
+    """The TLS certificate by which a party came: the number of its invitation, and its keys."""
 
     serial: int
     key: bytes
@@ -44,15 +46,15 @@ class Pin(Record, frozen=True):
 
 
 def look(path: Path) -> Config:
-    """Whose directory this is, by its configuration; a process may run in it.
+    """Return the configuration of the party whose directory this is; a process may run in it.
 
-    Raises ConfigError, and StorageError if it is no party's, or others could change it.
+    Raises ConfigError, and StorageError if it is not a party's directory, or others could change it.
     """
     try:
         if not (path / CONFIG).exists():
-            what = f"it has no {CONFIG}" if path.is_dir() else "there is no such directory"
-            made = "give the party's with -d; `revfrf join TOKEN` makes one, or `revfrf kgc init`"
-            raise StorageError(f"{path}: no directory of a party: {what}; {made}", kind="missing")
+            what = f"no {CONFIG}" if path.is_dir() else "it does not exist"
+            remedy = "pass one with -d, or create one with `revfrf join TOKEN` or `revfrf kgc init`"
+            raise StorageError(f"{path} is not a party directory ({what}); {remedy}", kind="missing")
         for each in (path, path / CONFIG):
             check_writable_by_owner_alone(each)
     except OSError as error:
@@ -61,8 +63,8 @@ def look(path: Path) -> Config:
 
 
 def _database(home: Path) -> Database:
-    """The party's database. A command that has it for a moment is waited for."""
-    until = time.monotonic() + _MOMENT
+    """Open the party's database. Wait a moment for a command that uses it."""
+    until = time.monotonic() + IN_USE_SECONDS
     while True:
         try:
             return Database(home / DATABASE)
@@ -70,14 +72,14 @@ def _database(home: Path) -> Database:
             if error.kind != "in-use":
                 raise
         if time.monotonic() > until:
-            what = "`revfrf serve` runs there already, or another command; stop it, or wait"
+            what = "`revfrf serve` or another command is running there; stop it, or wait"
             raise StorageError(f"{home}: {what}", kind="in-use")
         time.sleep(0.05)
 
 
 @dataclass
 class Home:
-    """An open directory; one process has it at a time."""
+    """An open directory. Only one process can have it open."""
 
     path: Path
     config: Config
@@ -85,7 +87,7 @@ class Home:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "Home":
-        """The directory of a party that was founded or has joined. Raises ConfigError and StorageError."""
+        """Open the directory of a party. Raises ConfigError and StorageError."""
         home = Path(path).expanduser().absolute()
         config = look(home)
         database = _database(home)
@@ -102,67 +104,67 @@ class Home:
 
     @property
     def allow_insecure(self) -> bool:
-        """Whether keys may be too short to protect anything."""
+        """Return whether keys may be too short to protect anything."""
         return bool(self.store.read("insecure", bool))
 
     @cached_property
     def audit(self) -> AuditLog:
-        """What this party has done, open from its first use until the directory is closed."""
+        """The party's audit log, open from its first use until the directory is closed."""
         party = self.config.party
         return AuditLog(self.path / AUDIT, (party.federation, party.role, party.name))
 
     @hides_locals
     def identity(self) -> Identity:
-        """What the party knows of itself."""
+        """Return the party's name, role and keys."""
         return self.store.expect("identity", IdentityRecord).identity(self.allow_insecure)
 
     @hides_locals
     def signing(self) -> SigningKey:
-        """The key by which the party signs."""
+        """Return the party's signing key."""
         if self.who.role == KGC:
             return SigningKey.from_fields(self.store.expect("signing", dict[str, str]))
         return self.identity().signing_key
 
     @hides_locals
     def tls(self) -> TlsIdentity:
-        """By what others know the party."""
+        """Return the party's TLS certificate and key."""
         return TlsIdentity.from_fields(self.store.expect("tls", dict[str, str]))
 
     @hides_locals
     def sealing(self) -> Sealing:
-        """What the party seals and opens letters with."""
+        """Return what seals and opens the party's letters."""
         return Sealing(self.tls(), self.signing())
 
     def close(self) -> None:
-        """What was not written has not happened."""
+        """Close the database and the audit log."""
         if "audit" in vars(self):
             self.audit.close()
         self.store.close()
 
 
 def has_left(path: Path) -> bool:
-    """Whether CS no longer accepts the participant. Raises StorageError of kind `in-use` while it runs."""
+    """Return whether CS no longer accepts the participant. Raises StorageError (`in-use`) while it runs."""
     with closing(Home.open(path)) as home:
         return bool(home.store.read("left", bool))
 
 
 def wait_until_left(directory: Path) -> None:
-    """Until a participant's process has ended because CS no longer accepts it.
+    """Wait until a participant's process has ended because CS no longer accepts it.
 
-    Raises RevFRFError if it has ended otherwise.
+    Raises RevFRFError if it has ended for another reason.
     """
     while (left := _has_left(directory)) is None:
-        time.sleep(_LOOKS)
+        time.sleep(POLL_SECONDS)
     if not left:
         raise RevFRFError(
-            f"KGC has the request, but the process in {directory} has ended before CS refused it; "
-            "`revfrf history` at CS says whether it has left",
+            f"KGC has the request, but the process in {directory} ended before CS refused it; "
+            "`revfrf history` at CS shows whether it has left",
             kind="absent",
         )
 
 
 def _has_left(directory: Path) -> bool | None:
-    """See `has_left`; None while a process runs there, if only to its end."""
+    """See `has_left`; None while a process runs there."""
     try:
         return None if is_running(directory / CONTROL) else has_left(directory)
     except StorageError as error:
@@ -172,8 +174,8 @@ def _has_left(directory: Path) -> bool | None:
 
 
 class Pins:
-    """Who has come by which certificate. A token is good for one: of two who come with it, the first counts,
-    until KGC has invited anew.
+    """The TLS certificate by which each party came. A token is valid once: if two parties present the same
+    one, the first is admitted, until KGC invites the party again.
     """
 
     def __init__(self, store: Store) -> None:
@@ -182,22 +184,24 @@ class Pins:
 
     @property
     def verify_keys(self) -> dict[str, bytes]:
-        """By which key each of them signs."""
+        """The key by which each party signs."""
         return {name: pin.verify_key for name, pin in self._known.items()}
 
     def admit(self, passport: Passport) -> None:
-        """Raise PassportError for somebody who has come after another of the same name."""
+        """Raise PassportError for a party that came after another of the same name."""
         name, found = passport.who.name, Pin(passport.serial, passport.key_digest, passport.verify_key)
         with self._lock:
             known = self._known.get(name)
             if known == found:
                 return
             if known is not None and known.serial >= found.serial:
-                raise PassportError(f"{name!r} has come by another certificate before", kind="replaced")
+                raise PassportError(
+                    f"another party called {name!r} came before with another certificate", kind="replaced"
+                )
             self._store.write(pins=self._known | {name: found})
             self._known = self._known | {name: found}
 
 
 def days_left(passport: Passport) -> int:
-    """Until a certificate ends."""
+    """Return the days until a TLS certificate expires."""
     return (passport.not_after - datetime.now(UTC)).days

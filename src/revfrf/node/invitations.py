@@ -1,6 +1,6 @@
-"""Parties come to be: KGC founds a federation and invites, and whoever has a token joins.
+"""How parties are created: KGC creates a federation and invites parties, which join with a token.
 
-All of it works offline, and a party's keys are made where they stay.
+All of it works offline, and a party's keys are created where they stay.
 """
 
 import os
@@ -29,14 +29,14 @@ from revfrf.transport.tls import Authority, Token, join
 _DAYS = 365
 
 _OWN_SERIAL = 1
-"""The number of KGC's invitation to itself; others have higher ones, each once."""
+"""The number of KGC's invitation to itself. Each other invitation has a higher one."""
 
 _inviting = Lock()
-"""Whoever reads and writes whom KGC has invited holds it."""
+"""Held while the list of invitations is read and written."""
 
 
 class Invited(Record, frozen=True):
-    """Whom KGC has invited, as what, and with which numbers: the first one that counts, and the last."""
+    """An invited party: its role, and the numbers of its first valid invitation and its last."""
 
     role: str
     first: int
@@ -44,7 +44,7 @@ class Invited(Record, frozen=True):
 
 
 def _create(path: Path, config: Config, kgc: VerifyKey, facts: Mapping[str, Any]) -> None:
-    """A new directory with these facts in its database."""
+    """Create a directory with these facts in its database."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(path.iterdir()):
@@ -58,12 +58,12 @@ def _create(path: Path, config: Config, kgc: VerifyKey, facts: Mapping[str, Any]
     finally:
         store.close()
     save_verify_key(path / PUBLIC_KEY, kgc)
-    write_config(path / CONFIG, config)  # last: a directory without it is none
+    write_config(path / CONFIG, config)  # last: without it, this is not a party directory
 
 
 @hides_locals
-def found(path: str | os.PathLike[str], federation: str, coordinator: str, **keys: Any) -> None:
-    """KGC: a new federation, whose coordinator will listen at this address."""
+def create_federation(path: str | os.PathLike[str], federation: str, coordinator: str, **keys: Any) -> None:
+    """Create KGC's directory of a new federation, whose coordinator will listen at this address."""
     check_name("federation", federation)
     home = Path(path).expanduser().absolute()
     config = new_config(federation=federation, role=KGC, name=KGC, coordinator=coordinator, **keys)
@@ -83,7 +83,7 @@ def found(path: str | os.PathLike[str], federation: str, coordinator: str, **key
 
 
 def invite(home: Home, role: str, name: str, days: int = _DAYS) -> Token:
-    """KGC: a token by which a party joins, or, if it has joined before, gets a new certificate."""
+    """Return a token by which a party joins or, if it has joined before, renews its TLS certificate."""
     with _inviting:
         return _invite(home, role, name, days)
 
@@ -91,7 +91,7 @@ def invite(home: Home, role: str, name: str, days: int = _DAYS) -> Token:
 @hides_locals
 def _invite(home: Home, role: str, name: str, days: int) -> Token:
     if home.who.role != KGC:
-        raise UsageError(f"{home.path} is the directory of {home.who.name!r}; KGC alone invites")
+        raise UsageError(f"{home.path} is the directory of {home.who.name!r}; only KGC invites")
     name = _named(role, name)
     invited = home.store.expect("invited", dict[str, Invited])
     _check_invitation(invited, home.store.expect("state", KeyCentreState), role, name)
@@ -107,13 +107,13 @@ def _invite(home: Home, role: str, name: str, days: int) -> Token:
 
 
 def _named(role: str, name: str) -> str:
-    """What the party will be called. Raises UsageError."""
+    """Return the party's name. Raises UsageError."""
     if role in (CS, CC):
         if name not in ("", role):
-            raise UsageError(f"{role} is called {role} in every federation; leave {name!r} out")
+            raise UsageError(f"{role} is always called {role}; leave {name!r} out")
         return role
     if role not in (PARTICIPANT, REQUESTER):
-        raise UsageError(f"role {role!r}: give {CS}, {CC}, {PARTICIPANT} or {REQUESTER}, and then the name")
+        raise UsageError(f"role {role!r}: give {CS}, {CC}, {PARTICIPANT} or {REQUESTER}, then the name")
     if not name:
         raise UsageError(f"a {role} needs a name: revfrf kgc invite {role} NAME")
     check_name(role, name)
@@ -121,28 +121,30 @@ def _named(role: str, name: str) -> str:
 
 
 def _check_invitation(invited: Mapping[str, Invited], state: KeyCentreState, role: str, name: str) -> None:
-    """Raise UsageError if nobody of this role and name can be invited any more."""
+    """Raise UsageError if no party of this role and name can be invited."""
     for known in invited.keys() - {name}:
         if known.casefold() == name.casefold():
-            raise UsageError(f"{name!r} is too like {known!r}, who is invited already; give another name")
+            raise UsageError(
+                f"{name!r} is too similar to {known!r}, which is already invited; give another name"
+            )
     before = invited.get(name)
     if before is not None and before.role != role:
-        raise UsageError(f"{name!r} is invited as {before.role} already; give another name")
+        raise UsageError(f"{name!r} is already invited as {before.role}; give another name")
     if state.certificates and name in state.certificates[-1].revoked:
-        raise UsageError(f"{name!r} has left, and its name with it; give another name")
+        raise UsageError(f"{name!r} has left, and its name cannot be used again; give another name")
     if state.certificates and before is None and role != REQUESTER:
-        raise UsageError("the federation is set up: nobody can join it any more but requesters")
+        raise UsageError("the federation is set up: only requesters can join it now")
 
 
 def uninvite(home: Home, name: str) -> None:
-    """KGC: take an invitation back; of members of a federation that is set up it is too late for that."""
+    """Cancel an invitation. Members of a federation that is set up cannot be uninvited."""
     with _inviting:
         invited = home.store.expect("invited", dict[str, Invited])
         if name not in invited:
-            raise UsageError(f"{name!r} is not invited; invited are {', '.join(sorted(invited)) or 'none'}")
+            raise UsageError(f"{name!r} is not invited (invited: {', '.join(sorted(invited)) or 'none'})")
         certified = home.store.expect("state", KeyCentreState).certificates
         if certified and invited[name].role != REQUESTER:
-            raise UsageError("the federation is set up; whoever is in it leaves by itself: `revfrf revoke`")
+            raise UsageError("the federation is set up; a member leaves by its own `revfrf revoke`")
         with home.store.transaction():
             home.store.write(invited={known: who for known, who in invited.items() if known != name})
             home.audit.append("uninvited", name=name)
@@ -150,7 +152,7 @@ def uninvite(home: Home, name: str) -> None:
 
 @hides_locals
 def join_federation(path: str | os.PathLike[str], text: str, *, allow_insecure: bool = False) -> PartyId:
-    """Make a party's keys and directory; in the directory that it has, a new certificate for its keys.
+    """Create a party's keys and directory or, if it has one, renew the TLS certificate of its keys.
 
     `allow_insecure` is settled when a party first joins.
     """
@@ -159,8 +161,8 @@ def join_federation(path: str | os.PathLike[str], text: str, *, allow_insecure: 
     if (home / CONFIG).exists():
         if allow_insecure:
             raise UsageError(
-                f"{home} has joined before, and whether short keys will do was settled then; leave "
-                "--allow-insecure out, and its certificate is renewed"
+                f"{home} has joined before, and short keys were allowed or not then; leave --allow-insecure "
+                "out to renew its TLS certificate"
             )
         _renew(home, token)
         return token.who
@@ -193,11 +195,9 @@ def _renew(path: Path, token: Token) -> None:
                 f"{path} is the directory of {home.who.name!r}; the token is for {token.who.name!r}"
             )
         if token.ca_pem != home.tls().ca_pem:
-            raise UsageError("the token is of another federation with the same name")
+            raise UsageError("the token belongs to another federation with the same name")
         if token.serial <= home.tls().passport.serial:
-            raise UsageError(
-                f"{path} has a certificate by this token, or a newer one; ask KGC for a new token"
-            )
+            raise UsageError(f"{path} has already used this token, or a newer one; ask KGC for a new token")
         tls = join(token, home.signing().verify_key.raw)
         with home.store.transaction():
             home.store.write(tls=tls.to_fields())

@@ -1,4 +1,4 @@
-"""The processes of CC and the participants; CS's is in `node.coordinator`, KGC's in `node.key_centre`."""
+"""The processes of CC and the participants. CS's is in `node.coordinator`, KGC's in `node.kgc`."""
 
 import logging
 from typing import ClassVar
@@ -34,7 +34,7 @@ log = logging.getLogger("revfrf.serve")
 
 
 class MemberService(Service):
-    """A party that is a member of every epoch, and has a say in requests: CS, CC, a participant."""
+    """A member of every epoch that may refuse requests: CS, CC or a participant."""
 
     role: AnsweringParty
 
@@ -44,7 +44,7 @@ class MemberService(Service):
         return self.role.identity.certificate
 
     def take_policy(self) -> None:
-        """Whose requests are answered, by the configuration, if that has changed."""
+        """Apply the configured policy on requests, if it has changed."""
         policy = self.config.policy or Policy()
         asked = RequestPolicy(policy.accepts, policy.refuses, policy.max_rows)
         if asked != self.role.policy:
@@ -82,7 +82,7 @@ class ParticipantService(MemberService):
                 master = master_seed(config.forest.random_state)
                 store.write(secret=participant_secret(master, home.who.name))
         else:
-            rows.codes(columns)  # raises if the file has changed its kind
+            rows.codes(columns)  # raises if a column's kind has changed
         self.role = Participant(
             home.identity(), columns, store.expect("secret", bytes), store, workers(config.work.workers)
         )
@@ -127,18 +127,18 @@ class ParticipantService(MemberService):
         try:
             self.endpoint.call(KGC, request, Done)
         except AbsentError as error:
-            reason = f"{error.reason}; KGC may have the request all the same: ask again, it takes it once"
+            reason = f"{error.reason}; KGC may have the request anyway: retry, it counts once"
             raise AbsentError(error.party, reason) from None
         except RefusedError as error:
-            reason = f"{error.reason}; perhaps this party has left already, by a request before this one"
+            reason = f"{error.reason}; perhaps this party has already left by an earlier request"
             raise RefusedError(error.party, reason) from None
         return departure
 
-    def shown_out(self) -> None:
-        """See `Service.shown_out`: there is nothing more to do here."""
-        step(log, "this party has left, and CS no longer accepts it; KGC's certificate is the proof")
+    def on_expelled(self) -> None:
+        """See `Service.on_expelled`: stop."""
+        step(log, "CS no longer accepts this party: it has left; the revocation certificate is the proof")
         self.home.store.write(left=True)
-        self.audit.append("let in no more")
+        self.audit.append("expelled")
         self.stop()
 
     def status(self, request: api.Status, on_progress: OnProgress = api.no_progress) -> api.PartyStatus:

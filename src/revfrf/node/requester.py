@@ -1,4 +1,4 @@
-"""Requests from another machine: rows in a file go out encrypted, and answers come back."""
+"""Encrypted predictions for rows in a file, and the requester's process."""
 
 import time
 from collections import Counter
@@ -56,7 +56,7 @@ def predict_encrypted(
 
 
 def _facts(channel: Channel, identity: Identity) -> ForestFacts:
-    """What the forest asks for. KGC is asked first if it has not admitted us in this epoch."""
+    """Return what the forest needs. Ask KGC for admission first, unless it was given in this epoch."""
     if identity.admission is not None:
         with suppress(RefusedError):
             return ask_facts(channel, identity)
@@ -65,7 +65,7 @@ def _facts(channel: Channel, identity: Identity) -> ForestFacts:
 
 
 def _wait(service: Service, identity: Identity, away: Collection[str], error: AbsentError) -> None:
-    """Until CS says that nobody is away but these. Raises the error if that takes longer than the party's
+    """Wait until CS says that only these are offline. Raises the error if that exceeds the configured
     patience.
     """
     until = time.monotonic() + service.config.network.patience
@@ -77,7 +77,7 @@ def _wait(service: Service, identity: Identity, away: Collection[str], error: Ab
 
 
 def _names(facts: ForestFacts) -> dict[str, list[Column]]:
-    """What the file calls each party's columns: by their names, or party/name if two have the same."""
+    """Return the columns of each party as the file names them: party/name if two parties use one name."""
     count = Counter(column.name for columns in facts.columns.values() for column in columns)
 
     def named(party: str, column: Column) -> Column:
@@ -120,7 +120,7 @@ def _predictions(id_column: str, ids: Sequence[str], facts: ForestFacts, answer:
 
 
 class RequesterService(Service):
-    """A party that holds whole rows, and asks about them."""
+    """A party that holds whole rows, and has them predicted."""
 
     role: Requester
 

@@ -19,7 +19,7 @@ from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
 from revfrf.node.api import Status
 from revfrf.node.control import CONTROL, ask, is_running, process_of
 from revfrf.node.home import CONFIG, Home, look
-from revfrf.node.invitations import found, invite, join_federation
+from revfrf.node.invitations import create_federation, invite, join_federation
 from revfrf.roles.kgc import KeyCentreState
 
 ROWS, TEST, REQUEST = "rows.csv", "test.csv", "request.csv"
@@ -60,7 +60,7 @@ def make(directory: Path, parties: int, key_bits: int, allow_insecure: bool) -> 
 
 def _make(directory: Path, names: list[str], key_bits: int, allow_insecure: bool) -> None:
     coordinator, insecure = f"127.0.0.1:{free_port()}", allow_insecure or None
-    found(directory / "kgc", "hospitals", coordinator, key_bits=key_bits, allow_insecure=insecure)
+    create_federation(directory / "kgc", "hospitals", coordinator, key_bits=key_bits, allow_insecure=insecure)
     roles = {"cs": CS, "cc": CC, REQUESTER_NAME: REQUESTER} | dict.fromkeys(names, PARTICIPANT)
     with closing(Home.open(directory / "kgc")) as centre:
         for home, role in roles.items():

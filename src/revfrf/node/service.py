@@ -114,7 +114,7 @@ class Service:
                 if problem:
                     log.warning("not connected: %s", problem)
                 if isinstance(self._link, Dialler) and self._link.left:
-                    self.shown_out()
+                    self.on_expelled()
 
     def _close_log(self) -> None:
         try:
@@ -128,7 +128,7 @@ class Service:
         """What keeps the link from coming up, if it is dialled."""
         return self._link.problem if isinstance(self._link, Dialler) else ""
 
-    def shown_out(self) -> None:
+    def on_expelled(self) -> None:
         """CS no longer accepts this party: it has left."""
 
     def stop_on_signals(self) -> None:

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from revfrf.protocols.paper.fle_expan import LevelReport
+if TYPE_CHECKING:  # the command line shows progress without loading any protocol
+    from revfrf.protocols.paper.fle_expan import LevelReport
 
 Update = Callable[[float | None, str | None], None]
 """Sets the share of the work that is done, if it is known, and the text of a bar, if it changes."""
@@ -33,12 +35,12 @@ def progress_bar(console: Console, shown: bool, transient: bool = False) -> Iter
 
 
 @contextmanager
-def level_progress(verbose: int) -> Iterator[Callable[[LevelReport], None]]:
+def level_progress(verbose: int) -> Iterator[Callable[["LevelReport"], None]]:
     """Yield what a growing forest calls at each depth; it draws on standard error if `verbose`."""
     with progress_bar(Console(stderr=True), bool(verbose)) as update:
         update(0.0, "keys")
 
-        def show(report: LevelReport) -> None:
+        def show(report: "LevelReport") -> None:
             update(report.work, f"forest: depth {report.depth}, {report.trees} trees, {report.nodes} nodes")
 
         yield show
