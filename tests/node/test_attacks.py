@@ -35,7 +35,7 @@ from revfrf.messages.key_setup import AdmissionRequest
 from revfrf.node import api
 from revfrf.node.config import with_overrides
 from revfrf.node.home import AUDIT, Home, Pins
-from revfrf.node.invitations import Invited, invite, join_federation, uninvite
+from revfrf.node.invitations import Invited, create_federation, invite, join_federation, uninvite
 from revfrf.node.members import ParticipantService
 from revfrf.protocols.certificate import sign_revocation
 from revfrf.protocols.frf_revoc import next_epoch

@@ -418,7 +418,7 @@ def test_half_of_the_trees_must_have_voted_by_default(
     monkeypatch: pytest.MonkeyPatch, flags: list[str], code: int
 ) -> None:
     answer = Predictions("id", ("a", "b"), (1.0, 2.0), coverage=(1.0, 0.4), offline=("h1",))
-    monkeypatch.setattr("revfrf.cli.party.ask_party", lambda *_, **__: answer)
+    monkeypatch.setattr("revfrf.cli.predict.ask_party", lambda *_, **__: answer)
     done = CliRunner().invoke(app, ["predict", "rows.csv", "--encrypted", "--partial", *flags])
     assert (done.exit_code, done.stdout.count("\n")) == (code, 0 if code else 3)
     assert "40.0%" in done.stderr

@@ -271,176 +271,112 @@ def test_files_as_windows_writes_them_are_read(path: Path) -> None:
 # -- mistakes ---------------------------------------------------------------------------------------
 
 BASE = PARTICIPANT + NETWORK
-MISTAKES: dict[str, tuple[str, str, str, str]] = {
-    # what is in the file, the kind, where it is, and a part of what is said
-    "a key with a typo": (
-        f"{BASE}patiense = 5",
-        "key",
-        "line 7, [network] patiense",
-        "did you mean patience?",
-    ),
-    "a section with a typo": (f"{BASE}[plicy]", "section", "line 7, [plicy]", "did you mean policy?"),
-    "a key of another section": (
-        f"{BASE}[log]\npatience = 5",
-        "key",
-        "line 8, [log] patience",
-        "below [network]",
-    ),
-    "a key of no section": (f"patience = 5\n{BASE}", "section", "line 1, [patience]", "below [network]"),
-    "an unknown key": (f"{BASE}[log]\nzzz = 5", "key", "line 8, [log] zzz", "there are level, format"),
-    "other words": (
-        f"{CS}[forest]\ntrees = 5",
-        "key",
-        "line 9, [forest] trees",
-        "did you mean n_estimators?",
-    ),
-    "a section in a section": (f"{BASE}log = 5", "key", "line 7, [network] log", "write [log] on a line"),
-    "a section that is a value": (f"log = 5\n{BASE}", "section", "line 1, [log]", "write [log] on a line"),
-    "a list of sections": (f"{BASE}[[log]]", "section", "line 7, [log]", "write [log] on a line"),
-    "a forest's rules at a participant": (
-        f"{BASE}[forest]\nmax_depth = 5",
-        "key",
-        "line 8, [forest] max_depth",
-        "only CS has max_depth",
-    ),
-    "keys at CS": (f"{CS}[keys]", "section", "line 8, [keys]", "only KGC has [keys]"),
-    "data at KGC": (f"{KGC}[data]", "section", "line 7, [data]", "only participant and CS have [data]"),
-    "listening elsewhere": (f'{BASE}listen = "a:1"', "key", "line 7, [network] listen", "only CS has listen"),
-    "dialling from CS": (
-        f"{CS}{NETWORK}",
-        "key",
-        "line 9, [network] coordinator",
-        "requester have coordinator",
-    ),
-    "a target elsewhere": (
-        f'{BASE}[data]\ntarget = "y"',
-        "key",
-        "line 8, [data] target",
-        "only CS has target",
-    ),
-    "nobody to dial": (
-        f"{PARTICIPANT}[network]",
-        "key",
-        "line 5, [network] coordinator",
-        "is missing; give host",
-    ),
-    "no network": (PARTICIPANT, "key", "toml, [network] coordinator", "is missing; give host:port"),
-    "no role": (
-        '[party]\nname = "x"\nfederation = "f"',
-        "key",
-        "line 1, [party] role",
-        'is missing; give "KGC"',
-    ),
-    "nothing": ("", "key", "toml, [party] federation", "is missing"),
-    "no task": (CS.replace("task", "# task"), "key", "line 5, [data] task", '"classes" or "numbers"'),
-    "an unknown role": (BASE.replace("partic", "antic"), "value", "line 3, [party] role", 'or "participant"'),
-    "a name of a role": (BASE.replace("clinic", "CS"), "value", "line 4, [party] name", "RevFRF itself uses"),
-    "a server by another name": (
-        CS.replace('name = "CS"', 'name = "boss"'),
-        "value",
-        "line 4, [party] name",
-        "must be CS",
-    ),
-    "a name that looks like another": (
-        BASE.replace("clinic", "ｃlinic"),
-        "value",
-        "line 4, [party] name",
-        "looks like no other",
-    ),
-    "a name with a slash": (BASE.replace("clinic", "a/b"), "value", "line 4, [party] name", "without '/'"),
-    "an empty name": (BASE.replace("clinic", ""), "value", "line 4, [party] name", "1 to 100"),
-    "a name of two lines": (
-        BASE.replace("clinic", "a\\nb"),
-        "value",
-        "line 4, [party] name",
-        r"'a\nb': ",
-    ),
-    "text for a number": (f'{BASE}patience = "9"', "value", "line 7, [network] patience", "not '9'"),
-    "a share for a number": (f"{BASE}patience = 9.0", "value", "line 7, [network] patience", "not 9.0"),
-    "a switch for a number": (f"{BASE}patience = true", "value", "line 7, [network] patience", "not True"),
-    "a date for a text": (f"{BASE}[data]\nfile = 2026-01-02", "value", "line 8, [data] file", "like"),
-    "too little": (f"{BASE}patience = 0", "value", "line 7, [network] patience", "from 1 to"),
-    "too much": (f"{BASE}call = 9999999999999999999999", "value", "line 7, [network] call", "from 1 to"),
-    "a huge number": (
-        f"{BASE}call = 0x{'f' * 9000}",
-        "value",
-        "line 7, [network] call",
-        "thousands of digits",
-    ),
-    "no address": (f'{PARTICIPANT}[network]\ncoordinator = "cs"', "value", "line 6", "host:port"),
-    "no port": (f'{PARTICIPANT}[network]\ncoordinator = "cs:0"', "value", "line 6", "host:port"),
-    "a port too high": (f'{PARTICIPANT}[network]\ncoordinator = "cs:65536"', "value", "line 6", "host:port"),
-    "a URL": (f'{PARTICIPANT}[network]\ncoordinator = "http://cs:1"', "value", "line 6", "host:port"),
-    "a bare IPv6": (f'{PARTICIPANT}[network]\ncoordinator = "::1:80"', "value", "line 6", '"[::1]:8470"'),
-    "a slow heart": (f"{BASE}\nheartbeat = 700", "value", "line 8, [network] heartbeat", "lower the one"),
-    "a short patience": (f"{BASE}\npatience = 5", "value", "line 8, [network] patience", "lower the one"),
-    "a text for a list": (f'{BASE}[data]\ndrop = "a"', "value", "line 8, [data] drop", "a list of columns"),
-    "a number in a list": (
-        f'{BASE}[data]\ndrop = [\n"a",\n5]',
-        "value",
-        "line 8, [data] drop",
-        "list of columns",
-    ),
-    "an empty column": (f'{BASE}[data]\ndrop = [""]', "value", "line 8, [data] drop", "list of columns"),
-    "an id that is dropped": (f'{BASE}[data]\ndrop = ["id"]', "value", "line 8, [data] drop", "names 'id'"),
-    "a null byte": (f'{BASE}[data]\nfile = "a\\u0000"', "value", "line 8, [data] file", "a path"),
-    "decimals": (f"{BASE}[data]\ndecimals = 19", "value", "line 8, [data] decimals", "from 0 to 18"),
-    "decimals of a column": (
-        f'{BASE}[data.decimals]\nage = 0\n"a b" = 19',
-        "value",
-        "line 9, [data] decimals.'a b'",
-        "from 0 to 18",
-    ),
-    "a requester for all": (
-        f'{BASE}[policy]\naccepts = "a"',
-        "value",
-        "line 8, [policy] accepts",
-        "list of names",
-    ),
-    "negative rows": (f"{BASE}[policy]\nmax_rows = -1", "value", "line 8, [policy] max_rows", "from 0"),
-    "no trees": (f"{CS}[forest]\nn_estimators = 0", "value", "line 9, [forest] n_estimators", "from 1 to"),
-    "too deep": (f"{CS}[forest]\nmax_depth = 63", "value", "line 9, [forest] max_depth", "from 1 to 62"),
-    "no share": (
-        f"{CS}[forest]\nmax_features = 0.0",
-        "value",
-        "line 9, [forest] max_features",
-        "share up to 1.0",
-    ),
-    "nan": (f"{CS}[forest]\nmax_features = nan", "value", "line 9, [forest] max_features", "not nan"),
-    "a big share": (
-        f"{CS}[forest]\nmax_features = 1.5",
-        "value",
-        "line 9, [forest] max_features",
-        "up to 1.0",
-    ),
-    "a short seed": (
-        f'{CS}[forest]\nrandom_state = "ab"',
-        "value",
-        "line 9, [forest] random_state",
-        "64 hex",
-    ),
-    "a weak key": (f"{KGC}[keys]\nkey_bits = 1024", "value", "line 8, [keys] key_bits", "2048 or more"),
-    "an odd key": (f"{KGC}[keys]\nkey_bits = 3073", "value", "line 8, [keys] key_bits", "multiple of 16"),
-    "no workers": (f"{BASE}[work]\nworkers = 0", "value", "line 8, [work] workers", "-1 for all cores"),
-    "an unknown level": (f'{BASE}[log]\nlevel = "loud"', "value", "line 8, [log] level", 'or "warning" or'),
-    "no value": (f"{BASE}patience =", "syntax", "line 7, 'patience ='", "key = value"),
-    "no quotes": (f"{BASE}listen = cs", "syntax", "line 7, 'listen = cs'", "text in quotes"),
-    "a key twice": (f"{BASE}call = 1\ncall = 2\n", "syntax", "line 8, 'call = 2'", "each once"),
-    "a section twice": (f"{BASE}[network]", "syntax", "line 7, '[network]'", "each once"),
-    "no end of a text": (f'{BASE}x = """\na\n', "syntax", "line 8, 'a'", "Unterminated"),
-    "no end of a list": (f"{BASE}x = [1,\n2\n", "syntax", "line 8, '2'", "Unclosed array"),
-    "depth": (f"x = {'[' * 9000}", "syntax", "toml: ", "nested too deep"),
-    "digits": (f"x = {'9' * 9000}", "syntax", "toml: ", "too many digits"),
-}
+TEXTS_BY_NAME = {"<BASE>": BASE, "<PARTICIPANT>": PARTICIPANT, "<CS>": CS, "<KGC>": KGC, "\\n": "\n"}
+MISTAKES = r'''
+key     | <BASE>patiense = 5 | line 7, [network] patiense | did you mean patience?
+section | <BASE>[plicy] | line 7, [plicy] | did you mean policy?
+key     | <BASE>[log]\npatience = 5 | line 8, [log] patience | below [network]
+section | patience = 5\n<BASE> | line 1, [patience] | below [network]
+key     | <BASE>[log]\nzzz = 5 | line 8, [log] zzz | there are level, format
+key     | <CS>[forest]\ntrees = 5 | line 9, [forest] trees | did you mean n_estimators?
+key     | <BASE>log = 5 | line 7, [network] log | write [log] on a line
+section | log = 5\n<BASE> | line 1, [log] | write [log] on a line
+section | <BASE>[[log]] | line 7, [log] | write [log] on a line
+key     | <BASE>[forest]\nmax_depth = 5 | line 8, [forest] max_depth | only CS has max_depth
+section | <CS>[keys] | line 8, [keys] | only KGC has [keys]
+section | <KGC>[data] | line 7, [data] | only participant and CS have [data]
+key     | <BASE>listen = "a:1" | line 7, [network] listen | only CS has listen
+key     | <CS>[network]\ncoordinator = "cs:1" | line 9, [network] coordinator | requester have coordinator
+key     | <BASE>[data]\ntarget = "y" | line 8, [data] target | only CS has target
+key     | <PARTICIPANT>[network] | line 5, [network] coordinator | is missing; give host
+key     | <PARTICIPANT> | toml, [network] coordinator | is missing; give host:port
+key     | [party]\nname = "x"\nfederation = "f" | line 1, [party] role | is missing; give "KGC"
+key     |  | toml, [party] federation | is missing
+value   | <BASE>patience = "9" | line 7, [network] patience | not '9'
+value   | <BASE>patience = 9.0 | line 7, [network] patience | not 9.0
+value   | <BASE>patience = true | line 7, [network] patience | not True
+value   | <BASE>[data]\nfile = 2026-01-02 | line 8, [data] file | like
+value   | <BASE>patience = 0 | line 7, [network] patience | from 1 to
+value   | <BASE>call = 9999999999999999999999 | line 7, [network] call | from 1 to
+value   | <PARTICIPANT>[network]\ncoordinator = "cs" | line 6 | host:port
+value   | <PARTICIPANT>[network]\ncoordinator = "cs:0" | line 6 | host:port
+value   | <PARTICIPANT>[network]\ncoordinator = "cs:65536" | line 6 | host:port
+value   | <PARTICIPANT>[network]\ncoordinator = "http://cs:1" | line 6 | host:port
+value   | <PARTICIPANT>[network]\ncoordinator = "::1:80" | line 6 | "[::1]:8470"
+value   | <BASE>\nheartbeat = 700 | line 8, [network] heartbeat | lower the one
+value   | <BASE>\npatience = 5 | line 8, [network] patience | lower the one
+value   | <BASE>[data]\ndrop = "a" | line 8, [data] drop | a list of columns
+value   | <BASE>[data]\ndrop = [\n"a",\n5] | line 8, [data] drop | list of columns
+value   | <BASE>[data]\ndrop = [""] | line 8, [data] drop | list of columns
+value   | <BASE>[data]\ndrop = ["id"] | line 8, [data] drop | names 'id'
+value   | <BASE>[data]\nfile = "a\u0000" | line 8, [data] file | a path
+value   | <BASE>[data]\ndecimals = 19 | line 8, [data] decimals | from 0 to 18
+value   | <BASE>[data.decimals]\nage = 0\n"a b" = 19 | line 9, [data] decimals.'a b' | from 0 to 18
+value   | <BASE>[policy]\naccepts = "a" | line 8, [policy] accepts | list of names
+value   | <BASE>[policy]\nmax_rows = -1 | line 8, [policy] max_rows | from 0
+value   | <CS>[forest]\nn_estimators = 0 | line 9, [forest] n_estimators | from 1 to
+value   | <CS>[forest]\nmax_depth = 63 | line 9, [forest] max_depth | from 1 to 62
+value   | <CS>[forest]\nmax_features = 0.0 | line 9, [forest] max_features | share up to 1.0
+value   | <CS>[forest]\nmax_features = nan | line 9, [forest] max_features | not nan
+value   | <CS>[forest]\nmax_features = 1.5 | line 9, [forest] max_features | up to 1.0
+value   | <CS>[forest]\nrandom_state = "ab" | line 9, [forest] random_state | 64 hex
+value   | <KGC>[keys]\nkey_bits = 1024 | line 8, [keys] key_bits | 2048 or more
+value   | <KGC>[keys]\nkey_bits = 3073 | line 8, [keys] key_bits | multiple of 16
+value   | <BASE>[work]\nworkers = 0 | line 8, [work] workers | -1 for all cores
+value   | <BASE>[log]\nlevel = "loud" | line 8, [log] level | or "warning" or
+syntax  | <BASE>patience = | line 7, 'patience =' | key = value
+syntax  | <BASE>listen = cs | line 7, 'listen = cs' | text in quotes
+syntax  | <BASE>call = 1\ncall = 2\n | line 8, 'call = 2' | each once
+syntax  | <BASE>[network] | line 7, '[network]' | each once
+syntax  | <BASE>x = """\na\n | line 8, 'a' | Unterminated
+syntax  | <BASE>x = [1,\n2\n | line 8, '2' | Unclosed array
+'''.strip().splitlines()
+"""The kind of the error, what is in the file, where it is wrong, and a part of the message."""
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_named_with_its_line_and_the_remedy(path: Path, mistake: str) -> None:
-    text, kind, where, what = MISTAKES[mistake]
+    kind, text, where, what = (part.strip(" ") for part in mistake.split(" | "))
+    for name, content in TEXTS_BY_NAME.items():
+        text = text.replace(name, content)
+    check_mistake(path, text, kind, where, what)
+
+
+def check_mistake(path: Path, text: str, kind: str, where: str, what: str) -> None:
     error = refusal(path, text)
     assert error.kind == kind
     assert where in str(error)
     assert what in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("CS", "RevFRF itself uses"),
+        ("ｃlinic", "looks like no other"),
+        ("a/b", "without '/'"),
+        ("", "1 to 100"),
+        ("a\\nb", r"'a\nb': "),
+    ],
+)
+def test_a_wrong_name_is_refused(path: Path, name: str, what: str) -> None:
+    check_mistake(path, BASE.replace("clinic", name), "value", "line 4, [party] name", what)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "where", "what"),
+    [
+        (CS.replace("task", "# task"), "key", "line 5, [data] task", '"classes" or "numbers"'),
+        (BASE.replace("partic", "antic"), "value", "line 3, [party] role", 'or "participant"'),
+        (CS.replace('name = "CS"', 'name = "boss"'), "value", "line 4, [party] name", "must be CS"),
+        (f"{BASE}call = 0x{'f' * 9000}", "value", "line 7, [network] call", "thousands of digits"),
+        (f"x = {'[' * 9000}", "syntax", "toml: ", "nested too deep"),
+        (f"x = {'9' * 9000}", "syntax", "toml: ", "too many digits"),
+    ],
+    ids=["no task", "role", "name of CS", "huge number", "depth", "digits"],
+)
+def test_other_mistakes_are_named_likewise(path: Path, text: str, kind: str, where: str, what: str) -> None:
+    check_mistake(path, text, kind, where, what)
 
 
 def test_bytes_that_are_no_text_are_refused_with_their_line(path: Path) -> None:

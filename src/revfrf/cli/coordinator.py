@@ -80,9 +80,8 @@ def train(
         request = api.Train() if min_common is None else api.Train(min_common)
         result = ask_party(directory, request, as_json)
     for name in result.changed:
-        say(
-            f"{name} in the configuration has changed since `train` was first called; a federation has one forest"
-        )
+        changed = f"{name} in the configuration has changed since `train` was first called"
+        say(f"{changed}; a federation has one forest")
     if as_json:
         print_json(facts_of(result))
     else:

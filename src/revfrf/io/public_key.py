@@ -1,4 +1,4 @@
-"""Files of public keys, which people read, mail and compare::
+"""Public keys in files that people read, mail and compare::
 
     revfrf verify key v1
     key: d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a
@@ -34,7 +34,7 @@ def save_verify_key(path: str | os.PathLike[str], key: VerifyKey) -> None:
 
 
 def load_verify_key(path: str | os.PathLike[str]) -> VerifyKey:
-    """The public key in this file.
+    """Return the public key in this file.
 
     Raises KeyFileError; its kinds are `missing`, `not-regular`, `too-large` and `io` for the file, and
     `malformed` and `version` for its content.
@@ -52,7 +52,7 @@ def load_verify_key(path: str | os.PathLike[str]) -> VerifyKey:
     try:
         found = VerifyKey(bytes.fromhex(digits.decode("ascii")))
     except (ValueError, FormatError):
-        raise _malformed(path, "its hex digits are no key") from None
+        raise _malformed(path, "its hex digits are not a key") from None
     if _text(found) != data:
         raise _malformed(path, "its fingerprint or its form is not that of its key")
     return found
@@ -70,4 +70,4 @@ def _holds(path: str | os.PathLike[str], key: VerifyKey) -> bool:
 
 
 def _malformed(path: str | os.PathLike[str], what: str) -> KeyFileError:
-    return KeyFileError(f"{path} is no public key: {what}; ask for it again", kind="malformed")
+    return KeyFileError(f"{path} is not a public key: {what}; ask for it again", kind="malformed")
