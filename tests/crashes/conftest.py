@@ -12,7 +12,7 @@ import pytest
 from revfrf.names import CC, CS
 from revfrf.testing.federations import prepared_keys
 from tests.crashes.forests import POLICY, REGRESSION, THREE, Before, Small, before_of
-from tests.crashes.killing import in_process, some_place
+from tests.killing import in_process, some_place
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -23,7 +23,7 @@ from revfrf.protocols.common.request import RequestPolicy
 from revfrf.roles.participant import TRAINING, Participant
 from revfrf.storage.memory import CoordinatorStore
 from revfrf.testing.federations import later_keys
-from tests.crashes.killing import for_good
+from tests.killing import for_good
 
 KINDS = {"classifier": RevocableForestClassifier, "regressor": RevocableForestRegressor}
 POLICY = RequestPolicy(refuses=["burglar"], max_rows=3)

@@ -38,7 +38,7 @@ from tests.crashes.forests import (
     nodes_of,
     opened_again,
 )
-from tests.crashes.killing import (
+from tests.killing import (
     all_steps,
     copy_of,
     dies_after,

@@ -19,7 +19,7 @@ from tests.crashes.forests import (
     leave,
     opened_again,
 )
-from tests.crashes.killing import copy_of, in_process, lasting, number_of, steps_of, sweep
+from tests.killing import copy_of, in_process, lasting, number_of, steps_of, sweep
 
 ASKED = 2
 

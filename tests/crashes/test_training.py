@@ -19,7 +19,7 @@ from tests.crashes.forests import (
     fit,
     opened_again,
 )
-from tests.crashes.killing import copy_of, dies_at, lasting, number_of, some_place, steps_of, sweep
+from tests.killing import copy_of, dies_at, lasting, number_of, some_place, steps_of, sweep
 
 
 def begun(steps: Sequence[str]) -> int:

@@ -25,53 +25,24 @@ from revfrf.cli.app import app
 from revfrf.messages.base import Message
 from revfrf.node.audit_log import AuditLog
 from revfrf.node.service import Service
-from revfrf.transport.base import Reply
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.grpc import Dialler
-from tests.crashes import killing as crashes
+from tests.killing import Steps
 
 
-class Steps:
-    """The steps of this process, written to a file as they come; it dies at the `last` one with `name`."""
+def count_steps(steps: Steps) -> None:
+    """Count commits, erasures, messages and lines of the audit log, most of them before and after."""
 
-    def __init__(self, path: Path, name: str, last: int) -> None:
-        self._file = path.open("a", buffering=1)
-        self._name, self._last, self._seen = name, last, 0
-        self._lock = threading.Lock()
+    def answered(_: Service, sender: str, message: Message) -> str:
+        return f"{type(message).__name__} of {sender}"
 
-    def __call__(self, name: str) -> None:
-        with self._lock:
-            self._file.write(name + "\n")
-            self._seen += self._name in name
-            if self._last and self._seen >= self._last:
-                os.kill(os.getpid(), signal.SIGKILL)
+    def called(_: Endpoint, recipient: str, message: Message, __: object) -> str:
+        return f"{type(message).__name__} to {recipient}"
 
-    def install(self) -> None:
-        """Count commits, erasures, messages and lines of the audit log, each before and after."""
-        crashes._count_commits(self)  # type: ignore[arg-type]
-        answer, append, call = Service.answer, AuditLog.append, Endpoint.call
-
-        def counted_answer(service: Service, sender: str, message: Message) -> Message:
-            name = f"{type(message).__name__} of {sender}"
-            self(f"{name}: not handled")
-            reply = answer(service, sender, message)
-            self(f"{name}: handled, not answered")
-            return reply
-
-        def counted_append(log: AuditLog, event: str, /, **facts: Any) -> None:
-            self(f"log {event}: before")
-            append(log, event, **facts)
-
-        def counted_call(endpoint: Endpoint, recipient: str, request: Message, reply: type[Reply]) -> Reply:
-            name = f"{type(request).__name__} to {recipient}"
-            self(f"{name}: not sent")
-            found = call(endpoint, recipient, request, reply)
-            self(f"{name}: answered")
-            return found
-
-        crashes.for_good.setattr(Service, "answer", counted_answer)
-        crashes.for_good.setattr(Endpoint, "call", counted_call)
-        crashes.for_good.setattr(AuditLog, "append", counted_append)
+    steps.count_databases()
+    steps.count(Service, "answer", answered, "not handled", "handled, not answered")
+    steps.count(Endpoint, "call", called, "not sent", "answered")
+    steps.count(AuditLog, "append", lambda _, event, **__: f"log {event}", after=None)
 
 
 def dial_often() -> None:
@@ -106,7 +77,8 @@ def begin(command: dict[str, Any]) -> Callable[[], None]:
     if command["limit"]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (command["limit"], resource.RLIM_INFINITY))
     if command["steps"]:
-        Steps(Path(command["steps"]), *command["dies"]).install()
+        name, last = command["dies"]
+        count_steps(Steps(last, name, file=Path(command["steps"])))
     return lambda: live(command["arguments"])
 
 

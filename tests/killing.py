@@ -20,12 +20,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
+from threading import RLock
 from typing import Any, TypeVar
 
 import pytest
 
 from revfrf.messages.base import Message
-from revfrf.transport.base import Reply
 from revfrf.transport.memory import MemoryChannel
 
 Result = TypeVar("Result")
@@ -34,97 +34,97 @@ for_good = pytest.MonkeyPatch()
 """For what children change in themselves: it is never put back."""
 
 _SECONDS = 120
-"""After which a child that hangs is ended."""
+"""Until a child that hangs is ended."""
 
 AT_ONCE = 16
-"""So many killed processes' directories one other process opens, one by one."""
+"""How many directories of killed processes one other process checks."""
 
 _NAMES = {"COMMIT": "commit", "VACUUM": "new pages", "PRAGMA wal_checkpoint(TRUNCATE)": "empty log"}
 """What is a step of all that a database is told."""
 
 
 class Steps:
-    """The steps of this process, by name, in order; it dies at number `last`, counted from 1."""
+    """The steps of this process, by name, in order. It dies at the `last` one with `name` in it, from 1."""
 
-    def __init__(self, last: int | None = None, watch: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        last: int = 0,
+        name: str = "",
+        *,
+        watch: Callable[[], None] = lambda: None,
+        file: Path | None = None,
+    ) -> None:
         self.names: list[str] = []
-        self._last, self._watch = last, watch
+        self._last, self._name, self._watch = last, name, watch
+        self._file = file.open("a", buffering=1) if file is not None else None
+        self._seen, self._lock = 0, RLock()
 
     def __call__(self, name: str) -> None:
-        self.names.append(name)
-        self._watch()
-        if len(self.names) == self._last:
-            os.kill(os.getpid(), signal.SIGKILL)
+        with self._lock:
+            self.names.append(name)
+            if self._file is not None:
+                self._file.write(name + "\n")
+            self._watch()
+            self._seen += self._name in name
+            if self._last and self._seen >= self._last:
+                os.kill(os.getpid(), signal.SIGKILL)
 
-    def install(self) -> None:
-        """Count all steps of this process, a child, from now on."""
-        _count_messages(self)
-        _count_commits(self)
-        _count_files(self)
+    def count(
+        self,
+        owner: Any,
+        function: str,
+        name: Callable[..., str | None],
+        before: str = "before",
+        after: str | None = "after",
+    ) -> None:
+        """Count calls of a function in this process, a child, from now on; those without a name are none."""
+        original = getattr(owner, function)
 
-
-def _count_messages(step: Steps) -> None:
-    call = MemoryChannel.call
-
-    def counted(channel: MemoryChannel, recipient: str, request: Message, reply_type: type[Reply]) -> Reply:
-        name = f"{type(request).__name__} from {channel.sender} to {recipient}"
-        step(f"{name}: not delivered")
-        reply = call(channel, recipient, request, reply_type)
-        step(f"{name}: handled, not answered")
-        return reply
-
-    for_good.setattr(MemoryChannel, "call", counted)
-
-
-def _count_commits(step: Steps) -> None:
-    connect = sqlite3.connect
-
-    class Connection(sqlite3.Connection):
-        file = ""
-
-        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
-            return self._counted(_NAMES.get(sql), lambda: super(Connection, self).execute(sql, *values))
-
-        def executescript(self, script: str) -> sqlite3.Cursor:
-            return self._counted("tables", lambda: super(Connection, self).executescript(script))
-
-        def close(self) -> None:
-            self._counted("close", super().close)
-
-        def _counted(self, what: str | None, action: Callable[[], Result]) -> Result:
+        def counted(*arguments: Any, **named: Any) -> Any:
+            what = name(*arguments, **named)
             if what is None:
-                return action()
-            step(f"{what} of {self.file}: before")
-            done = action()
-            step(f"{what} of {self.file}: after")
+                return original(*arguments, **named)
+            self(f"{what}: {before}")
+            done = original(*arguments, **named)
+            if after is not None:
+                self(f"{what}: {after}")
             return done
 
-    def counted(path: Any, **options: Any) -> sqlite3.Connection:
-        connection: Connection = connect(path, factory=Connection, **options)
-        connection.file = Path(path).name
-        return connection
+        for_good.setattr(owner, function, counted)
 
-    for_good.setattr(sqlite3, "connect", counted)
+    def count_databases(self) -> None:
+        """Count what changes a database: commits, erasures, new tables, and its end."""
+        connect = sqlite3.connect
 
+        class Connection(sqlite3.Connection):
+            file = ""
 
-def _count_files(step: Steps) -> None:
-    unlink, open_ = Path.unlink, os.open
+        def connected(path: Any, **options: Any) -> sqlite3.Connection:
+            connection: Connection = connect(path, factory=Connection, **options)
+            connection.file = Path(path).name
+            return connection
 
-    def counted_unlink(path: Path, missing_ok: bool = False) -> None:
-        step(f"unlink of {path.name}: before")
-        unlink(path, missing_ok)
-        step(f"unlink of {path.name}: after")
+        def executed(connection: Connection, sql: str, *_: Any) -> str | None:
+            return f"{_NAMES[sql]} of {connection.file}" if sql in _NAMES else None
 
-    def counted_open(path: Any, flags: int, *options: Any, **named: Any) -> int:
-        if not flags & os.O_EXCL:
-            return open_(path, flags, *options, **named)
-        step(f"making of {Path(path).name}: before")
-        descriptor = open_(path, flags, *options, **named)
-        step(f"making of {Path(path).name}: after")
-        return descriptor
+        self.count(Connection, "execute", executed)
+        self.count(Connection, "executescript", lambda connection, _: f"tables of {connection.file}")
+        self.count(Connection, "close", lambda connection: f"close of {connection.file}")
+        for_good.setattr(sqlite3, "connect", connected)
 
-    for_good.setattr(Path, "unlink", counted_unlink)
-    for_good.setattr(os, "open", counted_open)
+    def count_one_process(self) -> None:
+        """Count messages, databases and files of a federation in one process."""
+
+        def sent(channel: MemoryChannel, recipient: str, request: Message, _: object) -> str:
+            return f"{type(request).__name__} from {channel.sender} to {recipient}"
+
+        def made(path: Any, flags: int, *_: Any, **__: Any) -> str | None:
+            return f"making of {Path(path).name}" if flags & os.O_EXCL else None
+
+        self.count(MemoryChannel, "call", sent, "not delivered", "handled, not answered")
+        self.count_databases()
+        self.count(Path, "unlink", lambda path, **_: f"unlink of {path.name}")
+        self.count(os, "open", made)
 
 
 # -- processes --------------------------------------------------------------------------------------
@@ -145,8 +145,8 @@ def in_process(work: Callable[[], Result]) -> Result:
 
 def all_steps(work: Callable[[], object], watch: Callable[[], None] = lambda: None) -> list[str]:
     """The names of all steps of `work` in this process, a child; at each one there is a look at it."""
-    steps = Steps(None, watch)
-    steps.install()
+    steps = Steps(watch=watch)
+    steps.count_one_process()
     work()
     return steps.names
 
@@ -160,7 +160,7 @@ def dies_at(step: int, work: Callable[[], object]) -> bool:
     """Let a process do `work`, and die by SIGKILL at this step, counted from 1; False if it ends before."""
 
     def doomed() -> None:
-        Steps(step).install()
+        Steps(step).count_one_process()
         work()
 
     return _was_killed(*_forked(doomed))
