@@ -41,7 +41,7 @@ class RevFRFError(Exception):
 
     kind: str = "error"
     peer_message: ClassVar[str] = "rejected"
-    """What a peer is told of it."""
+    """What a peer learns about it."""
 
     def __init__(self, reason: str, *, kind: str | None = None) -> None:
         super().__init__(reason)
@@ -151,7 +151,7 @@ class CertificateError(RevFRFError):
 class RejectedError(RevFRFError):
     """Something received from a peer is refused.
 
-    The reason is for the local log. A peer is told `peer_message` and nothing else: it is the same for every
+    The reason is for the local log. A peer only gets `peer_message`: it is the same for every
     reason, so that a refusal never becomes an oracle. PolicyError and NoForestError have one of their own.
     """
 
@@ -207,7 +207,7 @@ class LetterError(RejectedError):
 
 
 class PolicyError(RejectedError):
-    """Kinds: `requester`, `quota`. A peer is told that it is the policy, and not which rule of it."""
+    """Kinds: `requester`, `quota`. A peer learns that it is the policy, not which rule."""
 
     kind = "policy"
     peer_message = "its policy does not accept this request"
@@ -222,7 +222,7 @@ class ProtocolError(RejectedError):
 
 
 class NoForestError(ProtocolError):
-    """A requester is told that it is too early, and neither why nor how far the forest is."""
+    """A requester learns that it is too early, not why, nor how far the forest is."""
 
     kind = "forest"
     peer_message = "there is no whole forest now"

@@ -409,7 +409,7 @@ TAMPERINGS: dict[str, tuple[str, str, Callable[[Place, RevocationCertificate], R
     ),
     "digest": (
         "report",
-        "the coordinator has not signed the report as it stands",
+        "the coordinator has not signed this report",
         lambda _, c: changed(c, report=changed(c.report, digest_after="0" * 64)),
     ),
     "report of another epoch": (
@@ -419,7 +419,7 @@ TAMPERINGS: dict[str, tuple[str, str, Callable[[Place, RevocationCertificate], R
     ),
     "signature": (
         "signature",
-        "the key centre has not signed the certificate as it stands",
+        "the key centre has not signed this certificate",
         lambda _, c: changed(c, signature=bytes(64)),
     ),
 }

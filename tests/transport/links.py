@@ -180,7 +180,7 @@ class MemoryLink:
 
     def send(self, frame: bytes, wait: bool = True) -> None:  # noqa: ARG002
         if self._closed.is_set():
-            raise AbsentError(self.who.name, "takes nothing any more")
+            raise AbsentError(self.who.name, "is not accepting data")
         self._queue.put(frame)
 
     pass_on = send
@@ -331,7 +331,7 @@ class RawLink:
 
     def send(self, frame: bytes, wait: bool = True) -> None:  # noqa: ARG002
         if self.closed:
-            raise AbsentError(self.who.name, "takes nothing any more")
+            raise AbsentError(self.who.name, "is not accepting data")
         self.frames.append(Frame.decode(frame))
 
     pass_on = send

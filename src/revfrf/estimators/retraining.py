@@ -40,8 +40,8 @@ class Audit:
     """What training again has shown.
 
     `same_targets` says whether the rows' labels and weights add up, tree by tree, to those in the saved
-    forest's leaves, whoever owns its splits: if not, the table is probably not what the forest was trained
-    on, or `fit` was given sample weights. `ignored` are columns of the table that nobody who stayed owns.
+    forest's leaves, regardless of who owns its splits. If not, the table is probably not what the forest
+    was trained on, or `fit` was given sample weights. `ignored` are columns that no remaining party owns.
     """
 
     leavers: tuple[str, ...]

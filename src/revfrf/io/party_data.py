@@ -26,7 +26,7 @@ Task = Literal["classes", "numbers"]
 """What labels are."""
 
 _FEW = 100
-"""So many categories any column may have, and any target classes that are numbers."""
+"""The number of categories that any column may have, and of numeric classes that any target may have."""
 
 
 # -- a participant's rows ---------------------------------------------------------------------------

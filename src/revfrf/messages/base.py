@@ -1,7 +1,7 @@
 """What all messages have in common.
 
 Messages are frozen and strictly decoded (`transport.codec`). Whole arrays travel as bytes, little-endian,
-one after the other; whoever reads them does so with `array`, which checks their length. Numbers of
+one after the other; their readers use `array`, which checks the length. Numbers of
 thousands of bits are big-endian bytes. `protocol` says for which protocol a message is, `max_bytes` how
 long it may be, and `discloses` what its receiver learns, for `leakage_`.
 """

@@ -161,7 +161,7 @@ class ShareRequest(Message, frozen=True):
 
 
 class ShareReply(Message, frozen=True):
-    """An owner to CS: its share of the opening of so many bits."""
+    """An owner to CS: its share of the opening of its bits."""
 
     protocol = "HoLT"
     max_bytes = 16 * 1024

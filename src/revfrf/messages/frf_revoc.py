@@ -7,7 +7,7 @@ import msgspec
 from revfrf.messages.base import MIB, Count, Digest, Id, Message, Name, Signature
 
 RevocationLevel = Literal[1, 2]
-"""1: the forest is as if the leaver had never been there. 2: also, no copy of the old one works any more."""
+"""1: the forest is as if the leaver had never been there. 2: also, copies of the old one stop working."""
 
 
 class RevocationRequest(Message, frozen=True):
@@ -61,7 +61,7 @@ class Rekey(Message, frozen=True):
 
 
 class Rekeyed(Message, frozen=True):
-    """An owner to CS: its splits, encrypted and signed anew, in the order in which CS asked."""
+    """An owner to CS: its splits, encrypted and signed again, in the order in which CS asked."""
 
     protocol = "FRF-Revoc"
     max_bytes = 1024 * MIB

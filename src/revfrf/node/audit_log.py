@@ -5,7 +5,7 @@
     {"n":0,"time":"2026-01-02T03:04:05.678901Z","event":"started","facts":{},"previous":"…","hash":"…"}
 
 The hash of a line is the digest of all else in it; the first line follows a digest of whose log it is. Each
-entry has exactly one line that stands for it, the one that `AuditLog` writes; any other is refused.
+entry has exactly one valid line, the one that `AuditLog` writes; any other is refused.
 """
 
 import errno
@@ -67,7 +67,7 @@ def verify_log(
     """Check every line of a log, that it is the log of `who`, and that it has a line of hash `expected_head`.
 
     A line that was changed, removed, inserted, moved or repeated is found. Without a head that was noted down
-    elsewhere two things are not: lines cut off at the end, and a log that its owner has written anew as a
+    elsewhere two things are not: lines cut off at the end, and a log that its owner has rewritten as a
     whole. Nor are those after the line whose hash was noted: note the summary's head each time.
 
     Raises AuditLogError; its kinds are those of `reading` for the file, `malformed`, `chain` (a line is not
@@ -87,7 +87,7 @@ def verify_log(
         )
     if wanted is not None and (who is None or wanted != start):
         raise AuditLogError(
-            f"{target}: no line has the hash {wanted!r}; lines were cut off, or the log was written anew",
+            f"{target}: no line has the hash {wanted!r}; lines were cut off, or the log was rewritten",
             kind="head",
         )
     return LogSummary(chain.count, chain.first, chain.last, chain.head)

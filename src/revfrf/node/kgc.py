@@ -39,7 +39,7 @@ log = logging.getLogger("revfrf.serve")
 
 
 class KeyCentreService(Service):
-    """KGC: sets the federation up when CS asks for it, admits requesters, and lets go whoever wants to."""
+    """KGC: sets the federation up when CS asks for it, admits requesters, and accepts requests to leave."""
 
     role: KeyCentre
 
@@ -70,7 +70,7 @@ class KeyCentreService(Service):
         return reply
 
     def admit(self, passport: Passport) -> None:
-        """See `Service.admit`; and whoever is not invited, or no more."""
+        """See `Service.admit`; also refuse parties that are not invited."""
         who, known = (
             passport.who,
             self.home.store.expect("invited", dict[str, Invited]).get(passport.who.name),
@@ -158,7 +158,7 @@ class KeyCentreService(Service):
                 self._setup = None
 
     def _admit_once(self, sender: str) -> None:
-        """Whoever is admitted is called back for it, and could let us wait as often as it has asked."""
+        """A party that is admitted is called back, and could keep us waiting as often as it has asked."""
         admitting = self._admitting.setdefault(sender, Lock())
         if not admitting.acquire(blocking=False):
             raise ProtocolError(f"{sender!r} is being admitted already", kind="order")

@@ -71,7 +71,7 @@ def read_toml(path: Path) -> tuple[dict[str, Any], Source]:
 
 
 def key_lines(text: str) -> dict[Key, int]:
-    """The line in which each section and key of a valid TOML text first stands."""
+    """The line in which each section and key of a valid TOML text first appears."""
     lines: dict[Key, int] = {}
     outer: list[tuple[str, Key, Key]] = []  # open brackets of values, with what `table` and `path` were
     table: Key = ()

@@ -153,7 +153,7 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
         self._verify_leavers()
         self._verify_report()
         self._verify_receipts()
-        with _holds("signature", "the key centre has not signed the certificate as it stands"):
+        with _holds("signature", "the key centre has not signed this certificate"):
             kgc_key.verify(self.signature, FORMAT, *self._fields())
 
     def _verify_leavers(self) -> None:
@@ -174,7 +174,7 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
         [cs] = [member for member in after.members if member.role == CS]
         if report.epoch != certificate_digest(after):
             raise CertificateError("the report is of another epoch", kind="report")
-        with _holds("report", "the coordinator has not signed the report as it stands"):
+        with _holds("report", "the coordinator has not signed this report"):
             verify_report(VerifyKey(cs.verify_key), after.federation, report)
 
     def _verify_receipts(self) -> None:

@@ -18,7 +18,7 @@ from revfrf.storage.memory import Store
 class ComputePartner(AnsweringParty):
     """CC, in one forest.
 
-    It opens masked comparisons for requests that it has checked, and no more of them than a request can
+    It opens masked comparisons for requests that it has checked, at most as many as a request can
     need. `as_printed` lets it also answer the paper's own HoAdd and HoLT, which are bound to no request: for
     comparing both, never where the splits are worth something.
     """
@@ -61,14 +61,14 @@ class ComputePartner(AnsweringParty):
             raise ProtocolError("a second forest", kind="forest")
 
     def _compare(self, message: MaskedComparisons) -> Message:
-        """Everything is of the epoch in which it was asked, also if the next one begins meanwhile."""
+        """Everything is of the epoch in which it was asked, even if the next one begins before the answer."""
         if self.forest is None:
             raise ProtocolError("there is no forest", kind="forest")
         certificate, share = self.certificate, self.identity.share
         check_request(self.identity, self.forest, self.book, message.request)
         own = share.parameters
         if (message.request.admission.epoch, own.n) != (certificate.epoch, of_number(certificate.n)):
-            raise ProtocolError("a new epoch began meanwhile", kind="epoch")
+            raise ProtocolError("a new epoch has begun since", kind="epoch")
         counts = read_counts(message)
         keys = self._keys_with_cs(certificate, own)
         if not counts.keys() <= keys.keys():

@@ -178,7 +178,7 @@ class Participant(AnsweringParty):
         return sign_revocation(self.identity, self.growth.rules.forest, level)
 
     def resume(self, opening: OpenForest) -> None:
-        """Go on with a forest that was opened before; without training rows it answers, but grows no more."""
+        """Go on with a forest that was opened before; without training rows it answers, but cannot grow."""
         ids = [feature_id(self.identity.name, column.name) for column in self.columns]
         nothing = np.empty((len(ids), 0), dtype=np.int64)
         self.growth = Growth(opening, self.secret, self.tables.get(TRAINING, nothing), ids)

@@ -123,5 +123,5 @@ class AnsweringParty(Party):
         return self.store.book
 
     def epoch_began(self) -> None:
-        """Requests of older epochs are refused by their epoch, and quotas begin anew."""
+        """Requests of older epochs are refused by their epoch, and quotas start again."""
         self.book.clear()

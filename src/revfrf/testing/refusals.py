@@ -1,4 +1,4 @@
-"""Check that something is refused, for which reason, and that the peer learns no more than it should.
+"""Check that something is refused, for which reason, and that the peer learns only what it should.
 
 Errors carry a `kind`, a stable slug (see `revfrf.errors`). If another party in this process refuses, the
 caller gets a RefusedError that hides the reason. These helpers look behind it and return the reason itself.

@@ -19,7 +19,7 @@ _LOAD, _LEAST_LOAD = 1024 * MIB, 4 * MIB
 """Bytes of one sender's calls that wait for their answers, and for how many each counts at least."""
 
 _SENDERS = 1024
-"""Senders of calls that wait: whoever passes calls on can make up names."""
+"""Senders of calls that wait: a relay can make up names."""
 
 _REMEMBERED = 4096
 """Calls of which it is known that they have come."""
@@ -55,7 +55,7 @@ class Link(Protocol):
         """
 
     def close(self) -> None:
-        """Nothing is sent or received any more."""
+        """Stop sending and receiving."""
 
 
 class ReplayWindow:
@@ -86,7 +86,7 @@ class InFlightBudget:
         self._lock = Lock()
 
     def take(self, sender: str, size: int, calls: int) -> ExitStack | None:
-        """None if that is too much of this sender, or more than so many calls; else a stack to be closed."""
+        """None if that is too much of this sender, or too many calls; else a stack to be closed."""
         counted = max(size, _LEAST_LOAD)
         with self._lock:
             waiting = self._sizes.get(sender, [])
@@ -140,7 +140,7 @@ class Connection:
             self.owed.pop(caller, None)
 
     def fault(self, silence: float) -> str:
-        """Why the link is not to be used any more, if so."""
+        """Return why the link must not be used, if so."""
         if time.monotonic() - self.heard > silence:
             return "is silent"
         if self.not_after is not None and datetime.now(UTC) > self.not_after:

@@ -15,7 +15,7 @@ from revfrf.errors import FormatError, RejectedError
 from revfrf.messages.base import MIB, Name
 
 Kind = Literal["hello", "call", "reply", "refusal", "absence", "ping"]
-"""`hello` asks whoever is at the far end for a key to seal a call to."""
+"""`hello` asks the party at the far end for a key to seal a call to."""
 
 PIECE = MIB
 MAX_FRAME = PIECE + 4096

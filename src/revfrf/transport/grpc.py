@@ -32,7 +32,7 @@ _LEFT = "left"
 """What CS says to somebody who has left, and to no other whom it refuses."""
 
 _QUEUE, _PASSED_ON = 64, 1024
-"""Frames that wait to be sent over one link: whoever sends more waits, too, but for what CS passes on."""
+"""Frames that wait to be sent over one link: a sender of more has to wait, except for what CS relays."""
 
 _BYTES = 192 * MIB
 """And their size: two messages of the longest kind that CS passes on, and what waits besides."""
@@ -71,7 +71,7 @@ class _StreamLink:
                 lambda: not self._open or len(self._outgoing) < _QUEUE, self._patience
             )
             if not taken or not self._open:
-                raise AbsentError(self.who.name, "takes nothing any more")
+                raise AbsentError(self.who.name, "is not accepting data")
             self._outgoing.append(frame)
             self._changed.notify_all()
 
@@ -80,7 +80,7 @@ class _StreamLink:
         with self._changed:
             waiting = self._outgoing
             if not self._open or len(waiting) >= _PASSED_ON or sum(map(len, waiting)) > _BYTES:
-                raise AbsentError(self.who.name, "takes nothing any more")
+                raise AbsentError(self.who.name, "is not accepting data")
             waiting.append(frame)
             self._changed.notify_all()
 
@@ -171,7 +171,7 @@ class Server:
         yield from link.outgoing()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._endpoint.close()
         self._server.stop(grace=0.5).wait()
         self._threads.shutdown(wait=False)

@@ -4,9 +4,9 @@ What CS passes on between KGC and the others is signed by its sender, and sealed
 (RFC 9180), together with who writes to whom, and in which call: a letter is good for one place, and an answer
 for one question.
 
-Nothing is sealed to a key that lasts. Whoever wants to write asks first; the recipient makes a key for this
+Nothing is sealed to a key that lasts. A writer asks first; the recipient makes a key for this
 one letter, signs it, and forgets it when the letter is open. The letter brings the key for its answer along.
-Both are in memory alone: whoever has kept letters, and gets hold of a party's directory later, reads none.
+Both are in memory alone: someone who has kept letters, and gets a party's directory later, can read none.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ _OFFER, _CALL, _REPLY = "revfrf one-time key v1", "revfrf sealed call v1", "revf
 _WELCOME = "revfrf welcome v1"
 
 _OFFERED, _CALLERS = 64, 1024
-"""Keys that wait for letters: for so many letters of one caller, and for so many callers."""
+"""Keys that wait for letters: the limit per caller, and of callers."""
 
 _Chain = Annotated[bytes, msgspec.Meta(max_length=MAX_CHAIN)]
 _Key = Annotated[bytes, msgspec.Meta(min_length=_KEY_BYTES, max_length=_KEY_BYTES)]
@@ -125,7 +125,7 @@ class Sealing(Secret):
         return read_passport(self._tls.ca_pem, chain)
 
     def welcome(self, nonce: bytes, guest: Passport) -> tuple[bytes, bytes]:
-        """Our certificates, and a signature for whoever has sent this nonce, by this key of TLS."""
+        """Our certificates, and a signature for the sender of this nonce, by this key of TLS."""
         signature = self._signing.sign(_WELCOME, nonce, guest.who.name, guest.key_digest)
         return self._tls.chain_pem, signature
 
@@ -139,7 +139,7 @@ class Sealing(Secret):
         return host
 
     def offer(self, place: Place) -> bytes:
-        """A key for one letter of whoever has asked for it in this place."""
+        """A key for one letter of the party that has asked for it in this place."""
         key = self._keys.make(place[0])
         return msgspec.msgpack.encode(
             _Offer(self._tls.chain_pem, key, self._signing.sign(_OFFER, *place, key))
@@ -154,7 +154,7 @@ class Sealing(Secret):
 
     @hides_locals
     def seal(self, place: Place, offer: Offer, data: bytes) -> tuple[bytes, "Awaited"]:
-        """A letter that whoever made the offer can read, alone and once; and what opens the answer."""
+        """A letter that only the party that made the offer can read, once; and what opens the answer."""
         reply_key = X25519PrivateKey.generate()
         public = reply_key.public_key().public_bytes_raw()
         signature = self._signing.sign(_CALL, *place, offer.key, public, data)

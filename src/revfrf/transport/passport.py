@@ -2,7 +2,7 @@
 
 KGC's certificate is the root. KGC gives each party an invitation, an authority of its own that is good for
 one name in one role; with its key the party certifies itself. Its chain, its own certificate and then its
-invitation, is its passport, and whoever has KGC's certificate can read it.
+invitation, is its passport, and anyone with KGC's certificate can read it.
 
 What a certificate says besides the fields of X.509 is JSON in one extension. Each kind of certificate has one
 form, field by field; any other is refused, so that nothing in it can mean one thing here and another in TLS.
@@ -124,7 +124,7 @@ class _Form:
 
 
 def read_passport(ca_pem: bytes, chain_pem: bytes, now: datetime | None = None) -> Passport:
-    """What this chain proves to whoever trusts this authority.
+    """Return what this chain proves to those who trust this authority.
 
     Raises PassportError for everything else; its kinds are `malformed`, `authority`, `expired` and `name`.
     """
@@ -194,7 +194,7 @@ def certify_bearer(
     key: PublicKey,
     verify_key: bytes,
 ) -> x509.Certificate:
-    """The certificate of whoever holds this invitation and its key; good for as long as the invitation."""
+    """The certificate of the holder of this invitation and its key; valid as long as the invitation."""
     VerifyKey(verify_key)
     who, _ = read_invitation(authority, invitation)
     form = _bearer_form(read_authority(authority), who, _Bearer(verify_key))
@@ -220,7 +220,7 @@ def _check_text(what: str, name: str) -> None:
 
 
 def load_certificates(pem: bytes, count: int) -> list[x509.Certificate]:
-    """So many certificates. Raises PassportError, of kind `malformed`."""
+    """Read this many certificates. Raises PassportError, of kind `malformed`."""
     if len(pem) > MAX_CHAIN:
         raise PassportError(f"certificates of more than {MAX_CHAIN} bytes", kind="malformed")
     with _reading("certificates"):
@@ -292,7 +292,7 @@ def _purposes(who: PartyId) -> x509.ExtendedKeyUsage:
 
 
 def _name(federation: str, **attributes: str) -> x509.Name:
-    """For people: what does not fit is cut off, and stands in full in the extension."""
+    """For people: what does not fit is cut off; the extension has all of it."""
     kinds = {
         "O": NameOID.ORGANIZATION_NAME,
         "OU": NameOID.ORGANIZATIONAL_UNIT_NAME,

@@ -1,6 +1,6 @@
-"""What CS passes on between KGC and the others: calls of whoever may make them, and answers that are owed.
+"""What CS passes on between KGC and the others: calls of those who may make them, and answers that are owed.
 
-Nobody waits for another here: whoever asks too much at once is refused, and the others feel nothing of it.
+Nobody waits for another here: a party that asks too much is refused, which the others do not notice.
 """
 
 from typing import Literal
@@ -17,7 +17,7 @@ _ANSWER = MIB + Sealing.OVERHEAD
 """Bytes of an answer: all that KGC and the others say to each other in answers are short."""
 
 Fate = Literal["pass on", "ignore", "absence", "refusal"]
-"""What becomes of a frame; the last two are told its sender."""
+"""What becomes of a frame; the last two are reported to its sender."""
 
 
 def fate_of(line: Connection, onward: Connection | None, frame: Frame) -> Fate:

@@ -1,7 +1,7 @@
 """The parties' identities in TLS, and the tokens by which they join.
 
 KGC is the certificate authority. A join token carries an invitation: a certificate and its key, by which
-whoever joins certifies the TLS key that it has made at home, and then throws the invitation's key away. KGC
+the joining party certifies its own TLS key, and then throws the invitation's key away. KGC
 never sees a party's key, and nobody waits for KGC. `revfrf.transport.passport` has the certificates.
 
 gRPC has no setting for the version of TLS. The list of ciphers that it reads when it is loaded is for TLS 1.2
@@ -120,7 +120,7 @@ class Authority(Secret):
     ) -> "Token":
         """A token for this party, who finds the coordinator at `address`.
 
-        It, and the certificate that is made with it, are good for so many days, and for no longer than the
+        It, and the certificate that is made with it, are valid for this many days, but no longer than the
         authority itself. Of two invitations to one party, the one with the higher serial counts.
         """
         first, last = self._certificate.not_valid_before_utc, self._certificate.not_valid_after_utc
@@ -192,7 +192,7 @@ class Token(Secret):
 
     @hides_locals
     def text(self) -> str:
-        """The token as one line. It is a secret: whoever has it can take its party's place."""
+        """The token as one line. It is a secret: anyone who has it can take its party's place."""
         authority, invitation = (
             each.public_bytes(Encoding.DER) for each in (self._authority, self._invitation)
         )
@@ -238,7 +238,7 @@ class TlsIdentity(Secret):
 
     def __init__(self, ca_pem: bytes, chain_pem: bytes, key: PrivateKey) -> None:
         bearer, _ = load_certificates(chain_pem, 2)
-        # It may have expired meanwhile: whoever it is shown to sees to that.
+        # It may have expired since: its reader checks that.
         self.passport = read_passport(ca_pem, chain_pem, bearer.not_valid_before_utc)
         _check_pair(bearer, key)
         self.ca_pem, self.chain_pem, self._key = ca_pem, chain_pem, key
@@ -342,7 +342,7 @@ def _checksum(body: bytes) -> bytes:
 
 @hides_locals
 def _unwrapped(text: str) -> bytes:
-    """What stands in a token, if it is all there."""
+    """The fields of a token, if it is complete."""
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except ValueError:

@@ -1,8 +1,8 @@
 """Requests: what a requester signs, and by what others decide whether to answer.
 
 CS, CC and every owner check a request for themselves, each with its own policy and its own book. An answer
-needs all of them. What is asked is bounded by the request: a depth of the trees once, and no more comparisons
-than there are trees and rows. An attempt counts, whether it succeeds or not.
+needs all of them. A request limits what is asked: each depth of the trees once, with at most as many
+comparisons as there are trees and rows. An attempt counts, whether it succeeds or not.
 """
 
 import hashlib
@@ -113,7 +113,7 @@ def _fields(request: Request) -> tuple[Field, ...]:
     return (a.federation, a.epoch, a.member.name, r.forest, r.id, r.n_rows, r.voting, r.partial, r.digest)
 
 
-# -- whoever is asked -------------------------------------------------------------------------------
+# -- the party asked --------------------------------------------------------------------------------
 
 
 def check_request(identity: Identity, forest: OpenForest, book: RequestBook, request: Request) -> None:
