@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from revfrf import parallel
 from revfrf.messages.base import Message
 from revfrf.transport.memory import MemoryChannel
 
@@ -113,7 +114,9 @@ class Steps:
         for_good.setattr(sqlite3, "connect", connected)
 
     def count_one_process(self) -> None:
-        """Count messages, databases and files of a federation in one process."""
+        """Count messages, databases and files of a federation in one process, in the same order each time."""
+        one_by_one = lambda function, items, _: [function(item) for item in items]  # noqa: E731
+        for_good.setattr(parallel, "_threaded", one_by_one)
 
         def sent(channel: MemoryChannel, recipient: str, request: Message, _: object) -> str:
             return f"{type(request).__name__} from {channel.sender} to {recipient}"

@@ -140,9 +140,20 @@ _CLUSTERS = {"ray": _ray, "dask": _dask}
 
 
 def in_threads(function: Callable[[Item], Result], items: Sequence[Item], n_jobs: int) -> list[Result]:
-    """`[function(x) for x in items]` on threads of this process; `n_jobs` as in joblib, -1 for all cores."""
-    jobs = min(workers(n_jobs), len(items))
-    if jobs <= 1:
+    """Return `[function(x) for x in items]`, computed by `n_jobs` threads of this process (-1: all cores)."""
+    return _threaded(function, items, min(workers(n_jobs), len(items)))
+
+
+def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Return `[function(x) for x in items]`, all at once: for calls to other parties, which mostly wait.
+
+    If some fail, all the others still end, and the error of the first in `items` is raised.
+    """
+    return _threaded(function, items, len(items))
+
+
+def _threaded(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
+    if threads <= 1:
         return [function(item) for item in items]
     meter, choice = metering.current(), _chosen()
 
@@ -150,7 +161,7 @@ def in_threads(function: Callable[[Item], Result], items: Sequence[Item], n_jobs
         with metering.continued(meter), _continued(choice):
             return function(item)
 
-    with ThreadPoolExecutor(jobs) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(measured, items))
 
 

@@ -167,7 +167,7 @@ def test_the_federation_by_hand_runs_as_printed_with_toy_keys(
     instead = [each for line in use for each in (by_another_way if line == revoke else [line])]
     said = {line.split()[1]: revfrf(line) for line in instead}
     assert watched() <= json.loads(revfrf("revfrf status -d cs --json")).keys()
-    assert re.search(r"common\s+60", said["match"])
+    assert re.search(r"shared\s+60", said["match"])
     assert "bank: 1 columns, 90 rows; 60 rows of CS are left" in said["match"]
     assert re.search(r"rows\s+60", said["train"])
     assert re.search(r"accuracy\s+(1.0|0\.[6-9])", said["test"])

@@ -167,7 +167,7 @@ def test_few_common_ids_stop_the_training_before_anything_is_settled(
     federation = begin(founded, start=False)
     right = rename_ids(federation, "h0", 40)
     federation.start()
-    with pytest.raises(RevFRFError, match=r"after 'h0'.*--min-common") as caught:
+    with pytest.raises(RevFRFError, match=r"rows are shared \(\d+ with 'h0', .*--min-common") as caught:
         federation.train()
     assert caught.value.kind == "usage"
     assert federation.status().forest_state == "none"
@@ -189,7 +189,7 @@ def test_matching_counts_rows_and_settles_nothing(begin: Begin, founded: Path, t
     found = federation.ask("CS", api.Match())
     assert federation.status().forest_state == "none"
     assert [rows.party for rows in found.participants] == ["h0", "h1", "h2"]
-    assert found.shared == found.participants[-1].shared == federation.train().rows
+    assert min(rows.shared for rows in found.participants) >= found.shared == federation.train().rows
     assert found.shared + found.not_shared == found.rows
     assert federation.digest() == trained.digest
     with pytest.raises(RevFRFError, match="settled"):

@@ -29,9 +29,9 @@ OutFile = Annotated[Path, typer.Argument(metavar="FILE", help=f"Where to write i
 def match(directory: Directory = Path(), as_json: Json = False) -> None:
     """CS: count the rows shared by all participants, without training.
 
-    The federation is set up with everybody who is invited. The participants are asked in turn, each about
-    the ids that all before it hold. Nothing is settled: you can correct a table, restart `revfrf serve` and
-    count again. `train` settles the rows for good.
+    The federation is set up with everybody who is invited. The participants are asked which of CS's ids
+    they hold. Nothing is settled: you can correct a table, restart `revfrf serve` and count again. `train`
+    settles the rows for good.
 
     \b
     Example:
@@ -44,10 +44,10 @@ def match(directory: Directory = Path(), as_json: Json = False) -> None:
         print_json(facts)
         return
     print_facts("Shared rows", {name: facts[name] for name in ("rows", "shared", "not_shared")})
-    typer.echo("Participants, in the order in which they were asked:")
+    typer.echo("Participants:")
     for found in result.participants:
         has = f"{found.columns} columns, {found.rows:,} rows"
-        typer.echo(f"  {found.party}: {has}; {found.shared:,} rows still shared")
+        typer.echo(f"  {found.party}: {has}; {found.shared:,} rows shared with CS")
 
 
 @app.command()

@@ -102,7 +102,7 @@ class Status(Request[PartyStatus], frozen=True, tag="status"):
 
 
 class ParticipantRows(_Value, frozen=True):
-    """A participant's table, and how many of CS's rows it shares with all participants asked before it."""
+    """A participant's table, and how many of CS's rows it shares."""
 
     party: str
     columns: int
@@ -111,7 +111,7 @@ class ParticipantRows(_Value, frozen=True):
 
 
 class Matched(_Value, frozen=True):
-    """How many of CS's rows all participants share. `participants` are in the order they were asked."""
+    """How many of CS's rows all participants share, and how many each of them."""
 
     rows: int
     shared: int

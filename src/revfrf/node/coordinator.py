@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 from revfrf.errors import RevFRFError, UsageError
 from revfrf.forest.voting import Voting, numbers
 from revfrf.io.table import Table, some
-from revfrf.messages.alignment import Drop
-from revfrf.messages.base import Done
 from revfrf.node import api
 from revfrf.node.api import OnProgress, Progress
 from revfrf.node.training import TrainingService
-from revfrf.protocols.alignment import align
+from revfrf.protocols.alignment import align, drop
 from revfrf.protocols.certificate import shown_by
 from revfrf.report.drawing import outline
 from revfrf.report.forest import Standing, forest_page
@@ -37,8 +35,7 @@ class CoordinatorService(TrainingService):
         try:
             votes = self.role.votes(table, len(ids), voting)
         finally:
-            for party in self.participants:
-                self.endpoint.call(party, Drop(epoch=self._epoch, table=table), Done)
+            drop(self.endpoint, self._epoch, table, self.participants)
         mean: NDArray[np.float64] = votes / self.role.plan.rules.n_trees
         return mean
 

@@ -65,20 +65,20 @@ class Training(Record, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The rows that all have. Of each participant, in the order in which they were asked: how many columns
-    and rows it has, and how many rows were common to all up to it.
+    """The rows that all have. Of each participant: how many columns and rows it has, and how many of CS's
+    rows.
     """
 
     ids: tuple[str, ...]
     parties: dict[str, ParticipantRows]
 
     def check(self, n_rows: int, least: float) -> None:
-        """Raise UsageError if all have less than this share of CS's rows."""
+        """Raise UsageError if less than this fraction of CS's rows is shared by all participants."""
         if len(self.ids) < least * n_rows:
-            left = ", ".join(f"{rows.shared:,} after {party!r}" for party, rows in self.parties.items())
+            shared = Matched(self.ids, {party: rows.shared for party, rows in self.parties.items()})
             raise UsageError(
-                f"only {len(self.ids):,} of CS's {n_rows:,} rows are shared by all participants ({left}); "
-                "check the id columns, or lower the limit: `revfrf train --min-common 0`"
+                f"only {len(self.ids):,} of {n_rows:,} rows are shared ({shared}); check the id columns, or "
+                "lower --min-common"
             )
 
 
@@ -267,23 +267,19 @@ class TrainingService(MemberService):
         parties: dict[str, ParticipantRows] | None = None,
     ) -> list[str]:
         """Those of these ids, from this source, that all participants have; what is known of `parties` grows
-        by how many were common up to each. Raises UsageError if there are none, for CS's operator alone.
+        by how many CS shares with each. Raises UsageError if there are none, for CS's operator alone.
         """
-
-        def progress(matched: Matched) -> None:
-            if parties is not None:
-                known = parties[matched.party]
-                parties[matched.party] = msgspec.structs.replace(known, shared=matched.common)
-            facts = {"party": matched.party, "common": matched.common, "of": len(ids)}
-            step(log, "matched", table=table, **facts)
-            detail = f"{matched.common} of {len(ids)} rows shared up to {matched.party!r}"
-            on_progress(Progress("matching ids", detail))
-
         federation, n_jobs, asked = self.config.party.federation, self.role.n_jobs, self.participants
         try:
-            return match(self.endpoint, federation, self._epoch, table, ids, asked, n_jobs, progress)
+            matched = match(self.endpoint, federation, self._epoch, table, ids, asked, n_jobs)
         except UsageError as error:
             raise UsageError(f"{error}; CS's are those of {source}: {some(ids, 2)}") from None
+        for party, shared in matched.shared.items():
+            if parties is not None:
+                parties[party] = msgspec.structs.replace(parties[party], shared=shared)
+            step(log, "matched", table=table, party=party, shared=shared, of=len(ids))
+            on_progress(Progress("matching ids", f"{shared} of {len(ids)} rows shared with {party!r}"))
+        return list(matched.ids)
 
     def _become(self, training: Training) -> None:
         self.store.write(training=training)

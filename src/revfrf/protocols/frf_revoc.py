@@ -30,7 +30,7 @@ from revfrf.messages.base import PATHS, TREES, Done, array, number
 from revfrf.messages.frf_revoc import Certified, Destroy, Rekey, Rekeyed, Report, RevocationReport
 from revfrf.messages.key_setup import EpochCertificate
 from revfrf.names import KGC
-from revfrf.parallel import in_threads
+from revfrf.parallel import side_by_side
 from revfrf.protocols.certificate import RevocationCertificate, sign_report
 from revfrf.protocols.common.epoch import certificate_digest, check_succession, sign_certificate
 from revfrf.protocols.common.identity import Identity
@@ -50,7 +50,6 @@ def next_epoch(
     leavers: Collection[str],
     setup: SetUp | None,
     deal_number: int,
-    n_jobs: int,
 ) -> EpochCertificate:
     """Certify the epoch after this one, without the leavers, and with new keys if there is a new set-up.
 
@@ -67,7 +66,7 @@ def next_epoch(
     if setup is not None:
         p, roles = setup.parameters, {member.name: member.role for member in staying}
         known = {member.name: member.verify_key for member in staying}
-        members = deal(channel, current.federation, unsigned.epoch, setup, deal_number, roles, known, n_jobs)
+        members = deal(channel, current.federation, unsigned.epoch, setup, deal_number, roles, known)
         unsigned = msgspec.structs.replace(
             unsigned, members=members, n=number(p.n), g0=number(p.g0), exponent_bits=p.exponent_bits
         )
@@ -79,7 +78,7 @@ def next_epoch(
 
 
 class RevokingServer(Protocol):
-    """CS with its forest, as FRF-Revoc needs it. `n_calls` participants are called at a time."""
+    """CS with its forest, as FRF-Revoc needs it."""
 
     identity: Identity
     channel: Channel
@@ -89,10 +88,6 @@ class RevokingServer(Protocol):
     @property
     def certificate(self) -> EpochCertificate:
         """The current epoch."""
-
-    @property
-    def n_calls(self) -> int:
-        """How many participants are called at a time."""
 
     @property
     def leavers(self) -> Collection[str]:
@@ -139,7 +134,7 @@ def frf_revoc(
         cs.open()  # somebody left before all knew of the forest
     cs.grow(progress)  # line 8
     if cs.has_old_ciphertexts:
-        reencrypt(cs.channel, cs.plan, cs.store, cs.n_calls)  # level 2 replaces lines 9 to 12, see deviations
+        reencrypt(cs.channel, cs.plan, cs.store)  # level 2 replaces lines 9 to 12, see deviations
     cs.store.scrub()
     report = RevocationReport(report=_report(cs, targets))
     certificate = RevocationCertificate.from_json(cs.channel.call(KGC, report, Certified).certificate)
@@ -214,14 +209,17 @@ def destroy(channel: Channel, plan: Plan, store: CoordinatorStore, leavers: Coll
     going = doomed(store, leavers)
     lost = _by_owner({node: store.splits[node] for node in going.nodes if node in store.splits})
     bare = sorted((tree, path) for tree, path in going.bare if not path >> plan.rules.max_depth)
-    for owner in sorted((plan.owners if bare else lost).keys() - set(leavers)):
+
+    def ask(owner: str) -> None:
         trees, paths = _names([*lost.get(owner, ()), *bare])
         message = Destroy(epoch=plan.epoch, forest=plan.forest, round=store.round, trees=trees, paths=paths)
         channel.call(owner, message, Done)
+
+    side_by_side(ask, sorted((plan.owners if bare else lost).keys() - set(leavers)))
     return going
 
 
-def reencrypt(channel: Channel, plan: Plan, store: CoordinatorStore, n_calls: int) -> None:
+def reencrypt(channel: Channel, plan: Plan, store: CoordinatorStore) -> None:
     """Have the owners encrypt the splits of older epochs again, under the keys of this one."""
     kept = {node: split for node, split in store.splits.items() if split.epoch != plan.epoch}
     by_owner = _by_owner(kept)
@@ -239,7 +237,7 @@ def reencrypt(channel: Channel, plan: Plan, store: CoordinatorStore, n_calls: in
             for i, node in enumerate(nodes)
         }
 
-    for splits in in_threads(ask, sorted(by_owner), n_calls):
+    for splits in side_by_side(ask, sorted(by_owner)):
         store.commit(splits, {})
 
 

@@ -24,7 +24,7 @@ from revfrf.messages.key_setup import (
     Receipt,
 )
 from revfrf.names import CC, CS, KGC, REQUESTER
-from revfrf.parallel import in_threads
+from revfrf.parallel import side_by_side
 from revfrf.protocols.common.epoch import (
     SHARE_HOLDERS,
     check_receipts,
@@ -50,13 +50,12 @@ def first_epoch(
     setup: SetUp,
     deal_number: int,
     roles: Mapping[str, str],
-    n_jobs: int,
 ) -> EpochCertificate:
     """Deal to every party of `roles` (name to role), enrol it, and certify the first epoch.
 
     Nobody is in it before it is announced.
     """
-    members = deal(channel, federation, 1, setup, deal_number, roles, {}, n_jobs)
+    members = deal(channel, federation, 1, setup, deal_number, roles, {})
     p = setup.parameters
     unsigned = EpochCertificate(
         federation=federation,
@@ -80,7 +79,6 @@ def deal(
     deal_number: int,
     roles: Mapping[str, str],
     known: Mapping[str, bytes],
-    n_jobs: int,
 ) -> tuple[Member, ...]:
     """Have every party of `roles` make keys for an epoch to come. Verify keys that are known stay."""
     shares = {CS: setup.cs_share, CC: setup.cc_share}
@@ -93,11 +91,11 @@ def deal(
             raise ProtocolError(f"{party!r} enrols with another verify key", kind="member")
         return member
 
-    return tuple(in_threads(enrol, sorted(roles), setup.parameters.jobs(n_jobs)))
+    return tuple(side_by_side(enrol, sorted(roles)))
 
 
 def announce(
-    channel: Channel, before: EpochCertificate | None, certificate: EpochCertificate, n_jobs: int
+    channel: Channel, before: EpochCertificate | None, certificate: EpochCertificate
 ) -> tuple[Receipt, ...]:
     """Tell all members of an epoch that it has begun; they may be told again.
 
@@ -112,7 +110,7 @@ def announce(
         return reply.receipt
 
     members = sorted(certificate.members, key=lambda member: member.role != CS)  # CS answers nothing more
-    told = [tell(members[0]), *in_threads(tell, members[1:], n_jobs)]
+    told = [tell(members[0]), *side_by_side(tell, members[1:])]
     receipts = [receipt for receipt in told if receipt is not None]
     if before is not None:
         check_receipts(before, certificate, receipts)

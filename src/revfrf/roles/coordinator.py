@@ -24,6 +24,7 @@ from revfrf.messages.fle_expan import Column, OpenForest, Schema
 from revfrf.messages.frf_predict import ForestFacts, ForestQuery, PredictReply, PredictRequest
 from revfrf.messages.key_setup import EpochCertificate, KeyDeal
 from revfrf.names import CC, PARTICIPANT
+from revfrf.parallel import side_by_side
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import check_admission, check_request, enter_request
@@ -38,9 +39,6 @@ from revfrf.storage.memory import CoordinatorStore
 from revfrf.transport.base import Channel
 
 log = logging.getLogger(__name__)
-
-_CALLS_PER_WORKER = 4
-"""With real keys participants mostly wait for worker processes that encrypt: more are called at once."""
 
 
 class ForestRecord(Record, frozen=True):
@@ -140,12 +138,18 @@ class Coordinator(AnsweringParty):
         """Tell CC and all participants of the forest; they may be told again, and in a later epoch."""
         members = [member.name for member in self.certificate.members if member.role == PARTICIPANT]
         opening = msgspec.structs.replace(self.opening, epoch=self.certificate.epoch)
-        self.channel.call(CC, opening, Done)
-        schemas = {party: self.channel.call(party, opening, Schema) for party in members}
-        for party, schema in schemas.items():
+
+        def ask(party: str) -> tuple[Column, ...]:
+            if party == CC:
+                self.channel.call(CC, opening, Done)
+                return ()
+            schema = self.channel.call(party, opening, Schema)
             _check_schema(party, schema, len(self.targets.values))
-        columns = {party: schema.columns for party, schema in schemas.items()}
-        self._write(msgspec.structs.replace(self.record, columns=columns))
+            return schema.columns
+
+        _, *columns = side_by_side(ask, [CC, *members])
+        columns_of = dict(zip(members, columns, strict=True))
+        self._write(msgspec.structs.replace(self.record, columns=columns_of))
 
     def _write(self, record: ForestRecord) -> None:
         self.store.write(forest=record)
@@ -174,13 +178,7 @@ class Coordinator(AnsweringParty):
 
     def grow(self, progress: Callable[[LevelReport], None]) -> None:
         """FLE-Expan until nothing is left to grow."""
-        fle_expan(self.channel, self.plan, self.targets, self.store, self.n_calls, progress)
-
-    @property
-    def n_calls(self) -> int:
-        """How many participants are called at a time."""
-        waiting = self.plan.parameters.jobs(self.n_jobs) > 1
-        return self.n_jobs * (_CALLS_PER_WORKER if waiting else 1)
+        fle_expan(self.channel, self.plan, self.targets, self.store, self.n_jobs, progress)
 
     # -- what has become of the forest, for the life cycle and FRF-Revoc ----------------------------
 
@@ -270,7 +268,7 @@ class Coordinator(AnsweringParty):
         self._check_ready()
         totals = np.zeros((n_rows, self.targets.n_classes or 1))
         count = partial(self._count, totals, voting)
-        frf_test(self.channel, self.plan, self.store, table, n_rows, count, self.n_jobs)
+        frf_test(self.channel, self.plan, self.store, table, n_rows, count)
         return totals
 
     def _count(self, totals: NDArray[np.float64], voting: Voting, leaves: Nodes) -> None:

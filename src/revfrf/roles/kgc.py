@@ -123,9 +123,7 @@ class KeyCentre:
 
         `known` returns the verify keys that parties must enrol with, as far as they are known by then.
         """
-        certificate = first_epoch(
-            self.channel, self._signing, federation, setup, self._next_deal(), roles, self.n_jobs
-        )
+        certificate = first_epoch(self.channel, self._signing, federation, setup, self._next_deal(), roles)
         expected = known()
         for member in certificate.members:
             if expected.get(member.name, member.verify_key) != member.verify_key:
@@ -199,9 +197,7 @@ class KeyCentre:
         if (self.lifecycle_state().leaving == 2) != (setup is not None):
             raise UsageError("a revocation at level 2 needs a new set-up, and one at level 1 none")
         names = [request.party for request in leaving]
-        certificate = next_epoch(
-            self.channel, self._signing, self.current, names, setup, self._next_deal(), self.n_jobs
-        )
+        certificate = next_epoch(self.channel, self._signing, self.current, names, setup, self._next_deal())
         certificates = (*self.state.certificates, certificate)
         with self._changes:
             if set(self.state.leaving.values()) != set(leaving):
@@ -212,7 +208,7 @@ class KeyCentre:
     def announce(self) -> None:
         """Send the epoch certificate to all members, and record their receipts. May be repeated."""
         before = self.state.certificates[-2] if len(self.state.certificates) > 1 else None
-        self._update(receipts=announce(self.channel, before, self.current, self.n_jobs))
+        self._update(receipts=announce(self.channel, before, self.current))
 
     def _certify(self, message: RevocationReport) -> RevocationCertificate:
         """The certificate of the revocation that began this epoch; for the same report, the same."""

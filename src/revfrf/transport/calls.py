@@ -22,6 +22,7 @@ from revfrf.messages.base import Message
 from revfrf.messages.registry import calls_between
 from revfrf.metering import Ledger, measured
 from revfrf.names import CS, KGC, PARTICIPANT, REQUESTER, SERVERS
+from revfrf.parallel import side_by_side
 from revfrf.transport.base import Reply
 from revfrf.transport.codec import decode, decode_call, encode
 from revfrf.transport.connections import AWAY, Connection, InFlightBudget, Link, PendingCall, Timeouts
@@ -224,8 +225,9 @@ class Endpoint:
 
     def reach(self, names: Iterable[str]) -> None:
         """Raise AbsentError unless all of these could be called now."""
-        for name in names:
-            (self._line_to if CS in (self.who.name, name) else self._offer_of)(name)
+        side_by_side(
+            lambda name: (self._line_to if CS in (self.who.name, name) else self._offer_of)(name), list(names)
+        )
 
     def _ask(
         self, recipient: str, data: bytes, limit: int, *, kind: Kind = "call", number: int | None = None

@@ -53,8 +53,8 @@ class Parties:
         current = self.identities[CS].certificate
         assert current is not None
         channel = self.network.channel(KGC)
-        after = next_epoch(channel, self.signing, current, leavers, setup, next(DEALS), 1)
-        return after, announce(channel, current, after, 1)
+        after = next_epoch(channel, self.signing, current, leavers, setup, next(DEALS))
+        return after, announce(channel, current, after)
 
 
 def fresh_setup() -> SetUp:

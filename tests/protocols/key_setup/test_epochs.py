@@ -214,8 +214,8 @@ def test_party_stays_in_its_epoch_if_the_next_one_is_wrong(
         return signed_again(kgc, certificate, **WRONG[wrong][1](second, certificate))
 
     channel = Forging(parties.network, forge)
-    third = next_epoch(channel, kgc, second, ["telco"], new_setup(), next(DEALS), 1)
-    refusal(lambda: announce(channel, second, third, 1))
+    third = next_epoch(channel, kgc, second, ["telco"], new_setup(), next(DEALS))
+    refusal(lambda: announce(channel, second, third))
     assert bank.certificate == second
     assert bank.keys is held
 

@@ -30,7 +30,7 @@ def test_everybody_who_stays_signs_for_the_key_it_has_erased(parties: Parties) -
 
 def test_first_epoch_erases_nothing(parties: Parties) -> None:
     certificate = parties.enrol()
-    assert announce(Silent(), None, certificate, 1) == ()
+    assert announce(Silent(), None, certificate) == ()
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Silent:
 def test_party_that_accepts_another_epoch_is_noticed(parties: Parties, epoch: int) -> None:
     certificate = parties.enrol()
     with pytest.raises(ProtocolError) as caught:
-        announce(Silent(epoch), None, certificate, 1)
+        announce(Silent(epoch), None, certificate)
     assert caught.value.kind == "epoch"
 
 
@@ -119,9 +119,9 @@ def test_receipt_holds_between_its_two_epochs_alone(parties: Parties, renewal: R
 def test_party_that_gives_no_receipt_is_noticed(parties: Parties) -> None:
     first = parties.enrol()
     channel = parties.network.channel(KGC)
-    second = next_epoch(channel, parties.signing, first, ["telco"], fresh_setup(), next(DEALS), 1)
+    second = next_epoch(channel, parties.signing, first, ["telco"], fresh_setup(), next(DEALS))
     with pytest.raises(ProtocolError, match="not every party"):
-        announce(Silent(), first, second, 1)
+        announce(Silent(), first, second)
 
 
 def test_different_keys_are_erased_under_different_names(parties: Parties) -> None:

@@ -33,7 +33,7 @@ from revfrf.forest.unfinished import unfinished, with_rows
 from revfrf.messages.base import CUTS, FEATURES, PATHS, QUESTIONS, TREES, array
 from revfrf.messages.fle_expan import LevelReply, LevelRequest, OpenForest
 from revfrf.metering import within
-from revfrf.parallel import in_threads
+from revfrf.parallel import side_by_side
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.paper.fos_find import (
     Draws,
@@ -150,12 +150,7 @@ def fle_expan(
         with within(FOS_FIND):
             draws = draw_candidates(plan.seed, features, plan.rules, frontier, again)
         exchange = _Exchange(channel, plan, targets, frontier, draws, store.round, n_jobs)
-        asked = list(zip(plan.owners, columns, won, strict=True))
-        order = sorted(range(len(asked)), key=lambda i: -len(won[i].nodes))  # the longest work first
-        answered = in_threads(exchange, [asked[i] for i in order], n_jobs)
-        answers = [
-            answer for _, answer in sorted(zip(order, answered, strict=True), key=lambda pair: pair[0])
-        ]
+        answers = side_by_side(exchange, list(zip(plan.owners, columns, won, strict=True)))
         store.commit(dict(chain.from_iterable(splits.items() for splits, _ in answers)), leaves)
         with within(FOS_FIND):
             winners = choose(draws, columns, [scored for _, scored in answers])

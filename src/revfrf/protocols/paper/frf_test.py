@@ -18,7 +18,7 @@ from revfrf.forest.kernel import Bools, Ints, Positions, Rows, kernel
 from revfrf.forest.nodes import Nodes
 from revfrf.messages.base import array
 from revfrf.messages.frf_test import TestReply, TestRequest
-from revfrf.parallel import in_threads
+from revfrf.parallel import side_by_side
 from revfrf.protocols.paper.fle_expan import Plan
 from revfrf.protocols.paper.node_rows import read_nodes, write_nodes
 from revfrf.protocols.paper.walk import by_owner, reached_children, scatter, walk
@@ -39,19 +39,16 @@ def frf_test(
     table: str,
     n_rows: int,
     at_leaves: Callable[[Nodes], None],
-    n_jobs: int,
 ) -> None:
     """Walk every row of a table to its leaves, and hand the leaves with their rows to `at_leaves`."""
     block = max(1, _AT_ONCE // plan.rules.n_trees)
     for begin in range(0, n_rows, block):
         rows = np.arange(begin, min(begin + block, n_rows), dtype=np.uint32)
         roots = Nodes.roots([rows] * plan.rules.n_trees)
-        walk(store, roots, at_leaves, lambda nodes: _descend(channel, plan, store, table, nodes, n_jobs))
+        walk(store, roots, at_leaves, lambda nodes: _descend(channel, plan, store, table, nodes))
 
 
-def _descend(
-    channel: Channel, plan: Plan, store: CoordinatorStore, table: str, nodes: Nodes, n_jobs: int
-) -> Nodes:
+def _descend(channel: Channel, plan: Plan, store: CoordinatorStore, table: str, nodes: Nodes) -> Nodes:
     """The children of these nodes that any row reaches."""
     right = np.zeros(len(nodes.rows), dtype=np.bool_)
 
@@ -64,7 +61,7 @@ def _descend(
         bits = np.unpackbits(packed, count=len(own.rows)).astype(np.bool_)
         scatter(nodes, positions, bits, right)
 
-    in_threads(ask, list(by_owner(store, nodes).items()), n_jobs)
+    side_by_side(ask, list(by_owner(store, nodes).items()))
     return reached_children(nodes, np.arange(len(nodes)), right)
 
 

@@ -42,7 +42,7 @@ from revfrf.messages.frf_predict import (
 )
 from revfrf.metering import within
 from revfrf.names import CC
-from revfrf.parallel import in_threads
+from revfrf.parallel import in_threads, side_by_side
 from revfrf.transport.base import Channel, blaming
 
 _RESULT = "revfrf comparison result v1"
@@ -170,7 +170,7 @@ def _shares(cs: ComparingServer, request: Request, depth: int, sealed: Sealed) -
                 verify_result(cs.cc, owner, message)
             raise
 
-    given = zip(sealed, in_threads(ask, list(sealed), cs.n_jobs), strict=True)
+    given = zip(sealed, side_by_side(ask, list(sealed)), strict=True)
     return {owner: share for owner, share in given if share is not None}
 
 
