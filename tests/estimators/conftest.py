@@ -8,20 +8,28 @@ import pytest
 from revfrf.testing.federations import prepared_keys
 from tests.estimators.directories import LEVELS, PARTIES, X, Y, opened
 from tests.estimators.toys import classifier
+from tests.storage.databases import closed_at_the_end
+
+__all__ = ["closed_at_the_end"]
 
 
 @pytest.fixture(scope="session")
 def made_before(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Closed directories: a forest, one of another federation, and the first after the bank has left."""
-    made = {name: tmp_path_factory.mktemp("made") / name for name in ("first", "other", "left 1", "left 2")}
+    """Closed directories: two forests, one in which the bank has no node, and what the bank has left."""
+    left = [f"{name} left {level}" for name in ("first", "idle") for level in LEVELS]
+    names = ["first", "other", "idle", *left]
+    made = {name: tmp_path_factory.mktemp("made") / name for name in names}
+    idle = X.copy()
+    idle[:, PARTIES["bank"]] = 7
     with prepared_keys():
-        for name in ("first", "other"):
-            classifier(6, parties=PARTIES, directory=made[name]).fit(X, Y).close()
-        for level in LEVELS:
-            name = f"left {level}"
-            shutil.copytree(made["first"], made[name])
+        for name in ("first", "other", "idle"):
+            rows = idle if name == "idle" else X
+            classifier(6, parties=PARTIES, directory=made[name]).fit(rows, Y).close()
+        for name in left:
+            shutil.copytree(made[name.split()[0]], made[name])
             model = opened(made[name])
-            model.revoke("bank", level)
+            certificate = model.revoke("bank", int(name[-1]))
+            assert (certificate.report.destroyed == 0) == name.startswith("idle")
             model.close()
     return made
 

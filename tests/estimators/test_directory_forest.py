@@ -47,7 +47,6 @@ def test_forest_in_a_directory_is_the_one_in_memory(
     for _ in range(2):
         kept = again(kept)
         same_answers(kept, memory)
-    kept.close()
 
 
 FORESTS: dict[str, Callable[..., Any]] = {
@@ -78,7 +77,6 @@ def test_forest_of_any_kind_is_opened_as_it_was(tmp_path: Path, name: str) -> No
         kept.revoke(party, 1)
         memory.revoke(party, 1)
         same_answers(kept, memory, encrypted=None)
-    kept.close()
 
 
 def people() -> Any:
@@ -103,7 +101,6 @@ def test_tables_with_categories_and_missing_values_are_read_as_before(tmp_path: 
     kept = again(kept)
     same_answers(kept, memory, asked.drop(columns="b"), asked.head(4))
     assert kept.predict(asked).tolist() == memory.predict(asked.drop(columns="b")).tolist()
-    kept.close()
 
 
 def test_one_party_a_column_and_names_of_any_kind_are_kept(tmp_path: Path) -> None:
@@ -122,7 +119,6 @@ def test_parties_are_in_the_order_in_which_they_were_given(directory: Path) -> N
     model.revoke("telco", 1)
     model = again(model)
     assert list(model.parties_) == ["bank", "shop"]
-    model.close()
 
 
 def test_directory_is_its_owners_alone(tmp_path: Path) -> None:
@@ -193,7 +189,6 @@ def test_training_that_was_interrupted_is_ended_by_opening(
     same_answers(finished, in_memory())
     finished = again(finished)
     same_answers(finished, in_memory(), encrypted=None)
-    finished.close()
 
 
 def test_training_that_has_not_begun_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +221,6 @@ def test_training_goes_on_when_there_is_room_again(tmp_path: Path, monkeypatch: 
         assert problem.kind == "full"
     model = opened(tmp_path)
     same_answers(model, classifier(20, parties=PARTIES).fit(X, Y))
-    model.close()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Where forests may be kept, and that a directory is opened by one at a time."""
+"""Directories of forests: where they may be, one opener at a time, and no part missing, exchanged or old."""
 
 import shutil
 import subprocess
@@ -10,22 +10,26 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from revfrf import RevocableForestClassifier
+from revfrf import RevocableForestClassifier, RevocableForestRegressor
 from revfrf.errors import RefusedError, StorageError, UsageError
 from revfrf.estimators import _base
+from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.protocols.common.request import RequestPolicy
 from tests.estimators.directories import (
+    LEVELS,
+    NUMBERS,
     PARTIES,
     ROWS,
     X,
     Y,
+    file_of,
     in_memory,
     opened,
     opened_after_all,
     refused,
     same_answers,
 )
-from tests.estimators.toys import classifier
+from tests.estimators.toys import classifier, regressor
 
 pytestmark = pytest.mark.usefixtures("prepared_moduli")
 
@@ -86,7 +90,6 @@ def test_second_fit_into_a_directory_is_refused_and_the_first_forest_stays(tmp_p
     model.set_params(directory=tmp_path / "e").fit(X, Y)
     assert model.digest_ == digest
     assert opened_after_all(tmp_path / "e") == "in-use"
-    model.close()
 
 
 def test_forest_that_is_fitted_elsewhere_lets_go_of_its_directory_when_closed(tmp_path: Path) -> None:
@@ -150,8 +153,6 @@ def test_copy_of_a_directory_is_a_forest_of_its_own(directory: Path, tmp_path: P
     first.revoke("bank", 1)
     assert first.digest_ != second.digest_
     same_answers(second, in_memory())
-    first.close()
-    second.close()
 
 
 # -- one at a time ----------------------------------------------------------------------------------
@@ -173,7 +174,7 @@ def test_fitted_forest_cannot_be_opened_until_it_is_closed(tmp_path: Path) -> No
     model = classifier(2, parties=PARTIES, directory=tmp_path).fit(X, Y)
     assert refused(lambda: opened(tmp_path)) == "in-use"
     model.close()
-    assert opened(tmp_path).close() is None
+    assert opened_after_all(tmp_path) == ""
 
 
 def test_close_does_nothing_without_a_forest_or_without_a_directory(directory: Path) -> None:
@@ -200,13 +201,12 @@ def test_closed_forest_changes_nothing_any_more(directory: Path) -> None:
     assert {file.name: file.read_bytes() for file in directory.iterdir()} == before
     model = opened(directory)
     same_answers(model, in_memory())
-    model.close()
 
 
 def test_another_process_opens_what_this_one_has_closed(directory: Path) -> None:
     code = """
 import sys
-from revfrf import RevocableForestClassifier
+from revfrf import RevocableForestClassifier, RevocableForestRegressor
 model = RevocableForestClassifier.open(sys.argv[1])
 print(model.digest_, flush=True)
 model.revoke("shop", level=1)
@@ -218,4 +218,115 @@ model.revoke("shop", level=1)
     memory.revoke("shop", 1)
     model = opened(directory)
     same_answers(model, memory)
+
+
+# -- parts that are missing, exchanged or old -------------------------------------------------------
+
+
+def test_forest_of_another_class_is_refused(directory: Path, tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="holds a RevocableForestClassifier, not a Revoc") as caught:
+        RevocableForestRegressor.open(directory)
+    assert caught.value.kind == "wrong-kind"
+    regressor(2, parties=PARTIES, directory=tmp_path / "numbers").fit(X, NUMBERS).close()
+    assert refused(lambda: opened(tmp_path / "numbers")) == "wrong-kind"
+    assert opened_after_all(directory) == ""
+
+
+def test_directory_that_is_not_there_or_empty_is_missing(tmp_path: Path) -> None:
+    assert refused(lambda: opened(tmp_path / "nowhere")) == "missing"
+    assert not (tmp_path / "nowhere").exists()
+    assert refused(lambda: opened(tmp_path)) == "missing"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_database_that_others_can_read_is_refused_with_a_remedy(directory: Path) -> None:
+    for file in directory.iterdir():
+        file.chmod(0o640)
+        with pytest.raises(StorageError, match="chmod 600") as caught:
+            opened(directory)
+        assert caught.value.kind == "mode"
+        file.chmod(0o600)
+    assert opened_after_all(directory) == ""
+
+
+PARTS = ["kgc", "cs", "cc", "bank", "telco", "shop"]
+
+
+@pytest.mark.parametrize("party", PARTS)
+def test_directory_without_one_of_its_databases_is_refused_until_it_is_back(
+    directory: Path, tmp_path: Path, party: str
+) -> None:
+    file = file_of(directory, party)
+    file.rename(tmp_path / "away")
+    assert refused(lambda: opened(directory)) == "missing"
+    assert not file.exists()
+    (tmp_path / "away").rename(file)
+    model = opened(directory)
+    same_answers(model, in_memory())
+
+
+def test_directory_without_a_requesters_database_is_refused(directory: Path) -> None:
+    model = opened(directory)
+    model.enrol_requester("insurer")
     model.close()
+    file_of(directory, "insurer").unlink()
+    assert refused(lambda: opened(directory)) == "missing"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("bank", "telco"), ("bank", "shop"), ("cs", "cc"), ("cc", "shop"), ("kgc", "cc")]
+)
+def test_databases_that_have_changed_places_are_refused(directory: Path, one: str, other: str) -> None:
+    first, second = file_of(directory, one), file_of(directory, other)
+    between = directory / "between"
+    first.rename(between)
+    second.rename(first)
+    between.rename(second)
+    assert refused(lambda: opened(directory)) in ("malformed", "missing")
+
+
+@pytest.mark.parametrize("party", PARTS)
+def test_database_of_another_federation_is_refused(
+    directory: Path, made_before: dict[str, Path], party: str
+) -> None:
+    shutil.copy(file_of(made_before["other"], party), file_of(directory, party))
+    assert refused(lambda: opened(directory)) == "malformed"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("party", ["kgc", "cs", "cc", "telco", "shop"])
+@pytest.mark.parametrize("forest", ["first", "idle"])
+def test_database_from_before_a_revocation_is_refused(
+    made_before: dict[str, Path], tmp_path: Path, forest: str, party: str, level: RevocationLevel
+) -> None:
+    """Even if the leaver had no node, and nothing has changed but the epoch and the keys."""
+    place = Path(shutil.copytree(made_before[f"{forest} left {level}"], tmp_path / "forest"))
+    assert opened_after_all(place) == ""
+    shutil.copy(file_of(made_before[forest], party), file_of(place, party))
+    assert refused(lambda: opened(place)) in ("malformed", "missing")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("parties", [["kgc"], ["kgc", "cc"], ["kgc", "cs"], ["kgc", "cs", "cc"]], ids=str)
+def test_leaver_does_not_come_back_with_its_old_database(
+    made_before: dict[str, Path], tmp_path: Path, parties: list[str], level: RevocationLevel
+) -> None:
+    """Not even with some of the servers as they were, as long as a participant knows better."""
+    place = Path(shutil.copytree(made_before[f"first left {level}"], tmp_path / "forest"))
+    for party in parties:
+        shutil.copy(file_of(made_before["first"], party), file_of(place, party))
+    old = file_of(made_before["first"], "bank")
+    shutil.copy(old, place / old.name)
+    assert refused(lambda: opened(place)) in ("malformed", "missing")
+
+
+def test_database_of_a_leaver_that_is_put_back_is_removed_again(
+    made_before: dict[str, Path], tmp_path: Path
+) -> None:
+    place = Path(shutil.copytree(made_before["first left 1"], tmp_path / "forest"))
+    old = file_of(made_before["first"], "bank")
+    shutil.copy(old, place / old.name)
+    model = opened(place)
+    assert set(model.parties_) == {"telco", "shop"}
+    model.close()
+    assert not (place / old.name).exists()

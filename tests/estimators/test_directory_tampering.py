@@ -343,7 +343,6 @@ def test_what_is_missing_is_grown_again_as_it_was(directory: Path, statements: l
         cs(statement)(directory)
     model = opened(directory)
     same_answers(model, in_memory())
-    model.close()
 
 
 def everything(model: Any) -> list[Any]:
@@ -414,7 +413,6 @@ def test_short_keys_are_refused_unless_the_forest_was_made_with_them(directory: 
 def test_opened_forest_is_shown_as_insecure_as_it_is(directory: Path) -> None:
     model = opened(directory)
     assert repr(model).endswith("INSECURE")
-    model.close()
 
 
 def test_errors_show_no_secret(directory: Path) -> None:

@@ -1,6 +1,7 @@
 """Layout: whose column is whose, and what each party holds of X."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -148,7 +149,7 @@ def test_wrong_decimals_name_party_and_column(wrong: Any) -> None:
 # -- what each party holds ----------------------------------------------------------------------------
 
 
-def test_each_party_gets_its_own_columns_a_row_a_column() -> None:
+def test_each_party_gets_codes_of_shape_n_columns_by_n_rows() -> None:
     layout = learn(parties={"bank": ["income"], "telco": ["calls", "age"]}, decimals=1)
     codes = layout.encode(np.array([[1.0, 2.5, 3.0], [np.nan, 5.0, -6.25]]))
     assert list(codes) == ["bank", "telco"]
@@ -174,6 +175,7 @@ COLUMNS_WITH_A_GAP: dict[str, Any] = {
     "UInt8": pd.Series([1, pd.NA, 3], dtype="UInt8"),
     "Float64": pd.Series([1, pd.NA, 3], dtype="Float64"),
     "float32": np.array([1, np.nan, 3], dtype=np.float32),
+    "Decimals": [Decimal(1), Decimal("NaN"), Decimal(3)],
     "sparse": pd.arrays.SparseArray([1.0, np.nan, 3.0]),
 }
 

@@ -4,6 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.storage.databases import closed_at_the_end
+
+__all__ = ["closed_at_the_end"]
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

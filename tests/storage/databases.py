@@ -1,7 +1,7 @@
 """A party's databases: filled, read, and refused without a word of what is in them."""
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,32 @@ def put(database: Database, *names: int, size: int = 100) -> None:
 
 def names(database: Database) -> list[int]:
     return sorted(path for _, path, _ in database.rows("leaves"))
+
+
+def names_in(path: Path) -> list[int]:
+    """The names in a database that is opened for it."""
+    database = Database(path)
+    try:
+        return names(database)
+    finally:
+        database.close()
+
+
+@pytest.fixture(autouse=True)
+def closed_at_the_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close every database that a test leaves open."""
+    opened: list[Database] = []
+    set_up = Database._set_up
+
+    def recorded(database: Database, create: bool) -> None:
+        set_up(database, create)
+        opened.append(database)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "_set_up", recorded)
+        yield
+    for database in opened:
+        database.close()
 
 
 def made(path: Path, n_rows: int = 200) -> Path:

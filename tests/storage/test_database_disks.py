@@ -41,7 +41,6 @@ def test_full_database_keeps_what_was_committed_and_says_what_to_do(path: Path) 
     assert names(again) == done
     put(again, 5000)
     assert names(again) == [*done, 5000]
-    again.close()
 
 
 WRITER = """
@@ -78,7 +77,6 @@ def test_disk_that_takes_no_more_keeps_what_was_committed(path: Path, pages: int
     assert written == [n + k for k in (0, 10_000) for n in range(int(steps))]
     assert len(database.rows("leaves", "tree = 0")) == 20
     put(database, 777)
-    database.close()
 
 
 @pytest.mark.parametrize("size", [0, 5 * PAGE])

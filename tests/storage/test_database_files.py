@@ -37,7 +37,6 @@ def test_every_file_is_its_owners_alone_whatever_the_mask(path: Path) -> None:
     again = Database(path)
     put(again, 2)
     assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {0o600}
-    again.close()
 
 
 def test_file_that_is_there_is_not_overwritten(path: Path) -> None:
@@ -212,7 +211,6 @@ def test_damage_that_shows_only_when_it_is_read_is_said_as_ours(path: Path) -> N
         file.seek(PAGE)
         file.write(bytes(path.stat().st_size - PAGE))
     assert refused(lambda: database.rows("leaves")) == "malformed"
-    database.close()
 
 
 def test_text_that_is_none_is_damage(path: Path) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from revfrf.storage.sqlite import Database
-from tests.storage.databases import OurOwnError, made, names, put, refusal, refused
+from tests.storage.databases import OurOwnError, made, names, names_in, put, refusal, refused
 
 # -- one process at a time --------------------------------------------------------------------------
 
@@ -27,14 +27,13 @@ def test_second_opener_of_the_same_process_is_refused_until_the_first_has_closed
     second = Database(path)
     assert names(second) == [1]
     assert refused(lambda: Database(path)) == "in-use"
-    second.close()
 
 
 def test_database_that_was_only_opened_is_in_use_too(path: Path) -> None:
     made(path)
-    database = Database(path)
+    held = Database(path)
     assert refused(lambda: Database(path)) == "in-use"
-    database.close()
+    held.close()
 
 
 HOLDER = """
@@ -74,9 +73,7 @@ def test_second_process_is_refused_until_the_first_has_closed(path: Path) -> Non
         child.stdin.write("close\n")
         child.stdin.flush()
         assert said_by(child) == "closed"
-        database = Database(path)
-        assert names(database) == [1]
-        database.close()
+        assert names_in(path) == [1]
 
 
 def test_process_that_was_killed_leaves_what_it_has_committed_and_no_lock(path: Path) -> None:
@@ -84,9 +81,7 @@ def test_process_that_was_killed_leaves_what_it_has_committed_and_no_lock(path: 
         child.send_signal(signal.SIGKILL)
         child.wait()
         assert path.with_name("party.db-wal").stat().st_size
-        database = Database(path)
-        assert names(database) == [1]
-        database.close()
+        assert names_in(path) == [1]
 
 
 # -- threads ----------------------------------------------------------------------------------------
@@ -116,9 +111,7 @@ def test_threads_write_one_after_the_other(path: Path) -> None:
     expected = sorted(1000 * n + s + k for n in range(8) for s in range(12) for k in (0, 500))
     assert names(database) == expected
     database.close()
-    again = Database(path)
-    assert names(again) == expected
-    again.close()
+    assert names_in(path) == expected
 
 
 def test_step_that_fails_in_one_thread_fails_those_that_wait(path: Path) -> None:
@@ -144,6 +137,4 @@ def test_step_that_fails_in_one_thread_fails_those_that_wait(path: Path) -> None
         go_on.set()
         assert isinstance(failed.exception(), OurOwnError)
         assert [other.result() for other in others] == ["closed", "closed"]
-    again = Database(path)
-    assert names(again) == [1]
-    again.close()
+    assert names_in(path) == [1]

@@ -142,7 +142,6 @@ def test_no_trace_is_left_of_facts_and_requests_that_were_replaced(path: Path) -
         assert where(files, dead) == {}
         assert all_there(files, live)
         dead |= live
-    store.close()
 
 
 # -- forests ----------------------------------------------------------------------------------------
@@ -310,7 +309,6 @@ def test_several_who_leave_together_leave_no_trace(tmp_path: Path) -> None:
     add(dead, before, known(model))
     check_gone(raw(tmp_path), dead)
     assert where(raw(tmp_path), own) == {}
-    model.close()
 
 
 def test_requester_that_is_admitted_anew_keeps_no_key_of_an_older_epoch(tmp_path: Path) -> None:

@@ -38,13 +38,13 @@ from tests.conftest import all_that_an_error_shows
 from tests.storage.tampering import by_hand, recompute_checksums
 
 Kind = TypeVar("Kind", bound=Store)
-Memory = CoordinatorStore | ParticipantStore
 
 ANSWERED = 2**32
 """The depth of a request from before the store was opened: deeper than any tree."""
 
 SEQUENCES = settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 SEEDS = st.integers(0, 2**32)
+DEPTHS = (0, 1, 2, 31, 53, 62)
 
 
 @contextmanager
@@ -116,7 +116,7 @@ def random_leaves(rng: random.Random) -> dict[Node, tuple[int, ...]]:
     return {node: tuple(rng.choice(INTEGERS) for _ in range(width)) for node in nodes}
 
 
-def random_cuts(rng: random.Random) -> dict[Node, OwnSplit]:
+def random_own(rng: random.Random) -> dict[Node, OwnSplit]:
     nodes = rng.sample(NODES, rng.randint(0, 8))
     return {node: (rng.randint(0, 2**16), rng.choice(INTEGERS)) for node in nodes}
 
@@ -129,48 +129,65 @@ def random_rebuilding(rng: random.Random) -> Rebuilding:
     return Rebuilding(rng.randbytes(32).hex(), rng.randint(0, 10**9), rng.randint(0, 10**9))
 
 
-# -- CS ---------------------------------------------------------------------------------------------
+# -- the same steps on disk and in memory -----------------------------------------------------------
 
-STEPS = ["commit", "commit", "commit", "destroy", "destroy", "finish", "scrub", "together", "fail", "open"]
+STEPS = {
+    CoordinatorStore: ["commit", "commit", "commit", "destroy", "destroy", "finish"],
+    ParticipantStore: ["commit", "commit", "commit", "forget"],
+}
+Step = Callable[[Any], None]
 
 
-def step_of_coordinator(name: str, rng: random.Random) -> Callable[[CoordinatorStore], None]:
+def step_of(kind: type[Store], name: str, rng: random.Random) -> Step:
     """One step, to be done to both stores."""
-    splits, leaves, nodes = random_splits(rng), random_leaves(rng), random_nodes(rng)
-    rebuilding = random_rebuilding(rng)
-    match name:
-        case "commit":
-            return lambda store: store.commit(splits, leaves)
-        case "destroy":
-            return lambda store: store.destroy(nodes, rebuilding)
-        case "finish":
-            return lambda store: store.finish()
-        case "scrub":
-            return lambda store: store.scrub()
-    parts = [step_of_coordinator(rng.choice(["commit", "destroy", "finish"]), rng) for _ in range(3)]
-
-    def together(store: CoordinatorStore) -> None:
-        with store.transaction():
-            for part in parts:
-                part(store)
-
-    return together
+    if name == "together":
+        parts = [step_of(kind, rng.choice([n for n in STEPS[kind] if n != "forget"]), rng) for _ in range(3)]
+        return lambda store: together(store, parts)
+    splits, own, leaves, nodes = random_splits(rng), random_own(rng), random_leaves(rng), random_nodes(rng)
+    rebuilding, number = random_rebuilding(rng), rng.randint(0, 2**32)
+    steps: dict[str, Step] = {
+        "commit": lambda store: store.commit(splits, leaves),
+        "destroy": lambda store: store.destroy(nodes, rebuilding),
+        "forget": lambda store: store.forget(nodes),
+        "finish": lambda store: store.finish(),
+        "scrub": lambda store: store.scrub(),
+    }
+    if kind is ParticipantStore:
+        steps["commit"] = lambda store: store.commit(own, number)
+    return steps[name]
 
 
-def check_coordinators(store: CoordinatorStore, memory: CoordinatorStore) -> None:
-    assert store.splits == memory.splits
-    assert store.leaves == memory.leaves
-    assert (store.round, store.rebuilding, store.n_nodes) == (memory.round, memory.rebuilding, memory.n_nodes)
+def together(store: Store, parts: list[Step]) -> None:
+    with store.transaction():
+        for part in parts:
+            part(store)
 
 
+def content(store: Any) -> list[Any]:
+    """All that a store remembers, but for its facts."""
+    if isinstance(store, CoordinatorStore):
+        return [store.splits, store.leaves, store.round, store.rebuilding, store.n_nodes]
+    own = store.own_splits
+    counts = [store.trees_at(depth) for depth in DEPTHS]
+    assert counts == [len({tree for tree, node in own if node.bit_length() == d + 1}) for d in DEPTHS]
+    return [own, store.round, counts]
+
+
+@pytest.mark.parametrize("kind", STEPS)
 @SEQUENCES
-@given(st.lists(st.sampled_from(STEPS), max_size=16), SEEDS)
-def test_coordinator_remembers_on_disk_what_it_remembers_in_memory(names: list[str], seed: int) -> None:
+@given(st.data(), SEEDS)
+def test_store_remembers_on_disk_what_it_remembers_in_memory(
+    kind: Any, data: st.DataObject, seed: int
+) -> None:
+    names = data.draw(
+        st.lists(st.sampled_from([*STEPS[kind], "scrub", "together", "fail", "open"]), max_size=16)
+    )
     rng = random.Random(seed)
     with somewhere() as path:
-        memory, store = CoordinatorStore(), created(CoordinatorStore, path)
+        memory, store = kind(), created(kind, path)
+        assert content(store) == content(memory)
         for name in [*names, "open"]:
-            step = step_of_coordinator("together" if name in ("fail", "open") else name, rng)
+            step = step_of(kind, "together" if name in ("fail", "open") else name, rng)
             if name == "fail":
                 store = unchanged_by_a_failing_step(store, partial(step, store))
             elif name == "open":
@@ -178,7 +195,7 @@ def test_coordinator_remembers_on_disk_what_it_remembers_in_memory(names: list[s
             else:
                 step(store)
                 step(memory)
-            check_coordinators(store, memory)
+            assert content(store) == content(memory)
         store.close()
 
 
@@ -210,7 +227,6 @@ def test_signatures_stay_as_long_as_a_split_of_theirs(path: Path) -> None:
     store.destroy([(0, 2)], unused)
     store.scrub()
     assert roots() == set()
-    store.close()
 
 
 def test_split_of_a_batch_shares_it_with_the_others_when_opened_again(path: Path) -> None:
@@ -222,7 +238,6 @@ def test_split_of_a_batch_shares_it_with_the_others_when_opened_again(path: Path
     store = again(store)
     assert store.splits[0, 1].batch is store.splits[0, 2].batch
     assert store.splits[0, 1].batch == batch
-    store.close()
 
 
 DAMAGE = {
@@ -249,58 +264,6 @@ def test_coordinators_store_that_cannot_be_is_refused(path: Path, what: str, wit
     with pytest.raises(StorageError) as caught:
         CoordinatorStore(database)
     assert caught.value.kind == "malformed"
-    database.close()
-
-
-# -- a participant ----------------------------------------------------------------------------------
-
-OWN_STEPS = ["commit", "commit", "commit", "forget", "scrub", "together", "fail", "open"]
-
-
-def step_of_participant(name: str, rng: random.Random) -> Callable[[ParticipantStore], None]:
-    cuts, number, nodes = random_cuts(rng), rng.randint(0, 2**32), random_nodes(rng)
-    match name:
-        case "commit":
-            return lambda store: store.commit(cuts, number)
-        case "forget":
-            return lambda store: store.forget(nodes)
-        case "scrub":
-            return lambda store: store.scrub()
-    parts = [step_of_participant("commit", rng) for _ in range(2)]
-
-    def together(store: ParticipantStore) -> None:
-        with store.transaction():
-            for part in parts:
-                part(store)
-
-    return together
-
-
-def check_participants(store: ParticipantStore, memory: ParticipantStore) -> None:
-    assert (store.round, store.own_splits) == (memory.round, memory.own_splits)
-    for depth in (0, 1, 2, 31, 53, 62):
-        trees = {tree for tree, node in memory.own_splits if node.bit_length() == depth + 1}
-        assert store.trees_at(depth) == memory.trees_at(depth) == len(trees)
-
-
-@SEQUENCES
-@given(st.lists(st.sampled_from(OWN_STEPS), max_size=16), SEEDS)
-def test_participant_remembers_on_disk_what_it_remembers_in_memory(names: list[str], seed: int) -> None:
-    rng = random.Random(seed)
-    with somewhere() as path:
-        memory, store = ParticipantStore(), created(ParticipantStore, path)
-        check_participants(store, memory)
-        for name in [*names, "open"]:
-            step = step_of_participant("together" if name in ("fail", "open") else name, rng)
-            if name == "fail":
-                store = unchanged_by_a_failing_step(store, partial(step, store))
-            elif name == "open":
-                store = again(store)
-            else:
-                step(store)
-                step(memory)
-            check_participants(store, memory)
-        store.close()
 
 
 # -- the book of requests ---------------------------------------------------------------------------
@@ -357,15 +320,6 @@ def failed(store: Store, rng: random.Random) -> Store:
     return unchanged_by_a_failing_step(store, lambda: store.book.enter(rng.randbytes(16), known, "clinic", 5))
 
 
-def test_no_request_from_before_an_opening_has_a_depth_left(path: Path) -> None:
-    store = created(Store, path)
-    store.book.enter(b"request", KnownRequest(b"digest", 0), "clinic", 4)
-    store = again(store)
-    assert store.book.known[b"request"].depth >= 2**31
-    assert store.book.known[b"request"].digest == b"digest"
-    store.close()
-
-
 def test_request_counts_only_when_it_is_written_down(path: Path) -> None:
     store = created(Store, path)
     store.close()
@@ -375,30 +329,16 @@ def test_request_counts_only_when_it_is_written_down(path: Path) -> None:
     assert not store.book.rows
 
 
-@pytest.mark.parametrize("kind", [CoordinatorStore, ParticipantStore])
+@pytest.mark.parametrize("kind", STEPS)
 def test_nothing_counts_that_is_not_written_down(path: Path, kind: Any) -> None:
-    store = created(kind, path)
-    rng, before = random.Random(4), None
-    steps: list[Callable[[], object]] = []
-    if isinstance(store, CoordinatorStore):
-        store.commit(random_splits(rng), random_leaves(rng))
-        before = copy.copy((store.round, dict(store.splits), dict(store.leaves), store.rebuilding))
-        steps = [
-            lambda: store.commit(random_splits(rng), {(5, 1): (1,)}),
-            lambda: store.destroy(list(store.splits), random_rebuilding(rng)),
-            store.finish,
-        ]
-    elif isinstance(store, ParticipantStore):
-        store.commit({(0, 1): (1, 2)}, 3)
-        steps = [lambda: store.commit({(0, 2): (1, 2)}, 4), lambda: store.forget([(0, 1)])]
+    store, rng = created(kind, path), random.Random(4)
+    step_of(kind, "commit", rng)(store)
+    before = copy.deepcopy(content(store))
     store.close()
-    for step in steps:
+    for name in set(STEPS[kind]):
         with pytest.raises(StorageError):
-            step()
-    if isinstance(store, CoordinatorStore):
-        assert before == (store.round, store.splits, store.leaves, store.rebuilding)
-    elif isinstance(store, ParticipantStore):
-        assert (store.round, store.own_splits) == (3, {(0, 1): (1, 2)})
+            step_of(kind, name, rng)(store)
+    assert content(store) == before
 
 
 # -- facts ------------------------------------------------------------------------------------------
@@ -434,7 +374,6 @@ def test_fact_is_read_as_it_was_written(path: Path, value: Any, kind: Any) -> No
         assert type(found) is type(value)
         assert store.expect("fact", kind) == value
         store = again(store)
-    store.close()
 
 
 def test_newer_fact_takes_the_place_of_the_older(path: Path) -> None:
@@ -445,7 +384,6 @@ def test_newer_fact_takes_the_place_of_the_older(path: Path) -> None:
         assert (store.read("one", int), store.read("two", str), store.read("three", int)) == (1, "two", 3)
         assert len(store.tables.rows("facts")) == 3
         store = again(store)
-    store.close()
 
 
 def test_fact_that_was_never_written_is_none_and_missing_where_it_must_be(path: Path) -> None:
@@ -455,7 +393,6 @@ def test_fact_that_was_never_written_is_none_and_missing_where_it_must_be(path: 
         store.expect("identity", Thing)
     assert caught.value.kind == "malformed"
     assert str(path) in str(caught.value)
-    store.close()
 
 
 HIDDEN = "0123456789abcdef-private"
@@ -484,7 +421,6 @@ def test_fact_of_another_type_is_damage_that_is_not_printed(path: Path, value: A
         assert caught.value.__suppress_context__
         assert HIDDEN not in f"{caught.value!r} {caught.value.__context__!r}"
     assert store.read("fact", object) is not None  # and it is only that fact
-    store.close()
 
 
 @pytest.mark.parametrize(
@@ -497,7 +433,6 @@ def test_bytes_that_are_no_fact_are_damage(path: Path, value: bytes) -> None:
         with pytest.raises(StorageError) as caught:
             store.read("fact", kind)
         assert caught.value.kind == "malformed"
-    store.close()
 
 
 def test_facts_that_cannot_be_written_change_nothing(path: Path) -> None:
@@ -509,7 +444,6 @@ def test_facts_that_cannot_be_written_change_nothing(path: Path) -> None:
     store.write(two=2)
     store = again(store)
     assert (store.read("one", int), store.read("two", int)) == (1, 2)
-    store.close()
 
 
 def test_records_of_what_parties_are_come_back(path: Path) -> None:
@@ -535,7 +469,6 @@ def test_records_of_what_parties_are_come_back(path: Path) -> None:
     assert weights == [[1, 0, 2**40]]
     assert store.expect("policy", PolicyRecord).policy() == policy
     assert store.expect("open", PolicyRecord).policy() == RequestPolicy()
-    store.close()
 
 
 def test_crash_reporter_that_prints_local_variables_sees_no_key(path: Path) -> None:
@@ -571,7 +504,6 @@ def test_parties_of_any_name_have_databases_of_their_own(tmp_path: Path) -> None
         assert opened.store(ParticipantStore, "participant", name, create=False).read("number", int) == number
         assert opened.store(Store, "requester", name, create=False).read("number", int) == -number
     assert opened.store(CoordinatorStore, "CS", "CS", create=False).read("number", int) == 1000
-    opened.close()
 
 
 def test_store_of_a_directory_is_opened_once(tmp_path: Path) -> None:
@@ -581,7 +513,6 @@ def test_store_of_a_directory_is_opened_once(tmp_path: Path) -> None:
         ParticipantStore, "participant", "bank"
     )
     assert stores.store(CoordinatorStore, "CS", "CS") is stores.store(CoordinatorStore, "CS", "CS")
-    stores.close()
 
 
 @pytest.mark.parametrize("opened", [True, False])
@@ -613,4 +544,3 @@ def test_closed_directory_can_be_opened_by_another(tmp_path: Path) -> None:
     second.store(Store, "CC", "CC", create=False).write(one=1)
     with pytest.raises(StorageError):
         store.write(one=2)
-    second.close()
