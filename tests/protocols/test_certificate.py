@@ -164,7 +164,9 @@ def test_file_is_json_that_people_can_read(any_left: Left) -> None:
 def test_json_may_be_written_in_another_way(any_left: Left) -> None:
     content = json.loads(any_left.certificate.to_json())
     for other in (json.dumps(content), json.dumps(content, indent=8, sort_keys=True)):
-        RevocationCertificate.from_json(other.encode()).verify(any_left.key)
+        certificate = RevocationCertificate.from_json(other.encode())
+        certificate.verify(any_left.key)
+        assert certificate == any_left.certificate
 
 
 def test_certificate_has_no_secrets(any_left: Left) -> None:

@@ -4,36 +4,34 @@ import base64
 import random
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from revfrf.crypto.dtpkc import as_printed, packing, sealed_bits
 from revfrf.crypto.dtpkc.keys import Parameters
-from revfrf.crypto.dtpkc.packing import Comparison, Mask, Pack
-from revfrf.crypto.dtpkc.strong import StrongShare, root_open
+from revfrf.crypto.dtpkc.packing import Mask
 from revfrf.crypto.encoding import MISSING, FixedPoint
 from revfrf.embedded.costs import Costs
 from revfrf.embedded.federation import Federation
-from revfrf.forest.candidates import Proposal, propose
+from revfrf.forest.candidates import Proposal
 from revfrf.forest.nodes import Node
 from revfrf.forest.voting import Voting
 from revfrf.messages.base import SIZES, Message
-from revfrf.messages.frf_predict import Request
 from revfrf.protocols.paper import fos_find, frf_predict, ho_lt
-from revfrf.protocols.paper.ho_lt import ComparingServer
 from revfrf.roles.party import Party
 from revfrf.storage.memory import StoredSplit
 from revfrf.testing.federations import Case, Codes, targets_of
+from revfrf.testing.recorders import Sent, recording
 from revfrf.transport.base import Reply
-from revfrf.transport.memory import MemoryChannel, MemoryNetwork
+from revfrf.transport.memory import MemoryChannel
 from tests.federations import grow_plainly, participants
 from tests.reference import forest as reference
 
@@ -108,24 +106,11 @@ def canaries(rng: random.Random, n_rows: int) -> tuple[Table, Codes]:
     return raw, {p: np.stack([FixedPoint(DECIMALS).encode(c) for c in table]) for p, table in raw.items()}
 
 
-@dataclass(frozen=True)
-class Sent:
-    sender: str
-    recipient: str
-    data: bytes
-
-    @property
-    def plain(self) -> dict[str, Any]:
-        """What travels, read without our own types."""
-        fields: dict[str, Any] = msgspec.msgpack.decode(self.data[1:])
-        return fields
-
-
 @dataclass
 class Watch:
     """What is overheard on the network, and what is noted where it is made."""
 
-    sent: list[Sent] = field(default_factory=list)
+    sent: list[Sent]
     questions: list[tuple[str, str, str]] = field(default_factory=list)
     """Who started which exchange with whom."""
     proposals: list[Proposal] = field(default_factory=list)
@@ -143,79 +128,44 @@ class Watch:
 @contextmanager
 def watching() -> Iterator[Watch]:
     """An ear on every network, and on every draw."""
-    watch = Watch()
-    deliver, call = MemoryNetwork.deliver, MemoryChannel.call
-    draw, generate, mask = Parameters.random_exponent, Mask.generate, sealed_bits._mask
-    read_slots, compare = packing.read_slots, ho_lt.ho_lt
-    random_message, random_factor = as_printed._random_message, as_printed._random_factor
-
-    def overhear(
-        network: MemoryNetwork, sender: str, recipient: str, message: Message, data: bytes, protocol: str
-    ) -> None:
-        watch.sent.append(Sent(sender, recipient, data))
-        deliver(network, sender, recipient, message, data, protocol)
+    call, mask = MemoryChannel.call, sealed_bits._mask
 
     def asked(channel: MemoryChannel, recipient: str, request: Message, reply_type: type[Reply]) -> Reply:
         watch.questions.append((channel.sender, recipient, type(request).__name__))
         return call(channel, recipient, request, reply_type)
 
-    def proposed(*args: Any) -> Proposal:
-        watch.proposals.append(propose(*args))
-        return watch.proposals[-1]
-
-    def drawn(parameters: Parameters) -> int:
-        watch.exponents.append(draw(parameters))
-        return watch.exponents[-1]
-
-    def masked(_: type[Mask]) -> Mask:
-        watch.masks.append(generate())
-        return watch.masks[-1]
-
-    def opened(
-        share: StrongShare, c_parts: Sequence[int], halves: Sequence[int], *, n_jobs: int
-    ) -> list[int]:
-        plaintexts = root_open(share, c_parts, halves, n_jobs=n_jobs)
-        watch.opened += plaintexts
-        return plaintexts
-
-    def read(share: StrongShare, packs: Sequence[Pack], *, n_jobs: int) -> list[bool | None]:
-        bits = read_slots(share, packs, n_jobs=n_jobs)
-        assert None not in bits
-        watch.read += map(bool, bits)
-        return bits
-
-    def compared(
-        cs: ComparingServer, request: Request, level: int, asked: Mapping[str, Sequence[Comparison]]
-    ) -> dict[str, list[bool]]:
-        told = compare(cs, request, level, asked)
-        watch.path_bits += [bit for bits in told.values() for bit in bits]
-        return told
-
     def sealed(key: int, bits: int, count: int) -> int:
         watch.sealing_keys.append(key)
         return mask(key, bits, count)
 
-    def message(parameters: Parameters) -> int:
-        watch.printed_masks.append(random_message(parameters))
-        return watch.printed_masks[-1]
-
-    def factor(parameters: Parameters) -> int:
-        watch.printed_masks.append(random_factor(parameters))
-        return watch.printed_masks[-1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MemoryNetwork, "deliver", overhear)
+    with recording() as sent, pytest.MonkeyPatch.context() as patch:
+        watch = Watch(sent)
         patch.setattr(MemoryChannel, "call", asked)
-        patch.setattr(fos_find, "propose", proposed)
-        patch.setattr(Parameters, "random_exponent", drawn)
-        patch.setattr(Mask, "generate", classmethod(masked))
-        patch.setattr(packing, "root_open", opened)
-        patch.setattr(ho_lt, "read_slots", read)
-        patch.setattr(frf_predict, "ho_lt", compared)
         patch.setattr(sealed_bits, "_mask", sealed)
-        patch.setattr(as_printed, "_random_message", message)
-        patch.setattr(as_printed, "_random_factor", factor)
+        for owner, name, keep in (
+            (fos_find, "propose", watch.proposals.append),
+            (Parameters, "random_exponent", watch.exponents.append),
+            (packing, "root_open", watch.opened.extend),
+            (ho_lt, "read_slots", lambda bits: watch.read.extend(map(bool, bits))),
+            (frf_predict, "ho_lt", lambda told: watch.path_bits.extend(chain.from_iterable(told.values()))),
+            (as_printed, "_random_message", watch.printed_masks.append),
+            (as_printed, "_random_factor", watch.printed_masks.append),
+        ):
+            patch.setattr(owner, name, kept(getattr(owner, name), keep))
+        generate = kept(Mask.generate, watch.masks.append)
+        patch.setattr(Mask, "generate", staticmethod(generate))
         yield watch
+
+
+def kept(function: Callable[..., Any], keep: Callable[[Any], None]) -> Callable[..., Any]:
+    """A function whose results are kept."""
+
+    def keeping(*arguments: Any, **named: Any) -> Any:
+        made = function(*arguments, **named)
+        keep(made)
+        return made
+
+    return keeping
 
 
 @dataclass(frozen=True)

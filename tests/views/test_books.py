@@ -5,7 +5,8 @@ from collections import Counter
 from typing import Any
 
 from revfrf.names import CC, CS, KGC
-from tests.views.overheard import ASKING, OWNED, WIDTH, Run, Sent, split_rows
+from revfrf.testing.recorders import Sent
+from tests.views.overheard import ASKING, OWNED, WIDTH, Run, split_rows
 
 
 def disclosed(sent: Sent) -> dict[str, int]:

@@ -12,9 +12,10 @@ import numpy as np
 from revfrf.forest.nodes import Node
 from revfrf.messages.base import FEATURES, QUESTIONS
 from revfrf.names import CC, CS, KGC
+from revfrf.testing.recorders import Sent
 from tests.federations import grow_plainly, reference_trees
 from tests.reference import forest as reference
-from tests.views.overheard import ASKING, LEAVER, N_ROWS, OWNED, WIDTH, Run, Sent, split_rows
+from tests.views.overheard import ASKING, LEAVER, N_ROWS, OWNED, WIDTH, Run, split_rows
 
 # -- whose rows are seen by whom --------------------------------------------------------------------
 

@@ -12,19 +12,21 @@ from tests.conftest import World, world_of
 
 @settings(max_examples=25)
 @given(owner=st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
-def test_an_honest_proof_holds(world: World, owner: str) -> None:
-    verify_possession(world.alice.public, owner, prove_possession(world.alice, owner))
+def test_an_honest_proof_holds_for_its_owner_alone(world: World, owner: str) -> None:
+    check_proof(world.alice, owner)
 
 
-def test_an_honest_proof_holds_at_the_default_size() -> None:
-    world = world_of(3072)
-    verify_possession(world.alice.public, "alice", prove_possession(world.alice, "alice"))
+def check_proof(key: WeakKey, owner: str) -> None:
+    proof = prove_possession(key, owner)
+    verify_possession(key.public, owner, proof)
+    with pytest.raises(ProofError):
+        verify_possession(key.public, owner + "x", proof)
 
 
-def test_the_smallest_and_the_largest_key_can_prove_themselves(toy: World) -> None:
+def test_keys_of_the_default_size_the_smallest_and_the_largest_can_prove_themselves(toy: World) -> None:
+    check_proof(world_of(3072).alice, "alice")
     for sk in (2, 2**toy.parameters.exponent_bits - 2):
-        key = WeakKey(toy.parameters, SecretInt(sk))
-        verify_possession(key.public, "edge", prove_possession(key, "edge"))
+        check_proof(WeakKey(toy.parameters, SecretInt(sk)), "edge")
 
 
 def test_a_rogue_key_would_open_what_cs_should_have_to_open_and_has_no_proof(toy: World) -> None:
