@@ -54,8 +54,17 @@ KGC_LAWS: dict[str, tuple[Callable[[KgcState], bool], set[Step]]] = {
         {*KGC_STEPS} - {Step.BEGIN_EPOCH_WITH_NEW_KEYS},
     ),
     "level 2 changes the keys": (lambda kgc: kgc.leaving == 2, {*KGC_STEPS} - {Step.BEGIN_EPOCH}),
+    "a request of CS begins no epoch but the first": (
+        lambda kgc: kgc.epoch > 0 and kgc.setup_requested,
+        {Step.ANNOUNCE, Step.WAIT},
+    ),
     "who may leave does so in the next epoch": (
-        lambda kgc: kgc.epoch > 0 and kgc.announced and not kgc.revocation_in_progress and kgc.leaving > 0,
+        lambda kgc: (
+            kgc.epoch > 0
+            and kgc.announced
+            and not (kgc.revocation_in_progress or kgc.setup_requested)
+            and kgc.leaving > 0
+        ),
         {Step.BEGIN_EPOCH, Step.BEGIN_EPOCH_WITH_NEW_KEYS},
     ),
 }

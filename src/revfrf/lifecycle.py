@@ -90,7 +90,7 @@ _KGC: tuple[tuple[Step, Callable[[KgcState], bool]], ...] = (
     (Step.BEGIN_FIRST_EPOCH, lambda kgc: kgc.epoch == 0 and kgc.setup_requested),
     (Step.WAIT, lambda kgc: kgc.epoch == 0),
     (Step.ANNOUNCE, lambda kgc: not kgc.announced),
-    (Step.WAIT, lambda kgc: kgc.revocation_in_progress),
+    (Step.WAIT, lambda kgc: kgc.revocation_in_progress or kgc.setup_requested),  # CS begins no other epoch
     (Step.BEGIN_EPOCH_WITH_NEW_KEYS, lambda kgc: kgc.leaving == 2),
     (Step.BEGIN_EPOCH, lambda kgc: kgc.leaving == 1),
     (Step.WAIT, lambda _: True),

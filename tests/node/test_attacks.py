@@ -262,7 +262,7 @@ def test_a_question_that_costs_nothing_fills_no_audit_log(federation: Federation
     lines = len((federation.directory / "CS" / AUDIT).read_text().splitlines())
     for _ in range(50):
         for sender in ("clinic", "h0"):
-            cs._write_down(sender, query)
+            cs._log_answer(sender, query)
     assert len((federation.directory / "CS" / AUDIT).read_text().splitlines()) == lines + 2
 
 
@@ -463,7 +463,7 @@ def test_whoever_gets_no_answer_is_told_that_kgc_may_have_the_request_and_may_as
 
     with monkeypatch.context() as patch:
         patch.setattr(leaver.endpoint, "call", broken)
-        with pytest.raises(AbsentError, match="KGC may have the request all the same: ask again"):
+        with pytest.raises(AbsentError, match="KGC may have the request anyway: retry"):
             leaver.command(api.Revoke(2))
     taken = kgc.role.state.leaving
     assert set(taken) == {"h2"}

@@ -20,14 +20,14 @@ from revfrf.names import Role, check_name
 from revfrf.node import config as module
 from revfrf.node.config import (
     Config,
-    Data,
-    Forest,
-    Keys,
-    Log,
-    Network,
-    Party,
-    Policy,
-    Work,
+    DataSection,
+    ForestSection,
+    KeysSection,
+    LogSection,
+    NetworkSection,
+    PartySection,
+    PolicySection,
+    WorkSection,
     load_config,
     new_config,
     with_overrides,
@@ -96,7 +96,7 @@ PLACES = st.integers(0, 18)
 COUNT = st.integers(1, 2**31 - 1)
 SEEDS = st.none() | st.integers(0, 2**32 - 1) | st.binary(min_size=32, max_size=32).map(bytes.hex)
 FORESTS = st.builds(
-    Forest,
+    ForestSection,
     n_estimators=COUNT,
     max_depth=st.integers(1, 62),
     max_features=st.sampled_from(["sqrt", "log2"]) | COUNT | st.floats(0, 1, exclude_min=True),
@@ -109,7 +109,7 @@ FORESTS = st.builds(
     random_state=SEEDS,
 )
 POLICIES = st.builds(
-    Policy,
+    PolicySection,
     accepts=st.none() | st.lists(TEXTS, max_size=3).map(tuple),
     refuses=st.lists(TEXTS, max_size=3).map(tuple),
     max_rows=st.none() | st.integers(0, 2**63 - 1),
@@ -120,7 +120,7 @@ POLICIES = st.builds(
 def configs(draw: st.DrawFn) -> Config:
     role: Any = draw(st.sampled_from(ROLES))
     ours: Any = {"target": draw(TEXTS), "task": draw(st.sampled_from(["classes", "numbers"]))}
-    data = Data(
+    data = DataSection(
         file=draw(TEXTS),
         id_column=draw(TEXTS),
         decimals=draw(PLACES | st.dictionaries(PLAIN, PLACES, max_size=3)),
@@ -134,12 +134,12 @@ def configs(draw: st.DrawFn) -> Config:
         data = msgspec.structs.replace(data, categories=(), drop=())
     patience = draw(st.integers(1, 10**6))
     return Config(
-        party=Party(
+        party=PartySection(
             federation=draw(NAMES),
             role=role,
             name=draw(NAMES) if role in ("participant", "requester") else role,
         ),
-        network=Network(
+        network=NetworkSection(
             coordinator=None if role == "CS" else draw(ADDRESSES),
             listen=draw(ADDRESSES) if role == "CS" else None,
             patience=patience,
@@ -149,11 +149,11 @@ def configs(draw: st.DrawFn) -> Config:
         data=data if role in ("CS", "participant") else None,
         policy=draw(POLICIES) if role in ("CS", "CC", "participant") else None,
         forest=draw(
-            {"CS": FORESTS, "participant": st.builds(Forest, random_state=SEEDS)}.get(role, st.none())
+            {"CS": FORESTS, "participant": st.builds(ForestSection, random_state=SEEDS)}.get(role, st.none())
         ),
-        keys=Keys(key_bits=16 * draw(st.integers(128, 1024))) if role == "KGC" else None,
-        work=Work(workers=draw(st.sampled_from([-1, 1, 7])), backend=draw(PLAIN), address=draw(PLAIN)),
-        log=Log(
+        keys=KeysSection(key_bits=16 * draw(st.integers(128, 1024))) if role == "KGC" else None,
+        work=WorkSection(workers=draw(st.sampled_from([-1, 1, 7])), backend=draw(PLAIN), address=draw(PLAIN)),
+        log=LogSection(
             level=draw(st.sampled_from(["debug", "error"])), format=draw(st.sampled_from(["text", "json"]))
         ),
     )
@@ -187,8 +187,8 @@ def test_keys_without_a_value_are_there_as_comments_that_hold_when_they_are_made
         assert f"\n# {key} = " in text
         text = text.replace(f"\n# {key} = ", f"\n{key} = ")
     config = loaded(path, text)
-    assert config.policy == Policy(accepts=("clinic",), max_rows=10_000)
-    assert config.forest == Forest(random_state=0)
+    assert config.policy == PolicySection(accepts=("clinic",), max_rows=10_000)
+    assert config.forest == ForestSection(random_state=0)
 
 
 def test_a_file_is_its_owners_alone_and_never_overwritten(path: Path) -> None:
@@ -211,14 +211,14 @@ def test_a_configuration_that_could_not_be_read_again_is_not_written(path: Path)
     cs, clinic = made("CS"), made("participant")
     assert cs.data is not None
     wrong = [
-        replace(clinic, network=Network()),
-        replace(clinic, keys=Keys()),
-        replace(clinic, data=Data(target="y", task="classes")),
-        replace(cs, network=Network(coordinator="cs:1", listen="cs:1")),
-        replace(cs, forest=Forest(n_estimators=0)),
+        replace(clinic, network=NetworkSection()),
+        replace(clinic, keys=KeysSection()),
+        replace(clinic, data=DataSection(target="y", task="classes")),
+        replace(cs, network=NetworkSection(coordinator="cs:1", listen="cs:1")),
+        replace(cs, forest=ForestSection(n_estimators=0)),
         replace(cs, data=msgspec.structs.replace(cs.data, target=None)),
-        replace(clinic, data=Data(file="\udcff")),
-        replace(clinic, data=Data(drop=("x" * MAX_SIZE,))),
+        replace(clinic, data=DataSection(file="\udcff")),
+        replace(clinic, data=DataSection(drop=("x" * MAX_SIZE,))),
     ]
     for config in wrong:
         with pytest.raises(ConfigError):
@@ -228,12 +228,17 @@ def test_a_configuration_that_could_not_be_read_again_is_not_written(path: Path)
 
 def test_what_is_left_out_has_its_default(path: Path) -> None:
     config = loaded(path, CS)
-    assert config.network == Network(listen="0.0.0.0:8470", patience=600, heartbeat=10, call=3600)
-    assert config.forest == Forest()
-    assert (config.policy, config.work, config.log, config.keys) == (Policy(), Work(), Log(), None)
+    assert config.network == NetworkSection(listen="0.0.0.0:8470", patience=600, heartbeat=10, call=3600)
+    assert config.forest == ForestSection()
+    assert (config.policy, config.work, config.log, config.keys) == (
+        PolicySection(),
+        WorkSection(),
+        LogSection(),
+        None,
+    )
     participant = loaded(path, PARTICIPANT + NETWORK)
-    assert participant.data == Data(file="rows.csv", id_column="id", decimals=6)
-    assert participant.forest == Forest()
+    assert participant.data == DataSection(file="rows.csv", id_column="id", decimals=6)
+    assert participant.forest == ForestSection()
 
 
 def test_the_forests_keys_and_defaults_are_those_of_the_estimators() -> None:
@@ -242,7 +247,7 @@ def test_the_forests_keys_and_defaults_are_those_of_the_estimators() -> None:
     named = zip(start.args.kwonlyargs, start.args.kw_defaults, strict=True)
     theirs = {name.arg: ast.literal_eval(value) for name, value in named if value is not None}
     theirs["n_estimators"] = ast.literal_eval(start.args.defaults[0])
-    ours = msgspec.structs.asdict(Forest())
+    ours = msgspec.structs.asdict(ForestSection())
     assert ours == {name: theirs.get(name, "not there") for name in ours}
 
 
@@ -546,10 +551,10 @@ def test_flags_take_the_place_of_what_the_file_says() -> None:
     config = made("CS")
     flags = {"patience": 20, "log_level": "debug", "n_estimators": 5, "id_column": "a", "name": None}
     changed = with_overrides(config, **flags)
-    assert changed.network == Network(listen="0.0.0.0:8470", patience=20)
+    assert changed.network == NetworkSection(listen="0.0.0.0:8470", patience=20)
     assert (changed.log.level, changed.forest, changed.party) == (
         "debug",
-        Forest(n_estimators=5),
+        ForestSection(n_estimators=5),
         config.party,
     )
     assert changed.data is not None

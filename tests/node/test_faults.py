@@ -43,7 +43,7 @@ def alive(federation: Federation, limits: Timeouts) -> Iterator[None]:
                         federation.link(service.endpoint, service.home)
 
     working = [federation.services[name] for name in ("KGC", "CS")]
-    threads = [Thread(target=dial), *(Thread(target=service._go_on) for service in working)]
+    threads = [Thread(target=dial), *(Thread(target=service.loop.run) for service in working)]
     for service in federation.services.values():
         service.endpoint.limits = limits
     for thread in threads:

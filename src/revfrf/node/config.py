@@ -67,7 +67,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     """A section of the file."""
 
 
-class Party(Section, frozen=True):
+class PartySection(Section, frozen=True):
     """Who this is."""
 
     federation: Annotated[str, _key("the federation", _NAME)]
@@ -75,7 +75,7 @@ class Party(Section, frozen=True):
     name: Annotated[str, _key("its name", _NAME)]
 
 
-class Network(Section, frozen=True):
+class NetworkSection(Section, frozen=True):
     """Where the others are, and how long to wait for them."""
 
     coordinator: Annotated[str | None, _key("whom to dial: the address of CS", _HOST)] = None
@@ -85,7 +85,7 @@ class Network(Section, frozen=True):
     call: Annotated[int, _number("seconds that a single exchange may take", 1, _MONTH)] = 3600
 
 
-class Data(Section, frozen=True):
+class DataSection(Section, frozen=True):
     """This party's columns."""
 
     file: Annotated[Text, _key("the table", 'a path from here, like "rows.csv"')] = "rows.csv"
@@ -97,7 +97,7 @@ class Data(Section, frozen=True):
     drop: Annotated[Texts, _key("columns to leave out", _COLUMNS)] = ()
 
 
-class Policy(Section, frozen=True):
+class PolicySection(Section, frozen=True):
     """Whose requests this party answers; without `accepts` those of all, without `max_rows` any number."""
 
     accepts: Annotated[Texts | None, _key("only these", _NAMES, ("clinic",))] = None
@@ -105,7 +105,7 @@ class Policy(Section, frozen=True):
     max_rows: Annotated[Count | None, _key("rows of each per epoch", "a whole number from 0", 10_000)] = None
 
 
-class Forest(Section, frozen=True):
+class ForestSection(Section, frozen=True):
     """The forest to grow, in scikit-learn's words. Participants need no `random_state` but in experiments."""
 
     n_estimators: Annotated[int, _number("trees", 1, _MANY)] = 100
@@ -120,14 +120,14 @@ class Forest(Section, frozen=True):
     random_state: Annotated[Seed | None, _key("where randomness starts", _SEED, 0)] = None
 
 
-class Keys(Section, frozen=True):
+class KeysSection(Section, frozen=True):
     """The keys that the key centre deals."""
 
     key_bits: Annotated[int, _number("bits of a key, a multiple of 16", 64, 16384)] = 3072
     allow_insecure: Annotated[bool, _key("for tests: keys that protect nothing", _SWITCH)] = False
 
 
-class Work(Section, frozen=True):
+class WorkSection(Section, frozen=True):
     """Who computes."""
 
     workers: Annotated[int, _number("how many at a time, -1 for all cores", -1, 4096)] = -1
@@ -135,7 +135,7 @@ class Work(Section, frozen=True):
     address: Annotated[str, _key("where that backend's cluster is", "text")] = ""
 
 
-class Log(Section, frozen=True):
+class LogSection(Section, frozen=True):
     """What is said about the work."""
 
     level: Annotated[Level, _key("how much is said", _choice(Level))] = "info"
@@ -143,14 +143,14 @@ class Log(Section, frozen=True):
 
 
 _SECTIONS: dict[str, type[Section]] = {
-    "party": Party,
-    "network": Network,
-    "data": Data,
-    "policy": Policy,
-    "forest": Forest,
-    "keys": Keys,
-    "work": Work,
-    "log": Log,
+    "party": PartySection,
+    "network": NetworkSection,
+    "data": DataSection,
+    "policy": PolicySection,
+    "forest": ForestSection,
+    "keys": KeysSection,
+    "work": WorkSection,
+    "log": LogSection,
 }
 _ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("network", "coordinator"): (KGC, CC, PARTICIPANT, REQUESTER),
@@ -163,7 +163,7 @@ _ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("data", "drop"): (PARTICIPANT,),
     ("policy",): (PARTICIPANT, CS, CC),
     ("forest",): (CS, PARTICIPANT),
-    **{("forest", key): (CS,) for key in Forest.__struct_fields__ if key != "random_state"},
+    **{("forest", key): (CS,) for key in ForestSection.__struct_fields__ if key != "random_state"},
     ("keys",): (KGC,),
 }
 """Who has the sections and keys that not all roles have. Such a key without a default must be given."""
@@ -177,14 +177,14 @@ _FLAGS = {"file": "data", "accepts": "policy", "backend": "workers", "address": 
 class Config:
     """A party's configuration. Sections that its role does not have are None; `path` is where it was read."""
 
-    party: Party
-    network: Network
-    data: Data | None = None
-    policy: Policy | None = None
-    forest: Forest | None = None
-    keys: Keys | None = None
-    work: Work = field(default_factory=Work)
-    log: Log = field(default_factory=Log)
+    party: PartySection
+    network: NetworkSection
+    data: DataSection | None = None
+    policy: PolicySection | None = None
+    forest: ForestSection | None = None
+    keys: KeysSection | None = None
+    work: WorkSection = field(default_factory=WorkSection)
+    log: LogSection = field(default_factory=LogSection)
     path: Path | None = field(default=None, compare=False)
 
     @property
@@ -252,7 +252,7 @@ def _checked(tables: Mapping[str, Any], source: Source) -> Config:
             raise source.error(f"{what}; {fix}", (name,), kind="section")
         if not isinstance(table, dict):
             raise source.error(f"it is a section; {_home(name)}", (name,), kind="section")
-    party = Party(**_values(tables.get("party", {}), "party", KGC, source))
+    party = PartySection(**_values(tables.get("party", {}), "party", KGC, source))
     for name in tables:
         if party.role not in _roles(name):
             raise source.error(_only(party.role, name), (name,), kind="section")

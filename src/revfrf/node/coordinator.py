@@ -104,14 +104,14 @@ class CoordinatorService(TrainingService):
         while True:
             epoch = 0 if self.certificate is None else self._epoch
             try:
-                return self.patiently(try_it, on_progress, waits_for=self.endpoint.present())
+                return self.patience.retry(try_it, on_progress, waits_for=self.endpoint.present())
             except RevFRFError:
                 left = self.role.lifecycle_state().revoking
                 changed = bool(epoch) and (self._epoch != epoch or left)
                 if not changed or time.monotonic() > until:
                     raise
                 on_progress(Progress("waiting until the forest is rebuilt", waiting=True))
-                if not self.pause():
+                if not self.loop.pause():
                     raise
 
     def history(self, _: api.History, __: OnProgress) -> tuple[api.Revocation, ...]:

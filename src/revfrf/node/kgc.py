@@ -189,7 +189,7 @@ class KeyCentreService(Service):
         self.audit.append(
             "accepted a request to leave", party=found.party, level=found.level, epoch=found.epoch
         )
-        self.wake()
+        self.loop.wake()
         return api.Departure(found.party, found.level, found.epoch)
 
     def invite(self, request: api.Invite, _: OnProgress) -> str:

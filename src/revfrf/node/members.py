@@ -16,7 +16,7 @@ from revfrf.messages.key_setup import EpochCertificate
 from revfrf.names import KGC, PARTICIPANT
 from revfrf.node import api
 from revfrf.node.api import OnProgress
-from revfrf.node.config import Config, Policy
+from revfrf.node.config import Config, PolicySection
 from revfrf.node.home import Home
 from revfrf.node.logs import step
 from revfrf.node.requester import predict_encrypted
@@ -45,7 +45,7 @@ class MemberService(Service):
 
     def take_policy(self) -> None:
         """Apply the configured policy on requests, if it has changed."""
-        policy = self.config.policy or Policy()
+        policy = self.config.policy or PolicySection()
         asked = RequestPolicy(policy.accepts, policy.refuses, policy.max_rows)
         if asked != self.role.policy:
             self.role.policy = asked

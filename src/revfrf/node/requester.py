@@ -69,7 +69,7 @@ def _wait(service: Service, identity: Identity, away: Collection[str], error: Ab
     patience.
     """
     until = time.monotonic() + service.config.network.patience
-    while service.pause() and time.monotonic() < until:
+    while service.loop.pause() and time.monotonic() < until:
         with suppress(AbsentError):
             if {*ask_facts(service.endpoint, identity).absent} <= {*away}:
                 return

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from revfrf.errors import AbsentError, UsageError
 from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
 from revfrf.node.api import Invite, OnProgress, Predict, PredictEncrypted, Request, Uninvite
-from revfrf.node.config import Config, Party
+from revfrf.node.config import Config, PartySection
 from revfrf.node.control import not_running
 from revfrf.node.coordinator import CoordinatorService
 from revfrf.node.home import Home, has_left, look
@@ -35,7 +35,7 @@ def service_of(home: Home, config: Config) -> Service:
     return SERVICES[config.party.role](home, config)
 
 
-def check_role(directory: Path, request: Request[Any]) -> Party:
+def check_role(directory: Path, request: Request[Any]) -> PartySection:
     """Return whose directory this is. Raises UsageError if that party does not answer this request."""
     party, kind = look(directory).party, type(request)
     if kind not in SERVICES[party.role].handlers:

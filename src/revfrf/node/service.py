@@ -1,18 +1,13 @@
-"""A party's process: its role behind its link, and the work that it goes on with by itself.
-
-What is to be done follows from what is written down, so that a process that was killed goes on where it was:
-`work` is called again and again, looks, and does the next thing. Whoever is away is waited for.
-"""
+"""A party's process: its role behind its link, its own work, and its operator's requests."""
 
 import logging
 import signal
-import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
-from threading import Event, Lock, Thread
+from threading import Lock, Thread
 from typing import ClassVar, TypeVar
 
-from revfrf.errors import AbsentError, PassportError, RefusedError, RevFRFError, StorageError
+from revfrf.errors import PassportError, RefusedError, RevFRFError, StorageError
 from revfrf.messages.alignment import MatchRequest, SchemaRequest
 from revfrf.messages.base import Message
 from revfrf.messages.frf_predict import ForestQuery, MaskedComparisons, PredictRequest, ShareRequest
@@ -21,11 +16,12 @@ from revfrf.messages.frf_test import TestRequest
 from revfrf.messages.key_setup import EpochCertificate
 from revfrf.names import REQUESTER
 from revfrf.node import api
-from revfrf.node.api import OnProgress, Progress
+from revfrf.node.api import OnProgress
 from revfrf.node.config import Config
 from revfrf.node.control import CONTROL, Control
 from revfrf.node.home import Home, Pins, days_left
 from revfrf.node.logs import step
+from revfrf.node.work import Patience, WorkLoop
 from revfrf.transport.base import Answering
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.connections import Timeouts
@@ -35,13 +31,10 @@ from revfrf.transport.passport import Passport
 log = logging.getLogger("revfrf.serve")
 
 Result = TypeVar("Result")
-_LOOKS, _LONGEST = 1.0, 10.0
-"""Seconds between two looks at whether there is something to do: at first, and after much trouble."""
+RENEWAL_DAYS = 30
+"""How long before its TLS certificate expires a party is warned."""
 
-_TRIES = 20
-"""How often in a row a job begins again without having come any further."""
-
-_BESIDE_OTHERS = (
+_READ_ONLY = (
     ForestQuery,
     MaskedComparisons,
     MatchRequest,
@@ -50,13 +43,13 @@ _BESIDE_OTHERS = (
     ShareRequest,
     TestRequest,
 )
-"""What is answered at any time. All other messages change something, and are answered one after the other: of
-one whose sender waits no longer for its answer, the work may go on still when the next one comes.
+"""Messages that are answered side by side. All others change something, and are answered one at a time: their
+work may go on after the sender has stopped waiting.
 """
 
 
 class Service:
-    """What every party's process does. Subclasses have a role, and perhaps work."""
+    """What every party's process does. Subclasses add a role, handlers of requests, and perhaps work."""
 
     role: Answering
 
@@ -64,26 +57,27 @@ class Service:
         self.home, self.config = home, config
         self.audit = home.audit
         self._pins = Pins(home.store)
+        self.loop = WorkLoop(lambda: self.work(), self.fail)
         limits = Timeouts(config.network.heartbeat, config.network.call)
         self.endpoint = Endpoint(
-            home.who, self.answer, home.sealing(), limits, self.admit, self.fail, met=self.wake
+            home.who, self.answer, home.sealing(), limits, self.admit, self.fail, met=self.loop.wake
         )
-        self.problem = ""
+        patience = config.network.patience
+        self.patience = Patience(self.endpoint, self.loop, patience, lambda: self.certificate)
         self.failure: RevFRFError | None = None
         self._link: Server | Dialler | None = None
         self._answering = Lock()
         self._known: set[tuple[str, str, int, int]] = set()
-        self._awake, self._stop = Event(), Event()
 
-    # -- a process ----------------------------------------------------------------------------------
+    # -- the process --------------------------------------------------------------------------------
 
     def run(self, ready: Callable[[], None] = lambda: None) -> None:
-        """Serve until told to stop. Raises what the party's own disk or data could not do."""
+        """Serve until stopped. Raises errors of the party's own disk or data."""
         network, tls = self.config.network, self.home.tls()
         days = days_left(tls.passport)
-        if days < 30:
+        if days < RENEWAL_DAYS:
             log.warning(
-                "the certificate ends in %d days; ask KGC for a new token, and `revfrf join` it", days
+                "the TLS certificate expires in %d days; ask KGC for a new token, and `revfrf join` it", days
             )
         with ExitStack() as closing:
             closing.callback(self._close_log)
@@ -93,24 +87,24 @@ class Service:
                 step(log, "listening", port=server.port)
             else:
                 self._link = Dialler(self.endpoint, tls, network.coordinator or "")
-            worker = Thread(target=self._go_on, name="work", daemon=True)
+            worker = Thread(target=self.loop.run, name="work", daemon=True)
             worker.start()
             closing.callback(worker.join, network.heartbeat)
             closing.callback(self._link.close)
             closing.callback(self.stop)
             closing.callback(Control(self.home.path / CONTROL, self.command).close)
             ready()
-            self._watch()
+            self._watch_link()
         if self.failure is not None:
             raise self.failure
 
-    def _watch(self) -> None:
-        """Until told to stop: say once what keeps the link from coming up."""
-        said = ""
-        while not self._stop.wait(_LOOKS):
+    def _watch_link(self) -> None:
+        """Until stopped, log each new problem with the link once."""
+        logged = ""
+        while self.loop.pause():
             problem = self.link_problem
-            if problem != said:
-                said = problem
+            if problem != logged:
+                logged = problem
                 if problem:
                     log.warning("not connected: %s", problem)
                 if isinstance(self._link, Dialler) and self._link.left:
@@ -125,30 +119,26 @@ class Service:
 
     @property
     def link_problem(self) -> str:
-        """What keeps the link from coming up, if it is dialled."""
+        """What keeps this party from being connected to CS."""
         return self._link.problem if isinstance(self._link, Dialler) else ""
 
     def on_expelled(self) -> None:
-        """CS no longer accepts this party: it has left."""
+        """Called when CS no longer accepts this party, because it has left."""
+
+    def work(self) -> None:
+        """Do what is to be done now, if anything."""
 
     def stop_on_signals(self) -> None:
-        """SIGTERM and Ctrl-C end the process in order."""
+        """End the process in order on SIGTERM and Ctrl-C."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stop())
 
     def stop(self) -> None:
         """End `run`."""
-        self._stop.set()
-        self._awake.set()
-
-    def pause(self) -> bool:
-        """Wait for a moment; whether the process goes on after it."""
-        return not self._stop.wait(_LOOKS)
+        self.loop.stop()
 
     def fail(self, error: RevFRFError) -> None:
-        """This process can do nothing right any more: it ends, and finds what it has written down when it is
-        started again.
-        """
+        """End the process because it cannot continue correctly; a restart continues from what is stored."""
         log.error("%s", error)
         self.failure = self.failure or error
         self.stop()
@@ -156,7 +146,7 @@ class Service:
     # -- messages -----------------------------------------------------------------------------------
 
     def admit(self, passport: Passport) -> None:
-        """Refuse whoever has left, has other keys than the member of its name, or has come after another of
+        """Refuse a party that has left, has other keys than the member of its name, or came after another of
         the same name. See `Endpoint`.
         """
         who = passport.who
@@ -164,11 +154,9 @@ class Service:
             raise PassportError(f"{who.name!r} has left", kind="revoked")
         if who.role == REQUESTER and self.config.policy and who.name in self.config.policy.refuses:
             raise PassportError(f"{who.name!r} is refused by our policy", kind="name")
+        identity = (who.role, passport.verify_key)
         for member in () if self.certificate is None else self.certificate.members:
-            if member.name == who.name and (member.role, member.verify_key) != (
-                who.role,
-                passport.verify_key,
-            ):
+            if member.name == who.name and (member.role, member.verify_key) != identity:
                 raise PassportError(f"{who} is not the member of that name", kind="name")
         try:
             self._pins.admit(passport)
@@ -178,7 +166,7 @@ class Service:
 
     @property
     def revoked(self) -> tuple[str, ...]:
-        """Who has left the federation."""
+        """The participants that have left the federation."""
         certificate = self.certificate
         return () if certificate is None else certificate.revoked
 
@@ -188,101 +176,26 @@ class Service:
         return None
 
     def answer(self, sender: str, message: Message) -> Message:
-        """Answer a message, and write down that it was."""
-        with nullcontext() if isinstance(message, _BESIDE_OTHERS) else self._answering:
+        """Answer a message, and log it."""
+        with nullcontext() if isinstance(message, _READ_ONLY) else self._answering:
             reply = self.role.handle(sender, message)
-        self._write_down(sender, message)
-        self.wake()
+        self._log_answer(sender, message)
+        self.loop.wake()
         return reply
 
-    def _write_down(self, sender: str, message: Message) -> None:
-        """That a message was answered. What may be sent again and again, and changes nothing then, stands
-        there once for each who sends it.
+    def _log_answer(self, sender: str, message: Message) -> None:
+        """Write a line into the audit log. Messages that may be repeated without effect are logged once per
+        sender and epoch.
         """
         if isinstance(message, ForestQuery | RevocationRequest):
             epoch = 0 if self.certificate is None else self.certificate.epoch
-            known = (sender, type(message).__name__, epoch, getattr(message, "level", 0))
+            level = message.level if isinstance(message, RevocationRequest) else 0
+            known = (sender, type(message).__name__, epoch, level)
             if known in self._known:
                 return
             self._known.add(known)
         facts = {name.replace(" ", "_"): count for name, count in message.discloses().items()}
         self.audit.append(type(message).__name__, sender=sender, **facts)
-
-    # -- work ---------------------------------------------------------------------------------------
-
-    def wake(self) -> None:
-        """There may be something to do."""
-        self._awake.set()
-
-    def work(self) -> None:
-        """Do what is to be done now, if anything."""
-
-    def _go_on(self) -> None:
-        pause = _LOOKS
-        while not self._stop.is_set():
-            self._awake.wait(pause)
-            self._awake.clear()
-            try:
-                self.work()
-                self.problem, pause = "", _LOOKS
-            except StorageError as error:
-                self.fail(error)
-            except RevFRFError as error:
-                if str(error) != self.problem:
-                    log.warning("waiting: %s", error)
-                self.problem, pause = str(error), min(2 * pause, _LONGEST)
-            except Exception:
-                log.exception("work has failed")
-                self.problem, pause = "work has failed; the log says why", _LONGEST
-            if self.problem:
-                self._stop.wait(_LOOKS)  # however often it is woken
-                self._awake.clear()  # by what this very work has caused
-
-    def patiently(
-        self,
-        work: Callable[[], Result],
-        on_progress: OnProgress,
-        progress: Callable[[], object] = lambda: None,
-        waits_for: Collection[str] | None = None,
-    ) -> Result:
-        """Do something that may be done again, or goes on from what is written down, again whenever somebody
-        was away: anybody, or one of those that are waited for. And if an epoch has begun meanwhile, in which
-        others refuse what was for the one before.
-
-        Raises AbsentError if a party is away for longer than the configured patience, and whatever else
-        happens twenty times in a row without any progress.
-        """
-        tries, reached = 0, progress()
-        while True:
-            met, epoch = self.endpoint.meetings(), self.certificate
-            try:
-                return work()
-            except (AbsentError, RefusedError) as error:
-                party, now = error.party, progress()
-                tries, reached = (tries + 1, reached) if now == reached else (0, now)
-                came_back = self.endpoint.meetings().get(party, 0) != met.get(party, 0)
-                again = came_back or self.certificate != epoch
-                if tries >= _TRIES or (isinstance(error, RefusedError) and not again):
-                    raise
-                if waits_for is not None and party not in waits_for:
-                    raise
-                self._wait_for(party, on_progress)
-
-    def _wait_for(self, party: str, on_progress: OnProgress) -> None:
-        """Until it is there, or has left."""
-        patience, until = self.config.network.patience, time.monotonic() + self.config.network.patience
-        step(log, "waiting for a party", party=party, seconds=patience)
-        self.problem = f"waiting for {party!r}, who is not connected"
-        on_progress(Progress(f"waiting for {party!r}", waiting=True))
-        while not self._stop.is_set() and time.monotonic() < until:
-            if party in self.revoked or not self.endpoint.wait_for([party], _LOOKS):
-                self.problem = ""
-                return
-        raise AbsentError(
-            party,
-            f"was away for {patience} seconds; run `revfrf serve` there, and what was under way goes on by "
-            "itself when it is back",
-        )
 
     # -- commands -----------------------------------------------------------------------------------
 
@@ -315,7 +228,7 @@ class Service:
             left=self.revoked,
             certificate_days=days_left(self.home.tls().passport),
             audit_head=self.audit.head,
-            problem=self.link_problem or self.problem,
+            problem=self.link_problem or self.loop.problem,
         )
 
     handlers: ClassVar[api.Handlers] = {api.Status: status}

@@ -25,7 +25,7 @@ from revfrf.messages.key_setup import EpochCertificate, SetUpReply, SetUpRequest
 from revfrf.names import CC, CS, KGC, PARTICIPANT
 from revfrf.node import api
 from revfrf.node.api import OnProgress, ParticipantRows, Progress
-from revfrf.node.config import Config, Forest
+from revfrf.node.config import Config, ForestSection
 from revfrf.node.home import Home
 from revfrf.node.logs import step
 from revfrf.node.members import MemberService
@@ -51,7 +51,7 @@ class Training(Record, frozen=True):
     CS's rows that all must have. `stopped` says why no rows could be found.
     """
 
-    forest: Forest
+    forest: ForestSection
     task: Task
     seed: bytes
     min_common: float
@@ -140,7 +140,7 @@ class TrainingService(MemberService):
     def _work(self, on_progress: OnProgress) -> None:
         if self.training is None or self.training.stopped or self.role.ready:
             return
-        self.patiently(lambda: self._try_training(on_progress), on_progress, lambda: self.store.n_nodes)
+        self.patience.retry(lambda: self._try_training(on_progress), on_progress, lambda: self.store.n_nodes)
 
     def _try_training(self, on_progress: OnProgress) -> None:
         """See `_go_on_training`; `waiting` says who was away."""
@@ -345,7 +345,7 @@ class TrainingService(MemberService):
                 self._enter_epoch(told)
                 return self._find(told)
 
-            found = self.patiently(look, told)
+            found = self.patience.retry(look, told)
             shared = len(found.ids)
             self.audit.append("matched", rows=rows, common=shared)
             return api.Matched(rows, shared, rows - shared, tuple(found.parties.values()))
@@ -353,7 +353,7 @@ class TrainingService(MemberService):
     def train(self, request: api.Train, on_progress: OnProgress) -> api.Trained:
         """Train, or continue the training that is under way."""
         with self._turn(on_progress) as told:
-            existed, forest = self.role.ready, self.config.forest or Forest()
+            existed, forest = self.role.ready, self.config.forest or ForestSection()
             if self.training is None or self.training.stopped:
                 seed = _seed(forest.random_state)
                 self._become(Training(forest, self._task, seed, request.min_common))
