@@ -83,7 +83,7 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
 def test_all_refusals_but_two_look_alike_to_a_peer() -> None:
     told = {error: error("x", kind="y").peer_message for error in subclasses(RejectedError)}
     assert told.pop(PolicyError) == "its policy does not accept this request"
-    assert told.pop(NoForestError) == "there is no whole forest now"
+    assert told.pop(NoForestError) == "the forest is not ready"
     assert set(told.values()) == {"rejected"}
 
 

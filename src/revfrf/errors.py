@@ -27,7 +27,7 @@
         ├── LetterError          a letter to a key that is spent, or was never offered
         ├── PolicyError          a request that this party's policy does not accept
         └── ProtocolError        a well-formed message that has no place here and now
-            └── NoForestError        a question to a forest that is not there, or not whole
+            └── NoForestError        a question to a forest that is not ready
 
 Checks raise; nothing returns a bool that a caller could forget to look at. Each error has a `kind`, a
 stable slug for scripts and test vectors.
@@ -225,4 +225,4 @@ class NoForestError(ProtocolError):
     """A requester learns that it is too early, not why, nor how far the forest is."""
 
     kind = "forest"
-    peer_message = "there is no whole forest now"
+    peer_message = "the forest is not ready"

@@ -295,7 +295,7 @@ def watching(forest: Small, leavers: tuple[str, ...]) -> Callable[[], None]:
                 left = leavers if cs.certificate.epoch > 1 else ()
                 assert nodes_of(cs.store) == expected(forest, left).nodes
             else:
-                with pytest.raises(ProtocolError, match="it is still growing, or somebody has left"):
+                with pytest.raises(ProtocolError, match="still training, or being rebuilt"):
                     cs.votes(TRAINING, len(X), "hard")
 
     for_good.setattr(Coordinator, "__init__", making)

@@ -392,7 +392,7 @@ def test_whoever_asks_before_there_is_a_forest_is_told_so_and_no_more(
     federation = begin(founded)
     monkeypatch.chdir(federation.directory)
     ask = ["predict", "--encrypted", "clinic/rows.csv", "-d", "clinic"]
-    told = "has refused: there is no whole forest now; its log says why\n"
+    told = "has refused: the forest is not ready; its log says why\n"
     assert run(*ask, code=NO_ANSWER) == f"revfrf: 'KGC' {told}"  # nothing is set up
     run("match", "-d", "CS")
     assert run(*ask, code=NO_ANSWER) == f"revfrf: 'CS' {told}"

@@ -216,7 +216,7 @@ def test_a_command_never_waits_in_silence_for_another(begin: Begin, founded: Pat
     federation = begin(founded, *(name for name in SERVING if name != "h2"))
     first = Asking(federation.train)
     federation.until(lambda: federation.status().forest_state == "waiting", "training waits")
-    with pytest.raises(RevFRFError, match="no whole forest now"):
+    with pytest.raises(RevFRFError, match="the forest is not ready"):
         score_of(federation)
     said: list[api.Progress] = []
     second = Asking(lambda: federation.ask("CS", api.Train(), said.append).forest)

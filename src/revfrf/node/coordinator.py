@@ -87,7 +87,7 @@ class CoordinatorService(TrainingService):
 
     def _expect_ready(self) -> None:
         if not self.role.ready:
-            raise UsageError("there is no whole forest now; `revfrf train` first, or wait")
+            raise UsageError("the forest is not ready; run `revfrf train`, or wait")
 
     def _when_ready(self, work: Callable[[], Result], on_progress: OnProgress) -> Result:
         """Do something with a whole forest; if somebody is leaving just now, again when it has left, and if

@@ -28,8 +28,8 @@ _TRAINED, _ASKED = 400, 20
 _STARTING = 120.0
 _ENDING = 20.0
 PORTS = range(10_000, 32_768)
-"""Below those that systems, if nobody has told them otherwise, give to whoever dials: while CS does not run,
-its own parties, which dial it again and again, could come to hold its port.
+"""Below the ports that systems give to outgoing connections by default: while CS does not run, its own
+parties, which keep dialling it, could otherwise take its port.
 """
 
 _SERVERS = {"kgc": KGC, "cs": CS, "cc": CC}
@@ -102,7 +102,7 @@ def exists(directory: Path) -> bool:
 
 
 def check(directory: Path, parties: int | None, key_bits: int | None) -> None:
-    """Raise UsageError if the federation that is there is not one of so many hospitals and bits."""
+    """Raise UsageError if the federation that is there has another number of hospitals or bits."""
     keys = look(directory / "kgc").keys
     there = {"--parties": len(_hospitals(directory)), "--key-bits": None if keys is None else keys.key_bits}
     for flag, asked in (("--parties", parties), ("--key-bits", key_bits)):
@@ -219,7 +219,7 @@ def _end(processes: Collection[int]) -> None:
 
 
 def _is_alive(process: int) -> bool:
-    """Whether it has not ended; one that has, and that nobody has asked how, has no command line any more."""
+    """Whether it has not ended; one that has, and that nobody has asked how, has no command line left."""
     try:
         return bool(Path(f"/proc/{process}/cmdline").read_bytes())
     except OSError:

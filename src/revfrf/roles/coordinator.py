@@ -279,9 +279,7 @@ class Coordinator(AnsweringParty):
 
     def _check_ready(self) -> None:
         if not self.ready:
-            raise NoForestError(
-                "there is no forest yet, it is still growing, or somebody has left and it is not whole again"
-            )
+            raise NoForestError("the forest is not ready: not trained yet, still training, or being rebuilt")
 
     def _facts(self) -> ForestFacts:
         return ForestFacts(

@@ -316,7 +316,7 @@ def test_request_in_no_epoch_or_a_later_one_is_refused(
     current = certificate(federation, epoch=epoch) if epoch else None
     monkeypatch.setattr(identity_of(federation, party), "certificate", current)
     waits = party == CS and epoch is not None  # until its forest is whole in that epoch
-    told = "there is no whole forest now" if waits else "rejected"
+    told = "the forest is not ready" if waits else "rejected"
     assert refusal(federation, party, request, told).kind == ("forest" if waits else "epoch")
 
 
