@@ -40,9 +40,9 @@ from revfrf.node.config import load_config, new_config, write_config
 from revfrf.protocols.certificate import FORMAT, RevocationCertificate
 from revfrf.transport.codec import decode, encode
 from revfrf.transport.frames import Frame
+from revfrf.transport.join_token import Token
 from revfrf.transport.letters import _CALL, _REPLY, Awaited, Letter, Offer, Place, _Call, _Reply, _sealed
 from revfrf.transport.passport import read_passport
-from revfrf.transport.tls import Token
 from tests.messages.test_messages import FULL, RECEIPT, REPORT, SAMPLES
 from tests.transport.links import known
 from tests.transport.parties import BANK, token_for

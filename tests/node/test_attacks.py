@@ -43,8 +43,8 @@ from revfrf.protocols.key_setup import first_epoch
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.frames import Frame
 from revfrf.transport.grpc import Dialler, Server
+from revfrf.transport.join_token import Authority
 from revfrf.transport.passport import PartyId
-from revfrf.transport.tls import Authority
 from tests.node.founding import OWNERS, SERVING
 from tests.node.in_process import Federation
 from tests.transport.asking import digests

@@ -16,7 +16,7 @@ from revfrf.node.control import CONTROL, ask
 from revfrf.node.home import AUDIT, Home
 from revfrf.node.invitations import Invited, invite, join_federation, uninvite
 from revfrf.node.roles import run_offline
-from revfrf.transport.tls import Token
+from revfrf.transport.join_token import Token
 from tests.node.conftest import Known
 from tests.node.federation import Running, copied
 from tests.node.founding import N_ASKED

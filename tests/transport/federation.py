@@ -20,8 +20,8 @@ from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame
 from revfrf.transport.grpc import Dialler, Server
+from revfrf.transport.join_token import Authority
 from revfrf.transport.passport import PartyId, Passport
-from revfrf.transport.tls import Authority
 from tests.transport.links import LIMITS, SOON, invited_by, until
 
 SERVERS = ("KGC", "CS", "CC")

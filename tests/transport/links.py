@@ -23,9 +23,9 @@ from revfrf.transport.codec import encode
 from revfrf.transport.connections import Timeouts
 from revfrf.transport.frames import Frame, frames
 from revfrf.transport.grpc import Dialler, Server
+from revfrf.transport.join_token import Authority, TlsIdentity, join
 from revfrf.transport.letters import Offer, Place, Sealing
 from revfrf.transport.passport import PartyId, Passport
-from revfrf.transport.tls import Authority, TlsIdentity, join
 from tests.transport.parties import ADDRESS, VERIFY_KEY, authority
 
 Answer = Callable[[str, Message], Message]

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from revfrf.crypto.signing import SigningKey
+from revfrf.transport.join_token import Authority, TlsIdentity, Token, join
 from revfrf.transport.passport import Dates, PartyId, PrivateKey, _Bearer, _bearer_form, _Form, _issue, to_pem
-from revfrf.transport.tls import Authority, TlsIdentity, Token, join
 
 ADDRESS = "coordinator.example:7700"
 BANK, TELCO, CS = PartyId("participant", "bank"), PartyId("participant", "telco"), PartyId("CS", "CS")

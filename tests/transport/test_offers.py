@@ -14,9 +14,9 @@ from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.connections import Timeouts
 from revfrf.transport.frames import Frame, frames
+from revfrf.transport.join_token import Authority, join
 from revfrf.transport.letters import _OFFER, OneTimeKeys, Place, Sealing, _Offer
 from revfrf.transport.passport import Passport
-from revfrf.transport.tls import Authority, join
 from tests.transport.asking import CERTIFICATE
 from tests.transport.links import (
     LIMITS,

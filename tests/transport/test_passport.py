@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revfrf.errors import FormatError, PassportError, UsageError
+from revfrf.transport.join_token import Authority, Token, join
 from revfrf.transport.passport import (
     _EXTENSION,
     MAX_CHAIN,
@@ -28,7 +29,6 @@ from revfrf.transport.passport import (
     read_passport,
     to_pem,
 )
-from revfrf.transport.tls import Authority, Token, join
 from tests.transport.parties import (
     ADDRESS,
     BANK,

@@ -18,6 +18,7 @@ from revfrf.errors import (
     SecretError,
     SignatureError,
 )
+from revfrf.transport.join_token import Authority
 from revfrf.transport.letters import (
     _CALL,
     _OFFER,
@@ -32,7 +33,7 @@ from revfrf.transport.letters import (
     _Reply,
     _sealed,
 )
-from revfrf.transport.tls import Authority, PartyId
+from revfrf.transport.passport import PartyId
 from tests.transport.links import Known, invited_by, known, offer_of
 from tests.transport.parties import NOW, authority
 

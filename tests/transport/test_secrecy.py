@@ -16,8 +16,8 @@ from revfrf.messages.registry import MESSAGES
 from revfrf.testing.federations import prepared_keys, random_case, train, with_rules
 from revfrf.transport.codec import decode
 from revfrf.transport.frames import Frame
+from revfrf.transport.join_token import TlsIdentity
 from revfrf.transport.letters import _CALL, _REPLY, Awaited, Sealing, _Call, _opened
-from revfrf.transport.tls import TlsIdentity
 from tests.transport.federation import one_time_keys, over_grpc
 from tests.transport.links import known, place
 

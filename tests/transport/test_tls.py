@@ -11,17 +11,9 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from revfrf.errors import PassportError, RejectedError, UsageError
-from revfrf.transport.passport import to_pem
-from revfrf.transport.tls import (
-    Authority,
-    PartyId,
-    TlsIdentity,
-    Token,
-    channel_credentials,
-    grpc,
-    peer_passport,
-    server_credentials,
-)
+from revfrf.transport.join_token import Authority, TlsIdentity, Token
+from revfrf.transport.passport import PartyId, to_pem
+from revfrf.transport.tls import channel_credentials, grpc, peer_passport, server_credentials
 from tests.transport.links import SOON
 from tests.transport.parties import (
     ADDRESS,

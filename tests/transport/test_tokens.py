@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revfrf.errors import FormatError, PassportError, UsageError
-from revfrf.transport.tls import (
+from revfrf.transport.join_token import (
     MAX_TOKEN,
     Authority,
     TlsIdentity,
@@ -21,9 +21,9 @@ from revfrf.transport.tls import (
     _scalar,
     _unwrapped,
     join,
-    read_passport,
-    server_credentials,
 )
+from revfrf.transport.passport import read_passport
+from revfrf.transport.tls import server_credentials
 from tests.conftest import all_that_an_error_shows
 from tests.transport.parties import (
     ADDRESS,

@@ -53,7 +53,7 @@ def join(
     from revfrf.names import REQUESTER
     from revfrf.node.home import CONFIG
     from revfrf.node.invitations import join_federation
-    from revfrf.transport.tls import MAX_TOKEN, Token
+    from revfrf.transport.join_token import MAX_TOKEN, Token
 
     with errors(as_json):
         if len(token) < 250 and Path(token).is_file():

@@ -9,44 +9,12 @@ from revfrf.messages import alignment, base, fle_expan, frf_predict, frf_revoc, 
 from revfrf.messages.base import Message
 from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
 
-MESSAGES: tuple[type[Message], ...] = (
-    base.Done,
-    key_setup.KeyDeal,
-    key_setup.Enrolment,
-    key_setup.EpochCertificate,
-    key_setup.EpochAccepted,
-    key_setup.Admission,
-    fle_expan.OpenForest,
-    fle_expan.Schema,
-    fle_expan.LevelRequest,
-    fle_expan.LevelReply,
-    frf_test.TestRequest,
-    frf_test.TestReply,
-    frf_predict.ForestQuery,
-    frf_predict.ForestFacts,
-    frf_predict.PredictRequest,
-    frf_predict.PredictReply,
-    frf_predict.MaskedComparisons,
-    frf_predict.SealedResults,
-    frf_predict.ShareRequest,
-    frf_predict.ShareReply,
-    frf_predict.HoAddRequest,
-    frf_predict.HoLTRequest,
-    frf_predict.CiphertextReply,
-    frf_revoc.RevocationRequest,
-    frf_revoc.Destroy,
-    frf_revoc.Rekey,
-    frf_revoc.Rekeyed,
-    frf_revoc.RevocationReport,
-    frf_revoc.Certified,
-    key_setup.SetUpRequest,
-    key_setup.SetUpReply,
-    key_setup.AdmissionRequest,
-    alignment.SchemaRequest,
-    alignment.MatchRequest,
-    alignment.MatchReply,
-    alignment.Align,
-    alignment.Drop,
+MESSAGES: tuple[type[Message], ...] = tuple(
+    kind
+    for module in (base, key_setup, alignment, fle_expan, frf_test, frf_predict, frf_revoc)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, Message) and kind.__module__ == module.__name__
+    if kind is not Message
 )
 
 _CALLS: dict[tuple[str, str], tuple[type[Message], ...]] = {

@@ -24,9 +24,9 @@ from revfrf.protocols.common.identity import Identity, IdentityRecord
 from revfrf.record import Record
 from revfrf.storage.memory import CoordinatorStore, ParticipantStore, Store
 from revfrf.storage.sqlite import Database
+from revfrf.transport.join_token import TlsIdentity
 from revfrf.transport.letters import Sealing
 from revfrf.transport.passport import PartyId, Passport
-from revfrf.transport.tls import TlsIdentity
 
 CONFIG, DATABASE, AUDIT, PUBLIC_KEY = "revfrf.toml", "party.db", "audit.log", "kgc.pub"
 _STORES: dict[str, type[Store]] = {CS: CoordinatorStore, PARTICIPANT: ParticipantStore}

@@ -23,8 +23,8 @@ from revfrf.record import Record
 from revfrf.roles.kgc import KeyCentreState
 from revfrf.storage.memory import Store
 from revfrf.storage.sqlite import Database
+from revfrf.transport.join_token import Authority, Token, join
 from revfrf.transport.passport import PartyId
-from revfrf.transport.tls import Authority, Token, join
 
 _DAYS = 365
 

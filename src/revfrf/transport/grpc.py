@@ -18,8 +18,9 @@ from revfrf.messages.base import MIB
 from revfrf.names import CS
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.frames import MAX_FRAME
+from revfrf.transport.join_token import TlsIdentity
 from revfrf.transport.passport import PartyId
-from revfrf.transport.tls import TlsIdentity, channel_credentials, grpc, peer_passport, server_credentials
+from revfrf.transport.tls import channel_credentials, grpc, peer_passport, server_credentials
 
 log = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from revfrf.crypto.secret import Secret, hides_locals
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.errors import FormatError, LetterError
 from revfrf.messages.base import Signature
+from revfrf.transport.join_token import TlsIdentity
 from revfrf.transport.passport import MAX_CHAIN, Passport, read_passport
-from revfrf.transport.tls import TlsIdentity
 
 Place = tuple[str, str, int]
 """Who calls whom, and the number of the call."""

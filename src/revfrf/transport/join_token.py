@@ -1,0 +1,279 @@
+"""How a party joins: KGC's authority, the join tokens that it issues, and the TLS identities made from them.
+
+KGC is the certificate authority. A join token carries an invitation: a certificate and its key. With these
+the party that joins certifies the TLS key that it has made at home, and then throws the invitation's key
+away. KGC never sees a party's key, and nobody waits for KGC. `transport.passport` has the certificates.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Self
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from revfrf.crypto.secret import Secret, hides_locals
+from revfrf.crypto.signing import VerifyKey
+from revfrf.errors import PassportError, RevFRFError, UsageError
+from revfrf.names import check_address
+from revfrf.record import Record
+from revfrf.transport.passport import (
+    PartyId,
+    PrivateKey,
+    certify_authority,
+    certify_bearer,
+    certify_invitation,
+    check_dates,
+    load_certificates,
+    moment,
+    read_authority,
+    read_invitation,
+    read_passport,
+    to_pem,
+)
+
+MAX_TOKEN = 16 * 1024  # characters
+MAX_DAYS = 36_500
+
+_VERSION = "1"
+_TOKEN = re.compile(r"revfrf([0-9]+)-(.*)")
+_KEY_BYTES = 32
+_CHECKSUM_BYTES = 8
+_CLOCKS_DIFFER = timedelta(hours=1)  # certificates are good from this long before they are made
+
+
+class Authority(Secret):
+    """The key by which KGC invites the parties of one federation."""
+
+    __slots__ = ("_certificate", "_key", "federation")
+
+    def __init__(self, certificate: x509.Certificate, key: PrivateKey) -> None:
+        self.federation = read_authority(certificate)
+        _check_pair(certificate, key)
+        self._certificate, self._key = certificate, key
+
+    @classmethod
+    def new(cls, federation: str, now: datetime | None = None, days: int = 3650) -> Self:
+        """A fresh authority for a federation of this name."""
+        key, begin = ec.generate_private_key(ec.SECP256R1()), moment(now)
+        dates = begin - _CLOCKS_DIFFER, begin + _period(days)
+        return cls(certify_authority(federation, key, dates), key)
+
+    @property
+    def certificate_pem(self) -> bytes:
+        """What others need in order to read passports."""
+        return to_pem(self._certificate)
+
+    def invite(
+        self,
+        who: PartyId,
+        address: str,
+        kgc_verify_key: bytes,
+        serial: int,
+        days: int = 365,
+        now: datetime | None = None,
+    ) -> "Token":
+        """A token for this party, who finds the coordinator at `address`.
+
+        It, and the certificate that is made with it, are valid for this many days, but no longer than the
+        authority itself. Of two invitations to one party, the one with the higher serial counts.
+        """
+        first, last = self._certificate.not_valid_before_utc, self._certificate.not_valid_after_utc
+        begin, key = moment(now), ec.generate_private_key(ec.SECP256R1())
+        if not first <= begin < last:
+            raise UsageError(f"the authority of {self.federation!r} is valid from {first} to {last}, not now")
+        dates = max(begin - _CLOCKS_DIFFER, first), min(begin + _period(days), last)
+        invitation = certify_invitation(self._certificate, self._key, key.public_key(), who, serial, dates)
+        return Token(self._certificate, invitation, key, address, kgc_verify_key)
+
+    def to_fields(self) -> dict[str, str]:
+        """The certificate and its key, for the party's own store."""
+        return {"certificate": self.certificate_pem.decode("ascii"), "key": _scalar(self._key).hex()}
+
+    @classmethod
+    @hides_locals
+    def from_fields(cls, fields: Mapping[str, str]) -> Self:
+        """The inverse of `to_fields`."""
+        [certificate] = load_certificates(fields["certificate"].encode("ascii"), 1)
+        return cls(certificate, _private_key(bytes.fromhex(fields["key"])))
+
+
+class _TokenRecord(Record, frozen=True):
+    address: str
+    kgc_verify_key: bytes
+    authority: bytes
+    invitation: bytes
+    key: bytes
+
+
+class Token(Secret):
+    """An invitation, and all that its bearer must know. Made by `Authority.invite`, or read by `parse`."""
+
+    __slots__ = (
+        "_authority",
+        "_invitation",
+        "_key",
+        "address",
+        "federation",
+        "kgc_verify_key",
+        "serial",
+        "who",
+    )
+
+    def __init__(
+        self,
+        authority: x509.Certificate,
+        invitation: x509.Certificate,
+        key: PrivateKey,
+        address: str,
+        kgc_verify_key: bytes,
+    ) -> None:
+        check_address(address)
+        self.federation = read_authority(authority)
+        self.who, self.serial = read_invitation(authority, invitation)
+        _check_pair(invitation, key)
+        self.address, self.kgc_verify_key = address, VerifyKey(kgc_verify_key).raw
+        self._authority, self._invitation, self._key = authority, invitation, key
+
+    @property
+    def ca_pem(self) -> bytes:
+        """The certificate of the federation's authority."""
+        return to_pem(self._authority)
+
+    @property
+    def not_after(self) -> datetime:
+        """When it expires."""
+        return self._invitation.not_valid_after_utc
+
+    @hides_locals
+    def text(self) -> str:
+        """The token as one line. It is a secret: anyone who has it can take its party's place."""
+        authority, invitation = (
+            each.public_bytes(Encoding.DER) for each in (self._authority, self._invitation)
+        )
+        record = _TokenRecord(self.address, self.kgc_verify_key, authority, invitation, _scalar(self._key))
+        body = msgspec.msgpack.encode(record)
+        return f"revfrf{_VERSION}-" + base64.urlsafe_b64encode(_checksum(body) + body).decode().rstrip("=")
+
+    @classmethod
+    @hides_locals
+    def parse(cls, text: str, now: datetime | None = None) -> Self:
+        """The token that `text` gave this line for, whatever spaces and line breaks have come into it.
+
+        Raises UsageError; its kinds are `not-a-token`, `version`, `damaged`, `authority` and `expired`.
+        """
+        found = _TOKEN.fullmatch("".join(text[: MAX_TOKEN + 1].split()))
+        if not found or len(text) > MAX_TOKEN:
+            reason = f"this is no join token: one begins with revfrf{_VERSION}-; ask KGC for yours"
+            raise UsageError(reason, kind="not-a-token")
+        if found[1] != _VERSION:
+            reason = f"a join token of version {found[1]}; this RevFRF reads version {_VERSION}"
+            raise UsageError(reason, kind="version")
+        body = _unwrapped(found[2])
+        try:
+            record = msgspec.msgpack.decode(body, type=_TokenRecord)
+            authority, invitation = map(x509.load_der_x509_certificate, (record.authority, record.invitation))
+            key = _private_key(record.key)
+            token = cls(authority, invitation, key, record.address, record.kgc_verify_key)
+        except (ValueError, RecursionError, msgspec.MsgspecError, RevFRFError) as error:
+            reason = f"no KGC has made this join token: {error}; ask for another"
+            raise UsageError(reason, kind="authority") from None
+        try:
+            check_dates(now, authority, invitation)
+        except PassportError as error:
+            reason = f"the join token for {token.who}: {error}; ask KGC for a new one"
+            raise UsageError(reason, kind="expired") from None
+        return token
+
+
+class TlsIdentity(Secret):
+    """What a party shows and proves whenever it connects. Made by `join`."""
+
+    __slots__ = ("_key", "ca_pem", "chain_pem", "passport")
+
+    def __init__(self, ca_pem: bytes, chain_pem: bytes, key: PrivateKey) -> None:
+        bearer, _ = load_certificates(chain_pem, 2)
+        # It may have expired since: its reader checks that.
+        self.passport = read_passport(ca_pem, chain_pem, bearer.not_valid_before_utc)
+        _check_pair(bearer, key)
+        self.ca_pem, self.chain_pem, self._key = ca_pem, chain_pem, key
+
+    @property
+    def who(self) -> PartyId:
+        """Whose it is."""
+        return self.passport.who
+
+    @property
+    def key_pem(self) -> bytes:
+        """The secret key itself: for TLS, and nothing else."""
+        return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    def to_fields(self) -> dict[str, str]:
+        """The certificates and the key, for the party's own store."""
+        authority, chain = self.ca_pem.decode("ascii"), self.chain_pem.decode("ascii")
+        return {"authority": authority, "chain": chain, "key": _scalar(self._key).hex()}
+
+    @classmethod
+    @hides_locals
+    def from_fields(cls, fields: Mapping[str, str]) -> Self:
+        """The inverse of `to_fields`."""
+        authority, chain = (fields[name].encode("ascii") for name in ("authority", "chain"))
+        return cls(authority, chain, _private_key(bytes.fromhex(fields["key"])))
+
+
+@hides_locals
+def join(token: Token, verify_key: bytes, now: datetime | None = None) -> TlsIdentity:
+    """A fresh TLS identity for the party that this token invites, who signs by this key.
+
+    Raises PassportError if the token has expired, and FormatError for a key that protects nothing.
+    """
+    check_dates(now, token._authority, token._invitation)
+    key = ec.generate_private_key(ec.SECP256R1())
+    bearer = certify_bearer(token._authority, token._invitation, token._key, key.public_key(), verify_key)
+    return TlsIdentity(token.ca_pem, to_pem(bearer, token._invitation), key)
+
+
+def _check_pair(certificate: x509.Certificate, key: PrivateKey) -> None:
+    if certificate.public_key() != key.public_key():
+        raise UsageError("a certificate and a key that do not belong together")
+
+
+def _period(days: int) -> timedelta:
+    if not 0 < days <= MAX_DAYS:
+        raise UsageError(f"days {days}: give a number from 1 to {MAX_DAYS}")
+    return timedelta(days=days)
+
+
+def _scalar(key: PrivateKey) -> bytes:
+    return key.private_numbers().private_value.to_bytes(_KEY_BYTES, "big")
+
+
+@hides_locals
+def _private_key(scalar: bytes) -> PrivateKey:
+    if len(scalar) != _KEY_BYTES:
+        raise UsageError(f"a TLS key is {_KEY_BYTES} bytes")
+    return ec.derive_private_key(int.from_bytes(scalar, "big"), ec.SECP256R1())
+
+
+def _checksum(body: bytes) -> bytes:
+    return hashlib.sha256(b"revfrf join token\0" + body).digest()[:_CHECKSUM_BYTES]
+
+
+@hides_locals
+def _unwrapped(text: str) -> bytes:
+    """The fields of a token, if it is complete."""
+    try:
+        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except ValueError:
+        data = b""
+    checksum, body = data[:_CHECKSUM_BYTES], data[_CHECKSUM_BYTES:]
+    if checksum != _checksum(body):
+        raise UsageError(
+            "the join token is incomplete or mistyped; copy the whole line again", kind="damaged"
+        )
+    return body
