@@ -689,8 +689,8 @@ def test_class_weights_are_in_the_file(tmp_path: Path, class_weight: Any) -> Non
 WRONG_TABLES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "no such target": (lambda X: X.drop(columns="y"), "the table has no column 'y'"),
     "no such column": (lambda X: X.drop(columns=["c", "d"]), "the table has no column 'c', 'd'"),
-    "unknown label": (lambda X: X.replace({"y": {"yes": "maybe"}}), "'maybe' is no label of this forest"),
-    "missing label": (lambda X: X.replace({"y": {"yes": None}}), "'' is no label of this forest"),
+    "unknown label": (lambda X: X.replace({"y": {"yes": "maybe"}}), "'maybe' is not a label of this forest"),
+    "missing label": (lambda X: X.replace({"y": {"yes": None}}), "'' is not a label of this forest"),
     "text": (lambda X: X.assign(c="1_0"), "column 'c', row 1: '1_0' is no number"),
     "infinite": (lambda X: X.assign(c=np.inf), "column 'c'"),
     "too large": (lambda X: X.assign(c=1e300), "column 'c'"),
@@ -754,4 +754,4 @@ def test_other_forest_is_2(place: Place, tmp_path: Path) -> None:
     saved(tmp_path, RevocableForestClassifier(5, parties=PARTIES, **TOY), X, answers(X), leaver="telco")
     ran = place.audit(model=tmp_path / "before")
     assert ran.code == 2
-    assert "another forest than the one" in one_line(ran)
+    assert "not the forest of this certificate" in one_line(ran)

@@ -70,8 +70,8 @@ def test_parties_keep_their_order() -> None:
 BAD_PARTIES: list[tuple[Any, str]] = [
     ({"a": ["age"], "b": ["age", "income", "calls"]}, "column 'age' is owned twice: by 'a' and 'b'"),
     ({"a": ["age", 0, 1, 2]}, "column 'age' is owned twice: by 'a' and 'a'"),
-    ({"a": ["age"]}, r"column 'income' is owned by nobody; 2 such in all: \['income', 'calls'\]"),
-    ({}, "column 'age' is owned by nobody; 3 such in all"),
+    ({"a": ["age"]}, r"column 'income' has no owner; 2 such in all: \['income', 'calls'\]"),
+    ({}, "column 'age' has no owner; 3 such in all"),
     (
         {"a": ["age", "wage"]},
         r"party 'a': there is no column 'wage'; columns are \['age', 'income', 'calls'\]",
@@ -299,12 +299,14 @@ def test_numbers_where_categories_were_words_are_refused() -> None:
 
 def test_categories_where_numbers_were_are_refused() -> None:
     layout = learn(pd.DataFrame({"size": [1.0, 2.0]}), parties={"shop": ["size"]})
-    with pytest.raises(UsageError, match="party 'shop', column 'size' is a category now, and was a number"):
+    with pytest.raises(UsageError, match="party 'shop', column 'size' is a category, but was a number"):
         layout.encode(sizes(["small"]))
 
 
-def test_categories_that_print_alike_are_refused() -> None:
-    with pytest.raises(UsageError, match="column 'size': two of its categories print alike; rename one"):
+def test_categories_with_the_same_text_are_refused() -> None:
+    with pytest.raises(
+        UsageError, match="column 'size': two of its categories have the same text; rename one"
+    ):
         learn(sizes([1, "1"], [1, "1"]))
 
 

@@ -11,7 +11,7 @@ from revfrf.cli.exits import NOT_VERIFIED, errors, fail, print_json
 from revfrf.errors import UsageError
 
 if TYPE_CHECKING:
-    from revfrf.estimators.retraining import Audit
+    from revfrf.estimators.retraining import Retraining
 
 app = typer.Typer()
 
@@ -71,13 +71,13 @@ def verify(
         if retrain is not None and data is not None and target is not None:
             from revfrf.estimators import retraining
 
-            compared = retraining.audit(found, key, retrain, retraining.Table.read(data).as_text(), target)
+            compared = retraining.retrain(found, key, retrain, retraining.Table.read(data).as_text(), target)
             _print_comparison(compared, as_json)
             return
     _print_verified("The revocation certificate is valid.", facts, as_json)
 
 
-def _print_comparison(compared: "Audit", as_json: bool) -> None:
+def _print_comparison(compared: "Retraining", as_json: bool) -> None:
     """Print whether retraining gives the certified forest. Ends with exit code 1 if not."""
     if as_json:
         print_json({"holds": compared.equal, **asdict(compared)})

@@ -1,1 +1,1 @@
-"""The scikit-learn face."""
+"""Estimators with scikit-learn's interface; `forest` has them."""

@@ -1,4 +1,4 @@
-"""From a user's X to what each party holds: whose column is whose, and its values as x̂."""
+"""From a user's X to what each party holds: who owns which column, and its values as x̂."""
 
 import warnings
 from collections import Counter
@@ -16,7 +16,7 @@ from revfrf.names import check_name
 
 
 def is_frame(X: Any) -> bool:
-    """Whether X is a pandas DataFrame."""
+    """Return whether X is a pandas DataFrame."""
     return hasattr(X, "columns") and hasattr(X, "iloc") and hasattr(X, "dtypes")
 
 
@@ -35,10 +35,10 @@ class Layout:
         parties: Mapping[str, Iterable[int | str]] | None,
         decimals: int | Mapping[int | str, int],
     ) -> "Layout":
-        """Settle whose column is whose, and how it is encoded. Errors name the party and the column.
+        """Return who owns which column of X, and how it is encoded. Errors name the party and the column.
 
-        Columns without names are "x0", "x1", … of X while ownership is settled, and then of their party: a
-        feature's id must not depend on who else is there.
+        Columns without names are numbered "x0", "x1", … within X while owners are found, and then within
+        their party: a feature's id must not depend on other parties.
         """
         known = [f"x{i}" for i in range(X.shape[1])] if names is None else list(names)
         _check_distinct(known)
@@ -47,16 +47,15 @@ class Layout:
         own_names = dict(enumerate(known))
         if names is None and parties is not None:
             own_names = {p: f"x{i}" for positions in owned.values() for i, p in enumerate(positions)}
-        columns = []
-        for position, name in enumerate(known):
-            categories = _categories(X, position, name)
-            columns.append(
-                Column(own_names[position], 0 if categories is not None else places[position], categories)
-            )
+        categories = [_categories(X, position, name) for position, name in enumerate(known)]
+        columns = (
+            Column(own_names[i], places[i] if listed is None else 0, listed)
+            for i, listed in enumerate(categories)
+        )
         return cls(owned, tuple(columns))
 
     def with_gone(self, X: Any, names: Sequence[str] | None) -> Any:
-        """X with the columns of those who have left, if it comes without them; what is in them is ignored."""
+        """Return X with the columns of those who have left, whose content is ignored, if it has none."""
         owned = sorted(position for positions in self.owned.values() for position in positions)
         if len(owned) == len(self.columns):
             return X
@@ -73,11 +72,11 @@ class Layout:
         return full
 
     def of(self, party: str) -> list[Column]:
-        """What a party publishes of its columns."""
+        """Return what a party publishes of its columns."""
         return [self.columns[position] for position in self.owned[party]]
 
     def encode(self, X: Any) -> dict[str, NDArray[np.int64]]:
-        """For each party the x̂ of its columns, a row a column."""
+        """Return the x̂ of each party's columns, of shape (n_columns, n_rows)."""
         return {
             party: np.stack([self._encode(X, party, position) for position in positions])
             for party, positions in self.owned.items()
@@ -89,7 +88,7 @@ class Layout:
         values = X.iloc[:, position] if is_frame(X) else X[:, position]
         if column.categories is not None:
             if _is_number(values) and not any(map(_reads_as_number, column.categories)):
-                raise UsageError(f"{name} is a number now, and was a category in `fit`")
+                raise UsageError(f"{name} is a number, but was a category in `fit`")
             codes = _category_codes(values, column.categories)
             if len(codes) and (codes == MISSING).all() and not all(map(_is_absent, values)):
                 warnings.warn(
@@ -99,7 +98,7 @@ class Layout:
             return codes
         if is_frame(X):
             if _is_category(values):
-                raise UsageError(f"{name} is a category now, and was a number in `fit`")
+                raise UsageError(f"{name} is a category, but was a number in `fit`")
             values = _numbers(values, name)
         return FixedPoint(column.decimals, name).encode(values)
 
@@ -107,7 +106,7 @@ class Layout:
 def _check_distinct(names: Sequence[str]) -> None:
     wrong = [name for name in names if not 0 < len(name) <= 200 or not name.isprintable()]
     if wrong:
-        raise UsageError(f"column {wrong[0]!r}: a name has 1 to 200 printable characters")
+        raise UsageError(f"column {wrong[0]!r}: give it a name of 1 to 200 printable characters")
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise UsageError(f"two columns are called {twice[0]!r}; give every column its own name")
@@ -116,7 +115,7 @@ def _check_distinct(names: Sequence[str]) -> None:
 def _owners(
     names: Sequence[str], parties: Mapping[str, Iterable[int | str]] | None
 ) -> dict[str, tuple[int, ...]]:
-    """For each party the positions of its columns, in ascending order."""
+    """Return the positions of each party's columns, in ascending order."""
     if parties is None:
         parties = {name: [name] for name in names}
     if not isinstance(parties, Mapping):
@@ -138,10 +137,10 @@ def _owners(
         if not 0 < len(mine) < 2**16:
             raise UsageError(f"party {party!r}: give a list of at least one column, and at most 65,535")
         owned[party] = tuple(sorted(mine))
-    nobodys = [names[position] for position in range(len(names)) if position not in owner]
-    if nobodys:
+    unowned = [names[position] for position in range(len(names)) if position not in owner]
+    if unowned:
         raise UsageError(
-            f"column {nobodys[0]!r} is owned by nobody; {len(nobodys)} such in all: {nobodys[:10]}; "
+            f"column {unowned[0]!r} has no owner; {len(unowned)} such in all: {unowned[:10]}; "
             "give each to a party, or drop it from X"
         )
     return owned
@@ -166,7 +165,7 @@ def _position(positions: Mapping[str, int], column: Any, who: str) -> int:
 
 
 def _decimals(names: Sequence[str], decimals: int | Mapping[int | str, int]) -> list[int]:
-    """Decimals by position; columns that a dict does not name have 6."""
+    """Return decimals by position; columns that a dict does not name have 6."""
     if not isinstance(decimals, Mapping):
         return [_whole(decimals)] * len(names)
     places = [6] * len(names)
@@ -180,7 +179,7 @@ def _whole(decimals: Any) -> Any:
 
 
 def _text(category: Any) -> str:
-    """A category as text; 1.0 is 1, for pandas makes floats of integers where a value is missing."""
+    """Return a category as text; 1.0 is 1: pandas makes floats of integers where a value is missing."""
     whole = isinstance(category, float | np.floating) and float(category).is_integer()
     return str(int(category)) if whole else str(category)
 
@@ -206,12 +205,12 @@ def _is_category(values: Any) -> bool:
 
 
 def _categories(X: Any, position: int, name: str) -> tuple[str, ...] | None:
-    """The ordered list of a column's categories, if it has one."""
+    """Return a column's categories in their order, if it has any."""
     if not is_frame(X) or not _is_category(X.iloc[:, position]):
         return None
     shown = tuple(_text(category) for category in X.iloc[:, position].dtype.categories)
     if len(set(shown)) != len(shown):
-        raise UsageError(f"column {name!r}: two of its categories print alike; rename one")
+        raise UsageError(f"column {name!r}: two of its categories have the same text; rename one")
     if not "".join(shown).isprintable():
         raise UsageError(
             f"column {name!r}: its categories have characters that cannot be printed; rename them"
@@ -220,7 +219,7 @@ def _categories(X: Any, position: int, name: str) -> tuple[str, ...] | None:
 
 
 def _category_codes(values: Any, categories: tuple[str, ...]) -> NDArray[np.int64]:
-    """The number of each value in the list; a value that is not in it is missing."""
+    """Return the number of each value's category; a value without one is missing."""
     known = {category: code for code, category in enumerate(categories)}
     if _is_category(values):
         codes = [known.get(_text(category), MISSING) for category in values.dtype.categories]
@@ -230,7 +229,7 @@ def _category_codes(values: Any, categories: tuple[str, ...]) -> NDArray[np.int6
 
 
 def _numbers(values: Any, name: str) -> Any:
-    """A column of a DataFrame as numbers that `FixedPoint` takes."""
+    """Return a column of a DataFrame as numbers that `FixedPoint` takes."""
     kind = getattr(values.dtype, "kind", "O")
     if kind in "OUTS" or str(values.dtype) in ("string", "str"):
         if any(isinstance(value, str) for value in values):

@@ -1,16 +1,16 @@
-"""Audits: whether a certificate's digest is really that of a forest without the leavers.
+"""Retraining: whether a revocation certificate's digest is really that of a forest without the leavers.
 
 Only training again can show it. The saved forest has the rules, the seed and the participants' secrets, the
-table the training rows; toy keys do, because keys play no part in a digest. An audit prints nothing and
-changes no file.
+table has the training rows. Toy keys are enough, because keys are not part of a digest. Nothing is printed,
+and no file changes.
 
-What the file does not hold is the sample weights that `fit` was given: an audit counts every row once, times
-its class weight, which is a parameter and in the file.
+Sample weights given to `fit` are not in the file: retraining counts every row once, times its class weight,
+which is a parameter and in the file.
 """
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,18 +30,18 @@ from revfrf.names import PARTICIPANT
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.roles.participant import TRAINING
 
-__all__ = ["Audit", "Table", "audit"]
+__all__ = ["Retraining", "Table", "retrain"]
 
 Model = RevocableForestClassifier | RevocableForestRegressor
 
 
 @dataclass(frozen=True)
-class Audit:
-    """What training again has shown.
+class Retraining:
+    """The result of training again.
 
     `same_targets` says whether the rows' labels and weights add up, tree by tree, to those in the saved
-    forest's leaves, regardless of who owns its splits. If not, the table is probably not what the forest
-    was trained on, or `fit` was given sample weights. `ignored` are columns that no remaining party owns.
+    forest's leaves, whoever owns its splits. If not, the table is probably not the one that the forest was
+    trained on, or `fit` was given sample weights. `ignored` are columns of the table without an owner.
     """
 
     leavers: tuple[str, ...]
@@ -58,13 +58,13 @@ class Audit:
         return self.digest_certified == self.digest_trained
 
 
-def audit(
+def retrain(
     certificate: RevocationCertificate,
     kgc_key: VerifyKey,
     model: str | os.PathLike[str],
     table: Table,
     target: str,
-) -> Audit:
+) -> Retraining:
     """Train a saved forest again without those who have left, on the rows of a table.
 
     The forest may have been saved before the leavers left or after, but with its private keys. Raises
@@ -86,7 +86,7 @@ def audit(
         federation.participants[party].hold(TRAINING, codes[party])
     federation.coordinator.targets = forest.targets_ = targets
     trained = federation.shadow(federation.participants.keys() - set(stayed))
-    return Audit(
+    return Retraining(
         leavers=certificate.leavers,
         stayed=stayed,
         rows=len(targets.values),
@@ -101,7 +101,7 @@ def audit(
 
 
 def _load(path: str | os.PathLike[str]) -> Model:
-    """The forest in a file, of whichever kind, with its seed and the participants' secrets."""
+    """Return the forest in a file, of either kind, with its seed and the participants' secrets."""
     model: Model
     try:
         model = RevocableForestClassifier.load(path)
@@ -120,20 +120,17 @@ def _load(path: str | os.PathLike[str]) -> Model:
 def _stayed(
     certificate: RevocationCertificate, kgc_key: VerifyKey, forest: Model, path: str | os.PathLike[str]
 ) -> tuple[str, ...]:
-    """Who was left when the certificate was signed, if the saved forest is the one it speaks of."""
+    """Return who was left when the certificate was signed, if it is a certificate of this forest."""
     after, cs = certificate.epoch_after, forest.federation_.coordinator
-    same = (cs.opening.federation, cs.opening.forest) == (after.federation, certificate.report.forest)
-    if not same or cs.identity.kgc != kgc_key:
-        raise UsageError(f"{path}: another forest than the one that the certificate speaks of")
     stayed = {member.name for member in after.members if member.role == PARTICIPANT}
     here = forest.federation_.participants.keys()
+    same = (cs.opening.federation, cs.opening.forest) == (after.federation, certificate.report.forest)
+    if not same or cs.identity.kgc != kgc_key or (stayed <= here and here - stayed - set(after.revoked)):
+        raise UsageError(f"{path}: not the forest of this certificate")
     if stayed - here:
         raise UsageError(
-            f"{path}: saved after {some(sorted(stayed - here))} had left, too; "
-            "give the forest as it was before that"
+            f"{path}: saved after {some(sorted(stayed - here))} had left, too; give an earlier one"
         )
-    if here - stayed - set(after.revoked):
-        raise UsageError(f"{path}: another forest than the one that the certificate speaks of")
     return tuple(party for party in forest.layout_.owned if party in stayed)
 
 
@@ -143,14 +140,14 @@ def _stayed(
 def _positions(
     forest: Model, layout: Layout, table: Table, target: str
 ) -> tuple[dict[int, int], tuple[str, ...]]:
-    """For each position in X that is needed, the position in the table; and what is not needed."""
+    """Return where in the table each needed position of X is, and the names of unneeded columns."""
     needed = sorted(position for owned in layout.owned.values() for position in owned)
     given = [i for i, name in enumerate(table.names) if name != target]
     names = forest._names()
     if names is not None:
-        absent = [names[position] for position in needed if names[position] not in table.names]
-        if absent:
-            raise UsageError(f"the table has no column {some(absent)}")
+        missing = [names[position] for position in needed if names[position] not in table.names]
+        if missing:
+            raise UsageError(f"the table has no column {some(missing)}")
         if any(names[position] == target for position in needed):
             raise UsageError(f"the target {target!r} is one of the columns that the forest was trained on")
         found = {position: table.names.index(names[position]) for position in needed}
@@ -161,23 +158,19 @@ def _positions(
     else:
         raise UsageError(
             f"the table has {len(given)} columns besides {target!r}; the forest was trained on "
-            f"{forest.n_features_in_} columns without names, {len(needed)} of them of those who stayed"
+            f"{forest.n_features_in_} columns without names, and those who stayed own {len(needed)} of them"
         )
-    used = set(found.values())
-    return found, tuple(table.names[i] for i in given if i not in used)
+    return found, tuple(table.names[i] for i in given if i not in found.values())
 
 
-class _Columns:
-    """The table as `Layout.encode` takes arrays, each column with values of its own type."""
+class _Columns(dict[int, Any]):
+    """Columns of a table that `Layout.encode` can read like an array."""
 
-    def __init__(self, columns: Mapping[int, Any]) -> None:
-        self.columns = columns
-
-    def __getitem__(self, key: tuple[slice, int]) -> Any:
-        return self.columns[key[1]]
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(key[1])
 
 
-def _encoded(layout: Layout, table: Table, positions: Mapping[int, int]) -> dict[str, NDArray[np.int64]]:
+def _encoded(layout: Layout, table: Table, positions: dict[int, int]) -> dict[str, NDArray[np.int64]]:
     columns = {
         position: _values(layout.columns[position], table.columns[place], table.names[place])
         for position, place in positions.items()
@@ -191,28 +184,30 @@ def _encoded(layout: Layout, table: Table, positions: Mapping[int, int]) -> dict
 
 
 def _values(column: Column, texts: Sequence[str], name: str) -> Any:
-    """A column of text as numbers, or as categories."""
+    """Return a column of text as numbers or categories."""
     if column.categories is None:
-        return [_number(text, name, row) for row, text in enumerate(texts)]
+        return _numbers(texts, name)
     known = set(column.categories)
     return np.array([category(text, known) for text in texts], dtype=object)
 
 
-def _number(text: str, name: str, row: int) -> int | float | None:
-    try:
-        return number(text)
-    except UsageError as error:
-        raise UsageError(f"the table, column {name!r}, row {row + 1}: {error}") from None
+def _numbers(texts: Sequence[str], name: str) -> list[int | float | None]:
+    values = []
+    for row, text in enumerate(texts, start=1):
+        try:
+            values.append(number(text))
+        except UsageError as error:
+            raise UsageError(f"the table, column {name!r}, row {row}: {error}") from None
+    return values
 
 
 def _targets(forest: Model, texts: Sequence[str], name: str) -> Targets:
-    """The targets as `fit` makes them of labels or numbers, every row counted once."""
+    """Return the targets as `fit` makes them from labels or numbers, every row counted once."""
     try:
         if isinstance(forest, RevocableForestClassifier):
             y = _labels(forest, texts, name)
         else:
-            numbers = [_number(text, name, row) for row, text in enumerate(texts)]
-            y = forest._check_y(np.array(numbers, dtype=np.float64))
+            y = forest._check_y(np.array(_numbers(texts, name), dtype=np.float64))
         weights = np.ones(len(y)) * forest._class_weights(y)
         if not np.isfinite(weights).all() or not weights.any():
             raise UsageError("with the forest's class weights no row has a weight")
@@ -227,19 +222,17 @@ def _targets(forest: Model, texts: Sequence[str], name: str) -> Targets:
 
 
 def _labels(forest: RevocableForestClassifier, texts: Sequence[str], name: str) -> NDArray[Any]:
-    """Labels of the type that the forest was trained with."""
-    labels = list(enumerate(forest.classes_.tolist()))
-    known = {str(label): i for i, label in labels}
-    numbers = {float(label): i for i, label in labels if type(label) in (int, float)}
+    """Return labels of the type that the forest was trained with; 1.0 is 1."""
+    labels = forest.classes_.tolist()
+    known: dict[str | float, int] = {str(label): i for i, label in enumerate(labels)}
+    known |= {float(label): i for i, label in enumerate(labels) if type(label) in (int, float)}
     found = []
-    for row, text in enumerate(texts):
-        place = known.get(text)
-        if place is None:
-            place = numbers.get(_as_float(text))  # 1.0 is 1
+    for row, text in enumerate(texts, start=1):
+        place = known.get(text, known.get(_as_float(text)))
         if place is None:
             raise UsageError(
-                f"the table, column {name!r}, row {row + 1}: {text!r} is no label of this forest; "
-                f"there are {some(list(known))}"
+                f"the table, column {name!r}, row {row}: {text!r} is not a label of this forest; "
+                f"its labels are {some([str(label) for label in labels])}"
             )
         found.append(place)
     labels_of: NDArray[Any] = forest.classes_[found]
@@ -254,11 +247,10 @@ def _as_float(text: str) -> float:
 
 
 def _same_targets(forest: Model, targets: Targets) -> bool:
-    """Whether each tree's leaves add up to its rows: no split and no leaver changes that."""
+    """Return whether each tree's leaves add up to its rows: no split and no leaver changes that."""
     saved, store = forest.targets_, forest.federation_.coordinator.store
-    for name in ("n_classes", "centre", "places"):
-        if getattr(saved, name) != getattr(targets, name):
-            return False
+    if any(getattr(saved, name) != getattr(targets, name) for name in ("n_classes", "centre", "places")):
+        return False
     roots = Nodes.roots([np.flatnonzero(repeats).astype(np.uint32) for repeats in targets.repeats])
     sums = targets.sums(roots)
     for (tree, _), leaf in store.leaves.items():
