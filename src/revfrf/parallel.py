@@ -199,7 +199,7 @@ def in_processes(
 
 
 def parts_elsewhere(seconds: float, n_jobs: int) -> int:
-    """Into how many parts to cut work of so many seconds for `elsewhere`; 0 if it is to be done here.
+    """Into how many parts to cut work of this many seconds for `elsewhere`; 0 if it is to be done here.
 
     That is so if it is little, if the user has chosen no backend, or one whose workers are threads.
     """
@@ -218,7 +218,7 @@ def elsewhere(function: Callable[[Item], Result], items: Sequence[Item]) -> list
 
 
 def _parts(choice: _Choice, seconds: float, jobs: int) -> int:
-    """Into how many parts to cut work of so many seconds; 0 if it is best done here."""
+    """Into how many parts to cut work of this many seconds; 0 if it is best done here."""
     if choice.is_ours:
         least, each = 0.0 if _pool.cache_info().currsize else _WORTH_STARTING, _WORTH_SENDING
     else:
@@ -322,7 +322,7 @@ class _Abroad:
             (choice, parallel), self._open = self._open, None
             ray = sys.modules.get("ray")
             if ray is None or ray.is_initialized() or not type(choice.backend).__module__.startswith("ray."):
-                with suppress(Exception):  # they may have gone by themselves; after its end, Ray starts anew
+                with suppress(Exception):  # they may have gone by themselves; after its end, Ray starts again
                     parallel.__exit__(None, None, None)
 
 

@@ -21,7 +21,7 @@ _CALLS: dict[tuple[str, str], tuple[type[Message], ...]] = {
     (CS, CC): (
         fle_expan.OpenForest,
         frf_predict.MaskedComparisons,
-        frf_predict.HoAddRequest,  # CC answers these two only where it is told to, for comparison
+        frf_predict.HoAddRequest,  # CC answers these two only if that is switched on, for comparison
         frf_predict.HoLTRequest,
     ),
     (CS, KGC): (key_setup.SetUpRequest, frf_revoc.RevocationReport),

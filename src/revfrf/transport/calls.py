@@ -46,8 +46,8 @@ _TOO_MUCH = b"too much at once"
 class Endpoint:
     """One party's end of all its calls.
 
-    `answer` is its role; `admit` may refuse a neighbour, or whoever sends something sealed, by its passport;
-    `failed` is told when the party's own disk fails it.
+    `answer` is its role; `admit` may refuse a neighbour, or the sender of a sealed message, by its passport;
+    `failed` is called when the party's own disk fails.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Endpoint:
     # -- links --------------------------------------------------------------------------------------
 
     def connected(self, link: Link, passport: Passport | None = None) -> None:
-        """A link is up; an older one to the same neighbour is not needed any more.
+        """A link is up; an older one to the same neighbour is no longer needed.
 
         Raises RejectedError for a neighbour who is not let in.
         """
@@ -105,14 +105,14 @@ class Endpoint:
             self._drop(before)
         try:
             if passport is not None:
-                self._let_in(passport)  # whoever has left meanwhile was not here yet to be expelled
+                self._let_in(passport)  # it may have left before this link was there to be closed
         except RevFRFError:
             self._drop(line)
             raise
         self._tell_met()
 
     def disconnected(self, link: Link) -> None:
-        """A link is down: whoever waits for an answer over it waits no longer."""
+        """A link is down: end all calls that wait for an answer over it."""
         with self._lock:
             line = self._lines.get(link.who.name)
         if line is not None and line.link is link:
@@ -138,7 +138,7 @@ class Endpoint:
                 self._send(caller, [Frame("absence", name, caller.link.who.name, number)])
 
     def _let_in(self, passport: Passport) -> None:
-        """Raise RejectedError for whoever is not to be talked to."""
+        """Raise RejectedError for a party that must not be talked to."""
         who = passport.who
         if {who.role, who.name} & {*SERVERS} and who.role != who.name:
             raise ProtocolError(f"{who} has the name of a server, or its role", kind="sender")
@@ -209,7 +209,7 @@ class Endpoint:
         return decode(send(recipient, encode(request), reply_type.max_bytes), reply_type)
 
     def _write_to(self, recipient: str, data: bytes, limit: int) -> bytes:
-        """The answer to a call that CS passes on, for which a key of whoever is at the far end is needed."""
+        """The answer to a call that CS passes on, for which a key of the party at the far end is needed."""
         offer, number = self._offer_of(recipient), next(self._numbers)
         letter, awaited = self.sealing.seal((self.who.name, recipient, number), offer, data)
         return awaited.open(self._ask(recipient, letter, limit + Sealing.OVERHEAD, number=number))
@@ -263,7 +263,7 @@ class Endpoint:
             line = self._lines.get(link.who.name)
         if line is None or line.link is not link:
             raise ProtocolError("a frame over a link that is not in use", kind="sender")
-        line.heard = math.inf  # whoever is being listened to is not silent
+        line.heard = math.inf  # a party that is being read is not silent
         try:
             self._receive(line, Frame.decode(data), data)
         finally:
@@ -341,7 +341,7 @@ class Endpoint:
         return max((kind.max_bytes for kind in kinds), default=0) + (0 if line else Sealing.OVERHEAD)
 
     def _greet(self, line: Connection, frame: Frame) -> None:
-        """Offer a key to whoever wants to write to us."""
+        """Offer a key to a party that wants to write to us."""
         if frame.sender == line.link.who.name:
             raise ProtocolError(f"{frame.sender!r} is a neighbour, and need not seal", kind="order")
         offer = self.sealing.offer((frame.sender, self.who.name, frame.call))
@@ -374,7 +374,7 @@ class Endpoint:
                 return "reply", self._answer_letter((frame.sender, self.who.name, frame.call), data)
             return ("reply", self._reply(line.link.who, data)) if line.seen.is_new(frame.call) else None
         except LetterError as error:
-            # whoever has offered the key of a letter that cannot be opened is no more
+            # the process that offered the key of this letter is gone
             return None if error.kind == "spent" else ("absence", b"")
         except RevFRFError as error:
             log.warning("refused a message of %s: %s", frame.sender, error)
