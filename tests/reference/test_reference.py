@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from tests.reference import dtpkc, encoding, packing, possession
-from tests.reference.dtpkc import Compressed, HoAddCoins, Paper, Parameters, RefusedError, Shares
+from tests.reference import dtpkc, encoding, packing
+from tests.reference.dtpkc import Compressed, HoAddCoins, Parameters, RefusedError, Shares
 
 Primes = tuple[int, int]
 
@@ -144,13 +144,6 @@ def test_only_the_compressed_half_cannot_be_shifted(
         assert kind_of(error) == "decryption"
 
 
-def test_papers_par_h_dec1_reads_out_the_key(params: Parameters, random: Random) -> None:
-    sk = weak_key(params, random)
-    chosen = Paper(1, pow(params.g, 5, params.n2) * (1 + params.n) % params.n2)
-    answer = dtpkc.par_h_dec1(params, sk, chosen).c1 * pow(dtpkc.paper_public_key(params, sk), 5, params.n2)
-    assert -dtpkc.log_l(params, answer) == sk
-
-
 # -- HoAdd, HoLT ------------------------------------------------------------------------------------
 
 
@@ -218,14 +211,3 @@ def test_packed_comparison_on_ciphertexts_is_the_integer_model(random: Random) -
     plaintext = dtpkc.strong_decrypt(params, packed, shares)
     assert plaintext == packing.pack(xs, ss, coins, r, rp)
     assert packing.undo_coins(packing.read_slots(plaintext, count), coins) == [1, 1, 0]
-
-
-# -- Possession -------------------------------------------------------------------------------------
-
-
-def test_rogue_key_has_no_proof(params: Parameters, random: Random) -> None:
-    a, sk_cs = weak_key(params, random), weak_key(params, random)
-    rogue = dtpkc.public_key(params, a) * pow(dtpkc.public_key(params, sk_cs), -1, params.n) % params.n
-    with pytest.raises(RefusedError) as error:
-        possession.verify(params, "mallory", rogue, possession.prove(params, "mallory", rogue, a, 12345))
-    assert kind_of(error) == "proof"

@@ -1,3 +1,5 @@
+"""Proofs of possession hold for their key, modulus and owner, and for nothing else."""
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,23 +12,29 @@ from revfrf.errors import ProofError
 from tests.conftest import World, world_of
 
 
+def holds(key: PublicKey, owner: str, proof: PossessionProof) -> bool:
+    try:
+        verify_possession(key, owner, proof)
+    except ProofError:
+        return False
+    return True
+
+
 @settings(max_examples=25)
 @given(owner=st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
-def test_an_honest_proof_holds_for_its_owner_alone(world: World, owner: str) -> None:
-    check_proof(world.alice, owner)
+def test_an_honest_proof_holds(world: World, owner: str) -> None:
+    assert holds(world.alice.public, owner, prove_possession(world.alice, owner))
 
 
-def check_proof(key: WeakKey, owner: str) -> None:
-    proof = prove_possession(key, owner)
-    verify_possession(key.public, owner, proof)
-    with pytest.raises(ProofError):
-        verify_possession(key.public, owner + "x", proof)
+def test_an_honest_proof_holds_at_the_default_size() -> None:
+    world = world_of(3072)
+    assert holds(world.alice.public, "alice", prove_possession(world.alice, "alice"))
 
 
-def test_keys_of_the_default_size_the_smallest_and_the_largest_can_prove_themselves(toy: World) -> None:
-    check_proof(world_of(3072).alice, "alice")
+def test_the_smallest_and_the_largest_key_can_prove_themselves(toy: World) -> None:
     for sk in (2, 2**toy.parameters.exponent_bits - 2):
-        check_proof(WeakKey(toy.parameters, SecretInt(sk)), "edge")
+        key = WeakKey(toy.parameters, SecretInt(sk))
+        assert holds(key.public, "edge", prove_possession(key, "edge"))
 
 
 def test_a_rogue_key_would_open_what_cs_should_have_to_open_and_has_no_proof(toy: World) -> None:
@@ -47,18 +55,11 @@ def test_a_key_published_with_the_wrong_sign_harms_nobody(toy: World) -> None:
     assert par_h_dec2(toy.cs, encrypted, par_h_dec1(toy.alice, encrypted)) == values
 
 
-def test_a_proof_cannot_be_used_under_another_name(toy: World) -> None:
-    proof = prove_possession(toy.alice, "alice")
-    for name in ("bob", "", "alice ", "Alice"):
-        with pytest.raises(ProofError):
-            verify_possession(toy.alice.public, name, proof)
-
-
-def test_a_proof_cannot_be_used_for_another_key_or_modulus(toy: World) -> None:
-    proof = prove_possession(toy.alice, "alice")
-    for key in (toy.bob.public, world_of(512).alice.public, toy.alice.public + toy.bob.public):
-        with pytest.raises(ProofError):
-            verify_possession(key, "alice", proof)
+def test_a_proof_cannot_be_used_under_another_name_key_or_modulus(toy: World) -> None:
+    proof, alice = prove_possession(toy.alice, "alice"), toy.alice.public
+    assert not any(holds(alice, name, proof) for name in ("bob", "", "alice ", "Alice", "\ud800"))
+    others = (toy.bob.public, world_of(512).alice.public, alice + toy.bob.public)
+    assert not any(holds(key, "alice", proof) for key in others)
 
 
 @given(
@@ -66,33 +67,22 @@ def test_a_proof_cannot_be_used_for_another_key_or_modulus(toy: World) -> None:
     response=st.integers(min_value=-(2**600), max_value=2**600),
 )
 def test_invented_proofs_are_refused(toy: World, challenge: int, response: int) -> None:
-    with pytest.raises(ProofError):
-        verify_possession(toy.alice.public, "alice", PossessionProof(challenge, response))
+    assert not holds(toy.alice.public, "alice", PossessionProof(challenge, response))
 
 
 def test_a_response_that_is_only_equal_mod_the_group_order_is_refused_when_out_of_range(toy: World) -> None:
     proof = prove_possession(toy.alice, "alice")
     total = toy.cs_share.value.reveal() + toy.cc_share.value.reveal()  # a multiple of the group's order
     shifted = PossessionProof(proof.challenge, proof.response + (total << 600))
-    with pytest.raises(ProofError):
-        verify_possession(toy.alice.public, "alice", shifted)
+    assert not holds(toy.alice.public, "alice", shifted)
 
 
 @pytest.mark.parametrize(("challenge_bits", "response_bits"), [(256, 0), (1_000_000, 0), (0, 1_000_000)])
 def test_a_vast_proof_is_refused_before_any_power(
     toy: World, monkeypatch: pytest.MonkeyPatch, challenge_bits: int, response_bits: int
 ) -> None:
-    def refuse(*_: object) -> int:
-        raise AssertionError("worked for a liar")
-
-    monkeypatch.setattr("revfrf.crypto.dtpkc.possession.power", refuse)
-    with pytest.raises(ProofError):
-        verify_possession(toy.alice.public, "alice", PossessionProof(1 << challenge_bits, 1 << response_bits))
-
-
-def test_an_owner_that_cannot_be_named_is_refused_like_any_liar(toy: World) -> None:
-    with pytest.raises(ProofError):
-        verify_possession(toy.alice.public, "\ud800", prove_possession(toy.alice, "alice"))
+    monkeypatch.setattr("revfrf.crypto.dtpkc.possession.power", None)  # to call it is a TypeError
+    assert not holds(toy.alice.public, "alice", PossessionProof(1 << challenge_bits, 1 << response_bits))
 
 
 def test_nonces_are_fresh_and_long_enough_to_hide_the_key(toy: World) -> None:

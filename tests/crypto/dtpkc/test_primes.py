@@ -12,7 +12,6 @@ from revfrf.crypto.dtpkc import primes as primes_module
 from revfrf.crypto.dtpkc.arithmetic import is_prime
 from revfrf.crypto.dtpkc.primes import (
     PrimeProgress,
-    SafePrimes,
     _far_apart,
     _safe_primes_from,
     _sieve,
@@ -101,10 +100,6 @@ def test_seeded_search_repeats_itself_and_follows_the_seed() -> None:
     assert pair(1) != pair(2)
 
 
-def test_unseeded_searches_differ() -> None:
-    assert safe_primes(64).p != safe_primes(64).p
-
-
 @pytest.mark.parametrize("start", [2**29 + 1, 2**61 + 1, 2**200 + 1, 2**200 + 17])
 def test_sieve_keeps_exactly_what_has_no_small_factor(start: int) -> None:
     small = primes_module._small_primes().tolist()
@@ -153,16 +148,3 @@ def test_a_callback_that_raises_stops_the_search_and_its_threads(interruption: t
     with pytest.raises(interruption):
         safe_primes(512, progress=stop)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("safe-prime")]
-
-
-def test_a_failing_search_thread_is_reported_not_waited_for() -> None:
-    def broken(_: int) -> int:
-        raise OSError("no entropy")
-
-    with pytest.raises(OSError, match="no entropy"):
-        _safe_primes_from(broken, 256, None, 2)
-
-
-def test_primes_do_not_print() -> None:
-    found = SafePrimes(227, 263)
-    assert "227" not in repr(found) + str(found) + f"{found}"
