@@ -147,16 +147,6 @@ def test_forest_of_every_kind_is_the_reference_s(n_classes: int, method: str, bo
     assert_same_votes(case, federation, plain, random_case(2).codes)
 
 
-@pytest.mark.parametrize("kind", ["zeros", "fractional", "whole", "large"])
-@pytest.mark.parametrize("n_classes", [0, 3])
-def test_forest_with_weights_is_the_reference_s(kind: str, n_classes: int) -> None:
-    case = random_case(3)
-    weights = weights_of(random.Random(kind), kind, case.n_rows)
-    case = Case(case.codes, case.y, n_classes, case.rules, weights, b"weights")
-    _, plain = assert_same_forest(case)
-    assert len(plain.forest.splits) > 4
-
-
 @pytest.mark.parametrize("kind", sorted(set(KINDS)))
 @pytest.mark.parametrize("method", ["quantile", "uniform"])
 def test_forest_of_columns_of_one_kind_is_the_reference_s(kind: str, method: str) -> None:

@@ -72,13 +72,6 @@ def test_cuts_ascend_and_leave_something_on_both_sides(values: list[int], method
     assert bool(cuts) == (len(set(values)) > 1)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_no_cut_reaches_the_largest_value_seen(method: Method) -> None:
-    values = [0] * 50 + [BOUND - 1] + [1] * 50
-    for c in (1, 2, 255):
-        assert max(cuts_of(proposed(values, [range(101)], method, 200, c))) < BOUND - 1
-
-
 def test_only_the_sampled_rows_shape_the_cuts() -> None:
     """Two of 1000 rows are sampled: of two values there is one quantile cut, the lower."""
     proposal = proposed(range(1000), [range(1000)], "quantile", 2, 32)
@@ -102,20 +95,6 @@ def test_nodes_are_taken_at_the_positions_asked() -> None:
     proposal = propose(Values.of(column), nodes, np.array([2, 0]), seeds, "quantile", 2, 3)
     assert [cuts_of(proposal, 0), cuts_of(proposal, 1)] == [[5], [1]]
     assert proposal.bins.tolist() == [1, 0, 0, 1]
-
-
-def test_missing_values_have_an_even_cut_of_their_own() -> None:
-    assert cuts_of(proposed([MISSING, 0, 10], [range(3)], "uniform", 8, 3)) == [MISSING, 5, 7]
-    assert cuts_of(proposed([MISSING, 4, 4], [range(3)], "uniform", 8, 3)) == [MISSING]
-    assert cuts_of(proposed([MISSING, MISSING], [range(2)], "uniform", 8, 3)) == []
-
-
-def test_even_cuts_over_the_whole_range_do_not_overflow() -> None:
-    values = [1 - BOUND, BOUND - 1]
-    assert cuts_of(proposed(values, [range(2)], "uniform", 8, 1)) == [0]
-    cuts = cuts_of(proposed(values, [range(2)], "uniform", 8, 255))
-    assert len(cuts) == 255
-    assert cuts == reference.uniform_cuts(values, 255)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -143,12 +143,6 @@ def test_targets_are_scaled_by_the_heaviest_tree() -> None:
     assert fixed == ([-(2**58), -(2**57), 2**58], 3.0, 57)
 
 
-def test_rows_without_weight_have_no_say_in_the_range_of_targets() -> None:
-    there = forest.fixed_targets([1.0, 2.0, 5.0], [1, 1, 2], [[1, 1, 1]])
-    values, centre, places = forest.fixed_targets([1.0, 1e300, 2.0, 5.0], [1, 0, 1, 2], [[1, 0, 1, 1]])
-    assert ([values[0], values[2], values[3]], centre, places) == there
-
-
 def test_targets_round_ties_to_even() -> None:
     y = [-(2.0**61), 2.0**61, 4.0, 12.0, 20.0]
     fixed = forest.fixed_targets(y, [1] * 5, [[1] * 5])
