@@ -14,7 +14,7 @@ from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.errors import SignatureError
 
 Context = tuple[Field, ...]
-"""What all statements of a batch share: what they are about, and for whom."""
+"""The part that all statements of a batch share: their subject and their recipient."""
 
 _DOMAIN = "revfrf batch v1"
 _LEAF, _INNER = b"\0", b"\1"

@@ -176,7 +176,7 @@ class FixedPoint:
 def _correction(
     x: NDArray[np.float64], scale: float, product: NDArray[np.float64], rest: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """What rint(product) lacks of the rounded exact x·scale, given rest = product - rint(product).
+    """Return round(exact x·scale) - rint(product), given rest = product - rint(product).
 
     Dekker's product: x·scale = product + error without any rounding, given that nothing over- or underflows,
     which holds for ½ ≤ |product| ≤ 2^62.

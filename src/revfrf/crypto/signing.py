@@ -114,7 +114,7 @@ class SigningKey(Secret):
 
 @lru_cache(maxsize=1024)  # a party meets the same keys in every message
 def _is_sound_point(raw: bytes) -> bool:
-    """Whether some x belongs to this y, canonically encoded and not of small order.
+    """Return whether these bytes encode a point canonically, and not one of small order.
 
     The library below accepts any 32 bytes as a public key.
     """

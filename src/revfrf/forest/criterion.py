@@ -1,4 +1,4 @@
-"""How good a cut is (FOS-Find): weighted Gini impurity or weighted variance, from exact integers.
+"""The score of a cut (FOS-Find): weighted Gini impurity or weighted variance, from exact integers.
 
 CS sees one bin for each row. It adds up the rows' targets bin by bin, in integers, so that no sum depends on
 an order; the score of a cut is a function of such sums. Lower is better::
@@ -39,7 +39,7 @@ class TargetsRecord(Record, frozen=True):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Targets:
-    """What the coordinator alone knows of the rows; row r counts `repeats[t, r]·weights[r]` times in tree t.
+    """The labels and weights, which CS alone knows; row r counts `repeats[t, r]·weights[r]` times in tree t.
 
     With classes, `values` are class numbers, and sums are kept per class. For regression (`n_classes` = 0)
     the target of a row is centre + value·2^-places, and the sums are Σw and Σw·value.
@@ -71,7 +71,7 @@ class Targets:
 
     @classmethod
     def unknown(cls, n_classes: int, centre: float, places: int) -> "Targets":
-        """What is left of the targets when a forest is used without its training rows."""
+        """Return what remains of the targets when a forest is used without its training rows."""
         nothing = np.empty(0, np.int64)
         return cls(nothing, nothing, np.empty((0, 0), np.uint8), n_classes, centre, places)
 
@@ -82,7 +82,7 @@ class Targets:
 
     @classmethod
     def of(cls, record: TargetsRecord, repeats: Callable[[Ints], Bytes]) -> "Targets":
-        """What was written down, with the repeats that rows of these weights have."""
+        """Return the targets of a record, with the repeats for rows of these weights."""
         r = record
         values, weights = (np.frombuffer(b, "<i8").astype(np.int64) for b in (r.values, r.weights))
         known = not r.n_classes or ((values >= 0) & (values < r.n_classes)).all()
@@ -110,7 +110,7 @@ class Targets:
         return sums
 
     def pure(self, nodes: Nodes) -> Bools:
-        """Whether all rows of a node have one target."""
+        """Return whether all rows of a node have the same target."""
         return _pure(self.values, nodes.starts, nodes.rows)
 
 

@@ -56,7 +56,7 @@ class Nodes:
 
     @property
     def sizes(self) -> Ints:
-        """How many rows each node has."""
+        """The number of rows of each node."""
         return np.diff(self.starts)
 
     def names(self) -> list[Node]:
@@ -83,7 +83,7 @@ class Nodes:
         return Nodes(np.repeat(self.trees[positions], 2), paths, starts_of(sizes), rows)
 
     def pack_directions(self, positions: Positions, right: Bools) -> list[Directions]:
-        """Which of its rows go right, of each of the nodes at these positions."""
+        """Return which rows go right, for each of the nodes at these positions."""
         ends = np.cumsum(_direction_bytes(self.sizes[positions]))
         packed = np.zeros(ends[-1] if len(ends) else 0, dtype=np.uint8)
         _pack_directions(self.starts, positions, right, packed)

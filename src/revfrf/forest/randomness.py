@@ -71,13 +71,13 @@ def private_seeds(secret: bytes, feature: str, trees: Trees, paths: Paths) -> Pa
 
 
 def bootstrap(seed: bytes, tree: int, rows: int) -> Bytes:
-    """How often each row is drawn for a tree, of as many draws as there are rows; at most 255 times."""
+    """Return how often each row is drawn for a tree, in as many draws as there are rows; at most 255."""
     (stream,) = node_draws(key("bootstrap", seed), np.array([tree], np.uint32), np.zeros(1, np.uint64))
     return _bootstrap(stream, rows)
 
 
 def row_repeats(seed: bytes, n_trees: int, drawn: bool, weights: Ints | Floats) -> Bytes:
-    """How often each row counts in each tree; rows without weight are as if they were not there."""
+    """Return how often each row counts in each tree. Rows without weight are ignored."""
     present = np.flatnonzero(weights)
     repeats = np.zeros((n_trees, len(weights)), dtype=np.uint8)
     for tree in range(n_trees if len(present) else 0):

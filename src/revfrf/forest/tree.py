@@ -1,4 +1,4 @@
-"""What a forest is: splits and leaves, named by tree and path (root 1, children 2i and 2i + 1).
+"""A forest: splits and leaves, named by tree and path (root 1, children 2i and 2i + 1).
 
 A split says whose feature decides and by which of the owner's candidate cuts; where that cut lies is the
 owner's secret, stored encrypted elsewhere. **Left iff x̂ ≤ ŝ.**
@@ -38,7 +38,7 @@ Leaf = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is fixed when a forest is created, for its whole life."""
+    """The rules of a forest, fixed for its whole life."""
 
     n_trees: int
     max_depth: int

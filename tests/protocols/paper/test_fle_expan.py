@@ -22,6 +22,8 @@ from revfrf.protocols.paper.node_rows import write_nodes
 from revfrf.protocols.paper.splits import split_context, split_statement
 from revfrf.roles.participant import Participant
 from revfrf.testing.federations import random_case, set_up, targets_of, toy_keys, train, with_rules
+from revfrf.testing.peers import FaultyPeer, failing
+from revfrf.testing.refusals import refusal, refused
 from revfrf.transport.base import Reply
 from tests.federations import digest_of, participant, participants
 
@@ -103,14 +105,7 @@ class Opened:
 
     def refuses(self, request: Message, sender: str = CS) -> RevFRFError:
         """Why the request is refused; it leaves no trace, and CS is told nothing but that."""
-        before = self.state()
-        with pytest.raises(RefusedError) as caught:
-            self.ask(request, sender)
-        assert str(caught.value) == f"'{PARTY}' has refused: rejected"
-        assert self.state() == before
-        cause = caught.value.__cause__
-        assert isinstance(cause, RejectedError)
-        return cause
+        return refusal(lambda: self.ask(request, sender), by=PARTY, unchanged=self.state)
 
 
 @pytest.fixture
@@ -492,15 +487,9 @@ def test_replayed_reply_of_an_older_round_is_refused() -> None:
 
 def test_participant_that_refuses_stops_the_growth() -> None:
     federation = set_up(CASE)
-
-    class Refusing:
-        def handle(self, sender: str, message: Message) -> Message:
-            if isinstance(message, LevelRequest) and message.round > 0:
-                raise ProtocolError("no more")
-            return participant(federation, PARTY).handle(sender, message)
-
-    federation.network.roles[PARTY] = Refusing()
-    with pytest.raises(RefusedError, match=r"^'bank' has refused: rejected$"):
+    refusing = failing(ProtocolError("no more"), LevelRequest, after=1)
+    federation.network.roles[PARTY] = FaultyPeer(participant(federation, PARTY), on_request=refusing)
+    with refused(by=PARTY):
         train(CASE, federation)
     assert federation.coordinator.store.splits == {}
 

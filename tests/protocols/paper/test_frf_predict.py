@@ -45,7 +45,18 @@ from revfrf.protocols.common.request import RequestPolicy, sign_request
 from revfrf.protocols.paper import frf_predict as frf_predict_module
 from revfrf.protocols.paper.frf_predict import Answer
 from revfrf.roles.requester import Requester
-from revfrf.testing.federations import Case, Codes, random_case, set_up, targets_of, train, with_rules
+from revfrf.testing.federations import (
+    Case,
+    Codes,
+    random_case,
+    set_up,
+    targets_of,
+    toy_keys,
+    train,
+    with_rules,
+)
+from revfrf.testing.peers import FaultyPeer, failing, replaced
+from revfrf.testing.refusals import refusal_kind
 from revfrf.transport.base import Answering
 from tests.federations import grown_splits, participant
 from tests.protocols.paper.blame import blamed
@@ -389,21 +400,10 @@ def test_owner_that_refuses_is_named_and_never_left_out(
 
 
 def test_owner_that_refuses_in_the_middle_is_named(federation: Federation) -> None:
-    honest = participant(federation, "bank")
-
-    class Refusing:
-        def handle(self, sender: str, message: Message) -> Message:
-            if isinstance(message, ShareRequest) and message.depth > 1:
-                raise PolicyError("no more")
-            return honest.handle(sender, message)
-
-    federation.network.roles["bank"] = Refusing()
-    try:
-        with pytest.raises(RefusedError) as caught:
-            ask(federation, CASE.codes, partial=True)
-    finally:
-        federation.network.roles["bank"] = honest
-    assert caught.value.party == "bank"
+    refusing = failing(PolicyError("no more"), ShareRequest, after=1)
+    peer = FaultyPeer(participant(federation, "bank"), on_request=refusing)
+    with replaced(federation.network, "bank", peer), blamed("bank"):
+        ask(federation, CASE.codes, partial=True)
 
 
 @pytest.mark.parametrize("value", [2**62, -(2**62) - 1, 2**63 - 1])
@@ -479,14 +479,11 @@ def books(federation: Federation) -> list[Any]:
 
 def refusal(federation: Federation, message: Message, sender: str = "clinic") -> str:
     """The kind of CS's refusal; nobody writes anything down, and CS has asked nobody."""
-    before, sent = books(federation), federation.network.messages[CS, CC, "HoLT"]
-    with pytest.raises(RefusedError) as caught:
-        send(federation, message, sender)
-    assert str(caught.value) == "'CS' has refused: rejected"
-    assert books(federation) == before
-    assert federation.network.messages[CS, CC, "HoLT"] == sent
-    assert isinstance(caught.value.__cause__, RejectedError)
-    return caught.value.__cause__.kind
+    return refusal_kind(
+        lambda: send(federation, message, sender),
+        by=CS,
+        unchanged=lambda: (books(federation), federation.network.messages[CS, CC, "HoLT"]),
+    )
 
 
 def test_request_is_answered_once(federation: Federation) -> None:
@@ -517,39 +514,25 @@ def test_other_numbers_of_rows_or_columns_are_refused(
     assert refusal(federation, signed(federation, rows, n_rows)) == "length"
 
 
-def hostile(name: str, n: int) -> tuple[int | None, int | None]:
-    """C and G, None for an honest one."""
-    negative = next(x for x in range(2, 100) if jacobi(x, n) == -1)
-    return {
-        "C is 0": (0, None),
-        "C is N": (n, None),
-        "C is N²": (n * n, None),
-        "C with Jacobi symbol -1": (negative, None),
-        "G is 0": (None, 0),
-        "G is 1": (None, 1),
-        "G is -1": (None, n - 1),
-        "G is N": (None, n),
-        "G with Jacobi symbol -1": (None, negative),
-    }[name]
+N = toy_keys().parameters.n
+NEGATIVE = next(x for x in range(2, 100) if jacobi(x, N) == -1)
+HOSTILE: dict[str, tuple[int | None, int | None, str]] = {  # C and G, None for an honest one
+    "C is 0": (0, None, "out-of-range"),
+    "C is N": (N, None, "not-a-unit"),
+    "C is N²": (N * N, None, "out-of-range"),
+    "C with Jacobi symbol -1": (NEGATIVE, None, "jacobi"),
+    "G is 0": (None, 0, "out-of-range"),
+    "G is 1": (None, 1, "trivial"),
+    "G is -1": (None, N - 1, "trivial"),
+    "G is N": (None, N, "out-of-range"),
+    "G with Jacobi symbol -1": (None, NEGATIVE, "jacobi"),
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("C is 0", "out-of-range"),
-        ("C is N", "not-a-unit"),
-        ("C is N²", "out-of-range"),
-        ("C with Jacobi symbol -1", "jacobi"),
-        ("G is 0", "out-of-range"),
-        ("G is 1", "trivial"),
-        ("G is -1", "trivial"),
-        ("G is N", "out-of-range"),
-        ("G with Jacobi symbol -1", "jacobi"),
-    ],
-)
+@pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("place", [0, 11])
-def test_hostile_ciphertexts_are_refused(federation: Federation, name: str, kind: str, place: int) -> None:
-    c, g = hostile(name, federation.parameters.n)
+def test_hostile_ciphertexts_are_refused(federation: Federation, name: str, place: int) -> None:
+    c, g, kind = HOSTILE[name]
     rows = bytearray(encrypted(federation, [1] * 12))
     if c is not None:
         rows[96 * place : 96 * place + 64] = c.to_bytes(64, "big")
@@ -572,32 +555,20 @@ def test_message_that_the_coordinator_does_not_answer_is_refused(federation: Fed
 # -- a lying CS -------------------------------------------------------------------------------------
 
 
-@dataclass
-class Lying:
-    """CS, whose answers of one type are changed."""
-
-    honest: Answering
-    kind: type[Message]
-    change: Callable[[Any], Message]
-
-    def handle(self, sender: str, message: Message) -> Message:
-        reply = self.honest.handle(sender, message)
-        return self.change(reply) if isinstance(reply, self.kind) else reply
-
-
 def answer_of_liar(
     federation: Federation, kind: type[Message], change: Callable[[Any], Message], partial: bool = False
 ) -> Answer:
     """The clinic asks about two rows. Raises what it finds wrong, after a check that it blames CS."""
-    federation.network.roles[CS] = Lying(federation.coordinator, kind, change)
+    liar = FaultyPeer(
+        federation.coordinator, on_reply=lambda _, reply: change(reply) if isinstance(reply, kind) else reply
+    )
     try:
-        return ask(federation, some(CASE.codes, 2), partial=partial, requester="clinic")
+        with replaced(federation.network, CS, liar):
+            return ask(federation, some(CASE.codes, 2), partial=partial, requester="clinic")
     except RefusedError as error:
-        if error.party == CS and isinstance(error.__cause__, RejectedError) and "answered" in str(error):
+        if error.party == CS and isinstance(error.__cause__, RejectedError) and "refused" not in error.reason:
             raise error.__cause__ from error
         raise
-    finally:
-        federation.network.roles[CS] = federation.coordinator
 
 
 def u4(*values: int) -> bytes:
@@ -655,25 +626,27 @@ def test_failure_is_an_error_whatever_else_the_answer_says(federation: Federatio
         assert caught.value.party == "shop"
 
 
-@pytest.mark.parametrize("field", [{"federation": "another"}, {"epoch": 0}, {"epoch": 2}], ids=str)
+def other_opening(lie: dict[str, Any], facts: ForestFacts) -> ForestFacts:
+    return changed(facts, opening=changed(facts.opening, **lie))
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        functools.partial(other_opening, {"federation": "another"}),
+        functools.partial(changed, epoch=0),
+        functools.partial(changed, epoch=2),
+    ],
+    ids=["federation", "epoch 0", "epoch 2"],
+)
 def test_nothing_is_sent_to_a_forest_of_another_federation_or_epoch(
-    federation: Federation, field: dict[str, Any]
+    federation: Federation, lie: Callable[[Any], Message]
 ) -> None:
     sent = federation.network.messages["clinic", CS, "FRF-Predict"]
-
-    def lie(facts: Any) -> Any:
-        if "federation" in field:
-            return changed(facts, opening=changed(facts.opening, **field))
-        return changed(facts, **field)
-
     with pytest.raises(ProtocolError) as caught:
         answer_of_liar(federation, ForestFacts, lie)
     assert caught.value.kind == "epoch"
     assert federation.network.messages["clinic", CS, "FRF-Predict"] == sent + 1
-
-
-def other_opening(lie: dict[str, Any], facts: ForestFacts) -> ForestFacts:
-    return changed(facts, opening=changed(facts.opening, **lie))
 
 
 def test_forest_whose_rules_are_not_those_of_its_name_is_sent_nothing(federation: Federation) -> None:

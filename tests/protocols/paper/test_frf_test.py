@@ -1,5 +1,6 @@
 """FRF-Test with a lying CS or a lying owner."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from revfrf.crypto.encoding import MISSING
 from revfrf.embedded.federation import Federation
-from revfrf.errors import FormatError, ProtocolError, RefusedError, RejectedError, RevFRFError
+from revfrf.errors import ProtocolError
 from revfrf.forest.nodes import Node, Nodes
 from revfrf.messages import frf_test as messages
 from revfrf.messages.alignment import Drop
@@ -18,7 +19,8 @@ from revfrf.names import CC, CS, KGC
 from revfrf.protocols.paper import frf_test
 from revfrf.protocols.paper.node_rows import write_nodes
 from revfrf.testing.federations import Codes, random_case, set_up, train, with_rules
-from revfrf.transport.base import Reply
+from revfrf.testing.peers import LyingChannel, changing
+from revfrf.testing.refusals import refusal_kind, refused
 from tests.federations import participant, participants
 
 CASE = random_case(21, rules=with_rules(candidate_limit=2**64 - 1))
@@ -50,14 +52,12 @@ def ask(federation: Federation, owner: str, message: Message, sender: str = CS) 
     return federation.network.channel(sender).call(owner, message, messages.TestReply).bits
 
 
-def refusal(federation: Federation, owner: str, message: Message, sender: str = CS) -> RevFRFError:
-    before = dict(participant(federation, owner).store.own_splits)
-    with pytest.raises(RefusedError) as caught:
-        ask(federation, owner, message, sender)
-    assert str(caught.value) == f"{owner!r} has refused: rejected"
-    assert participant(federation, owner).store.own_splits == before
-    assert isinstance(caught.value.__cause__, RejectedError)
-    return caught.value.__cause__
+def refusal(federation: Federation, owner: str, message: Message, sender: str = CS) -> str:
+    """The kind of the owner's refusal, which changes nothing."""
+    store = participant(federation, owner).store
+    return refusal_kind(
+        lambda: ask(federation, owner, message, sender), by=owner, unchanged=lambda: dict(store.own_splits)
+    )
 
 
 # -- a lying CS -------------------------------------------------------------------------------------
@@ -74,83 +74,70 @@ def test_owner_answers_with_a_bit_a_row(federation: Federation, owner: str) -> N
 def test_unknown_node_is_refused(federation: Federation, owner: str) -> None:
     leaf = next(iter(federation.coordinator.store.leaves))
     for node in (leaf, (0, 2**62), (99, 1), (0, 0)):
-        assert refusal(federation, owner, request(federation, [node])).kind == "node"
+        assert refusal(federation, owner, request(federation, [node])) == "node"
 
 
 def test_node_of_another_owner_is_refused(federation: Federation) -> None:
     for node, split in federation.coordinator.store.splits.items():
         for other in participants(federation):
             if other != split.owner:
-                assert refusal(federation, other, request(federation, [node])).kind == "node"
+                assert refusal(federation, other, request(federation, [node])) == "node"
 
 
 def test_one_foreign_node_spoils_the_request(federation: Federation, owner: str) -> None:
     splits = federation.coordinator.store.splits
     foreign = next(node for node, split in splits.items() if split.owner != owner)
-    assert refusal(federation, owner, request(federation, [(0, 1), foreign])).kind == "node"
+    assert refusal(federation, owner, request(federation, [(0, 1), foreign])) == "node"
 
 
 def test_node_twice_is_refused(federation: Federation, owner: str) -> None:
-    assert refusal(federation, owner, request(federation, [(0, 1), (0, 1)])).kind == "node"
+    assert refusal(federation, owner, request(federation, [(0, 1), (0, 1)])) == "node"
 
 
 @pytest.mark.parametrize("table", ["test", "Training", "../training"])
 def test_unknown_table_is_refused(federation: Federation, owner: str, table: str) -> None:
-    assert refusal(federation, owner, request(federation, [(0, 1)], table=table)).kind == "forest"
+    assert refusal(federation, owner, request(federation, [(0, 1)], table=table)) == "forest"
 
 
 def test_rows_outside_the_table_are_refused(federation: Federation, owner: str) -> None:
     """Fewer rows than were trained on: what counts is the table asked about."""
     party = participant(federation, owner)
     party.hold("small", CASE.codes[owner][:, :9])
-    assert refusal(federation, owner, request(federation, [(0, 1)], table="small")).kind == "malformed"
+    assert refusal(federation, owner, request(federation, [(0, 1)], table="small")) == "malformed"
     party.hold("small", CASE.codes[owner][:, :10])
     assert ask(federation, owner, request(federation, [(0, 1)], table="small"))
     party.drop("small")
 
 
 def test_another_epoch_or_forest_is_refused(federation: Federation, owner: str) -> None:
-    assert refusal(federation, owner, request(federation, [(0, 1)], epoch=2)).kind == "epoch"
-    assert refusal(federation, owner, request(federation, [(0, 1)], forest=bytes(16))).kind == "forest"
+    assert refusal(federation, owner, request(federation, [(0, 1)], epoch=2)) == "epoch"
+    assert refusal(federation, owner, request(federation, [(0, 1)], forest=bytes(16))) == "forest"
 
 
 @pytest.mark.parametrize("sender", [CC, KGC, "shop", "nobody"])
 def test_question_of_anybody_but_the_coordinator_is_refused(
     federation: Federation, owner: str, sender: str
 ) -> None:
-    assert refusal(federation, owner, request(federation, [(0, 1)]), sender).kind == "sender"
+    assert refusal(federation, owner, request(federation, [(0, 1)]), sender) == "sender"
 
 
 def test_question_before_there_is_a_forest_is_refused(federation: Federation) -> None:
     fresh = set_up(CASE)
-    assert refusal(fresh, "bank", request(federation, [(0, 1)])).kind == "forest"
+    assert refusal(fresh, "bank", request(federation, [(0, 1)])) == "forest"
 
 
 # -- a lying owner ----------------------------------------------------------------------------------
 
 
-class Padded:
-    """CS's channel, on which owners answer with a byte more or less."""
-
-    def __init__(self, federation: Federation, change: int) -> None:
-        self.federation, self.change = federation, change
-
-    def call(self, recipient: str, request: Message, reply_type: type[Reply]) -> Reply:
-        reply = self.federation.network.channel(CS).call(recipient, request, reply_type)
-        assert isinstance(reply, messages.TestReply)
-        bits = reply.bits + b"\0" if self.change > 0 else reply.bits[:-1]
-        changed = messages.TestReply(bits=bits)
-        assert isinstance(changed, reply_type)
-        return changed
-
-
-@pytest.mark.parametrize("change", [-1, 1], ids=["a byte too few", "a byte too many"])
-def test_wrong_number_of_bits_is_refused(change: int) -> None:
+@pytest.mark.parametrize(
+    "bits", [lambda reply: reply.bits[:-1], lambda reply: reply.bits + b"\0"], ids=["too few", "too many"]
+)
+def test_wrong_number_of_bits_is_refused(bits: Callable[[messages.TestReply], bytes]) -> None:
     federation = train(CASE)
-    federation.coordinator.channel = Padded(federation, change)
-    with pytest.raises(FormatError) as caught:
+    lie = changing(messages.TestReply, bits=bits)
+    federation.coordinator.channel = LyingChannel(federation.coordinator.channel, on_reply=lie)
+    with refused("length"):
         federation.votes(CASE.codes, CASE.n_rows, "hard")
-    assert caught.value.kind == "length"
     assert all(set(p.tables) == {"training"} for p in participants(federation).values())
 
 

@@ -39,7 +39,9 @@ from revfrf.protocols.paper import ho_lt as module
 from revfrf.protocols.paper.fle_expan import forest_id
 from revfrf.protocols.paper.ho_lt import _RESULT, ComparingServer, _result, ho_lt
 from revfrf.testing.federations import columns_of, random_case, targets_of, toy_keys, train, with_rules
-from revfrf.transport.base import Answering, Channel, Reply
+from revfrf.testing.peers import FaultyPeer
+from revfrf.testing.refusals import refusal_kind
+from revfrf.transport.base import Channel, Reply
 from tests.conftest import world_of
 from tests.federations import grown_splits, participant
 from tests.protocols.paper.blame import blamed
@@ -267,20 +269,9 @@ def test_compute_partner_answers_as_printed_only_if_it_was_told_to(
 # -- a lying owner ----------------------------------------------------------------------------------
 
 
-@dataclass
-class Lying:
-    """A role whose answers are changed."""
-
-    honest: Answering
-    change: Callable[[Any], Message]
-
-    def handle(self, sender: str, message: Message) -> Message:
-        return self.change(self.honest.handle(sender, message))
-
-
 def lie(world: World, monkeypatch: pytest.MonkeyPatch, party: str, change: Callable[[Any], Message]) -> None:
     roles = world.federation.network.roles
-    monkeypatch.setitem(roles, party, Lying(roles[party], change))
+    monkeypatch.setitem(roles, party, FaultyPeer(roles[party], on_reply=lambda _, reply: change(reply)))
 
 
 def negative_symbol() -> int:
@@ -481,15 +472,12 @@ def refused(
     attempt: bool = False,
 ) -> str:
     """The kind of the refusal; nothing is written down, unless the attempt counts."""
-    before, shares = world.books(), world.shares_given()
-    with pytest.raises(RefusedError) as caught:
-        world.federation.network.channel(sender).call(party, message, reply_type)
-    assert str(caught.value) == f"{party!r} has refused: rejected"
+    before, channel = world.books(), world.federation.network.channel(sender)
+    kind = refusal_kind(
+        lambda: channel.call(party, message, reply_type), by=party, unchanged=world.shares_given
+    )
     assert (world.books() == before) != attempt
-    assert world.shares_given() == shares
-    cause = caught.value.__cause__
-    assert isinstance(cause, RejectedError)
-    return cause.kind
+    return kind
 
 
 def results(world: World, request: Request | None = None, depth: int = 0) -> dict[str, ShareRequest]:

@@ -1,4 +1,4 @@
-"""What DT-PKC works on: public parameters, weak keys, ciphertexts. All input is checked here.
+"""The values of DT-PKC: public parameters, weak keys, ciphertexts. All input is checked here.
 
 Made by `revfrf.crypto.dtpkc.strong.set_up` and `WeakKey.generate`; used by `revfrf.crypto.dtpkc.dtpkc`.
 """
@@ -62,7 +62,7 @@ class Ciphertext(LongNumbers):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Parameters:
-    """What everybody knows: the modulus N, the generator g0 of its squares, and the exponents' length E."""
+    """The public values: the modulus N, the generator g0 of its squares, and the exponents' length E."""
 
     n: int
     g0: int
@@ -84,12 +84,12 @@ class Parameters:
 
     @property
     def ciphertext_bytes(self) -> int:
-        """How many bytes a ciphertext takes."""
+        """The size of a ciphertext in bytes."""
         return 3 * (self.key_bits // 8)
 
     @property
     def plaintext_bits(self) -> int:
-        """How many bits a ciphertext holds if the plaintext is to be positive, that is, below N/2."""
+        """The number of bits that a positive plaintext, one below N/2, can hold."""
         return self.key_bits - 2
 
     @property
@@ -121,7 +121,7 @@ class Parameters:
         return cls(n, g0, exponent_bits, allow_insecure)
 
     def jobs(self, n_jobs: int) -> int:
-        """How many workers for powers of this size: below 1024 bits, a second costs more than it brings."""
+        """Return the number of workers for powers of this size: below 1024 bits, one is enough."""
         jobs = workers(n_jobs)
         return jobs if self.key_bits >= 1024 else 1
 

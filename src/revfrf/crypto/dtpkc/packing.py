@@ -37,7 +37,7 @@ LARGEST = 1 << (64 + MASK_BITS)
 
 
 def slots(parameters: Parameters) -> int:
-    """How many comparisons one ciphertext carries: 7, 15, 23 at 1024, 2048, 3072 bits."""
+    """Return how many comparisons one ciphertext carries: 7, 15, 23 at 1024, 2048, 3072 bits."""
     count = parameters.plaintext_bits // SLOT_BITS
     if count == 0:
         raise UsageError(
@@ -56,7 +56,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Mask(Secret):
-    """What CS does to one β: a·(r·β + r'), 2^(σ-1) ≤ r < 2^σ, |r'| < r. Never shared between slots.
+    """CS's mask of one β: a·(r·β + r'), 2^(σ-1) ≤ r < 2^σ, |r'| < r. Slots never share one.
 
     r' takes both signs, so that β and -β give the same magnitudes: with r' ≥ 0 alone, |r·β + r'| would be
     below r for x = s and above it for x = s + 1, and CC would see which.

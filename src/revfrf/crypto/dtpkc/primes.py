@@ -24,7 +24,7 @@ _LONGEST_SIEVE = 20
 
 @dataclass(frozen=True, slots=True)
 class PrimeProgress:
-    """How far the search is: primes found, candidates tested, and how many are expected in all."""
+    """Progress of the search: primes found and wanted, candidates tested and expected in all."""
 
     found: int
     wanted: int
@@ -34,7 +34,7 @@ class PrimeProgress:
 
 ProgressCallback = Callable[[PrimeProgress], None]
 Outcomes = SimpleQueue[int | None]
-"""What became of each candidate: a safe prime, or None."""
+"""The result for each candidate: a safe prime, or None."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -96,7 +96,7 @@ def _hunt(randbelow: RandBelow, bits: int, outcomes: Outcomes, stop: Event) -> N
 
 
 def _is_safe(candidate: int) -> bool:
-    """Whether p' = candidate and 2p'+1 are both prime: the cheap tests first."""
+    """Return whether p' = candidate and 2p'+1 are both prime. The cheap tests come first."""
     prime = 2 * candidate + 1
     return may_be_prime(candidate) and may_be_prime(prime) and is_prime(candidate) and is_prime(prime)
 
@@ -140,7 +140,7 @@ def _sieve(start: int, span: int) -> NDArray[np.bool_]:
 
 
 def _sieve_limit(bits: int) -> int:
-    """How many odd numbers are sieved at once, and up to which factor: the more, the longer a test takes."""
+    """Return the size of a sieve and its largest factor: both grow with the time of a primality test."""
     return 1 << min(12 + bits // 128, _LONGEST_SIEVE)
 
 

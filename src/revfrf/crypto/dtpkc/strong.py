@@ -1,4 +1,4 @@
-"""The strong key: dealt once by KGC, held in two halves by CS and CC, who together open any ciphertext."""
+"""The strong key: KGC splits it between CS and CC, who together open any ciphertext."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class StrongShare(Secret):
 
     @property
     def root_exponent(self) -> SecretInt:
-        """What this server raises a ciphertext to in the compressed halves: ⌊λ1/N⌋, or ⌊λ2/N⌋ + 1.
+        """This server's exponent in the compressed halves: ⌊λ1/N⌋, or ⌊λ2/N⌋ + 1.
 
         λ1 + λ2 ≡ 1 mod N, neither being 0 or 1 there: λ1 + λ2 = N·t + 1 with t = ⌊λ1/N⌋ + ⌊λ2/N⌋ + 1, and
         C^(λ1+λ2) = C·(C^t)^N. An N-th power mod N² depends on its base mod N only: C^t mod N is enough.
@@ -58,7 +58,7 @@ class StrongShare(Secret):
 
 @dataclass(frozen=True, slots=True)
 class SetUp:
-    """What KGC deals. It keeps the parameters only."""
+    """A new modulus with its shares, as KGC hands them out. KGC itself keeps the parameters only."""
 
     parameters: Parameters
     cs_share: StrongShare
@@ -145,7 +145,7 @@ def _half(share: StrongShare, c: int) -> int:
 
 
 def root_half(share: StrongShare, c_parts: Sequence[int], *, n_jobs: int = -1) -> list[int]:
-    """This server's part of ρ⁻¹ mod N for each C = ρ^N·(1 + mN): a power mod N with half the exponent.
+    """Return this server's part of ρ⁻¹ mod N for each C = ρ^N·(1 + mN): a power mod N with half the exponent.
 
     With both parts the second server opens C by one public power: a third of the time of C^λ1·C^λ2, and a
     quarter fewer bytes. It then knows ρ besides m, so the sender must have put fresh randomness on C: its own

@@ -72,7 +72,7 @@ def forest_id(opening: OpenForest) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What CS has fixed when a forest is created. `owners` are the participants with their features' ids."""
+    """CS's fixed facts of a forest. `owners` are the participants with their features' ids."""
 
     federation: str
     epoch: int
@@ -85,7 +85,7 @@ class Plan:
 
     @property
     def context(self) -> Context:
-        """What all splits of this epoch are signed with."""
+        """The context in which all splits of this epoch are signed."""
         return split_context(self.federation, self.epoch, self.forest)
 
     @property
@@ -170,7 +170,7 @@ def fle_expan(
 def _report(
     rules: Rules, store: CoordinatorStore, frontier: Nodes, won: Sequence[Won], depth: int, n_used: int
 ) -> LevelReport:
-    """What is left to do is a level for every open row and level below it."""
+    """Return a report. The work left is one level for every open row and level below it."""
     left = rules.max_depth + 1 - np.array([int(path).bit_length() for path in frontier.paths], dtype=np.int64)
     made = len(store.leaves) + len(store.splits) + len(frontier) + sum(len(w.nodes) for w in won)
     work = 1 - float(frontier.sizes @ left) / max(1, n_used * rules.max_depth)
@@ -178,7 +178,7 @@ def _report(
 
 
 def _stop(rules: Rules, targets: Targets, nodes: Nodes) -> Bools:
-    """Which of these nodes are not to be split."""
+    """Return which of these nodes must not be split."""
     fewest = max(rules.min_samples_split, 2 * rules.min_samples_leaf)
     stop = (nodes.paths >> np.uint64(rules.max_depth)).astype(np.bool_)
     stop |= (nodes.sizes < fewest) | targets.pure(nodes)

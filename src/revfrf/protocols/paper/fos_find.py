@@ -34,7 +34,7 @@ _SECONDS_A_BIN = 3e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Questions:
-    """What an owner is asked: feature `features[i]` at the node at position `nodes[i]`, in feature order."""
+    """Questions to an owner: feature `features[i]` at the node at position `nodes[i]`, in feature order."""
 
     nodes: Positions
     features: Positions

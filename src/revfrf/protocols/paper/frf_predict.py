@@ -12,6 +12,7 @@ number of trees and rows.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -185,55 +186,39 @@ def frf_predict(
 
     Returns the owners whose absence has stopped rows on their way, which only a partial request allows.
     """
-    walker = _Walk(cs, plan, store, request, rows, progress)
-    every_row = np.arange(request.n_rows, dtype=np.uint32)
-    walk(store, Nodes.roots([every_row] * plan.rules.n_trees), at_leaves, walker)
-    return tuple(sorted(walker.absent))
+    rules, absent, depths = plan.rules, set[str](), count()
 
-
-class _Walk:
-    """The state of one request: the depth it has come to, and who is absent."""
-
-    def __init__(
-        self,
-        cs: ComparingServer,
-        plan: Plan,
-        store: CoordinatorStore,
-        request: Request,
-        rows: Sequence[Ciphertext],
-        progress: Callable[[float], None],
-    ) -> None:
-        self.cs, self.plan, self.store = cs, plan, store
-        self.request, self.rows, self.progress = request, rows, progress
-        self.place = {feature: i for i, feature in enumerate(plan.features)}
-        self.depth = 0
-        self.absent: set[str] = set()
-
-    def __call__(self, nodes: Nodes) -> Nodes:
-        """The children of these nodes that any row reaches, below the splits of owners who are there."""
-        rules = self.plan.rules
-        to_walk = len(nodes.rows) * (rules.max_depth - self.depth)
-        self.progress(self.request.n_rows - to_walk / (rules.n_trees * rules.max_depth))
-        owned = {o: at for o, at in by_owner(self.store, nodes).items() if o not in self.absent}
-        asked = {owner: self._comparisons(nodes.take(at)) for owner, at in owned.items()}
-        answered = ho_lt(self.cs, self.request, self.depth, asked) if asked else {}
-        self.absent |= owned.keys() - answered.keys()
-        if self.absent and not self.request.partial:
-            raise AbsentError(min(self.absent), "is offline")
-        self.depth += 1
+    def descend(nodes: Nodes) -> Nodes:
+        """Return the children that any row reaches, below the splits of owners who are there."""
+        depth = next(depths)
+        to_walk = len(nodes.rows) * (rules.max_depth - depth)
+        progress(request.n_rows - to_walk / (rules.n_trees * rules.max_depth))
+        owned = {owner: at for owner, at in by_owner(store, nodes).items() if owner not in absent}
+        asked = {owner: _comparisons(plan, store, rows, nodes.take(at)) for owner, at in owned.items()}
+        answered = ho_lt(cs, request, depth, asked) if asked else {}  # FT-Predict, lines 4 to 7
+        absent.update(owned.keys() - answered.keys())
+        if absent and not request.partial:
+            raise AbsentError(min(absent), "is offline")
         right, going = np.zeros(len(nodes.rows), dtype=np.bool_), np.zeros(len(nodes), dtype=np.bool_)
         for owner, bits in answered.items():
             scatter(nodes, owned[owner], ~np.array(bits), right)
             going[owned[owner]] = True
         return reached_children(nodes, np.flatnonzero(going), right)
 
-    def _comparisons(self, nodes: Nodes) -> list[Comparison]:
-        """Each row of each node: its value of the split's feature, with the split."""
-        p, width = self.plan.parameters, len(self.place)
-        comparisons = []
-        for j, name in enumerate(nodes.names()):
-            split = self.store.splits[name]
-            s, column = Ciphertext.unchecked(p, split.ciphertext), self.place[split.feature]
-            rows = nodes.rows[nodes.starts[j] : nodes.starts[j + 1]].tolist()
-            comparisons += [Comparison(self.rows[row * width + column], s) for row in rows]
-        return comparisons
+    every_row = np.arange(request.n_rows, dtype=np.uint32)
+    walk(store, Nodes.roots([every_row] * rules.n_trees), at_leaves, descend)  # FRF-Predict, lines 2 to 4
+    return tuple(sorted(absent))
+
+
+def _comparisons(
+    plan: Plan, store: CoordinatorStore, rows: Sequence[Ciphertext], nodes: Nodes
+) -> list[Comparison]:
+    """Return for each row of each node its value of the split's feature, with the split."""
+    place = {feature: i for i, feature in enumerate(plan.features)}
+    comparisons = []
+    for j, name in enumerate(nodes.names()):
+        split = store.splits[name]
+        s, column = Ciphertext.unchecked(plan.parameters, split.ciphertext), place[split.feature]
+        reached = nodes.rows[nodes.starts[j] : nodes.starts[j + 1]].tolist()
+        comparisons += [Comparison(rows[row * len(place) + column], s) for row in reached]
+    return comparisons

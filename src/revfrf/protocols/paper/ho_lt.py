@@ -59,7 +59,7 @@ def _result(request: Request, depth: int, owner: str, count: int, ciphertext: by
 
 @dataclass(frozen=True)
 class ComparingServer:
-    """What HoLT needs of CS: its channel, its keys, CC's verify key, and its number of cores."""
+    """CS's side of HoLT: its channel, its keys, CC's verify key, and its number of cores."""
 
     channel: Channel
     share: StrongShare

@@ -14,7 +14,7 @@ from revfrf.protocols.common.identity import Identity
 
 
 def split_context(federation: str, epoch: int, forest: bytes) -> Context:
-    """What every signed split of a forest shares."""
+    """Return the context that all signed splits of a forest share."""
     return ("split", federation, epoch, forest)
 
 
