@@ -1,16 +1,14 @@
 """Leaving a small federation: what parties say then, and what has to hold when they have left."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.embedded.federation import Federation
-from revfrf.errors import RefusedError, RejectedError
 from revfrf.estimators._validate import check_federation
 from revfrf.forest.nodes import Node
 from revfrf.messages.base import PATHS, TREES, Done, Message, array
@@ -18,6 +16,7 @@ from revfrf.messages.frf_revoc import Destroy, Rekey, RevocationLevel, Revocatio
 from revfrf.messages.key_setup import EpochCertificate
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.testing.federations import Case, Codes, ignore, random_case, train
+from revfrf.testing.refusals import refusal_kind
 from tests.federations import digest_of, grown_splits, leaf_paths
 
 CASE = random_case(61)
@@ -91,15 +90,6 @@ def check_rows_are_in_their_leaves(federation: Federation, case: Case) -> None:
 # -- messages ---------------------------------------------------------------------------------------
 
 
-def refusal(call: Callable[[], object]) -> str:
-    """The kind of the other side's refusal, of which whoever asked is told nothing."""
-    with pytest.raises(RefusedError) as caught:
-        call()
-    assert str(caught.value).endswith(": rejected")
-    assert isinstance(caught.value.__cause__, RejectedError)
-    return caught.value.__cause__.kind
-
-
 def send(
     federation: Federation, recipient: str, message: Message, sender: str, reply: type[Any] = Done
 ) -> Any:
@@ -108,7 +98,7 @@ def send(
 
 def refused(federation: Federation, recipient: str, message: Message, sender: str) -> str:
     """The kind of the refusal of this message."""
-    return refusal(lambda: send(federation, recipient, message, sender, Message))
+    return refusal_kind(lambda: send(federation, recipient, message, sender, Message))
 
 
 def request_of(federation: Federation, party: str = "bank", level: RevocationLevel = 1) -> RevocationRequest:

@@ -29,6 +29,7 @@ from revfrf.roles import compute
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.requester import Requester
 from revfrf.testing.federations import later_keys, train
+from revfrf.testing.refusals import refusal_kind
 from revfrf.transport.memory import MemoryChannel
 from tests.protocols.frf_revoc.leaving import (
     CASE,
@@ -40,7 +41,6 @@ from tests.protocols.frf_revoc.leaving import (
     check_same,
     destroying,
     leave,
-    refusal,
     refused,
     rekeying,
     request_of,
@@ -299,5 +299,5 @@ def test_keys_for_the_next_epoch_are_worth_nothing_before_it_begins(federation: 
 def test_signing_key_of_another_key_centre_begins_no_epoch(federation: Federation) -> None:
     send(federation, KGC, request_of(federation), "bank")
     federation.kgc.signing = SigningKey.generate()
-    assert refusal(lambda: begin_epoch(federation)) == "signature"
+    assert refusal_kind(lambda: begin_epoch(federation)) == "signature"
     assert {owner.identity.epoch for owner in federation.participants.values()} == {1}

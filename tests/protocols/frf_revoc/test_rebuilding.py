@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -19,7 +18,8 @@ from revfrf.messages.frf_revoc import Destroy, Rekey, Rekeyed, RevocationLevel, 
 from revfrf.messages.key_setup import EpochCertificate, KeyDeal
 from revfrf.names import CC, CS, KGC
 from revfrf.testing.federations import ignore, set_up, train
-from revfrf.transport.base import Answering
+from revfrf.testing.peers import FaultyPeer, failing, replaced
+from revfrf.testing.refusals import refusal_kind
 from tests.federations import digest_of
 from tests.protocols.frf_revoc.leaving import (
     CASE,
@@ -31,7 +31,6 @@ from tests.protocols.frf_revoc.leaving import (
     destroying,
     leave,
     nodes_in,
-    refusal,
     refused,
     rekeying,
     request_of,
@@ -71,7 +70,7 @@ def test_owner_destroys_and_encrypts_for_the_coordinator_alone(
     before = state(federation)
     nodes = list(federation.participants["telco"].store.own_splits)
     call = lambda: send(federation, "telco", naming(federation, nodes), sender, Message)  # noqa: E731
-    assert refusal(call) == "sender"
+    assert refusal_kind(call) == "sender"
     assert state(federation) == before
 
 
@@ -134,11 +133,12 @@ def test_replayed_destruction_takes_nothing_that_has_grown_since(
     said: list[tuple[str, Destroy]] = []
     for name in ("telco", "shop"):
 
-        def listen(message: Message, name: str = name) -> None:
+        def listen(_: str, message: Message, name: str = name) -> Message:
             if isinstance(message, Destroy):
                 said.append((name, message))
+            return message
 
-        federation.network.roles[name] = Meddling(federation.participants[name], as_is, listen)
+        federation.network.roles[name] = FaultyPeer(federation.participants[name], on_request=listen)
     leave(federation, ["bank"], level)
     before = state(federation)
     grown = {name: federation.participants[name].store.own_splits.keys() for name, _ in said}
@@ -163,23 +163,6 @@ def test_splits_encrypted_anew_are_the_same_cuts_in_other_ciphertexts(later: Fed
         assert opened == [owner.store.own_splits[node][1] for node in nodes]
 
 
-@dataclass
-class Meddling:
-    """A role whose answers pass through `change`, or that does something before it answers."""
-
-    honest: Answering
-    change: Callable[[str, Message, Message], Message]
-    before: Callable[[Message], None] = lambda _: None
-
-    def handle(self, sender: str, message: Message) -> Message:
-        self.before(message)
-        return self.change(sender, message, self.honest.handle(sender, message))
-
-
-def as_is(_sender: str, _message: Message, reply: Message) -> Message:
-    return reply
-
-
 @pytest.mark.parametrize(
     ("fields", "kind"),
     [
@@ -194,10 +177,10 @@ def as_is(_sender: str, _message: Message, reply: Message) -> Message:
 def test_coordinator_takes_no_splits_that_their_owner_has_not_signed(
     federation: Federation, fields: Callable[[Rekeyed], dict[str, Any]], kind: str
 ) -> None:
-    def lie(_sender: str, _message: Message, reply: Message) -> Message:
+    def lie(_: Message, reply: Message) -> Message:
         return changed(reply, **fields(reply)) if isinstance(reply, Rekeyed) else reply
 
-    federation.network.roles["telco"] = Meddling(federation.participants["telco"], lie)
+    federation.network.roles["telco"] = FaultyPeer(federation.participants["telco"], on_reply=lie)
     with pytest.raises(RejectedError) as caught:
         leave(federation, ["shop"], 2)
     assert caught.value.kind == kind
@@ -224,15 +207,14 @@ def test_no_request_is_answered_until_the_forest_is_whole(
             admitted.ask(rows, "hard")
         assert not federation.coordinator.ready
 
-    def at_rekeying(message: Message) -> None:
-        if isinstance(message, Rekey | Destroy):
+    def attempt_first(_: str, message: Message) -> Message:
+        if isinstance(message, Rekey | Destroy | RevocationReport):
             attempt()
+        return message
 
-    for name in left.codes:
-        federation.network.roles[name] = Meddling(federation.participants[name], as_is, at_rekeying)
-    federation.network.roles[KGC] = Meddling(
-        federation.kgc, as_is, lambda message: attempt() if isinstance(message, RevocationReport) else None
-    )
+    for name in (KGC, *left.codes):
+        honest = federation.network.roles[name]
+        federation.network.roles[name] = FaultyPeer(honest, on_request=attempt_first)
     federation.revoke(["bank"], level, (), attempt)
     assert attempts > 4
     check_same(federation, left, ask=True)
@@ -253,16 +235,6 @@ def test_coordinator_rebuilds_only_after_somebody_has_left(federation: Federatio
     assert caught.value.kind == "order"
 
 
-def gone(message_type: type[Message]) -> Callable[[Message], None]:
-    """Somebody who is gone when this message comes."""
-
-    def lose(message: Message) -> None:
-        if isinstance(message, message_type):
-            raise AbsentError("somebody", "is gone")
-
-    return lose
-
-
 @pytest.mark.parametrize("answered", [False, True], ids=["unheard", "heard"])
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("lost", [KeyDeal, EpochCertificate, Destroy, LevelRequest, Rekey, RevocationReport])
@@ -273,21 +245,19 @@ def test_interrupted_revocation_goes_on_where_it_stopped(
     if level == 1 and lost in (KeyDeal, Rekey):
         pytest.skip("no such message at level 1")
     name = KGC if lost is RevocationReport else "telco"
-    there, lose = federation.network.roles[name], gone(lost)
+    there, lose = federation.network.roles[name], failing(AbsentError("somebody", "is gone"), lost)
 
-    def lose_answer(_sender: str, message: Message, reply: Message) -> Message:
-        lose(message)
+    def lose_reply(request: Message, reply: Message) -> Message:
+        lose("", request)
         return reply
 
-    meddling = Meddling(there, lose_answer) if answered else Meddling(there, as_is, lose)
-    federation.network.roles[name] = meddling
-    with pytest.raises(RefusedError):
+    faulty = FaultyPeer(there, on_reply=lose_reply) if answered else FaultyPeer(there, on_request=lose)
+    with replaced(federation.network, name, faulty), pytest.raises(RefusedError):
         leave(federation, ["bank"], level)
     begun = federation.kgc.current.epoch == 2
     assert begun == (lost is not KeyDeal)
     assert federation.leaving
     assert federation.coordinator.ready != begun
-    federation.network.roles[name] = there
     if not begun:
         check_same(federation, CASE, ask=True)
     federation.resume((), ignore)

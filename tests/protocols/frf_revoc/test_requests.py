@@ -14,6 +14,7 @@ from revfrf.protocols.certificate import RevocationCertificate, sign_report, sig
 from revfrf.protocols.common.epoch import certificate_digest
 from revfrf.protocols.frf_revoc import Doomed
 from revfrf.testing.federations import ignore, later_keys, set_up, train
+from revfrf.testing.refusals import refusal_kind
 from tests.federations import digest_of
 from tests.protocols.frf_revoc.leaving import (
     CASE,
@@ -22,7 +23,6 @@ from tests.protocols.frf_revoc.leaving import (
     begin_epoch,
     changed,
     leave,
-    refusal,
     refused,
     request_of,
     send,
@@ -195,26 +195,26 @@ def test_revocation_is_certified_once(federation: Federation) -> None:
     again = RevocationCertificate.from_json(reported(federation, report).certificate)
     assert again == certified
     other = sign_report(federation.coordinator.identity, changed(report, kept=report.kept + 1))
-    assert refusal(lambda: reported(federation, other)) == "order"
+    assert refusal_kind(lambda: reported(federation, other)) == "order"
 
 
 def test_report_before_anybody_has_left_is_refused(federation: Federation) -> None:
     epoch, forest = certificate_digest(federation.kgc.current), federation.coordinator.plan.forest
     unsigned = Report(epoch, forest, NO_DIGEST, NO_DIGEST, 0, 0, 0, bytes(64))
     report = sign_report(federation.coordinator.identity, unsigned)
-    assert refusal(lambda: reported(federation, report)) == "order"
+    assert refusal_kind(lambda: reported(federation, report)) == "order"
 
 
 @pytest.mark.parametrize("sender", [CC, KGC, "bank", "telco", "mallory"])
 def test_report_is_taken_from_the_coordinator_alone(federation: Federation, sender: str) -> None:
     report = begun(federation)
-    assert refusal(lambda: reported(federation, report, sender)) == "sender"
+    assert refusal_kind(lambda: reported(federation, report, sender)) == "sender"
 
 
 @pytest.mark.parametrize("fields", [{"epoch": bytes(32)}, {"forest": bytes(16)}], ids=["epoch", "forest"])
 def test_report_of_another_epoch_or_forest_is_refused(federation: Federation, fields: dict[str, Any]) -> None:
     report = sign_report(federation.coordinator.identity, changed(begun(federation), **fields))
-    assert refusal(lambda: reported(federation, report)) == "order"
+    assert refusal_kind(lambda: reported(federation, report)) == "order"
 
 
 @pytest.mark.parametrize(
@@ -233,14 +233,14 @@ def test_report_that_the_coordinator_has_not_signed_is_refused(
     federation: Federation, fields: dict[str, Any]
 ) -> None:
     report = changed(begun(federation), **fields)
-    assert refusal(lambda: reported(federation, report)) == "order"
+    assert refusal_kind(lambda: reported(federation, report)) == "order"
 
 
 @pytest.mark.parametrize("signer", ["telco", CC])
 def test_report_that_another_has_signed_is_refused(federation: Federation, signer: str) -> None:
     report = begun(federation)
     identity = federation.network.roles[signer].identity  # type: ignore[attr-defined]
-    assert refusal(lambda: reported(federation, sign_report(identity, report))) == "order"
+    assert refusal_kind(lambda: reported(federation, sign_report(identity, report))) == "order"
 
 
 def test_audit_finds_a_coordinator_that_reports_without_rebuilding(

@@ -6,11 +6,9 @@ from itertools import count
 from typing import Any
 
 import msgspec
-import pytest
 
 from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.crypto.signing import SigningKey
-from revfrf.errors import RefusedError, RejectedError, RevFRFError
 from revfrf.messages.base import Done, Message, number
 from revfrf.messages.key_setup import EpochAccepted, EpochCertificate, KeyDeal, Member, Receipt
 from revfrf.names import CC, CS, KGC, PARTICIPANT
@@ -20,6 +18,7 @@ from revfrf.protocols.frf_revoc import next_epoch
 from revfrf.protocols.key_setup import announce
 from revfrf.roles.kgc import KeyCentre
 from revfrf.testing.federations import toy_keys
+from revfrf.testing.peers import LyingChannel
 from revfrf.transport.memory import MemoryNetwork
 from tests.conftest import world_of
 
@@ -72,15 +71,6 @@ def untouched(identity: Identity) -> bool:
     return (identity.keys, identity.pending_keys, identity.certificate) == (None, None, None)
 
 
-def refusal(call: Callable[[], object]) -> RevFRFError:
-    """Why the other side refused; whoever asked is told nothing."""
-    with pytest.raises(RefusedError) as caught:
-        call()
-    assert str(caught.value).endswith(": rejected")
-    assert isinstance(caught.value.__cause__, RejectedError)
-    return caught.value.__cause__
-
-
 # -- what KGC sends ---------------------------------------------------------------------------------
 
 
@@ -117,14 +107,10 @@ def with_bank(certificate: EpochCertificate, **changes: Any) -> tuple[Member, ..
     )
 
 
-@dataclass
-class Forging:
+def forging(network: MemoryNetwork, forge: Callable[[EpochCertificate], EpochCertificate]) -> LyingChannel:
     """KGC's channel, on which certificates for "bank" are not what KGC made."""
 
-    network: MemoryNetwork
-    forge: Callable[[EpochCertificate], EpochCertificate]
+    def lie(recipient: str, request: Message) -> Message:
+        return forge(request) if recipient == "bank" and isinstance(request, EpochCertificate) else request
 
-    def call(self, recipient: str, request: Message, reply_type: type[Any]) -> Any:
-        if recipient == "bank" and isinstance(request, EpochCertificate):
-            request = self.forge(request)
-        return self.network.channel(KGC).call(recipient, request, reply_type)
+    return LyingChannel(network.channel(KGC), on_request=lie)

@@ -15,14 +15,14 @@ from revfrf.names import CC, KGC, PARTICIPANT
 from revfrf.protocols.common.identity import Identity
 from revfrf.roles.compute import ComputePartner
 from revfrf.testing.federations import toy_keys
+from revfrf.testing.refusals import refusal
 from revfrf.transport.memory import MemoryNetwork
 from tests.conftest import world_of
 from tests.protocols.key_setup.parties import (
-    Forging,
     Parties,
     accepted,
+    forging,
     fresh_setup,
-    refusal,
     signed_again,
     untouched,
     with_bank,
@@ -63,7 +63,7 @@ def test_certificate_before_any_key_is_refused(parties: Parties) -> None:
 
 
 def certified_wrongly(parties: Parties, forge: Callable[[EpochCertificate], EpochCertificate]) -> RevFRFError:
-    parties.kgc.channel = Forging(parties.network, forge)
+    parties.kgc.channel = forging(parties.network, forge)
     cause = refusal(parties.enrol)
     assert parties.identities["bank"].certificate is None
     assert not parties.kgc.announced

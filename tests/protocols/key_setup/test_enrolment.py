@@ -1,7 +1,6 @@
 """KGC admits nobody who is not who it should be; nobody takes keys that are not for it, or out of turn."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -16,17 +15,17 @@ from revfrf.messages.base import Message, number, of_number
 from revfrf.messages.key_setup import Enrolment, KeyDeal
 from revfrf.names import CC, CS, KGC, REQUESTER
 from revfrf.protocols.common.epoch import check_succession
-from revfrf.protocols.common.identity import Identity
+from revfrf.protocols.common.identity import Identity, Keys
 from revfrf.protocols.key_setup import answer_deal
-from revfrf.roles.party import Party
 from revfrf.testing.federations import toy_keys
-from revfrf.transport.base import Answering
+from revfrf.testing.peers import FaultyPeer, replaced
+from revfrf.testing.recorders import until
+from revfrf.testing.refusals import refusal
 from tests.protocols.key_setup.parties import (
     ROLES,
     Parties,
     dealt_to,
     fresh_setup,
-    refusal,
     shares_of,
     untouched,
 )
@@ -64,28 +63,24 @@ def test_keys_that_are_not_there_are_not_used(parties: Parties) -> None:
 # -- a lying party ----------------------------------------------------------------------------------
 
 
-@dataclass
-class Liar:
-    """A party whose enrolment is not what it should be."""
-
-    party: Party
-    change: Callable[[Enrolment], Enrolment]
-
-    def handle(self, sender: str, message: Message) -> Message:
-        reply = self.party.handle(sender, message)
-        return self.change(reply) if isinstance(reply, Enrolment) else reply
-
-
 def admission_of_a_liar(parties: Parties, change: Callable[[Enrolment], Enrolment]) -> RejectedError:
-    honest = parties.network.roles["telco"]
-    assert isinstance(honest, Party)
-    liar: Answering = Liar(honest, change)
-    parties.network.roles["telco"] = liar
-    with pytest.raises(RejectedError) as caught:
+    def lie(_: Message, reply: Message) -> Message:
+        return change(reply) if isinstance(reply, Enrolment) else reply
+
+    liar = FaultyPeer(parties.network.roles["telco"], on_reply=lie)
+    with replaced(parties.network, "telco", liar), pytest.raises(RejectedError) as caught:
         parties.enrol()
     assert not parties.kgc.announced
     assert all(identity.certificate is None for identity in parties.identities.values())
     return caught.value
+
+
+def pending_keys(parties: Parties, name: str) -> Keys:
+    """The keys of a party, which is dealt them at the same time."""
+    until(lambda: parties.identities[name].pending_keys is not None)
+    keys = parties.identities[name].pending_keys
+    assert keys is not None
+    return keys
 
 
 def changed(**fields: Any) -> Callable[[Enrolment], Enrolment]:
@@ -97,8 +92,7 @@ def test_rogue_key_is_refused(parties: Parties) -> None:
     p = toy_keys().parameters
 
     def rogue(enrolment: Enrolment) -> Enrolment:
-        cs, known = parties.identities[CS].pending_keys, WeakKey.generate(p)
-        assert cs is not None
+        cs, known = pending_keys(parties, CS), WeakKey.generate(p)
         h = multiply(p.n, known.public.h, inverse(cs.weak.public.h, p.n))
         proof = prove_possession(known, "telco")
         return msgspec.structs.replace(
@@ -110,9 +104,7 @@ def test_rogue_key_is_refused(parties: Parties) -> None:
 
 def test_key_of_another_party_is_refused(parties: Parties) -> None:
     def stolen(enrolment: Enrolment) -> Enrolment:
-        dealt = parties.identities["bank"].pending_keys
-        assert dealt is not None
-        bank = dealt.weak
+        bank = pending_keys(parties, "bank").weak
         proof = prove_possession(bank, "bank")
         h, challenge, response = (number(x) for x in (bank.public.h, proof.challenge, proof.response))
         return msgspec.structs.replace(enrolment, h=h, challenge=challenge, response=response)

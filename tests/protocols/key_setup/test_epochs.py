@@ -16,15 +16,15 @@ from revfrf.protocols.common.epoch import certificate_digest, check_succession
 from revfrf.protocols.frf_revoc import next_epoch
 from revfrf.protocols.key_setup import announce
 from revfrf.testing.federations import toy_keys
+from revfrf.testing.refusals import refusal
 from tests.protocols.key_setup.parties import (
     DEALS,
     ROLES,
-    Forging,
     Parties,
     accepted,
     dealt_to,
+    forging,
     fresh_setup,
-    refusal,
     shares_of,
     signed_again,
     with_bank,
@@ -213,7 +213,7 @@ def test_party_stays_in_its_epoch_if_the_next_one_is_wrong(
     def forge(certificate: EpochCertificate) -> EpochCertificate:
         return signed_again(kgc, certificate, **WRONG[wrong][1](second, certificate))
 
-    channel = Forging(parties.network, forge)
+    channel = forging(parties.network, forge)
     third = next_epoch(channel, kgc, second, ["telco"], new_setup(), next(DEALS))
     refusal(lambda: announce(channel, second, third))
     assert bank.certificate == second
