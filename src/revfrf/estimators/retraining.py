@@ -40,7 +40,7 @@ class Retraining:
     """The result of training again.
 
     `same_targets` says whether the rows' labels and weights add up, tree by tree, to those in the saved
-    forest's leaves, whoever owns its splits. If not, the table is probably not the one that the forest was
+    forest's leaves. Owners do not matter. If not, the table is probably not the one that the forest was
     trained on, or `fit` was given sample weights. `ignored` are columns of the table without an owner.
     """
 

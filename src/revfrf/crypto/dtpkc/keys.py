@@ -138,7 +138,7 @@ class Parameters:
         return power(x, self.n, self.n_squared)
 
     def signed(self, residue: int) -> int:
-        """The integer in (-N/2, N/2) that this residue mod N stands for."""
+        """The integer in (-N/2, N/2) that this residue mod N represents."""
         return residue if residue <= self.n // 2 else residue - self.n
 
     def log_l(self, w: int) -> int:

@@ -84,7 +84,7 @@ def _safe_primes_from(
 
 
 def _hunt(randbelow: RandBelow, bits: int, outcomes: Outcomes, stop: Event) -> None:
-    """One thread's search: window after window, until it is told to stop."""
+    """One thread's search: window after window, until it has to stop."""
     while True:
         for candidate in _window(randbelow, bits):
             if stop.is_set():
