@@ -82,9 +82,9 @@ def life(
     def leave(name: str, level: RevocationLevel, epoch: int) -> str:
         leaver = federation.services[name]
         assert isinstance(leaver, ParticipantService)
-        insist(lambda: cs._epoch == epoch or leaver.command(api.Revoke(level)), failures)
-        until(lambda: cs._epoch == epoch and cs.role.ready)
-        return cs.digest
+        insist(lambda: cs.job.epoch == epoch or leaver.command(api.Revoke(level)), failures)
+        until(lambda: cs.job.epoch == epoch and cs.role.ready)
+        return cs.job.digest
 
     def test() -> Any:
         return insist(lambda: cs.command(api.Test(tests)), failures)

@@ -1,49 +1,142 @@
-"""CS as a process: what its operator can ask of it."""
+"""CS as a process."""
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from revfrf.errors import RevFRFError, UsageError
+from revfrf.errors import AbsentError, RevFRFError, UsageError
 from revfrf.forest.voting import Voting, numbers
 from revfrf.io.table import Table, some
+from revfrf.messages.base import Message
+from revfrf.messages.key_setup import EpochCertificate
+from revfrf.names import CC
 from revfrf.node import api
 from revfrf.node.api import OnProgress, Progress
-from revfrf.node.training import TrainingService
+from revfrf.node.config import Config
+from revfrf.node.home import Home
+from revfrf.node.members import MemberService
+from revfrf.node.training_job import SharedRows, TrainingJob
+from revfrf.parallel import workers
 from revfrf.protocols.alignment import align, drop
 from revfrf.protocols.certificate import shown_by
 from revfrf.report.drawing import outline
 from revfrf.report.forest import Standing, forest_page
+from revfrf.roles.coordinator import Coordinator
+from revfrf.storage.memory import CoordinatorStore
 
 Result = TypeVar("Result")
 
 
-class CoordinatorService(TrainingService):
-    """CS."""
+_POLL_SECONDS = 1.0
+"""How often somebody who waits for its turn hears what the other does."""
+
+
+class CoordinatorService(MemberService):
+    """CS. Its job is what it does by itself; the handlers are what its operator can ask."""
+
+    role: Coordinator
+
+    def __init__(self, home: Home, config: Config) -> None:
+        super().__init__(home, config)
+        if not isinstance(home.store, CoordinatorStore):
+            raise UsageError(f"{home.path} is not the directory of CS")
+        self.store = home.store
+        self.role = Coordinator(home.identity(), self.endpoint, workers(config.work.workers), self.store)
+        self.role.absent = lambda: {CC, *self.job.participants} - self.endpoint.present()
+        self.job = TrainingJob(config, self.role, self.endpoint, self.audit)
+        self._working = Lock()
+        self._under_way: Progress | None = None
+        self.waiting = ""
+        self.take_policy()
+
+    def answer(self, sender: str, message: Message) -> Message:
+        """See `Service.answer`. Disconnects those who have left."""
+        reply = super().answer(sender, message)
+        if isinstance(message, EpochCertificate):
+            self.endpoint.expel(message.revoked)
+        return reply
+
+    def work(self) -> None:
+        """See `Service.work`: end the training or the revocation that is in progress."""
+        with self._turn(api.no_progress) as on_progress:
+            self._advance(on_progress)
+
+    @contextmanager
+    def _turn(self, on_progress: OnProgress) -> Iterator[OnProgress]:
+        """Do one thing at a time. Those who wait for their turn hear about the progress of the other."""
+        while not self._working.acquire(timeout=_POLL_SECONDS):
+            if self._under_way is not None:
+                on_progress(self._under_way)
+
+        def progressed(progress: Progress) -> None:
+            self._under_way = progress
+            on_progress(progress)
+
+        try:
+            yield progressed
+        finally:
+            self._under_way = None
+            self._working.release()
+
+    def _advance(self, on_progress: OnProgress) -> None:
+        """Perform the job's steps. `waiting` says who was offline."""
+
+        def attempt() -> None:
+            self.waiting = ""
+            try:
+                self.job.advance(on_progress)
+            except AbsentError as error:
+                self.waiting = f"waiting for {error.party!r}, which {error.reason}"
+                raise
+
+        self.patience.retry(attempt, on_progress, lambda: self.store.n_nodes)
 
     # -- testing ------------------------------------------------------------------------------------
 
     def _votes(self, ids: Sequence[str], voting: Voting) -> NDArray[np.float64]:
-        """The trees' mean vote for rows that the participants hold, by FRF-Test."""
+        """FRF-Test: return the trees' mean vote for rows that the participants hold."""
         table = f"test {secrets.token_hex(8)}"
-        align(self.endpoint, self._epoch, table, ids, self.participants)
+        align(self.endpoint, self.job.epoch, table, ids, self.job.participants)
         try:
             votes = self.role.votes(table, len(ids), voting)
         finally:
-            drop(self.endpoint, self._epoch, table, self.participants)
+            drop(self.endpoint, self.job.epoch, table, self.job.participants)
         mean: NDArray[np.float64] = votes / self.role.plan.rules.n_trees
         return mean
 
-    # -- commands -----------------------------------------------------------------------------------
+    # -- requests of the operator -------------------------------------------------------------------
+
+    def match(self, _: api.Match, on_progress: OnProgress) -> api.Matched:
+        """Count the rows that all participants share, before anything is settled."""
+        with self._turn(on_progress) as progressed:
+            rows = len(self.job.expect_labels().ids)
+
+            def look() -> SharedRows:
+                self.job.enter_epoch(progressed)
+                return self.job.find(progressed)
+
+            found = self.patience.retry(look, progressed)
+            shared = len(found.ids)
+            self.audit.append("matched", rows=rows, common=shared)
+            return api.Matched(rows, shared, rows - shared, tuple(found.parties.values()))
+
+    def train(self, request: api.Train, on_progress: OnProgress) -> api.Trained:
+        """Train, or continue the training that is in progress."""
+        with self._turn(on_progress) as progressed:
+            existed, changed = self.role.ready, self.job.request(request.min_common)
+            self._advance(progressed)
+            return api.Trained(self.job.summary(), existed, changed)
 
     def predict(self, request: api.Predict, on_progress: OnProgress) -> api.Predictions:
         """Predict rows that all participants hold, whose ids are in a file."""
-        column = request.id_column or self.data.id_column
+        column = request.id_column or self.job.data.id_column
         ids = Table.read(request.file).ids(column)
         found = self._predict(ids, request.file, column, request.voting, on_progress)
         self.audit.append("predicted", rows=len(found.ids))
@@ -54,7 +147,7 @@ class CoordinatorService(TrainingService):
     ) -> api.Predictions:
         def find() -> tuple[list[str], NDArray[np.float64]]:
             source = f"{file}, column {column!r}"
-            common = self._common(f"rows {secrets.token_hex(4)}", ids, source, on_progress)
+            common = list(self.job.match(f"rows {secrets.token_hex(4)}", ids, source, on_progress).ids)
             return common, self._votes(common, voting)
 
         common, votes = self._when_ready(find, on_progress)
@@ -64,11 +157,11 @@ class CoordinatorService(TrainingService):
     def test(self, request: api.Test, on_progress: OnProgress) -> api.TestScore:
         """Score the forest on rows whose labels are in a file."""
         file = request.file
-        labels, trained = self._read_labels(file), self.training
+        labels, trained = self.job.read_labels(file), self.job.record
         if trained is not None and trained.labels:
             _check_classes(file, labels.values.tolist(), trained.labels)
-        found = self._predict(labels.ids, file, self.data.id_column, request.voting, on_progress)
-        truth, training = labels.of(found.ids), self._expect_training()
+        found = self._predict(labels.ids, file, self.job.data.id_column, request.voting, on_progress)
+        truth, training = labels.of(found.ids), self.job.expect_record()
         known = len({*training.ids} & {*found.ids})
         score = api.TestScore(rows=len(found.ids), not_shared=found.not_shared, trained_on=known)
         self.audit.append("tested", rows=score.rows)
@@ -80,7 +173,7 @@ class CoordinatorService(TrainingService):
         return msgspec.structs.replace(score, mse=mse, mae=mae)
 
     def _answers(self, votes: NDArray[np.float64]) -> list[Any]:
-        targets, training = self.role.targets, self._expect_training()
+        targets, training = self.role.targets, self.job.expect_record()
         if training.task == "numbers":
             return list(map(float, numbers(votes, targets.centre, targets.places)))
         return [training.labels[place] for place in votes.argmax(axis=1)]
@@ -90,8 +183,8 @@ class CoordinatorService(TrainingService):
             raise UsageError("the forest is not ready; run `revfrf train`, or wait")
 
     def _when_ready(self, work: Callable[[], Result], on_progress: OnProgress) -> Result:
-        """Do something with a whole forest; if somebody is leaving just now, again when it has left, and if
-        somebody goes meanwhile, again when it is back. Whoever is away from the beginning is not waited for.
+        """Do something with a forest that is ready. If somebody leaves or disconnects, do it again when the
+        forest is rebuilt or the party is back. Who is offline from the beginning is not waited for.
         """
 
         def try_it() -> Result:
@@ -102,12 +195,12 @@ class CoordinatorService(TrainingService):
 
         until = time.monotonic() + self.config.network.patience
         while True:
-            epoch = 0 if self.certificate is None else self._epoch
+            epoch = 0 if self.certificate is None else self.job.epoch
             try:
                 return self.patience.retry(try_it, on_progress, waits_for=self.endpoint.present())
             except RevFRFError:
                 left = self.role.lifecycle_state().revoking
-                changed = bool(epoch) and (self._epoch != epoch or left)
+                changed = bool(epoch) and (self.job.epoch != epoch or left)
                 if not changed or time.monotonic() > until:
                     raise
                 on_progress(Progress("waiting until the forest is rebuilt", waiting=True))
@@ -122,7 +215,7 @@ class CoordinatorService(TrainingService):
     def report(self, _: api.Report, __: OnProgress) -> str:
         """Return a page about the forest, as HTML."""
         self._expect_ready()
-        status, forest = self.status(api.Status()), self._summary()
+        status, forest = self.status(api.Status()), self.job.summary()
         columns = {party: [c.name for c in owned] for party, owned in self.role.columns.items()}
         standing = Standing(
             federation=self.config.party.federation,
@@ -146,9 +239,9 @@ class CoordinatorService(TrainingService):
         splits, leaves = sorted(self.store.splits.items()), sorted(self.store.leaves.items())
         return api.ForestStructure(
             federation=self.config.party.federation,
-            digest=self.digest,
+            digest=self.job.digest,
             rules=msgspec.to_builtins(self.role.plan.rules),
-            labels=self._expect_training().labels,
+            labels=self.job.expect_record().labels,
             splits=tuple((*node, split.feature, split.cut) for node, split in splits),
             leaves=tuple((*node, *sums) for node, sums in leaves),
         )
@@ -173,14 +266,16 @@ class CoordinatorService(TrainingService):
         status = super().status(request, on_progress)  # first, so that no old forest is ready in a new epoch
         status = msgspec.structs.replace(status, problem=status.problem or self.waiting)
         if self.role.ready:
-            return msgspec.structs.replace(status, forest_state="ready", forest=self._summary())
-        if self.training is None or self.training.stopped:
-            stopped = None if self.training is None else self.training.stopped
+            return msgspec.structs.replace(status, forest_state="ready", forest=self.job.summary())
+        if self.job.record is None or self.job.record.stopped:
+            stopped = None if self.job.record is None else self.job.record.stopped
             return msgspec.structs.replace(status, forest_state="none", stopped=stopped)
         state = "waiting" if self.certificate is None else "growing"
         return msgspec.structs.replace(status, forest_state=state)
 
-    handlers: ClassVar[api.Handlers] = TrainingService.handlers | {
+    handlers: ClassVar[api.Handlers] = MemberService.handlers | {
+        api.Match: match,
+        api.Train: train,
         api.Status: status,
         api.Predict: predict,
         api.Test: test,

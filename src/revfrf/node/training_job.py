@@ -1,0 +1,327 @@
+"""CS's way to a forest: shared rows, labels, training, and rebuilding when somebody has left."""
+
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from revfrf.crypto.canonical import Field
+from revfrf.errors import AbsentError, ProtocolError, RefusedError, UsageError
+from revfrf.forest.criterion import Targets
+from revfrf.forest.randomness import candidate_limit, feature_probability, row_repeats
+from revfrf.forest.seeds import forest_seed, master_seed
+from revfrf.forest.tree import Rules
+from revfrf.io.party_data import Labels, Task, read_labels
+from revfrf.io.table import some
+from revfrf.lifecycle import CsState, Step, run
+from revfrf.messages.key_setup import EpochCertificate, SetUpReply, SetUpRequest
+from revfrf.names import CS, KGC, PARTICIPANT
+from revfrf.node import api
+from revfrf.node.api import OnProgress, ParticipantRows, Progress
+from revfrf.node.audit_log import AuditLog
+from revfrf.node.config import Config, ForestSection
+from revfrf.node.logs import step
+from revfrf.protocols.alignment import Matched, align, ask_schemas, match
+from revfrf.protocols.paper.fle_expan import LevelReport
+from revfrf.record import Record
+from revfrf.roles.coordinator import Coordinator, ForestRecord
+from revfrf.roles.participant import TRAINING
+from revfrf.transport.calls import Endpoint
+
+log = logging.getLogger("revfrf.serve")
+
+_SERVE = "run `revfrf serve` there, and the work goes on"
+
+
+class Training(Record, frozen=True):
+    """A forest that the operator has asked for: its rules, and the rows to grow it from.
+
+    `ids` are the shared rows, once they are found, with their labels as `values`; `not_common` counts the
+    others. They stay the same for the federation's life. `min_common` is the fraction of CS's rows that must
+    be shared. `stopped` says why no rows could be settled.
+    """
+
+    forest: ForestSection
+    task: Task
+    seed: bytes
+    min_common: float
+    ids: tuple[str, ...] = ()
+    values: tuple[str | float, ...] = ()
+    labels: tuple[str, ...] = ()
+    n_features: int = 0
+    not_common: int = 0
+    stopped: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedRows:
+    """The ids that all participants share, and each participant's columns and rows."""
+
+    ids: tuple[str, ...]
+    parties: dict[str, ParticipantRows]
+
+    def check(self, n_rows: int, least: float) -> None:
+        """Raise UsageError if less than this fraction of CS's rows is shared."""
+        if len(self.ids) < least * n_rows:
+            shared = Matched(self.ids, {party: rows.shared for party, rows in self.parties.items()})
+            raise UsageError(
+                f"only {len(self.ids):,} of {n_rows:,} rows are shared ({shared}); check the id columns, or "
+                "lower --min-common"
+            )
+
+
+class TrainingJob:
+    """What CS's process does by itself, from its records; `advance` goes on after any interruption."""
+
+    def __init__(self, config: Config, role: Coordinator, endpoint: Endpoint, audit: AuditLog) -> None:
+        if config.data is None:
+            raise UsageError("CS needs [data] in its configuration")
+        self.config, self.data, self.role = config, config.data, role
+        self._endpoint, self._audit = endpoint, audit
+        self._gathered: EpochCertificate | None = None
+        self.record = role.store.read("training", Training)
+        if role.store.read("forest", ForestRecord) is not None:
+            role.recall()
+        if self.record is not None:
+            role.labels = self.record.labels
+        self._labels = None if self.record is not None and self.record.ids else self._read_own_labels()
+
+    # -- the steps ----------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> CsState:
+        """What CS has recorded, for the life cycle."""
+        record, certificate = self.record, self.role.identity.certificate
+        return self.role.lifecycle_state(
+            requested=record is not None and not record.stopped,
+            gathered=certificate is not None and self._gathered == certificate,
+            settled=record is not None and bool(record.ids),
+        )
+
+    def advance(self, on_progress: OnProgress) -> None:
+        """Perform all steps that are left. Raises AbsentError and RefusedError."""
+        growing = partial(_report_growth, on_progress)
+        run(
+            lambda: self.state,
+            {
+                Step.ENTER_EPOCH: lambda: self.enter_epoch(on_progress),
+                Step.SETTLE_ROWS: lambda: self._settle_rows(on_progress),
+                Step.CREATE_FOREST: self._create_forest,
+                Step.REVOKE: lambda: self._revoke(growing),
+                Step.OPEN_FOREST: self.role.open,
+                Step.GROW: lambda: self._grow(growing),
+            },
+        )
+
+    def enter_epoch(self, on_progress: OnProgress) -> None:
+        """Have KGC bring everybody into the current epoch, the first if there is none. Raises AbsentError."""
+        on_progress(Progress("setting up the federation"))
+        if self.state.revoking:
+            for member in self.role.certificate.members:
+                if member.name not in (CS, *self._endpoint.present()):
+                    raise AbsentError(member.name, f"is not connected; {_SERVE}")
+        reply = self._endpoint.call(KGC, SetUpRequest(), SetUpReply)
+        if reply.missing is not None:
+            raise AbsentError(reply.missing, f"is not connected; {_SERVE}")
+        if reply.refused is not None:
+            raise RefusedError(reply.refused, "has refused what KGC has dealt to it; its log says why")
+        self._gathered = self.role.identity.certificate
+        if self._gathered is None:
+            raise ProtocolError(
+                "KGC has set up the federation before, and CS does not know it: CS's directory is an old "
+                "copy; restore the latest one",
+                kind="epoch",
+            )
+
+    def _settle_rows(self, on_progress: OnProgress) -> None:
+        """Settle the shared rows and their labels, for the federation's life."""
+        training, labels = self.expect_record(), self.expect_labels()
+        try:
+            found = self.find(on_progress)
+            found.check(len(labels.ids), training.min_common)
+            values = labels.of(found.ids)
+            settled = msgspec.structs.replace(
+                training,
+                ids=found.ids,
+                values=tuple(values),
+                labels=() if training.task == "numbers" else tuple(sorted(set(map(str, values)))),
+                n_features=sum(rows.columns for rows in found.parties.values()),
+                not_common=len(labels.ids) - len(found.ids),
+            )
+            _rules(settled)  # says what is wrong with them
+        except UsageError as error:  # nothing has begun yet: the operator may change what is wrong
+            self._update(msgspec.structs.replace(training, stopped=str(error)))
+            raise
+        self._update(settled)
+        self._labels = None
+
+    def _create_forest(self) -> None:
+        training = self.expect_record()
+        values, weights = training.values, np.ones(len(training.values))
+        rules = _rules(training)
+        repeats = row_repeats(training.seed, rules.n_trees, rules.bootstrap, weights)
+        if training.task == "numbers":
+            targets = Targets.regression(np.asarray(values, dtype=np.float64), weights, repeats)
+        else:
+            places = {label: place for place, label in enumerate(training.labels)}
+            known = np.array([places[str(value)] for value in values], dtype=np.int64)
+            targets = Targets.classes(known, len(places), weights, repeats)
+        align(self._endpoint, self.epoch, TRAINING, training.ids, self.participants)
+        self.role.create(rules, training.seed, targets)
+
+    def _grow(self, progress: Callable[[LevelReport], None]) -> None:
+        self.role.grow(progress)
+        self._audit.append("trained", digest=self.digest, nodes=self.role.store.n_nodes)
+        step(log, "trained", digest=self.digest, nodes=self.role.store.n_nodes)
+
+    def _revoke(self, progress: Callable[[LevelReport], None]) -> None:
+        leavers = self.role.revoke(self._fields(), progress).leavers
+        self._audit.append("revoked", leavers=list(leavers), digest=self.digest)
+        step(log, "left", parties=list(leavers), digest=self.digest)
+
+    # -- rows and labels ----------------------------------------------------------------------------
+
+    def find(self, on_progress: OnProgress) -> SharedRows:
+        """Find the rows of CS's labels that all participants share."""
+        schemas = ask_schemas(self._endpoint, self.epoch, self.participants)
+        parties = {
+            party: ParticipantRows(party, len(schema.columns), schema.n_rows, shared=0)
+            for party, schema in schemas.items()
+        }
+        for party, found in parties.items():
+            step(log, "schema", party=party, columns=found.columns, rows=found.rows)
+            on_progress(Progress("schema", f"{party!r}: {found.columns} columns, {found.rows} rows"))
+        source = f"{self.config.data_file}, column {self.data.id_column!r}"
+        matched = self.match("training", self.expect_labels().ids, source, on_progress)
+        counted = {
+            party: msgspec.structs.replace(rows, shared=matched.shared[party])
+            for party, rows in parties.items()
+        }
+        return SharedRows(tuple(matched.ids), counted)
+
+    def match(self, table: str, ids: Sequence[str], source: str, on_progress: OnProgress) -> Matched:
+        """Find those of these ids, from this source, that all participants have.
+
+        Raises UsageError if there are none, for CS's operator alone.
+        """
+        federation, n_jobs, asked = self.config.party.federation, self.role.n_jobs, self.participants
+        try:
+            matched = match(self._endpoint, federation, self.epoch, table, ids, asked, n_jobs)
+        except UsageError as error:
+            raise UsageError(f"{error}; CS's are those of {source}: {some(ids, 2)}") from None
+        for party, shared in matched.shared.items():
+            step(log, "matched", table=table, party=party, shared=shared, of=len(ids))
+            on_progress(Progress("matching ids", f"{shared} of {len(ids)} rows shared with {party!r}"))
+        return matched
+
+    def read_labels(self, path: str | Path, settled: bool = True) -> Labels:
+        """Read labels from a file, as the forest's task has them."""
+        return read_labels(path, self.data.id_column, self.data.target or "", self.task, settled=settled)
+
+    def _read_own_labels(self) -> Labels:
+        file = self.config.data_file
+        labels = self.read_labels(file, settled=False)
+        step(log, "labels read", file=str(file), rows=len(labels.ids), task=self.task)
+        return labels
+
+    def expect_labels(self) -> Labels:
+        """Return CS's labels. Raises UsageError once the rows are settled."""
+        if self._labels is None:
+            raise UsageError("the forest's rows are settled, with their labels; `revfrf status` counts them")
+        return self._labels
+
+    # -- the forest ---------------------------------------------------------------------------------
+
+    def request(self, min_common: float) -> tuple[str, ...]:
+        """Record that the operator wants a forest, if it is the first time.
+
+        Returns what the configuration says otherwise than when the forest was asked for.
+        """
+        forest = self.config.forest or ForestSection()
+        if self.record is None or self.record.stopped:
+            self._update(Training(forest, self.task, _seed(forest.random_state), min_common))
+            self._audit.append("training asked for", trees=forest.n_estimators)
+        asked = self.expect_record()
+        own = {"[forest]": (forest, asked.forest), "task": (self.data.task or "classes", asked.task)}
+        return tuple(name for name, (now, then) in own.items() if now != then)
+
+    def _update(self, record: Training) -> None:
+        self.role.store.write(training=record)
+        self.record, self.role.labels = record, record.labels
+
+    def expect_record(self) -> Training:
+        """Return what the operator has asked for. Raises ProtocolError if that is nothing."""
+        if self.record is None:
+            raise ProtocolError("no forest has been asked for", kind="order")
+        return self.record
+
+    @property
+    def task(self) -> Task:
+        """What labels are: as the forest was trained, or will be."""
+        if self.record is None or self.record.stopped:
+            return self.data.task or "classes"
+        return self.record.task
+
+    @property
+    def participants(self) -> list[str]:
+        """The participants of this epoch."""
+        members = self.role.certificate.members
+        return sorted(member.name for member in members if member.role == PARTICIPANT)
+
+    @property
+    def epoch(self) -> int:
+        """The number of this epoch."""
+        return self.role.certificate.epoch
+
+    def _fields(self) -> tuple[Field, ...]:
+        """Return what of the targets belongs to the forest's digest."""
+        targets, training = self.role.targets, self.expect_record()
+        if training.task == "numbers":
+            return ("regression", targets.centre.hex(), targets.places)
+        return ("classes", *(repr(label) for label in training.labels))
+
+    @property
+    def digest(self) -> str:
+        """The digest of the forest."""
+        return self.role.digest(self._fields())
+
+    def summary(self) -> api.ForestSummary:
+        """Describe the forest."""
+        training = self.expect_record()
+        return api.ForestSummary(
+            digest=self.digest,
+            nodes=self.role.store.n_nodes,
+            rows=len(training.ids),
+            not_shared=training.not_common,
+            classes=len(training.labels) or None,
+        )
+
+
+def _report_growth(on_progress: OnProgress, level: LevelReport) -> None:
+    step(log, "growing", depth=level.depth, trees=level.trees, nodes=level.nodes)
+    detail = f"depth {level.depth}, {level.trees} trees, {level.nodes} nodes"
+    on_progress(Progress("growing", detail, level.work))
+
+
+def _seed(random_state: int | str | None) -> bytes:
+    return secrets.token_bytes(32) if random_state is None else forest_seed(master_seed(random_state))
+
+
+def _rules(training: Training) -> Rules:
+    forest = training.forest
+    return Rules(
+        n_trees=forest.n_estimators,
+        max_depth=forest.max_depth,
+        candidate_limit=candidate_limit(feature_probability(forest.max_features, training.n_features)),
+        min_samples_split=forest.min_samples_split,
+        min_samples_leaf=forest.min_samples_leaf,
+        bootstrap=forest.bootstrap,
+        method=forest.candidates,
+        n_candidates=forest.n_candidates,
+        n_sampled=forest.n_sampled,
+    )
