@@ -105,7 +105,7 @@ def test_requesters_are_kept(directory: Path) -> None:
         model = again(model)
         for name in ("insurer", "telco", None):
             assert model.predict_encrypted(ROWS, name).tobytes() == memory.predict(ROWS).tobytes()
-        with pytest.raises(UsageError, match="is no requester here"):
+        with pytest.raises(UsageError, match="is not a requester"):
             model.predict_encrypted(ROWS, leaver)
 
 

@@ -346,7 +346,7 @@ def test_what_the_forest_was_trained_on_is_counted_and_labels_are_its_classes(
     assert tested["trained_on"] == tested["rows"] > 0
     Path("odd.csv").write_text("id,label\np080,yes\np081,Yes\np082,NO\n")
     said = run("test", "odd.csv", "-d", "CS", code=WRONG_USAGE)
-    assert "odd.csv: 'NO', 'Yes' are no classes of the forest; they are 'no', 'yes'" in said
+    assert "odd.csv: 'NO', 'Yes' are not classes of the forest; they are 'no', 'yes'" in said
 
 
 def test_a_forest_that_was_grown_before_is_not_said_to_be_new(

@@ -35,7 +35,7 @@ from revfrf.protocols.common.identity import Identity, IdentityRecord
 from revfrf.protocols.paper.fle_expan import LevelReport
 from revfrf.protocols.paper.frf_predict import Answer
 from revfrf.roles.compute import ComputePartner
-from revfrf.roles.coordinator import Coordinator
+from revfrf.roles.coordinator import Coordinator, watching_requests
 from revfrf.roles.kgc import KeyCentre
 from revfrf.roles.participant import TRAINING, Participant
 from revfrf.roles.requester import Requester
@@ -43,7 +43,7 @@ from revfrf.storage.memory import CoordinatorStore, ParticipantStore, Store, Sto
 from revfrf.transport.memory import MemoryNetwork
 
 Codes = Mapping[str, NDArray[np.int64]]
-"""For each party the x̂ of its columns, a row a column."""
+"""Each party's x̂, of shape (n_columns, n_rows)."""
 
 _TOY_BITS = 256
 
@@ -64,7 +64,7 @@ class Credentials(Secret):
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Growing makes millions of small objects without cycles; looking for some takes a tenth of its time."""
+    """Pause the garbage collector: growing makes millions of small objects, and none in cycles."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -120,13 +120,13 @@ class Federation:
     def restored(
         cls, columns: Mapping[str, Sequence[Column]], known: Credentials, n_jobs: int, stores: StoreFactory
     ) -> "Federation":
-        """A federation that was set up before."""
+        """Return a federation that was set up before."""
         federation = cls.__new__(cls)
         federation._assemble(columns, known, n_jobs, stores)
         return federation
 
     def recall(self) -> None:
-        """Every role reads what it has written down."""
+        """Have every role read its records."""
         self.kgc.recall()
         for party in self.with_policies.values():
             party.recall()
@@ -168,12 +168,12 @@ class Federation:
 
     @property
     def with_policies(self) -> dict[str, Participant | Coordinator | ComputePartner]:
-        """Everybody who decides whose requests to answer."""
+        """All parties that decide whose requests to answer."""
         return {**self.participants, CS: self.coordinator, CC: self.compute}
 
     @property
     def n_jobs(self) -> int:
-        """How many cores each role uses."""
+        """The number of cores that each role uses."""
         return self.coordinator.n_jobs
 
     @n_jobs.setter
@@ -196,38 +196,38 @@ class Federation:
         self.coordinator.store.write(timings=self.timings)
 
     def votes(self, codes: Codes, n_rows: int, voting: Voting) -> NDArray[np.float64]:
-        """FRF-Test on these rows, of which each participant is handed its own columns."""
+        """FRF-Test on these rows. Each participant gets its own columns."""
         with self._held(codes) as table, measured(self.network.ledger, CS, "FRF-Test"):
             return self.coordinator.votes(table, n_rows, voting)
 
     def enrol_requester(self, name: str) -> Requester:
-        """Let a party ask about encrypted rows: a participant as itself, others with keys of their own."""
+        """Let a party send encrypted requests: a participant as itself, others with keys of their own."""
         check_name("requester", name)
         with self._enrolling:
             return self._enrol_requester(name)
 
     def requester(self, name: str | None) -> Requester:
-        """The requester of this name; None is one that everybody may use. Participants need not enrol."""
+        """Return the requester of this name; None is one for everybody. Participants need not enrol."""
         wanted = DEFAULT_REQUESTER if name is None else name
         with self._enrolling:
             known = self.requesters.get(wanted)
             if known is not None and wanted in self.kgc.state.admitted:
                 return known
             if name is None or known is not None or wanted in self.participants:
-                return self._enrol_requester(wanted)  # anew, if another epoch has begun
-        raise UsageError(f"{wanted!r} is no requester here; call `enrol_requester({wanted!r})` first")
+                return self._enrol_requester(wanted)  # again, if another epoch has begun
+        raise UsageError(f"{wanted!r} is not a requester; call `enrol_requester({wanted!r})` first")
 
     def _enrol_requester(self, name: str) -> Requester:
-        """KGC admits it; whoever is no participant gets an identity, and is there from now on."""
+        """Have KGC admit it. A party that is not a participant gets an identity and joins the network."""
         known, channel = self.participants.get(name), self.network.channel(name)
         if known is not None:
             requester = Requester(known.identity, channel, self.n_jobs)
         elif name in self.requesters:
-            requester = self.requesters[name]  # admitted anew, in another epoch
+            requester = self.requesters[name]  # admitted again, in another epoch
         else:
             kgc, insecure = self.coordinator.identity.kgc, self.parameters.allow_insecure
             identity = Identity(name, REQUESTER, kgc, SigningKey.generate(), insecure)
-            self.stores.discard(REQUESTER, name)  # of somebody whom KGC has not come to know
+            self.stores.discard(REQUESTER, name)  # left over from an enrolment that failed
             store = self.stores.store(Store, REQUESTER, name)
             requester = Requester(identity, channel, self.n_jobs, store)
             requester.remember()
@@ -251,7 +251,7 @@ class Federation:
         partial: bool,
         progress: Callable[[float], None],
     ) -> Answer:
-        """FRF-Predict on these rows; `progress` is told how many of them are done."""
+        """FRF-Predict on these rows. `progress` gets the number of rows that are done."""
         asking, done = self.requester(requester), 0
 
         def rows_done(rows: int) -> None:
@@ -259,15 +259,12 @@ class Federation:
             done = rows
             progress(rows)
 
-        self.coordinator.watch = lambda rows: progress(done + rows)
-        try:
-            with measured(self.network.ledger, asking.identity.name, "FRF-Predict"):
-                return asking.ask(codes, voting, partial, rows_done)
-        finally:
-            self.coordinator.watch = lambda _: None
+        ledger, name = self.network.ledger, asking.identity.name
+        with watching_requests(lambda rows: progress(done + rows)), measured(ledger, name, "FRF-Predict"):
+            return asking.ask(codes, voting, partial, rows_done)
 
     def shadow(self, leavers: Collection[str]) -> "Federation":
-        """The forest without these participants, grown on the side with toy keys: the same, node for node."""
+        """Grow the forest without these participants on the side, with toy keys: the same, node for node."""
         staying = {name: p for name, p in self.participants.items() if name not in leavers}
         columns = {name: participant.columns for name, participant in staying.items()}
         toys = cached_setup(_TOY_BITS, True, self.n_jobs)
@@ -280,7 +277,7 @@ class Federation:
         return shadow
 
     def revocation_seconds(self, share_lost: float, level: RevocationLevel) -> float:
-        """About how long it takes to grow this share of the forest again, from how long all of it took.
+        """Estimate the seconds of a revocation that loses this fraction of the nodes, from those of training.
 
         At level 2 the rest is encrypted again, which is most of the work with real keys, and there is a new
         modulus and a new key set-up.
@@ -385,14 +382,14 @@ class Federation:
                 participant.drop(name)
 
     def costs(self) -> Costs:
-        """What everything so far has cost."""
+        """Return what everything so far has cost."""
         network = self.network
         strangers = self.requesters.keys() - self.participants.keys()
         books = (network.ledger.entries, network.messages, network.bytes)
         return Costs.of(self.parameters, strangers, *books)
 
     def leakage(self) -> dict[str, dict[str, int]]:
-        """What each role has received so far, counted from its messages."""
+        """Return what each role has received so far, counted from its messages."""
         learnt: dict[str, dict[str, int]] = {role: {} for role in (KGC, *self.network.roles)}
         for (role, what), count in sorted(self.network.learnt.items()):
             if count:

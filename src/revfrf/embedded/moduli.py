@@ -12,7 +12,7 @@ _one_search_at_a_time = Lock()
 
 
 def cached_setup(key_bits: int, allow_insecure: bool, n_jobs: int) -> SetUp:
-    """A modulus and its shares, made once per process and size."""
+    """Return a modulus and its shares, made once per process and size."""
     check_sizes(key_bits, None, allow_insecure)
     with _one_search_at_a_time:
         kind = (key_bits, allow_insecure)
@@ -22,14 +22,14 @@ def cached_setup(key_bits: int, allow_insecure: bool, n_jobs: int) -> SetUp:
 
 
 def fresh_setup(key_bits: int, allow_insecure: bool, n_jobs: int) -> SetUp:
-    """A modulus that is no other forest's, and that nobody here remembers."""
+    """Search a modulus that no other forest uses, and that is not cached."""
     check_sizes(key_bits, None, allow_insecure)
     with _one_search_at_a_time:
         return _searched(key_bits, None, allow_insecure, n_jobs)
 
 
 def fresh_setup_like(parameters: Parameters, n_jobs: int) -> SetUp:
-    """A modulus of the same size that is no other forest's."""
+    """Search a modulus of the same size that no other forest uses."""
     with _one_search_at_a_time:
         p = parameters
         return _searched(p.key_bits, p.exponent_bits, p.allow_insecure, n_jobs)
@@ -43,7 +43,7 @@ def _searched(key_bits: int, exponent_bits: int | None, allow_insecure: bool, n_
 
 
 def drop_cached_setup(parameters: Parameters) -> None:
-    """Use this modulus for no later forest."""
+    """Do not use this modulus for later forests."""
     with _one_search_at_a_time:
         for kind, made in list(_made.items()):
             if made.parameters == parameters:
@@ -51,5 +51,5 @@ def drop_cached_setup(parameters: Parameters) -> None:
 
 
 def search_seconds(key_bits: int) -> float:
-    """How long the last search for a modulus of this size took, 0 if there was none."""
+    """Return how long the last search for a modulus of this size took, 0 if there was none."""
     return _seconds.get(key_bits, 0.0)

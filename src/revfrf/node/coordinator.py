@@ -249,7 +249,7 @@ class CoordinatorService(MemberService):
     def export(self, request: api.Export, on_progress: OnProgress) -> str:
         """Return a revocation certificate as JSON. If a revocation is under way, wait until it is over."""
         if not self.role.created:
-            raise UsageError("there is no forest yet, and so nobody has left it; `revfrf train` grows one")
+            raise UsageError("there is no forest yet; `revfrf train` grows one")
         number = request.number
         try:
             return self._when_ready(lambda: self.role.certificates[number], on_progress).to_json().decode()
@@ -258,7 +258,7 @@ class CoordinatorService(MemberService):
             raise UsageError(
                 f"certificate {number}: there are {count}, numbered from 0 as `revfrf history` has them"
                 if count
-                else "nobody has left the forest, or not yet: a request may be on its way; ask again"
+                else "nobody has left the forest yet; if a request is on its way, retry later"
             ) from None
 
     def status(self, request: api.Status, on_progress: OnProgress = api.no_progress) -> api.PartyStatus:
@@ -290,5 +290,5 @@ def _check_classes(file: str, labels: Sequence[Any], classes: Sequence[str]) -> 
     """Raise UsageError for a label that no answer could be."""
     strange = sorted({str(label) for label in labels} - {*classes})
     if strange:
-        no_class = "is no class" if len(strange) == 1 else "are no classes"
+        no_class = "is not a class" if len(strange) == 1 else "are not classes"
         raise UsageError(f"{file}: {some(strange)} {no_class} of the forest; they are {some(classes)}")

@@ -39,7 +39,7 @@ log = logging.getLogger("revfrf.serve")
 
 
 class KeyCentreService(Service):
-    """KGC: sets the federation up when CS asks for it, admits requesters, and accepts requests to leave."""
+    """KGC: sets up the federation when CS asks for it, admits requesters, and lets participants leave."""
 
     role: KeyCentre
 
@@ -57,7 +57,7 @@ class KeyCentreService(Service):
         return self.role.current if self.role.state.certificates else None
 
     def answer(self, sender: str, message: Message) -> Message:
-        """See `Service.answer`; besides what the role answers, what needs the network."""
+        """See `Service.answer`. Also answers what needs calls to others."""
         match message:
             case SetUpRequest():
                 reply: Message = self._set_up()
@@ -70,7 +70,7 @@ class KeyCentreService(Service):
         return reply
 
     def admit(self, passport: Passport) -> None:
-        """See `Service.admit`; also refuse parties that are not invited."""
+        """See `Service.admit`. Also refuses parties that are not invited."""
         who, known = (
             passport.who,
             self.home.store.expect("invited", dict[str, Invited]).get(passport.who.name),
@@ -150,7 +150,7 @@ class KeyCentreService(Service):
 
     @contextmanager
     def _forgetting(self, epoch: int) -> Iterator[None]:
-        """Whatever else happens: once an epoch has begun, KGC has no share of it."""
+        """Forget the set-up once its epoch has begun, whatever else happens."""
         try:
             yield
         finally:
@@ -158,7 +158,7 @@ class KeyCentreService(Service):
                 self._setup = None
 
     def _admit_once(self, sender: str) -> None:
-        """A party that is admitted is called back, and could keep us waiting as often as it has asked."""
+        """Admit a requester once at a time: it is called back, and could keep many threads waiting."""
         admitting = self._admitting.setdefault(sender, Lock())
         if not admitting.acquire(blocking=False):
             raise ProtocolError(f"{sender!r} is being admitted already", kind="order")

@@ -51,7 +51,7 @@ def predict_encrypted(
         _wait(service, requester.identity, facts.absent, error)
 
     service.audit.append("asked", rows=len(rows.ids))
-    answer = requester.ask(_codes(facts, rows), request.voting, request.partial, answered, wait)
+    answer = requester.ask(_codes(facts, rows), request.voting, request.partial, answered, wait, facts)
     return _predictions(request.id_column, rows.ids, facts, answer)
 
 

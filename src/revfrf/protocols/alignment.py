@@ -24,7 +24,7 @@ from revfrf.transport.base import Channel, blaming
 
 _ALIGNED = "revfrf aligned rows v1"
 _FEW, _MANY = 10_000, 20
-"""CS may ask about so many ids, or so many times as many as the participant has."""
+"""CS may ask about this many ids, or this many times as many as the participant has."""
 
 
 class RowSource(Protocol):
@@ -35,7 +35,7 @@ class RowSource(Protocol):
         """An id for each row, each once."""
 
     def codes(self, columns: Sequence[Column]) -> NDArray[np.int64]:
-        """The x̂ of these columns, a row a column."""
+        """Return the x̂ of these columns, of shape (n_columns, n_rows)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def match(
 
 
 def align(channel: Channel, epoch: int, table: str, ids: Sequence[str], parties: Sequence[str]) -> None:
-    """Tell these participants the rows of a table; they may be told again."""
+    """Tell these participants the rows of a table. May be repeated."""
     message = Align(epoch=epoch, table=table, ids=tuple(ids))
     side_by_side(lambda party: channel.call(party, message, Done), parties)
 
@@ -115,7 +115,7 @@ def answer_match(rows: RowSource, federation: str, message: MatchRequest, n_jobs
 
 
 def aligned_codes(rows: RowSource, columns: Sequence[Column], ids: Sequence[str]) -> NDArray[np.int64]:
-    """The x̂ of the rows with these ids, in this order. Raises ProtocolError for ids that are not ours."""
+    """Return the x̂ of the rows with these ids, in this order. Raises ProtocolError for unknown ids."""
     places = {name: place for place, name in enumerate(rows.ids)}
     if not ids or len(set(ids)) != len(ids) or not places.keys() >= set(ids):
         raise ProtocolError("rows that are not ours, one of them twice, or none", kind="schema")
@@ -124,5 +124,5 @@ def aligned_codes(rows: RowSource, columns: Sequence[Column], ids: Sequence[str]
 
 
 def rows_name(ids: Sequence[str]) -> bytes:
-    """By which a participant knows aligned rows again."""
+    """Return a digest by which a participant recognises aligned rows."""
     return digest(_ALIGNED, tuple(ids))

@@ -2,8 +2,8 @@
 
 A certificate holds the leavers' signed requests, the epoch before and the one after, CS's report of what
 became of the forest, at level 2 every party's receipt for its erased keys, and KGC's signature over all of
-it. `verify` needs nothing else, and no network. That CS tells the truth about the digest only training again
-without the leaver can show.
+it. `verify` needs nothing else, and no network. Whether CS tells the truth about the digest, only training
+again without the leaver can show.
 """
 
 import os
@@ -57,7 +57,7 @@ def sign_revocation(identity: Identity, forest: bytes, level: RevocationLevel) -
 
 
 def revocation_fields(request: RevocationRequest) -> tuple[Field, ...]:
-    """What a leaver signs: everything but the signature."""
+    """Return what a leaver signs: everything but the signature."""
     r = request
     return (r.federation, r.forest, r.epoch, r.party, r.level, r.nonce, r.time)
 
@@ -74,14 +74,14 @@ def check_revocation(certificate: EpochCertificate, request: RevocationRequest) 
 
 
 def report_fields(report: Report) -> tuple[Field, ...]:
-    """What CS signs of a revocation."""
+    """Return what CS signs about a revocation."""
     r = report
     counts = (r.destroyed, r.rebuilt, r.kept)
     return (r.epoch, r.forest, r.digest_before, r.digest_after, *counts)
 
 
 def sign_report(identity: Identity, report: Report) -> Report:
-    """CS: the report, signed."""
+    """Return the report, signed by CS."""
     signature = identity.signing_key.sign(_REPORT, identity.federation, *report_fields(report))
     return msgspec.structs.replace(report, signature=signature)
 
@@ -121,14 +121,14 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
         report: Report,
         receipts: tuple[Receipt, ...],
     ) -> "RevocationCertificate":
-        """KGC: sign what has happened."""
+        """Sign, as KGC, what has happened."""
         level = max(request.level for request in requests)
         leavers = tuple(sorted(request.party for request in requests))
         unsigned = cls(FORMAT, level, leavers, requests, before, after, report, receipts, b"")
         return msgspec.structs.replace(unsigned, signature=kgc.sign(FORMAT, *unsigned._fields()))
 
     def _fields(self) -> tuple[Field, ...]:
-        """What KGC signs. The signatures inside stand for what they sign."""
+        """Return what KGC signs. The signatures inside represent what they sign."""
         r = self.report
         return (
             self.level,
@@ -192,7 +192,7 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
 
     @classmethod
     def from_json(cls, data: bytes) -> "RevocationCertificate":
-        """The inverse of `to_json`. Raises CertificateError for what is no certificate."""
+        """The inverse of `to_json`. Raises CertificateError if it is not a certificate."""
         try:
             return msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -205,7 +205,7 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "RevocationCertificate":
-        """What `save` wrote. Raises CertificateError."""
+        """Read a certificate from a file. Raises CertificateError."""
         with reading(path, CertificateError, "give the path of a certificate"):
             data = content(path, MAX_SIZE)
         try:
@@ -226,7 +226,7 @@ def _holds(kind: str, otherwise: str) -> Iterator[None]:
 
 
 def shown_by(certificate: RevocationCertificate) -> dict[str, Any]:
-    """What a certificate shows, as plain values."""
+    """Return what a certificate shows, as plain values."""
     c, report = certificate, certificate.report
     return {
         "federation": c.epoch_after.federation,
@@ -246,7 +246,7 @@ def shown_by(certificate: RevocationCertificate) -> dict[str, Any]:
 
 
 def _time(seconds: int) -> str:
-    """A time that a party claims, which may be any."""
+    """Format a time that a party claims, which may be anything."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):

@@ -78,7 +78,12 @@ def next_epoch(
 
 
 class RevokingServer(Protocol):
-    """CS with its forest, as FRF-Revoc needs it."""
+    """CS with its forest, as FRF-Revoc needs it.
+
+    `leavers` have left and are still part of the forest. `somebody_left` says whether there are any, or some
+    left before all knew of the forest (`opened`). `has_old_ciphertexts`: splits are encrypted under another
+    modulus than the epoch's.
+    """
 
     identity: Identity
     channel: Channel
@@ -86,42 +91,22 @@ class RevokingServer(Protocol):
     plan: Plan
 
     @property
-    def certificate(self) -> EpochCertificate:
-        """The current epoch."""
-
+    def certificate(self) -> EpochCertificate: ...
     @property
-    def leavers(self) -> Collection[str]:
-        """Participants who have left and are still part of the forest."""
-
+    def leavers(self) -> Collection[str]: ...
     @property
-    def somebody_left(self) -> bool:
-        """Whether there are leavers, or some who left before all knew of the forest."""
-
+    def somebody_left(self) -> bool: ...
     @property
-    def opened(self) -> bool:
-        """Whether all members know of the forest."""
-
+    def opened(self) -> bool: ...
     @property
-    def has_old_ciphertexts(self) -> bool:
-        """Whether splits are encrypted under another modulus than the epoch's."""
+    def has_old_ciphertexts(self) -> bool: ...
 
-    def enter_epoch(self) -> None:
-        """Plan with the members and keys of the current epoch."""
-
-    def drop_columns(self, leavers: Collection[str]) -> None:
-        """Record that these are no longer part of the forest."""
-
-    def open(self) -> None:
-        """Tell all members of the forest."""
-
-    def grow(self, progress: Callable[[LevelReport], None]) -> None:
-        """FLE-Expan."""
-
-    def digest(self, targets: Sequence[Field]) -> str:
-        """The digest of the forest."""
-
-    def finish(self, certificate: RevocationCertificate) -> None:
-        """Record that the revocation is over."""
+    def digest(self, targets: Sequence[Field]) -> str: ...
+    def enter_epoch(self) -> None: ...
+    def drop_columns(self, leavers: Collection[str]) -> None: ...
+    def open(self) -> None: ...
+    def grow(self, progress: Callable[[LevelReport], None]) -> None: ...
+    def finish(self, certificate: RevocationCertificate) -> None: ...
 
 
 def frf_revoc(

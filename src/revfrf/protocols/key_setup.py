@@ -80,7 +80,7 @@ def deal(
     roles: Mapping[str, str],
     known: Mapping[str, bytes],
 ) -> tuple[Member, ...]:
-    """Have every party of `roles` make keys for an epoch to come. Verify keys that are known stay."""
+    """Have every party of `roles` make keys for a future epoch. Known verify keys must not change."""
     shares = {CS: setup.cs_share, CC: setup.cc_share}
 
     def enrol(party: str) -> Member:
@@ -97,10 +97,9 @@ def deal(
 def announce(
     channel: Channel, before: EpochCertificate | None, certificate: EpochCertificate
 ) -> tuple[Receipt, ...]:
-    """Tell all members of an epoch that it has begun; they may be told again.
+    """Send all members the certificate of an epoch that has begun. May be repeated.
 
-    Returns their receipts for the keys they had before, checked; every one has to give one if there are new
-    keys.
+    Returns their receipts for their erased keys, checked. If there are new keys, every member must give one.
     """
 
     def tell(member: Member) -> Receipt | None:
@@ -109,7 +108,7 @@ def announce(
             raise ProtocolError(f"{member.name!r} accepts epoch {reply.epoch}", kind="epoch")
         return reply.receipt
 
-    members = sorted(certificate.members, key=lambda member: member.role != CS)  # CS answers nothing more
+    members = sorted(certificate.members, key=lambda member: member.role != CS)  # CS stops answering first
     told = [tell(members[0]), *side_by_side(tell, members[1:])]
     receipts = [receipt for receipt in told if receipt is not None]
     if before is not None:
@@ -126,7 +125,7 @@ def admit(
     party: str,
     known: bytes | None,
 ) -> Admission:
-    """Let a party ask for predictions in this epoch: a participant with its keys, anybody else with new ones.
+    """Let a party send requests in this epoch: a participant with its keys, others with new ones.
 
     Raises UsageError for a name that is taken or revoked, ProtocolError if the verify key is not the one by
     which the name is `known`.
@@ -161,7 +160,7 @@ def _enrol(
     role: str,
     share: StrongShare | None,
 ) -> Member:
-    """Deal to a party, and take its keys. Refuses whoever is another, or does not hold the key it shows."""
+    """Deal to a party and take its keys. Refuses another name or role, and a key that it does not hold."""
     deal = KeyDeal(
         federation=federation,
         epoch=epoch,
@@ -185,9 +184,9 @@ def _enrol(
 
 
 def answer_deal(identity: Identity, message: KeyDeal) -> Enrolment:
-    """Make a weak key under the parameters dealt, and prove that it is one's own.
+    """Make a weak key under the parameters of a deal, and prove possession of it.
 
-    What was dealt before is void, also if it comes later.
+    An earlier deal is void, even if it arrives later.
     """
     first = identity.certificate is None
     if message.epoch != identity.epoch + 1 and not (first and identity.role == REQUESTER):
@@ -201,12 +200,12 @@ def answer_deal(identity: Identity, message: KeyDeal) -> Enrolment:
         parameters = Parameters(n, g0, message.exponent_bits, identity.allow_insecure)
     except InsecureKeyError:
         raise ProtocolError(
-            "keys that are too short for a party that has not joined with --allow-insecure; it would have to "
-            "join anew, by a new token",
+            "the keys are too short for a party that has not joined with --allow-insecure; join again, with "
+            "a new token",
             kind="member",
         ) from None
     except UsageError as error:
-        raise ProtocolError(f"parameters that this party does not take: {error}", kind="member") from None
+        raise ProtocolError(f"unacceptable parameters: {error}", kind="member") from None
     server, share = SHARE_HOLDERS.get(identity.role), None
     if (message.share is None) != (server is None):
         raise ProtocolError("strong shares are for CS and CC", kind="member")
@@ -214,7 +213,7 @@ def answer_deal(identity: Identity, message: KeyDeal) -> Enrolment:
         try:
             share = StrongShare(parameters, server, SecretInt(of_number(message.share)))
         except UsageError:
-            raise ProtocolError("no strong share of these parameters", kind="member") from None
+            raise ProtocolError("not a strong share of these parameters", kind="member") from None
     weak = WeakKey.generate(parameters)
     proof = prove_possession(weak, identity.name)
     identity.federation, identity.deal = message.federation, message.number
@@ -232,7 +231,7 @@ def answer_deal(identity: Identity, message: KeyDeal) -> Enrolment:
 def answer_certificate(identity: Identity, certificate: EpochCertificate) -> EpochAccepted:
     """Enter the epoch if KGC has signed it, it follows the current one, and names this party with its keys.
 
-    Keys of the epoch before are erased if this one has new ones. Told the same again, answer the same.
+    Keys of the epoch before are erased if this one has new ones. The same certificate gets the same answer.
     """
     if certificate == identity.certificate:
         return EpochAccepted(epoch=certificate.epoch, receipt=identity.receipt)
@@ -265,7 +264,9 @@ def check_certificate(identity: Identity, keys: Keys, certificate: EpochCertific
         raise ProtocolError("an epoch certificate for other parameters", kind="epoch")
     names = [member.name for member in certificate.members]
     if identity.member(keys.weak) not in certificate.members or len(set(names)) != len(names):
-        raise ProtocolError(f"the epoch certificate does not name {identity.name!r} rightly", kind="member")
+        raise ProtocolError(
+            f"the epoch certificate does not name {identity.name!r} with its keys", kind="member"
+        )
 
 
 def answer_admission(identity: Identity, admission: Admission) -> Done:
@@ -280,7 +281,7 @@ def answer_admission(identity: Identity, admission: Admission) -> Done:
         raise ProtocolError("an admission out of turn, or of another federation", kind="order")
     fitting = [keys for keys in known if admission.member == identity.member(keys.weak)]
     if not fitting:
-        raise ProtocolError(f"the admission does not name {identity.name!r} rightly", kind="member")
+        raise ProtocolError(f"the admission does not name {identity.name!r} with its keys", kind="member")
     identity.keys, identity.admission = fitting[0], admission
     if outsider:
         identity.pending_keys = None

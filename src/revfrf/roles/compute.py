@@ -1,4 +1,4 @@
-"""CC, the compute partner: holds the second strong share, and never talks to anybody but KGC and CS."""
+"""CC, the compute partner: holds the second strong share, and talks to KGC and CS only."""
 
 from revfrf.crypto.dtpkc.keys import Parameters, PublicKey
 from revfrf.errors import ProtocolError
@@ -33,7 +33,7 @@ class ComputePartner(AnsweringParty):
         self._joint_keys: tuple[int, dict[str, PublicKey]] = (0, {})
 
     def recall(self) -> None:
-        """See `Party.recall`: the forest that it serves."""
+        """See `Party.recall`. Reads the forest that it serves."""
         super().recall()
         self.forest = self.store.read("forest", OpenForest)
 
@@ -52,7 +52,7 @@ class ComputePartner(AnsweringParty):
         return super().handle(sender, message)
 
     def open(self, forest: OpenForest) -> None:
-        """Serve a forest of this federation and epoch. Its trees and levels bound every request."""
+        """Serve a forest of this federation and epoch. Its trees and their depth bound every request."""
         self.check_forest(forest)
         if self.forest is None:
             self.store.write(forest=forest)
@@ -61,18 +61,18 @@ class ComputePartner(AnsweringParty):
             raise ProtocolError("a second forest", kind="forest")
 
     def _compare(self, message: MaskedComparisons) -> Message:
-        """Everything is of the epoch in which it was asked, even if the next one begins before the answer."""
+        """Answer with the keys of one epoch, even if the next one begins during the answer."""
         if self.forest is None:
             raise ProtocolError("there is no forest", kind="forest")
         certificate, share = self.certificate, self.identity.share
         check_request(self.identity, self.forest, self.book, message.request)
         own = share.parameters
         if (message.request.admission.epoch, own.n) != (certificate.epoch, of_number(certificate.n)):
-            raise ProtocolError("a new epoch has begun since", kind="epoch")
+            raise ProtocolError("a new epoch has begun", kind="epoch")
         counts = read_counts(message)
         keys = self._keys_with_cs(certificate, own)
         if not counts.keys() <= keys.keys():
-            raise ProtocolError("a split of nobody in this epoch", kind="member")
+            raise ProtocolError("a split whose owner is not in this epoch", kind="member")
         enter_request(
             self.book, self.policy, self.forest, message.request, message.depth, sum(counts.values())
         )

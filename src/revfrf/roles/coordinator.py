@@ -2,7 +2,9 @@
 
 import logging
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 
 import msgspec
@@ -41,9 +43,22 @@ from revfrf.transport.base import Channel
 log = logging.getLogger(__name__)
 
 
+_progress: ContextVar[Callable[[float], None]] = ContextVar("progress", default=lambda _: None)
+
+
+@contextmanager
+def watching_requests(progress: Callable[[float], None]) -> Iterator[None]:
+    """Tell `progress` how many rows of a request CS has walked, if this thread's call reaches it."""
+    token = _progress.set(progress)
+    try:
+        yield
+    finally:
+        _progress.reset(token)
+
+
 class ForestRecord(Record, frozen=True):
-    """What CS writes down when it creates a forest. `n` is the modulus that the splits are encrypted under,
-    until a revocation has ended, whatever the epoch.
+    """A forest's rules and columns. `n` is the modulus that the splits are encrypted under: that of an older
+    epoch until a revocation at level 2 has ended.
     """
 
     opening: OpenForest
@@ -56,8 +71,8 @@ class ForestRecord(Record, frozen=True):
 class Coordinator(AnsweringParty):
     """CS, with one forest: first `create`, then `grow`, then any number of `votes` and of requests.
 
-    `watch` is told how many rows of a request are walked, those on their way in part. `labels` are the names
-    of the classes, if requesters are to know them, and `absent` says which members cannot be reached now.
+    `labels` are the names of the classes, if requesters are to know them. `absent` returns the members that
+    are not connected.
     """
 
     plan: Plan
@@ -71,13 +86,12 @@ class Coordinator(AnsweringParty):
         super().__init__(identity, store or CoordinatorStore())
         self.channel = channel
         self.n_jobs = n_jobs
-        self.watch: Callable[[float], None] = lambda _: None
         self.certificates: tuple[RevocationCertificate, ...] = ()
         self.labels: tuple[str, ...] = ()
         self.absent: Callable[[], Collection[str]] = tuple
 
     def recall(self) -> None:
-        """See `Party.recall`: the forest, its targets, and the certificates of all who have left."""
+        """See `Party.recall`. Reads the forest, its targets, and all revocation certificates."""
         super().recall()
         record = self.store.expect("forest", ForestRecord)
         rules, targets = record.rules, self.store.expect("targets", TargetsRecord)
@@ -104,14 +118,14 @@ class Coordinator(AnsweringParty):
 
     @property
     def opening(self) -> OpenForest:
-        """By which rules the forest grows. Raises ProtocolError before there is one."""
+        """The rules of the forest, as participants know them. Raises ProtocolError before there is one."""
         if not self.created:
             raise ProtocolError("there is no forest yet", kind="forest")
         return self.record.opening
 
     @property
     def columns(self) -> Mapping[str, Sequence[Column]]:
-        """The columns of all who are part of the forest; none before all have been told of it."""
+        """The columns of all who are part of the forest; empty before all know of it."""
         return self.record.columns
 
     def create(self, rules: Rules, seed: bytes, targets: Targets) -> None:
@@ -135,7 +149,7 @@ class Coordinator(AnsweringParty):
         self.targets = targets
 
     def open(self) -> None:
-        """Tell CC and all participants of the forest; they may be told again, and in a later epoch."""
+        """Send the forest's rules to CC and all participants. May be repeated, also in a later epoch."""
         members = [member.name for member in self.certificate.members if member.role == PARTICIPANT]
         opening = msgspec.structs.replace(self.opening, epoch=self.certificate.epoch)
 
@@ -156,7 +170,7 @@ class Coordinator(AnsweringParty):
         self.resume(record)
 
     def resume(self, record: ForestRecord) -> None:
-        """Go on with a forest that was created before."""
+        """Continue with a forest that was created before."""
         self.plan = self._plan(record)
         self.record = record
 
@@ -264,7 +278,7 @@ class Coordinator(AnsweringParty):
     # -- testing and predicting ---------------------------------------------------------------------
 
     def votes(self, table: str, n_rows: int, voting: Voting) -> NDArray[np.float64]:
-        """FRF-Test: the sum of all trees' votes for each row of a table that the participants hold."""
+        """FRF-Test: return the sum of all trees' votes for each row of a table that the participants hold."""
         self._check_ready()
         totals = np.zeros((n_rows, self.targets.n_classes or 1))
         count = partial(self._count, totals, voting)
@@ -308,8 +322,8 @@ class Coordinator(AnsweringParty):
 
         try:
             server = self._comparing_server()
-            absent = frf_predict(server, self.plan, self.store, request, rows, count, self.watch)
-            self._check_ready()  # nobody has left meanwhile
+            absent = frf_predict(server, self.plan, self.store, request, rows, count, _progress.get())
+            self._check_ready()  # unless somebody has left since
             check_admission(self.identity, request.admission)
         except (AbsentError, RefusedError) as error:
             log.warning("a request of %r has no answer: %s", request.admission.member.name, error)
@@ -321,13 +335,15 @@ class Coordinator(AnsweringParty):
         return ComparingServer(self.channel, self.identity.share, self.identity.weak, cc, self.n_jobs)
 
     def digest(self, targets: Sequence[Field]) -> str:
-        """The name of the forest's plain structure."""
+        """Return the digest of the forest's plain structure."""
         return forest_digest(self.plan.rules, tuple(targets), self.store.splits, self.store.leaves)
 
 
 def _check_schema(party: str, schema: Schema, n_rows: int) -> None:
     names = [column.name for column in schema.columns]
     if schema.n_rows != n_rows:
-        raise ProtocolError(f"{party!r} holds {schema.n_rows} rows, the labels are {n_rows}", kind="schema")
+        raise ProtocolError(
+            f"{party!r} holds {schema.n_rows} rows, and there are {n_rows} labels", kind="schema"
+        )
     if not 0 < len(names) < 2**16 or len(set(names)) != len(names):
-        raise ProtocolError(f"{party!r} has no columns, too many, or two of one name", kind="schema")
+        raise ProtocolError(f"{party!r} has no columns, too many, or two with one name", kind="schema")

@@ -25,8 +25,8 @@ from revfrf.transport.base import Channel
 
 
 class KeyCentreState(Record, frozen=True):
-    """What KGC remembers. `left` are the requests that began the current epoch, until their revocation has
-    its certificate, and `receipts` what everybody has signed for its erased keys. `deals` counts all deals.
+    """What KGC remembers. `left` are the requests that began the current epoch, until KGC has certified the
+    revocation. `receipts` are the members' signatures for their erased keys. `deals` counts all deals.
     """
 
     certificates: tuple[EpochCertificate, ...] = ()
@@ -58,22 +58,22 @@ class KeyCentre:
         self._changes = RLock()  # held for each change, and never while somebody is called
 
     def remember(self) -> None:
-        """Write down who this is; the rest is written down when it happens."""
+        """Write down the identity. Everything else is written down when it happens."""
         self.store.write(signing=self._signing.to_fields(), state=self.state)
 
     def recall(self) -> None:
-        """Read what was written down, but for the key, with which KGC begins."""
+        """Read what was written down, except the key, with which KGC is made."""
         self.state = self.store.expect("state", KeyCentreState)
 
     def _update(self, **changes: Any) -> None:
-        """Change what is remembered, all at once, and write it down."""
+        """Change the state and write it down, in one step."""
         with self._changes:
             state = msgspec.structs.replace(self.state, **changes)
             self.store.write(state=state)
             self.state = state
 
     def _next_deal(self) -> int:
-        """The number of the next deal: higher than any before, also of a process that was killed."""
+        """Return the number of the next deal: higher than any before, even if a process was killed."""
         with self._changes:
             self._update(deals=self.state.deals + 1)
             return self.state.deals
@@ -102,7 +102,7 @@ class KeyCentre:
         return self.state.certificates[-1]
 
     def handle(self, sender: str, message: Message) -> Message:
-        """Answer CS, and whoever leaves."""
+        """Answer CS, and participants who leave."""
         match message:
             case RevocationRequest():
                 Party.check_sender(sender, message.party)
@@ -132,7 +132,7 @@ class KeyCentre:
         return certificate
 
     def admit(self, parameters: Parameters, party: str) -> None:
-        """Let a party ask for predictions in the current epoch. A name stays with who had it first."""
+        """Let a party send requests in the current epoch. A name belongs to the first key that used it."""
         if party in self.state.admitted:
             raise UsageError(f"{party!r} is a requester already")
         self._expect_no_revocation()
@@ -140,28 +140,28 @@ class KeyCentre:
         admission = admit(self.channel, self._signing, epoch, parameters, self._next_deal(), party, known)
         with self._changes:
             if self.current != epoch:
-                raise ProtocolError("an epoch has begun meanwhile", kind="epoch")
+                raise ProtocolError("a new epoch has begun", kind="epoch")
             requesters = self.state.requesters | {party: admission.member.verify_key}
             self._update(requesters=requesters, admitted=self.state.admitted | {party: admission})
 
     def forget_admission(self, party: str) -> None:
-        """A requester has other keys than those it was admitted with."""
+        """Forget an admission, because the requester has other keys than those it was admitted with."""
         self._update(admitted={name: a for name, a in self.state.admitted.items() if name != party})
 
     # -- leaving ------------------------------------------------------------------------------------
 
     def _expect_no_revocation(self) -> None:
         if self.revocation_in_progress:
-            raise ProtocolError("an epoch has begun, and its revocation has not ended", kind="order")
+            raise ProtocolError("a revocation is in progress", kind="order")
 
     @property
     def announced(self) -> bool:
-        """Whether everybody knows of the current epoch."""
+        """Whether all members have accepted the current epoch."""
         return self.state.receipts is not None
 
     @property
     def revocation_in_progress(self) -> bool:
-        """Whether an epoch has begun whose revocation has no certificate yet."""
+        """Whether the current epoch began with a revocation that has no certificate yet."""
         return bool(self.state.left)
 
     def _accept(self, request: RevocationRequest) -> None:
@@ -211,14 +211,14 @@ class KeyCentre:
         self._update(receipts=announce(self.channel, before, self.current))
 
     def _certify(self, message: RevocationReport) -> RevocationCertificate:
-        """The certificate of the revocation that began this epoch; for the same report, the same."""
+        """Certify the revocation that began this epoch. The same report gets the same certificate."""
         report, state = message.report, self.state
         if state.certified is not None and state.certified.report == report:
             return state.certified
         if not state.left or state.receipts is None:
-            raise ProtocolError("a report of a revocation that has not begun", kind="order")
+            raise ProtocolError("a report, but no revocation is in progress", kind="order")
         if state.certified is not None and state.certified.report.digest_after != report.digest_before:
-            raise ProtocolError("the forest was another when it was reported last", kind="forest")
+            raise ProtocolError("the forest has changed since the last report", kind="forest")
         before = state.certificates[-2]
         certificate = RevocationCertificate.issue(
             self._signing, state.left, before, self.current, report, state.receipts
@@ -226,7 +226,7 @@ class KeyCentre:
         try:
             certificate.verify(self._signing.verify_key)
         except CertificateError as error:
-            raise ProtocolError(f"a report that does not hold: {error}", kind="order") from None
+            raise ProtocolError(f"an invalid report: {error}", kind="order") from None
         self._update(left=(), certified=certificate)
         return certificate
 
@@ -234,7 +234,7 @@ class KeyCentre:
     def _signing(self) -> SigningKey:
         if self.signing is None:
             raise UsageError(
-                "this forest was saved without private keys: it answers no encrypted requests, and nobody "
+                "this forest was saved without private keys: it cannot answer encrypted requests, and nobody "
                 "can leave it; save it with private_keys=True"
             )
         return self.signing

@@ -1,4 +1,4 @@
-"""A participant: owns columns of the rows, proposes splits, keeps its cuts to itself."""
+"""A participant: owns columns of the rows, proposes splits, keeps its thresholds to itself."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ from revfrf.storage.memory import ParticipantStore
 
 TRAINING = "training"
 _TABLES = 4
-"""Tables of rows to test on that CS may have it hold at once; the oldest goes first."""
+"""How many tables to test on a participant holds at a time. The oldest is dropped first."""
 
 
 class Participant(AnsweringParty):
@@ -58,13 +58,13 @@ class Participant(AnsweringParty):
         self.rows: RowSource | None = None
 
     def remember(self) -> None:
-        """See `Party.remember`; also its columns and its secret."""
+        """See `Party.remember`. Also writes down its columns and its secret."""
         with self.store.transaction():
             super().remember()
             self.store.write(columns=self.columns, secret=self.secret)
 
     def recall(self) -> None:
-        """See `Party.recall`: the training rows, if it has any yet, and the forest that they are for."""
+        """See `Party.recall`. Reads the training rows and their forest, if there are any yet."""
         super().recall()
         if self.store.read("column 0", bytes) is not None:
             columns = (self.store.expect(f"column {i}", bytes) for i in range(len(self.columns)))
@@ -75,14 +75,14 @@ class Participant(AnsweringParty):
             self.resume(opening)
 
     def hold(self, table: str, codes: NDArray[np.int64]) -> None:
-        """Keep a table of rows, to train or to test on. The training rows are kept for the forest's life."""
+        """Keep a table of rows to train or to test on. The training rows stay for the forest's life."""
         if table == TRAINING:
             columns = {f"column {i}": column.astype("<i8").tobytes() for i, column in enumerate(codes)}
             self.store.write(**columns)
         self.tables[table] = codes
 
     def drop(self, table: str) -> None:
-        """Forget a table, but not that of the training rows."""
+        """Forget a table, unless it is that of the training rows."""
         if table != TRAINING:
             self.tables.pop(table, None)
 
@@ -126,11 +126,11 @@ class Participant(AnsweringParty):
     @property
     def _rows(self) -> RowSource:
         if self.rows is None:
-            raise ProtocolError(f"{self.identity.name!r} has no file of rows", kind="schema")
+            raise ProtocolError(f"{self.identity.name!r} has no file with rows", kind="schema")
         return self.rows
 
     def _align(self, message: Align) -> None:
-        """Take the rows that CS names. Those to train on are taken once, for the forest's life."""
+        """Take the rows that CS names. The training rows are settled once, for the forest's life."""
         name, table = rows_name(message.ids), message.table
         if table != TRAINING:
             codes = aligned_codes(self._rows, self.columns, message.ids)
@@ -146,7 +146,7 @@ class Participant(AnsweringParty):
                 self.store.write(aligned=name)
                 self.hold(TRAINING, codes)
         elif known != name:
-            raise ProtocolError("other rows than those that were agreed on before", kind="schema")
+            raise ProtocolError("other rows than those agreed on before", kind="schema")
 
     def _open(self, message: OpenForest) -> Schema:
         self.check_forest(message)
@@ -172,13 +172,13 @@ class Participant(AnsweringParty):
         return answer_share(self.identity.weak, message)
 
     def leave(self, level: RevocationLevel) -> RevocationRequest:
-        """A signed request to leave the forest, for KGC."""
+        """Sign a request to leave the forest, for KGC."""
         if self.growth is None:
             raise ProtocolError("there is no forest to leave", kind="forest")
         return sign_revocation(self.identity, self.growth.rules.forest, level)
 
     def resume(self, opening: OpenForest) -> None:
-        """Go on with a forest that was opened before; without training rows it answers, but cannot grow."""
+        """Continue with a forest that was opened before. Without training rows it cannot grow."""
         ids = [feature_id(self.identity.name, column.name) for column in self.columns]
         nothing = np.empty((len(ids), 0), dtype=np.int64)
         self.growth = Growth(opening, self.secret, self.tables.get(TRAINING, nothing), ids)

@@ -22,11 +22,11 @@ class Party:
         self._began = identity.epoch
 
     def remember(self) -> None:
-        """Write down who this is; the rest is written down when it happens."""
+        """Write down the identity. Everything else is written down when it happens."""
         self.store.write(identity=self.identity)
 
     def recall(self) -> None:
-        """Read what was written down, but for the identity, with which a party begins."""
+        """Read what was written down, except the identity, with which a party is made."""
 
     def handle(self, sender: str, message: Message) -> Message:  # noqa: ARG002
         """Answer a message of the key set-up; subclasses answer more."""
@@ -52,7 +52,7 @@ class Party:
         raise ProtocolError(f"{self.identity.role} has no answer to a {type(message).__name__}")
 
     def epoch_began(self) -> None:
-        """What a new epoch changes, besides the keys."""
+        """Do what a new epoch requires, besides new keys."""
 
     @staticmethod
     def check_sender(sender: str, named: str) -> None:
@@ -64,7 +64,7 @@ class Party:
     def certificate(self) -> EpochCertificate:
         """The current epoch. Raises ProtocolError before there is one."""
         if self.identity.certificate is None:
-            raise ProtocolError(f"{self.identity.name!r} belongs to no epoch yet", kind="epoch")
+            raise ProtocolError(f"{self.identity.name!r} is not in an epoch yet", kind="epoch")
         return self.identity.certificate
 
     def verify_key_of(self, role: str) -> VerifyKey:
@@ -80,7 +80,7 @@ class Party:
         if not 1 <= opening.max_depth <= MAX_DEPTH or not opening.n_trees:
             raise ProtocolError("rules that no forest has", kind="forest")
         if opening.forest != forest_id(opening):
-            raise ProtocolError("a forest with the name of another", kind="forest")
+            raise ProtocolError("a forest under the name of another", kind="forest")
 
     def check_epoch(self, epoch: int) -> None:
         """Refuse messages of any epoch but the current one."""
@@ -88,8 +88,8 @@ class Party:
         if epoch != current:
             whose = "this party's" if epoch > current else "the sender's"
             raise ProtocolError(
-                f"epoch {epoch} is not the current one, which is {current} here; if that lasts, {whose} "
-                "directory is an old copy: bring back the one that it had last",
+                f"epoch {epoch} is not the current one, {current}; if this persists, {whose} directory is an "
+                "old copy: restore the latest one",
                 kind="epoch",
             )
 
@@ -102,14 +102,14 @@ class AnsweringParty(Party):
         self._policy = RequestPolicy()
 
     def recall(self) -> None:
-        """See `Party.recall`: the policy."""
+        """See `Party.recall`. Reads the policy."""
         record = self.store.read("policy", PolicyRecord)
         if record is not None:
             self._policy = record.policy()
 
     @property
     def policy(self) -> RequestPolicy:
-        """Whose requests it answers."""
+        """Whose requests this party answers."""
         return self._policy
 
     @policy.setter
@@ -119,9 +119,9 @@ class AnsweringParty(Party):
 
     @property
     def book(self) -> RequestBook:
-        """The requests it has seen in this epoch."""
+        """The requests that this party has seen in this epoch."""
         return self.store.book
 
     def epoch_began(self) -> None:
-        """Requests of older epochs are refused by their epoch, and quotas start again."""
+        """Forget the requests of the last epoch: new ones carry the new epoch, and quotas start again."""
         self.book.clear()

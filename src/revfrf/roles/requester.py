@@ -41,14 +41,15 @@ class Requester(Party):
         partial: bool = False,
         progress: Callable[[int], None] = lambda _: None,
         wait: Callable[[AbsentError], None] | None = None,
+        facts: ForestFacts | None = None,
     ) -> Answer:
-        """The forest's answer for these rows: for each party the x̂ of its columns, a row a column.
+        """Return the forest's answer for these rows: each party's x̂, of shape (n_columns, n_rows).
 
-        Long tables are several requests; `progress` is told how many rows are answered. If somebody is away,
-        `wait` returns when it is back, and the request that has failed is made anew, or raises. Raises
-        RefusedError and AbsentError, which name the party, if there is no answer.
+        Long tables become several requests; `progress` gets the number of rows answered so far. If a party is
+        offline, `wait` returns when it is back, and the failed request is repeated, or it raises. `facts` are
+        those of the forest, if they are known. Raises RefusedError and AbsentError, which name the party.
         """
-        facts = ask_facts(self.channel, self.identity)
+        facts = facts or ask_facts(self.channel, self.identity)
         n_rows = max((table.shape[1] for table in codes.values()), default=0)
         if not n_rows:
             raise UsageError("there are no rows to ask about")

@@ -180,7 +180,7 @@ def test_request_that_comes_while_another_leaves_is_kept_until_that_has_ended(fe
     """A revocation that takes long, or that CS does not end, keeps nobody from asking."""
     report = begun(federation)
     send(federation, KGC, request_of(federation, "shop"), "shop")
-    with pytest.raises(ProtocolError, match="has not ended"):
+    with pytest.raises(ProtocolError, match="a revocation is in progress"):
         begin_epoch(federation)
     assert set(federation.kgc.state.leaving) == {"shop"}
     reported(federation, report)

@@ -1,7 +1,8 @@
 """Epochs: who belongs to a federation, with which keys, and how one epoch follows another.
 
-KGC signs a certificate for each. The next one names the same members but for those who have left, and the
-digest of the one before; either nobody has new keys, or all have, and have signed that the old are erased.
+KGC signs an epoch certificate for each. The next one names the same members, except those who have left, and
+the digest of the one before. Either nobody has new keys, or all have, and have signed that the old ones are
+erased.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ _ERASED = "revfrf erased key v1"
 
 
 def sign_certificate(kgc: SigningKey, unsigned: EpochCertificate) -> EpochCertificate:
-    """The certificate, signed by KGC."""
+    """Return the epoch certificate, signed by KGC."""
     signature = kgc.sign(_CERTIFICATE, *certificate_fields(unsigned))
     return msgspec.structs.replace(unsigned, signature=signature)
 
@@ -37,19 +38,19 @@ def verify_certificate(kgc: VerifyKey, certificate: EpochCertificate) -> None:
 
 
 def certificate_digest(certificate: EpochCertificate) -> bytes:
-    """What the next epoch calls this one."""
+    """Return the digest by which the next epoch refers to this one."""
     return digest(_CERTIFICATE, *certificate_fields(certificate))
 
 
 def certificate_fields(certificate: EpochCertificate) -> tuple[Field, ...]:
-    """What KGC signs: everything but the signature."""
+    """Return what KGC signs: everything but the signature."""
     c = certificate
     members = tuple(map(member_fields, c.members))
     return (c.federation, c.epoch, c.n, c.g0, c.exponent_bits, members, c.revoked, c.previous)
 
 
 def member_fields(member: Member) -> tuple[Field, ...]:
-    """A member, for signing."""
+    """Return a member's fields, for signing."""
     return (member.name, member.role, member.h, member.verify_key)
 
 
@@ -61,7 +62,7 @@ def check_succession(before: EpochCertificate | None, after: EpochCertificate) -
     """
     if before is None:
         if after.epoch != 1 or after.revoked or after.previous:
-            raise ProtocolError("a first epoch comes after none, and nobody has left", kind="epoch")
+            raise ProtocolError("a first epoch has no predecessor, and nobody has left", kind="epoch")
         return
     if after.federation != before.federation or after.epoch != before.epoch + 1:
         raise ProtocolError("an epoch that does not follow the one before", kind="epoch")
@@ -69,11 +70,15 @@ def check_succession(before: EpochCertificate | None, after: EpochCertificate) -
         raise ProtocolError("an epoch that follows another one", kind="epoch")
     left = after.revoked[len(before.revoked) :]
     if not left or after.revoked != (*before.revoked, *left) or len(set(after.revoked)) != len(after.revoked):
-        raise ProtocolError("an epoch begins when somebody leaves, and who has left stays out", kind="member")
+        raise ProtocolError(
+            "a new epoch begins when somebody leaves, and leavers cannot return", kind="member"
+        )
     staying = [member for member in before.members if member.name not in left]
     all_known = len(staying) == len(before.members) - len(left)
     if not all_known or list(map(_standing, after.members)) != list(map(_standing, staying)):
-        raise ProtocolError("the members of the epoch before, but for those who left", kind="member")
+        raise ProtocolError(
+            "the members are not those of the epoch before, without the leavers", kind="member"
+        )
     if [member.role for member in staying if member.role in SHARE_HOLDERS] not in ([CS, CC], [CC, CS]):
         raise ProtocolError("an epoch has one CS and one CC", kind="member")
     _check_keys(before, after, staying)
@@ -96,7 +101,7 @@ def _check_keys(before: EpochCertificate, after: EpochCertificate, staying: Sequ
 
 
 def _standing(member: Member) -> tuple[str, str, bytes]:
-    """What of a member stays the same for the federation's life."""
+    """Return what stays the same about a member for the federation's life."""
     return member.name, member.role, member.verify_key
 
 
@@ -118,7 +123,7 @@ def check_receipts(before: EpochCertificate, after: EpochCertificate, receipts: 
 
 
 def erased_keys(n: bytes, member: Member) -> bytes:
-    """What a receipt calls the keys that a member had under a modulus."""
+    """Return the digest by which a receipt names the keys that a member had under a modulus."""
     return digest(_ERASED, member.role, n, member.h)
 
 
@@ -127,7 +132,7 @@ def _receipt_fields(federation: str, receipt: Receipt) -> tuple[Field, ...]:
 
 
 def sign_receipt(key: SigningKey, name: str, before: EpochCertificate, after: EpochCertificate) -> Receipt:
-    """A member's word that, on entering the epoch after, it has erased its keys of the one before."""
+    """Sign that a member, on entering the epoch after, has erased its keys of the one before."""
     [member] = [member for member in before.members if member.name == name]
     keys, entered = erased_keys(before.n, member), certificate_digest(after)
     unsigned = Receipt(name, before.epoch, keys, entered, bytes(64))

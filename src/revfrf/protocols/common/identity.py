@@ -21,7 +21,7 @@ class Keys(Secret):
     share: StrongShare | None
 
     def record(self) -> "KeysRecord":
-        """All of it, to be written down."""
+        """Return all of it, to be written down."""
         share = None if self.share is None else self.share.to_fields()
         return KeysRecord(self.epoch, self.weak.to_fields(), share)
 
@@ -73,11 +73,11 @@ class Identity(Secret):
         return self.signing
 
     def member(self, weak: WeakKey) -> Member:
-        """What a certificate says of this party if this is its weak key."""
+        """Return what an epoch certificate says about this party if this is its weak key."""
         return Member(self.name, self.role, number(weak.public.h), self.signing_key.verify_key.raw)
 
     def record(self) -> "IdentityRecord":
-        """All of it, to be written down."""
+        """Return all of it, to be written down."""
         return IdentityRecord(
             name=self.name,
             role=self.role,
@@ -101,7 +101,7 @@ class KeysRecord(Record, frozen=True):
     share: dict[str, str] | None
 
     def keys(self, allow_insecure: bool) -> Keys:
-        """The keys. Raises RevFRFError for what are none."""
+        """Return the keys. Raises RevFRFError if they are invalid."""
         share = None if self.share is None else StrongShare.from_fields(self.share, allow_insecure)
         return Keys(self.epoch, WeakKey.from_fields(self.weak, allow_insecure), share)
 
@@ -122,7 +122,7 @@ class IdentityRecord(Record, frozen=True):
     admission: Admission | None
 
     def identity(self, allow_insecure: bool) -> Identity:
-        """The identity. Raises RevFRFError for what is none."""
+        """Return the identity. Raises RevFRFError if it is invalid."""
         return Identity(
             name=self.name,
             role=self.role,

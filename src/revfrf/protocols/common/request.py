@@ -64,7 +64,7 @@ class RequestPolicy:
             raise UsageError(f"max_rows={limit!r}: give a number of rows, or None for any number")
 
     def record(self) -> PolicyRecord:
-        """All of it, to be written down."""
+        """Return all of it, to be written down."""
         accepts = None if self.accepts is None else tuple(sorted(self.accepts))
         limit = None if self.max_rows is None else int(self.max_rows)
         return PolicyRecord(accepts, tuple(sorted(self.refuses)), limit)
@@ -103,17 +103,17 @@ def sign_request(
 
 
 def rows_digest(rows: bytes) -> bytes:
-    """What ties a request to its encrypted rows."""
+    """Return the digest that ties a request to its encrypted rows."""
     return digest(_ROWS, rows)
 
 
 def _fields(request: Request) -> tuple[Field, ...]:
-    """What a requester signs: everything but the signature."""
+    """Return what a requester signs: everything but the signature."""
     r, a = request, request.admission
     return (a.federation, a.epoch, a.member.name, r.forest, r.id, r.n_rows, r.voting, r.partial, r.digest)
 
 
-# -- the party asked --------------------------------------------------------------------------------
+# -- CS, CC and owners -------------------------------------------------------------------------------
 
 
 def check_request(identity: Identity, forest: OpenForest, book: RequestBook, request: Request) -> None:
@@ -142,8 +142,8 @@ def _check_standing(identity: Identity, admission: Admission) -> None:
     certificate = identity.certificate
     if certificate is None or admission.epoch != certificate.epoch:
         raise ProtocolError(
-            f"an admission of epoch {admission.epoch}, not the current one; if that lasts, KGC's directory "
-            "or this party's is an old copy: bring back the one that it had last",
+            f"an admission of epoch {admission.epoch}, not the current one; if this persists, KGC's or this "
+            "party's directory is an old copy: restore the latest one",
             kind="epoch",
         )
     if admission.federation != certificate.federation:
@@ -174,5 +174,5 @@ def enter_request(
 
 
 def _name(request: Request) -> bytes:
-    """The hash of all of it, signatures included."""
+    """Return the hash of all of it, including signatures."""
     return hashlib.sha256(msgspec.msgpack.encode(request)).digest()
