@@ -13,6 +13,7 @@ from revfrf.protocols import frf_revoc
 from revfrf.protocols.certificate import RevocationCertificate, sign_report, sign_revocation
 from revfrf.protocols.common.epoch import certificate_digest
 from revfrf.protocols.frf_revoc import Doomed
+from revfrf.roles.kgc import KeyCentre
 from revfrf.testing.federations import ignore, later_keys, set_up, train
 from revfrf.testing.refusals import refusal_kind
 from tests.federations import digest_of
@@ -120,6 +121,20 @@ def test_servers_and_requesters_cannot_leave(federation: Federation, party: str)
     with pytest.raises(ProtocolError) as caught:
         federation.network.roles[KGC].handle(party, request)
     assert caught.value.kind == "member"
+
+
+def test_kgc_keeps_the_last_participant_whatever_the_others_ask(federation: Federation) -> None:
+    for party in ("bank", "shop"):
+        send(federation, KGC, request_of(federation, party), party)
+    assert refused(federation, KGC, request_of(federation, "telco"), "telco") == "member"
+    assert begin_epoch(federation).revoked == ("bank", "shop")
+
+
+def test_nobody_leaves_before_there_is_a_federation(federation: Federation) -> None:
+    kgc = KeyCentre(federation.kgc.channel, federation.kgc.signing)
+    with pytest.raises(ProtocolError, match="not set up yet") as caught:
+        kgc.handle("bank", request_of(federation))
+    assert caught.value.kind == "epoch"
 
 
 def test_nobody_leaves_before_there_is_a_forest() -> None:
