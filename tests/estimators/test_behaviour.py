@@ -115,17 +115,6 @@ def test_a_prediction_does_not_depend_on_the_other_rows(make: Callable[..., Any]
     np.testing.assert_array_equal(model.predict(np.repeat(X, 2, axis=0)), np.repeat(together, 2))
 
 
-def test_a_single_unlimited_tree_finds_every_training_row_again() -> None:
-    rules: dict[str, Any] = {
-        "bootstrap": False,
-        "min_samples_leaf": 1,
-        "max_depth": None,
-        "n_candidates": 255,
-    }
-    model = classifier(1, max_features=1.0, **rules).fit(X, Y)
-    assert model.score(X, Y) == 1.0
-
-
 # -- what repeats ------------------------------------------------------------------------------------
 
 

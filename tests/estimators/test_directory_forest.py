@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from revfrf.embedded.federation import Federation
@@ -27,7 +26,7 @@ from tests.estimators.directories import (
     opened,
     same_answers,
 )
-from tests.estimators.toys import classifier, frame, regressor
+from tests.estimators.toys import classifier, people, regressor
 
 pytestmark = pytest.mark.usefixtures("prepared_moduli")
 
@@ -77,14 +76,6 @@ def test_forest_of_any_kind_is_opened_as_it_was(tmp_path: Path, name: str) -> No
         kept.revoke(party, 1)
         memory.revoke(party, 1)
         same_answers(kept, memory, encrypted=None)
-
-
-def people() -> Any:
-    rng = np.random.default_rng(4)
-    a = np.where(rng.random(60) < 0.2, np.nan, rng.normal(size=60))
-    b = pd.Categorical(rng.choice(["red", "green", "größte \U0001f33b"], 60))
-    b[::9] = None
-    return frame(a=a, b=b, c=pd.array(rng.integers(0, 9, 60), dtype="Int64"))
 
 
 def test_tables_with_categories_and_missing_values_are_read_as_before(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
@@ -17,7 +16,7 @@ from revfrf.estimators._encrypted import PartialAnswer
 from revfrf.messages.key_setup import Admission
 from revfrf.protocols.common.request import RequestPolicy
 from revfrf.testing.refusals import refused
-from tests.estimators.toys import TWO_PARTIES, classifier, frame, regressor, signs, table
+from tests.estimators.toys import TWO_PARTIES, classifier, frame, people, regressor, signs, table
 
 X = table(120, 4)
 Y = signs(X)
@@ -66,14 +65,6 @@ def test_numbers_are_exactly_those_of_predict() -> None:
     answers = model.predict_encrypted(rows)
     assert answers.tobytes() == model.predict(rows).tobytes()
     assert len(np.unique(answers)) > 5
-
-
-def people() -> Any:
-    rng = np.random.default_rng(4)
-    a = np.where(rng.random(60) < 0.2, np.nan, rng.normal(size=60))
-    b = pd.Categorical(rng.choice(["red", "green", "blue"], 60))
-    b[::9] = None
-    return frame(a=a, b=b, c=pd.array(rng.integers(0, 9, 60), dtype="Int64"))
 
 
 @pytest.mark.parametrize("voting", ["hard", "soft"])

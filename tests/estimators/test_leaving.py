@@ -30,13 +30,9 @@ from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import CS
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.protocols.common.request import RequestPolicy
-from tests.estimators.toys import classifier, frame, regressor, signs, table
+from tests.estimators.directories import LEVELS, NUMBERS, PARTIES, X, Y
+from tests.estimators.toys import classifier, frame, people, regressor, signs, table
 
-LEVELS: tuple[RevocationLevel, ...] = (1, 2)
-X = table(120, 5)
-Y = signs(X) + (X[:, 2] > 1)
-NUMBERS = X[:, 0] + X[:, 2] / 2
-PARTIES = {"bank": [0, 4], "telco": [1, 3], "shop": [2]}
 MEAN = 5**0.5 / 5
 
 pytestmark = pytest.mark.usefixtures("prepared_moduli")
@@ -159,18 +155,11 @@ def test_forest_that_is_fitted_again_has_everybody_again(model: Any) -> None:
 # -- X with and without the leaver's columns --------------------------------------------------------
 
 
-def people() -> Any:
-    rng = np.random.default_rng(4)
-    a = np.where(rng.random(60) < 0.2, np.nan, rng.normal(size=60))
-    b = pd.Categorical(rng.choice(["red", "green", "blue"], 60))
-    c = pd.Categorical(rng.choice(["yes", "no"], 60))
-    return frame(a=a, b=b, c=c, d=pd.array(rng.integers(0, 9, 60), dtype="Int64"))
-
-
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("leaver", ["bank", "telco", "shop"])
 def test_data_frames_may_come_without_the_leavers_columns(leaver: str, level: RevocationLevel) -> None:
-    rows = people()
+    rows = people().assign(c=pd.Categorical(np.where(table()[:, 1] > 0, "yes", "no")))
+    rows["d"] = people()["c"]
     labels = np.where(
         rows["b"].astype(str) == "red", "x", np.where(rows["d"] > 4, "y", rows["c"].astype(str))
     )

@@ -34,6 +34,15 @@ def frame(**columns: Any) -> Any:
     return pd.DataFrame(table(), columns=["a", "b"]).assign(**columns)
 
 
+def people() -> Any:
+    """A DataFrame with numbers, categories and missing values of three kinds."""
+    rng = np.random.default_rng(4)
+    a = np.where(rng.random(ROWS) < 0.2, np.nan, rng.normal(size=ROWS))
+    b = pd.Categorical(rng.choice(["red", "green", "größte \U0001f33b"], ROWS))
+    b[::9] = None
+    return frame(a=a, b=b, c=pd.array(rng.integers(0, 9, ROWS), dtype="Int64"))
+
+
 def signs(X: Any) -> NDArray[np.int64]:
     """Classes that the first column decides: 1 where it is above 0."""
     return (np.asarray(X)[:, 0] > 0).astype(np.int64)

@@ -95,9 +95,9 @@ class EncryptedPredictionMixin(BaseRevocableForest):
             rows = np.flatnonzero(answer.n_voted == 0)
             raise AbsentError(
                 answer.absent[0],
-                f"is absent (of {', '.join(answer.absent)} in all), and no tree is left for "
+                f"is offline (all offline: {', '.join(answer.absent)}), and no tree is left for "
                 f"{len(rows)} of {n_rows} rows: {', '.join(map(str, rows[:10]))}{', …' * (len(rows) > 10)}; "
-                "leave these out, or ask again later",
+                "leave these out, or retry later",
             )
         answers = finish(answer.votes / answer.n_voted[:, None])
         if not partial:
