@@ -27,13 +27,13 @@ lint: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
-	$(BIN)/revfrf bench paper
+	$(BIN)/python -m benchmarks paper
 
 bench-quick: $(READY)
-	$(BIN)/revfrf bench paper --quick
+	$(BIN)/python -m benchmarks paper --quick
 
 bench-micro: $(READY)
-	$(BIN)/revfrf bench micro
+	$(BIN)/python -m benchmarks micro
 
 # The environment is made again only when what it is made from changes.
 $(READY): pyproject.toml constraints.txt

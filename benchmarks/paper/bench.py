@@ -1,4 +1,4 @@
-"""Every table and figure of the paper's evaluation: what `revfrf bench paper` runs."""
+"""Every table and figure of the paper's evaluation: what `python -m benchmarks paper` runs."""
 
 import fcntl
 import hashlib

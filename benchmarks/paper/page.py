@@ -2,8 +2,8 @@
 
     python -m benchmarks.paper.page DIR [PAGE]
 
-DIR is where `revfrf bench paper` has left its JSON files. PAGE is docs/benchmarks.md unless another is given,
-which takes a full run of all experiments and nothing less; what stands in a page above the mark is kept.
+DIR holds the JSON files of `python -m benchmarks paper`. PAGE is docs/benchmarks.md unless another is
+given; it takes only a full run of all experiments. The part of the page above the mark is kept.
 """
 
 import argparse
@@ -27,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         runs = read(options.results, EXPERIMENTS)
         if not runs:
-            parser.error(f"{options.results} has no results; run `revfrf bench paper --out` there first")
+            parser.error(
+                f"{options.results} has no results; run `python -m benchmarks paper --out DIR` first"
+            )
         faults = warned(EXPERIMENTS, runs)
         if faults and options.page == PAGE:
             parser.error(f"{faults[-1]} The documentation wants a full run of all; give another page")

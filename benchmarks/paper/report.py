@@ -106,7 +106,8 @@ def described(runs: Mapping[str, Run]) -> dict[str, str]:
     }
     return {
         **({f"loss against scikit-learn within {LIMIT:g} %": summary(scored)} if scored else {}),
-        "command": "revfrf bench paper" + ("" if settings["name"] == "full" else f" --{settings['name']}"),
+        "command": "python -m benchmarks paper"
+        + ("" if settings["name"] == "full" else f" --{settings['name']}"),
         "measured": " to ".join(dict.fromkeys((dates[0], dates[-1]))),
         "machine": f"{machine['cores']} cores ({machine['processor']}), {machine['memory'] / 2**30:.0f} GiB",
         "versions": ", ".join(f"{name} {number}" for name, number in run["versions"].items()),
@@ -165,7 +166,7 @@ def html_page(experiments: Mapping[str, Experiment], runs: Mapping[str, Run]) ->
     )
     words = section("Words", facts(WORDS))
     body = [STYLE, head, words, *map(html_chapter, found)]
-    return document("The paper's evaluation, measured", subtitle, body, "Made by revfrf bench paper.")
+    return document("The paper's evaluation, measured", subtitle, body, "Made by python -m benchmarks paper.")
 
 
 MARK = "<!-- tables -->"

@@ -1,4 +1,4 @@
-"""`revfrf bench`: it finds the benchmarks in the sources, or says how to get them."""
+"""`python -m benchmarks`: options, errors, and one experiment from the command to the page."""
 
 import sys
 from pathlib import Path
@@ -6,47 +6,36 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import revfrf
+from benchmarks.__main__ import app
 from benchmarks.paper import bench, page
 from benchmarks.paper.report import MARK
 from benchmarks.paper.settings import QUICK, TINY
-from revfrf.cli.app import app
 from tests.benchmarks.made_sets import write
-
-
-def test_without_the_sources_it_says_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(revfrf, "__file__", str(tmp_path / "lib" / "revfrf" / "__init__.py"))
-    for command in ("paper", "micro"):
-        done = CliRunner().invoke(app, ["bench", command])
-        assert done.exit_code == 2
-        assert "clone the repository" in done.stderr
 
 
 def test_a_missing_library_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "benchmarks.paper.bench")
     monkeypatch.delitem(sys.modules, "benchmarks.paper.datasets")
     monkeypatch.setitem(sys.modules, "pandas", None)
-    done = CliRunner().invoke(app, ["bench", "paper"])
+    done = CliRunner().invoke(app, ["paper"])
     assert done.exit_code == 2
     assert "pandas is missing: pip install 'revfrf[bench]'" in done.stderr
 
 
 def test_the_help_names_every_experiment() -> None:
-    done = CliRunner().invoke(app, ["bench", "paper", "--help"])
+    done = CliRunner().invoke(app, ["paper", "--help"])
     assert ", ".join(bench.EXPERIMENTS) in " ".join(done.stdout.split())
 
 
 def test_missing_data_is_wrong_usage(tmp_path: Path) -> None:
-    done = CliRunner().invoke(
-        app, ["bench", "paper", "--data", str(tmp_path), "--out", str(tmp_path / "out")]
-    )
+    done = CliRunner().invoke(app, ["paper", "--data", str(tmp_path), "--out", str(tmp_path / "out")])
     assert done.exit_code == 2
     assert "adult.csv.gz" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_an_unknown_experiment_is_wrong_usage(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["bench", "paper", "--out", str(tmp_path), "--only", "speed"])
+    done = CliRunner().invoke(app, ["paper", "--out", str(tmp_path), "--only", "speed"])
     assert done.exit_code == 2
     assert "classification, regression" in done.stderr
 
@@ -63,7 +52,7 @@ def test_options_reach_the_run_and_its_exit_code_is_the_commands(
     monkeypatch.setattr(bench, "run", run)
     monkeypatch.chdir(tmp_path)
     wanted = ["--quick", "--data", "d", "--only", "growth", "--only", "theory", "--fresh"]
-    done = CliRunner().invoke(app, ["bench", "paper", *wanted])
+    done = CliRunner().invoke(app, ["paper", *wanted])
     assert done.exit_code == 130
     [options] = seen
     assert options.settings is QUICK
@@ -78,7 +67,7 @@ def test_one_experiment_from_the_command_to_the_page_of_the_documentation(
     (tmp_path / "data").mkdir()
     data, out = write(tmp_path / "data"), tmp_path / "out"
     options = ["--quick", "--data", str(data), "--out", str(out), "--only", "growth"]
-    done = CliRunner().invoke(app, ["bench", "paper", *options])
+    done = CliRunner().invoke(app, ["paper", *options])
     assert done.exit_code == 0, done.stderr
     written = tmp_path / "page.md"
     written.write_text(f"# Ours\n\n{MARK}\n")

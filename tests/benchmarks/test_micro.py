@@ -1,15 +1,15 @@
-"""`revfrf bench micro`, with toy keys."""
+"""`python -m benchmarks micro`, with toy keys."""
 
 import json
 from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
-from revfrf.cli.app import app
+from benchmarks.__main__ import app
 
 
 def micro(*options: str) -> Result:
-    return CliRunner().invoke(app, ["bench", "micro", "--rounds", "1", *options])
+    return CliRunner().invoke(app, ["micro", "--rounds", "1", *options])
 
 
 def test_micro_benchmark_prints_a_table_and_writes_its_results(tmp_path: Path) -> None:

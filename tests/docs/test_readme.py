@@ -34,7 +34,7 @@ def test_every_command_is_one_that_these_tests_run() -> None:
     assert COMMANDS[-2:] == ["make test", "make bench"]
     assert [command.split()[1] for command in COMMANDS[2:-2]] == ["up", "train", "predict", "revoke", "down"]
     makefile = (ROOT / "Makefile").read_text()
-    assert "$(BIN)/revfrf bench paper" in makefile
+    assert "$(BIN)/python -m benchmarks paper" in makefile
     assert "$(BIN)/pytest" in makefile
 
 

@@ -1,15 +1,28 @@
 """The command line. It parses and prints; the work is done elsewhere. `cli.exits` lists the exit codes."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import revfrf
-from revfrf.cli import bench, coordinator, kgc, local, party, predict, verify
+from revfrf.cli import coordinator, kgc, local, party, predict, verify
 from revfrf.cli.exits import Program
 
+_ORDER = (
+    *("kgc", "join", "serve", "match", "train", "test", "predict", "revoke", "status", "history", "export"),
+    *("report", "verify", "verify-log", "up", "down", "demo"),
+)
+"""Commands in the order in which they are used."""
+
+
+class _InOrder(Program):
+    def list_commands(self, ctx: Any) -> list[str]:
+        """See `TyperGroup.list_commands`."""
+        return sorted(super().list_commands(ctx), key=_ORDER.index)
+
+
 app = typer.Typer(
-    cls=Program,
+    cls=_InOrder,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -45,4 +58,3 @@ def main(
 for commands in (party, coordinator, predict, verify, local):
     app.registered_commands += commands.app.registered_commands
 app.add_typer(kgc.app, name="kgc")
-app.add_typer(bench.app, name="bench")

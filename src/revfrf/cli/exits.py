@@ -32,12 +32,6 @@ TERMINATED = 143
 _NOTHING_CHECKED = (*UNREADABLE, "malformed", "version")
 """Kinds of errors that say nothing about what a certificate or a log proves."""
 
-_ORDER = (
-    *("kgc", "join", "serve", "match", "train", "test", "predict", "revoke", "status", "history", "export"),
-    *("report", "verify", "verify-log", "up", "down", "demo", "bench"),
-)
-"""Commands in the order in which they are used."""
-
 _WrongUsage: Any = typer.BadParameter.__base__
 """Typer's errors about a command line; typer has no public name for them."""
 
@@ -66,10 +60,6 @@ def _ending_on_sigterm() -> Iterator[None]:
 
 class Program(TyperGroup):
     """Commands that end with one line and an exit code, whatever happens."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """See `TyperGroup.list_commands`."""
-        return sorted(super().list_commands(ctx), key=_ORDER.index)
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """See `TyperGroup.main`."""

@@ -1,6 +1,5 @@
-"""The benchmarks' commands. The benchmarks themselves are in the source tree, not in the package."""
+"""The benchmarks' commands: `python -m benchmarks`, from the root of the repository."""
 
-import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -8,11 +7,17 @@ from typing import Annotated
 
 import typer
 
-import revfrf
-from revfrf.cli.exits import errors
+from revfrf.cli.exits import Program, errors
 from revfrf.errors import UsageError
 
-app = typer.Typer(no_args_is_help=True, help="Run benchmarks: the paper's evaluation, and single operations.")
+app = typer.Typer(
+    cls=Program,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Run benchmarks: the paper's evaluation, and single operations.",
+)
 
 
 @app.command("paper")
@@ -46,11 +51,11 @@ def paper(
 
     \b
     Examples:
-      revfrf bench paper --quick
-      revfrf bench paper --only classification --only regression
+      python -m benchmarks paper --quick
+      python -m benchmarks paper --only classification --only regression
     """
     with errors(False):
-        code = _benchmark("paper.bench").main("quick" if quick else "full", data, out, only or (), fresh)
+        code = _module("paper.bench").main("quick" if quick else "full", data, out, only or (), fresh)
     raise typer.Exit(code)
 
 
@@ -66,25 +71,20 @@ def micro(
 
     \b
     Example:
-      revfrf bench micro --bits 2048 --rounds 3
+      python -m benchmarks micro --bits 2048 --rounds 3
     """
     with errors(False):
-        _benchmark("micro.bench").main(bits or (1024, 2048, 3072), rounds, json)
+        _module("micro.bench").main(bits or (1024, 2048, 3072), rounds, json)
 
 
-def _benchmark(name: str) -> ModuleType:
-    """Import a module of the source tree."""
-    root = Path(revfrf.__file__).parents[2]
-    if not (root / "benchmarks" / "paper").is_dir():
-        raise UsageError(
-            "the benchmarks are not in the installed package: clone the repository, and run `make bench` "
-            "there, or `pip install --editable '.[bench]'` and this command again"
-        )
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
+def _module(name: str) -> ModuleType:
     try:
         return import_module(f"benchmarks.{name}")
     except ModuleNotFoundError as error:
         if (error.name or "").startswith(("benchmarks", "revfrf")):
             raise
         raise UsageError(f"{error.name} is missing: pip install 'revfrf[bench]'") from None
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m benchmarks")
