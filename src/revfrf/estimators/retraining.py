@@ -40,8 +40,9 @@ class Retraining:
     """The result of training again.
 
     `same_targets` says whether the rows' labels and weights add up, tree by tree, to those in the saved
-    forest's leaves. Owners do not matter. If not, the table is probably not the one that the forest was
-    trained on, or `fit` was given sample weights. `ignored` are columns of the table without an owner.
+    forest's leaves, which does not depend on the owners of splits. If not, the table is probably not the
+    one that the forest was trained on, or `fit` was given sample weights. `ignored` are columns of the
+    table without an owner.
     """
 
     leavers: tuple[str, ...]

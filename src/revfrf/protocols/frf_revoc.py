@@ -189,7 +189,7 @@ def destroy(channel: Channel, plan: Plan, store: CoordinatorStore, leavers: Coll
     """Have every owner who stays forget its splits among the nodes that are destroyed, and return these.
 
     Where nothing has grown yet, an owner may have won a split in a level that was interrupted, and CS cannot
-    tell who: all owners are told of these places.
+    tell who: all owners learn of these places.
     """
     going = doomed(store, leavers)
     lost = _by_owner({node: store.splits[node] for node in going.nodes if node in store.splits})
