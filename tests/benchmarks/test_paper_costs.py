@@ -8,8 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from benchmarks.paper import (
@@ -38,18 +36,8 @@ from benchmarks.rivals.encrypted_database import ClearDatabase, EncryptedDatabas
 from benchmarks.rivals.irrevocable import rebuild_all
 from revfrf.crypto.dtpkc.arithmetic import FixedBase
 from revfrf.names import CC, CS
-from tests.benchmarks.made_sets import adult
 
 SIZE: dict[str, Any] = {"rows": 200, "trees": 2, "depth": 2}
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Adult, made up."""
-    where = tmp_path_factory.mktemp("data")
-    table = pd.DataFrame(adult(np.random.default_rng(0)))
-    table.to_csv(where / "adult.csv.gz", index=False, compression={"method": "gzip", "compresslevel": 1})
-    return where
 
 
 def done(result: dict[str, Any], **key: Any) -> Done:

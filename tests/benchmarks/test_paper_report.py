@@ -23,7 +23,6 @@ from benchmarks.paper.printed import CLASSIFICATION, PLAIN, REGRESSION
 from benchmarks.paper.report import documentation, read
 from benchmarks.paper.settings import QUICK, TINY
 from revfrf.errors import UsageError
-from tests.benchmarks.made_sets import write
 
 WANTED = {
     # the paper's tables
@@ -48,11 +47,6 @@ WANTED = {
     "theory-nodes",
     "doubts",
 }
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="module")

@@ -16,14 +16,9 @@ from benchmarks.rivals.plain import plain_forest
 from benchmarks.studies import accuracy, construction, exactness, prediction
 from benchmarks.studies.accuracy import forests
 from benchmarks.studies.common import current_memory, exponent, peak_memory
-from tests.benchmarks.made_sets import MAKERS, write
+from tests.benchmarks.made_sets import MAKERS
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tmp_path_factory.mktemp("data"))
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -19,7 +19,6 @@ import contextlib
 import random
 from collections.abc import Coroutine
 from threading import Thread
-from types import TracebackType
 from typing import Any
 
 _CHUNK = 16 * 1024
@@ -83,9 +82,7 @@ class FaultyLink:
     def __enter__(self) -> "FaultyLink":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # -- faults ---------------------------------------------------------------------------------------
