@@ -60,7 +60,7 @@ def restored(stores: StoreFactory, *, private_keys: bool, allow_insecure: bool, 
     epoch = state.certificates[-1]
     own = {CS: cs, CC: stores.store(Store, CC, CC, create=False)}
     columns, secret_of = {}, {}
-    for name in (member.name for member in epoch.members if member.role == PARTICIPANT):
+    for name in epoch.participants:
         store = own[name] = stores.store(ParticipantStore, PARTICIPANT, name, create=False)
         columns[name] = store.expect("columns", tuple[Column, ...])
         secret_of[name] = store.expect("secret", bytes)

@@ -26,7 +26,6 @@ from revfrf.forest.nodes import Nodes
 from revfrf.forest.randomness import row_repeats
 from revfrf.io.table import Table, category, number, some
 from revfrf.messages.fle_expan import Column
-from revfrf.names import PARTICIPANT
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.roles.participant import TRAINING
 
@@ -123,7 +122,7 @@ def _stayed(
 ) -> tuple[str, ...]:
     """Return who was left when the certificate was signed, if it is a certificate of this forest."""
     after, cs = certificate.epoch_after, forest.federation_.coordinator
-    stayed = {member.name for member in after.members if member.role == PARTICIPANT}
+    stayed = set(after.participants)
     here = forest.federation_.participants.keys()
     same = (cs.opening.federation, cs.opening.forest) == (after.federation, certificate.report.forest)
     if not same or cs.identity.kgc != kgc_key or (stayed <= here and here - stayed - set(after.revoked)):

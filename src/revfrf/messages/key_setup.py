@@ -3,6 +3,7 @@
 import msgspec
 
 from revfrf.messages.base import MIB, Count, Digest, Message, Name, Number, Signature
+from revfrf.names import PARTICIPANT
 
 
 class KeyDeal(Message, frozen=True):
@@ -67,6 +68,11 @@ class EpochCertificate(Message, frozen=True):
     revoked: tuple[Name, ...]
     previous: bytes
     signature: Signature
+
+    @property
+    def participants(self) -> list[str]:
+        """The names of the members that are participants."""
+        return [member.name for member in self.members if member.role == PARTICIPANT]
 
     def discloses(self) -> dict[str, int]:
         """Names and public keys."""

@@ -13,7 +13,7 @@ from revfrf.messages.base import Done
 from revfrf.messages.fle_expan import Column
 from revfrf.messages.frf_revoc import RevocationLevel, RevocationRequest
 from revfrf.messages.key_setup import EpochCertificate
-from revfrf.names import KGC, PARTICIPANT
+from revfrf.names import KGC
 from revfrf.node import api
 from revfrf.node.api import OnProgress
 from revfrf.node.config import Config, PolicySection
@@ -116,8 +116,7 @@ class ParticipantService(MemberService):
 
     def _leave(self, level: RevocationLevel) -> tuple[RevocationRequest, api.Departure]:
         request = self.role.leave(level)
-        participants = [m.name for m in self.role.certificate.members if m.role == PARTICIPANT]
-        check_somebody_stays(participants, [self.home.who.name])
+        check_somebody_stays(self.role.certificate.participants, [self.home.who.name])
         self.audit.append("asked to leave", level=level)
         return request, api.Departure(self.home.who.name, level, request.epoch)
 

@@ -20,7 +20,7 @@ from revfrf.io.party_data import Labels, Task, read_labels
 from revfrf.io.table import some
 from revfrf.lifecycle import CsState, Step, run
 from revfrf.messages.key_setup import EpochCertificate, SetUpReply, SetUpRequest
-from revfrf.names import CS, KGC, PARTICIPANT
+from revfrf.names import CS, KGC
 from revfrf.node import api
 from revfrf.node.api import OnProgress, ParticipantRows, Progress
 from revfrf.node.audit_log import AuditLog
@@ -270,8 +270,7 @@ class TrainingJob:
     @property
     def participants(self) -> list[str]:
         """The participants of this epoch."""
-        members = self.role.certificate.members
-        return sorted(member.name for member in members if member.role == PARTICIPANT)
+        return self.role.certificate.participants
 
     @property
     def epoch(self) -> int:

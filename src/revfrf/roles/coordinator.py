@@ -25,7 +25,7 @@ from revfrf.messages.base import Done, Message, of_number
 from revfrf.messages.fle_expan import Column, OpenForest, Schema
 from revfrf.messages.frf_predict import ForestFacts, ForestQuery, PredictReply, PredictRequest
 from revfrf.messages.key_setup import EpochCertificate, KeyDeal
-from revfrf.names import CC, PARTICIPANT
+from revfrf.names import CC
 from revfrf.parallel import side_by_side
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.protocols.common.identity import Identity
@@ -150,7 +150,7 @@ class Coordinator(AnsweringParty):
 
     def open(self) -> None:
         """Send the forest's rules to CC and all participants. May be repeated, also in a later epoch."""
-        members = [member.name for member in self.certificate.members if member.role == PARTICIPANT]
+        members = self.certificate.participants
         opening = msgspec.structs.replace(self.opening, epoch=self.certificate.epoch)
 
         def ask(party: str) -> tuple[Column, ...]:

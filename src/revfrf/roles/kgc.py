@@ -14,7 +14,6 @@ from revfrf.lifecycle import KgcState, check_somebody_stays
 from revfrf.messages.base import Done, Message
 from revfrf.messages.frf_revoc import Certified, RevocationReport, RevocationRequest
 from revfrf.messages.key_setup import Admission, EpochCertificate, Receipt
-from revfrf.names import PARTICIPANT
 from revfrf.protocols.certificate import RevocationCertificate, check_revocation
 from revfrf.protocols.frf_revoc import next_epoch
 from revfrf.protocols.key_setup import admit, announce, first_epoch
@@ -88,11 +87,6 @@ class KeyCentre:
             revocation_in_progress=self.revocation_in_progress,
             leaving=max((request.level for request in state.leaving.values()), default=0),
         )
-
-    @property
-    def participants(self) -> list[str]:
-        """The participants of the current epoch."""
-        return [member.name for member in self.current.members if member.role == PARTICIPANT]
 
     @property
     def current(self) -> EpochCertificate:
@@ -174,7 +168,7 @@ class KeyCentre:
                 raise ProtocolError("a request to leave that was used before", kind="replay")
             check_revocation(self.current, request)
             try:
-                check_somebody_stays(self.participants, {*self.state.leaving, request.party})
+                check_somebody_stays(self.current.participants, {*self.state.leaving, request.party})
             except UsageError as error:
                 raise ProtocolError(str(error), kind="member") from None
             known = self.state.leaving.get(request.party)

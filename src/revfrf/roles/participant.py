@@ -34,7 +34,7 @@ class Participant(AnsweringParty):
     """One owner of columns, in one forest.
 
     `secret` keys its private draws and is kept for the forest's life. `tables` are the rows it holds, as
-    x̂, an array with a row a column: the training rows, and others that the forest is tested on. It is handed
+    x̂ of shape (n_columns, n_rows): the training rows, and others that the forest is tested on. It is handed
     them, or takes them from its `rows` when CS names their ids. `policy` says whose encrypted requests it
     lets its splits be compared with.
     """
