@@ -691,7 +691,7 @@ WRONG_TABLES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "no such column": (lambda X: X.drop(columns=["c", "d"]), "the table has no column 'c', 'd'"),
     "unknown label": (lambda X: X.replace({"y": {"yes": "maybe"}}), "'maybe' is not a label of this forest"),
     "missing label": (lambda X: X.replace({"y": {"yes": None}}), "'' is not a label of this forest"),
-    "text": (lambda X: X.assign(c="1_0"), "column 'c', row 1: '1_0' is no number"),
+    "text": (lambda X: X.assign(c="1_0"), "column 'c', row 1: '1_0' is not a number"),
     "infinite": (lambda X: X.assign(c=np.inf), "column 'c'"),
     "too large": (lambda X: X.assign(c=1e300), "column 'c'"),
     "categories": (lambda X: X.assign(colour="green"), "no value is among its categories"),

@@ -302,7 +302,7 @@ def test_numbers_are_no_classes_unless_that_is_said_by_file_or_flag() -> None:
     assert "give --task numbers" in run_closed("serve", "-d", "cs", cwd=Path())
     assert 'must be "classes" or "numbers"' in run("serve", "-d", "cs", "--task", "number", code=WRONG_USAGE)
     Path("cs/rows.csv").write_text("id,label\na,paid\n")
-    assert "'paid' is no number" in run_closed("serve", "-d", "cs", "--task", "numbers", cwd=Path())
+    assert "'paid' is not a number" in run_closed("serve", "-d", "cs", "--task", "numbers", cwd=Path())
 
 
 @pytest.mark.usefixtures("place")
@@ -516,14 +516,14 @@ def test_a_federation_that_is_there_is_not_another_one(tmp_path: Path) -> None:
     sandbox.make(tmp_path / "f", 2, 256, allow_insecure=True)
     for flag, value, there in (("--parties", "3", "2"), ("--key-bits", "2048", "256")):
         said = run("up", "-d", tmp_path / "f", flag, value, code=WRONG_USAGE)
-        assert f"{flag} {value}: {tmp_path}/f was made with {there}; leave {flag} out" in said
+        assert f"{flag} {value}: {tmp_path}/f was created with {there}; leave {flag} out" in said
     sandbox.check(tmp_path / "f", 2, 256)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine")
     with pytest.raises(UsageError, match="has other files in it"):
         sandbox.make(tmp_path / "full", 2, 256, allow_insecure=True)
     assert (tmp_path / "full" / "thesis.txt").read_text() == "mine"
-    assert "no federation of `revfrf up`" in run("down", "-d", tmp_path / "full", code=WRONG_USAGE)
+    assert "not a federation of `revfrf up`" in run("down", "-d", tmp_path / "full", code=WRONG_USAGE)
 
 
 def heed_hangups() -> None:

@@ -124,7 +124,9 @@ def test_a_party_that_sleeps_is_waited_for_and_named_when_patience_ends(
     configure(federation.directory / "CS" / CONFIG, patience=4, heartbeat=4)
     federation.start(*OTHERS)
     federation.start("h0", dies=("LevelRequest of CS: handled", 1), counted=True)
-    with pytest.raises(RevFRFError, match=r"'h0' was away for 4 seconds.*goes on by itself") as caught:
+    with pytest.raises(
+        RevFRFError, match=r"'h0' was offline for 4 seconds.*continues when it is back"
+    ) as caught:
         federation.train()
     assert caught.value.kind == "absent"
     assert federation.ended("h0") == -signal.SIGKILL

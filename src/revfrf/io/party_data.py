@@ -1,7 +1,7 @@
-"""A party's rows in a file of its own: a participant's columns, CS's labels; and what is written.
+"""A party's own table: a participant's columns, CS's labels; and predictions as CSV.
 
-How files are read is said in `tablefile`. A participant's columns are encoded by what it has published of
-them, so that rows that come later are encoded as the first ones were.
+`io.table` describes the files. A participant's columns are encoded as it has published them, so that later
+rows are encoded like the first ones.
 """
 
 import csv
@@ -23,10 +23,10 @@ from revfrf.messages.fle_expan import Column
 
 MAX_COLUMNS = 2**16 - 1
 Task = Literal["classes", "numbers"]
-"""What labels are."""
+"""The kind of labels."""
 
-_FEW = 100
-"""The number of categories that any column may have, and of numeric classes that any target may have."""
+MAX_FREE_CATEGORIES = 100
+"""Up to this number, distinct values are taken for categories or classes without asking."""
 
 
 # -- a participant's rows ---------------------------------------------------------------------------
@@ -34,9 +34,7 @@ _FEW = 100
 
 @dataclass(frozen=True)
 class Rows:
-    """A participant's file. What is in it is looked at when it is needed: columns that nobody asks for may
-    hold anything.
-    """
+    """A participant's table. Columns are read when they are needed: others may hold anything."""
 
     table: Table
     id_column: str
@@ -47,11 +45,11 @@ class Rows:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """What the participant publishes: names, decimals, and names of categories, but no number.
+        """What the participant publishes: names, decimals, and names of categories, but no values.
 
-        Raises UsageError for a column that is neither number nor category. So it does, unless `categories`
-        names the column, if at least half of its values are numbers and the others are not, or if it has
-        more than a hundred categories, more than half as many as values: that is data, not names.
+        Raises UsageError for a column that is neither number nor category. Unless `categories` names the
+        column, that includes columns in which only a part (at least half) of the values are numbers, and
+        columns with more than 100 categories that are more than half of the values: such values are data.
         """
         places = self.decimals if isinstance(self.decimals, Mapping) else {}
         for name in sorted({*self.categories, *self.drop, *places}):
@@ -64,10 +62,10 @@ class Rows:
         return tuple(map(self._learn, names))
 
     def codes(self, columns: Sequence[Column]) -> NDArray[np.int64]:
-        """The x̂ of these columns, a row a column, by their published decimals and categories.
+        """Return x̂, of shape (n_columns, n_rows), by the columns' published decimals and categories.
 
-        A category that was not published is missing. Raises UsageError for a column that is not in the file,
-        or of another kind there, and RangeError for a number that does not fit.
+        A category that was not published is missing. Raises UsageError for a column that is not in the file
+        or has another kind there, and RangeError for a number that does not fit.
         """
         codes = np.empty((len(columns), len(self.ids)), dtype=np.int64)
         for place, column in enumerate(columns):
@@ -88,21 +86,21 @@ class Rows:
             raise UsageError(f"{path}: its categories have characters that do not print; rename them")
         if name not in self.categories and _mostly_different(len(found), len(present)):
             raise UsageError(
-                f"{path}: {len(found)} categories in {len(present)} values, whose names all would be "
-                "published; drop it, or name it among `categories` if that is meant"
+                f"{path}: {len(found)} categories in {len(present)} values would all be published; drop the "
+                "column, or list it in `categories` if that is intended"
             )
         return Column(name, 0, found)
 
     def _numeric(self, name: str) -> bool:
-        """Whether every value of a column of text that is there is a finite number."""
+        """Return whether all present values of a text column are finite numbers."""
         texts = self.table.column(name)
         read = [_finite(text) for text in texts]
         others = [row for row, yes in enumerate(read) if yes is False]
         if others and read.count(True) >= len(others):
             raise UsageError(
                 f"{self.table.path}, column {name!r}, {self.table.places(others)}: "
-                f"{some([texts[row] for row in others], 5)}: no finite number, as others are; correct it, "
-                "leave it empty, or name the column among `categories`, which publishes all its values"
+                f"{some([texts[row] for row in others], 5)}: not a finite number, unlike others; correct "
+                "it, leave it empty, or list the column in `categories`, which publishes all its values"
             )
         return not others
 
@@ -111,7 +109,7 @@ class Rows:
         path = f"{self.table.path}, column {column.name!r}"
         if column.categories is None:
             if kind == "category":
-                raise UsageError(f"{path} is a category here, and was published as a number; convert it")
+                raise UsageError(f"{path} is a category here but was published as a number; convert it")
             return self._fixed(column, self._numbers(column.name) if kind == "text" else values)
         known = {name: code for code, name in enumerate(column.categories)}
         texts = [category(value, known) for value in values]
@@ -119,7 +117,7 @@ class Rows:
         present = [text for text in texts if text is not None]
         if present and (codes == MISSING).all():
             if kind != "category" and all(map(_finite, present)) and not any(map(_finite, known)):
-                raise UsageError(f"{path} is a number here, and was published as a category; convert it")
+                raise UsageError(f"{path} is a number here but was published as a category; convert it")
             warnings.warn(
                 f"{path}: no value is among its categories {some(column.categories, 5)}: all missing",
                 stacklevel=4,
@@ -133,10 +131,10 @@ class Rows:
                 found.append(number(text))
             except UsageError as error:
                 raise UsageError(
-                    f"{self.table.at(row, name)}: {error}, and the column was published as numbers; correct "
+                    f"{self.table.at(row, name)}: {error}, but the column was published as numbers; correct "
                     "it, or leave it empty if it is missing"
                 ) from None
-        if {type(value) for value in found} - {int}:  # of one type, which is faster: the same numbers
+        if {type(value) for value in found} - {int}:  # one type is faster; the numbers are the same
             return [float(x) if type(x) is int and abs(x) <= 2**53 else x for x in found]
         return found
 
@@ -162,24 +160,24 @@ def read_rows(
     drop: Collection[str] = (),
     decimals: int | Mapping[str, int] = 6,
 ) -> Rows:
-    """A participant's rows, from a .csv or .parquet file.
+    """Read a participant's rows from a .csv or .parquet file.
 
-    `categories` are columns to take as categories even if they look like numbers, `drop` columns to leave
-    out. `decimals` is for all columns of numbers, or by name, and then 6 for the others.
+    `categories` lists columns that are categories even if they look like numbers, `drop` columns to leave
+    out. `decimals` is for all number columns, or by name, with 6 for the others.
     """
     if isinstance(categories, str) or isinstance(drop, str):
-        raise UsageError("`categories` and `drop` are lists of names of columns")
+        raise UsageError("`categories` and `drop` are lists of column names")
     table = Table.read(path)
     return Rows(table, id_column, table.ids(id_column), frozenset(categories), frozenset(drop), decimals)
 
 
 def _mostly_different(n_different: int, n_values: int) -> bool:
-    """Whether values are data rather than names: more than a hundred differ, and more than half of them."""
-    return n_different > max(_FEW, n_values // 2)
+    """Return whether values are data rather than names: more than 100, and more than half, are distinct."""
+    return n_different > max(MAX_FREE_CATEGORIES, n_values // 2)
 
 
 def _finite(text: str) -> bool | None:
-    """Whether a text is a finite number, or None if it is missing."""
+    """Return whether a text is a finite number, or None if it is missing."""
     try:
         value = number(text)
         return None if value is None else math.isfinite(value)
@@ -192,13 +190,13 @@ def _finite(text: str) -> bool | None:
 
 @dataclass(frozen=True)
 class Labels:
-    """The coordinator's file: ids, and for each a label as text, or a number."""
+    """The coordinator's labels: text or a number for each id."""
 
     ids: tuple[str, ...] = field(repr=False)
     values: NDArray[Any] = field(repr=False)
 
     def of(self, ids: Sequence[str]) -> list[Any]:
-        """The labels of these rows. Raises UsageError if there are none."""
+        """Return the labels of these rows. Raises UsageError if some are missing."""
         known = dict(zip(self.ids, self.values.tolist(), strict=True))
         missing = [name for name in ids if name not in known]
         if missing:
@@ -207,13 +205,13 @@ class Labels:
 
 
 def read_labels(path: PathLike, id_column: str, target: str, task: Task, *, settled: bool = False) -> Labels:
-    """Ids and labels, from a .csv or .parquet file: classes as text, or numbers as float64.
+    """Read ids and labels from a .csv or .parquet file: classes as text, or numbers as float64.
 
-    Labels that are missing are refused, and so are the words for nothing: rename a class that is called so.
-    Unless it is `settled` that they are classes, so are numbers most of which differ.
+    Missing labels are refused, and so are words like "none": rename such a class. So are mostly distinct
+    numbers as classes, unless that is `settled`.
     """
     if target == id_column:
-        raise UsageError(f"{path}: {target!r} cannot be ids and labels at once")
+        raise UsageError(f"{path}: {target!r} cannot be both the id and the label column")
     table = Table.read(path)
     ids = table.ids(id_column)
     table.column(target, "no-labels")
@@ -243,18 +241,18 @@ def read_labels(path: PathLike, id_column: str, target: str, task: Task, *, sett
 
 
 def _check_classes(where: str, labels: Collection[Any]) -> None:
-    """Raise UsageError for labels that are rather numbers to be predicted."""
+    """Raise UsageError for labels that look like numbers to predict."""
     different = {*labels}
     if _mostly_different(len(different), len(labels)) and all(map(_finite, different)):
         raise UsageError(
-            f"{where}: {len(different)} different numbers in {len(labels)} rows, and each would be a class; "
-            'to predict numbers, write `task = "numbers"` in [data], or give --task numbers; if they are '
-            "names, put a letter before them"
+            f"{where}: {len(different)} different numbers in {len(labels)} rows would each be a class; to "
+            'predict numbers, set `task = "numbers"` in [data], or give --task numbers; if they are names, '
+            "put a letter before them"
         )
 
 
 def _label_number(value: Any) -> float | None:
-    """A finite number as a float, or None if it is missing."""
+    """Return a finite number as a float, or None if it is missing."""
     found = number(value) if isinstance(value, str) else value
     if found is None or found != found:
         return None
@@ -264,13 +262,15 @@ def _label_number(value: Any) -> float | None:
 
 
 def csv_text(ids: Sequence[str], columns: Mapping[str, Values], *, id_column: str = "id") -> str:
-    """Ids and columns as CSV. Raises UsageError."""
+    """Return ids and columns as CSV. Raises UsageError."""
     names = [id_column, *columns]
     if len(set(names)) != len(names):
-        raise UsageError(f"the answers have a column {id_column!r}, as the ids are called; give another name")
+        raise UsageError(
+            f"the id column cannot be called {id_column!r}, like another column; give another name"
+        )
     wrong = [name for name, values in columns.items() if len(values) != len(ids)]
     if wrong:
-        raise UsageError(f"answers {wrong[0]!r}: {len(columns[wrong[0]])} values for {len(ids)} ids")
+        raise UsageError(f"column {wrong[0]!r}: {len(columns[wrong[0]])} values for {len(ids)} ids")
     plain = [values.tolist() if isinstance(values, np.ndarray) else values for values in columns.values()]
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")

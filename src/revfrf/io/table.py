@@ -1,15 +1,15 @@
-"""Files of tables, CSV or Parquet: columns by name, and ids that can be compared with another party's.
+"""Tables in CSV or Parquet files: columns by name, and ids that can be compared with another party's.
 
-Text is read alike in both. Whitespace around a number or a category is no part of it, `1.0` as a category or
-a label is `1`, and empty fields and the usual words for nothing are missing values. CSV files are in UTF-8,
-separated by commas, and their first line names the columns.
+Both are read alike. Whitespace around a number or a category is ignored, `1.0` as a category or a label is
+`1`, and empty fields and the usual words for nothing are missing values. CSV files are in UTF-8, separated by
+commas, and their first line names the columns.
 
-Ids are compared character by character, so they are taken as they are, and an id that could not match for a
-reason nobody sees is refused: missing, there twice, with whitespace around it, or a float such as 17.0. A
-whole number in Parquet is its decimal text, so that 17 there is "17" in a CSV file.
+Ids are compared character by character. An id that could not match for an invisible reason is refused:
+missing, duplicate, with whitespace around it, or a float such as 17.0. A whole number in Parquet is its
+decimal text: 17 is "17" in a CSV file.
 
-Errors are UsageErrors that name the file, the line of a CSV file or the row of a Parquet file, counted from
-1, and the column.
+Errors are UsageErrors that name the file, the column, and the line of a CSV file or the row of a Parquet
+file, counted from 1.
 """
 
 import csv
@@ -39,7 +39,7 @@ PathLike = str | os.PathLike[str]
 
 
 def number(text: str) -> int | float | None:
-    """As Python reads it, or None if it is missing. Raises UsageError."""
+    """Return a number as Python reads it, or None if it is missing. Raises UsageError."""
     text = text.strip()
     if text.lower() in _ABSENT:
         return None
@@ -51,11 +51,11 @@ def number(text: str) -> int | float | None:
                 return read(text)
         except ValueError:
             continue
-    raise UsageError(f"{some([text])} is no number")
+    raise UsageError(f"{some([text])} is not a number")
 
 
 def category(value: object, known: Collection[str] = ()) -> str | None:
-    """A category or a label as text, or None if it is missing; one of the known is taken as it is."""
+    """Return a category or a label as text, or None if it is missing; a known one is taken as it is."""
     if value is None or value != value:
         return None
     text = str(value)
@@ -69,7 +69,7 @@ def category(value: object, known: Collection[str] = ()) -> str | None:
 
 
 def some(names: Sequence[object], most: int = 10) -> str:
-    """The first few names."""
+    """Return the first few names, as text."""
     shown = ", ".join(text if len(text) <= 60 else text[:57] + "..." for text in map(repr, names[:most]))
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
@@ -95,7 +95,7 @@ class Table:
 
     @classmethod
     def read(cls, path: PathLike) -> "Table":
-        """A file by its suffix, .csv or .parquet. Raises UsageError."""
+        """Read a file by its suffix, .csv or .parquet. Raises UsageError."""
         suffix = Path(path).suffix.lower()
         if suffix == ".csv":
             return cls._read_csv(path)
@@ -105,7 +105,6 @@ class Table:
 
     @classmethod
     def _read_csv(cls, path: PathLike) -> "Table":
-        """A CSV file whose first line names the columns. Raises UsageError, which names file and line."""
         rows, starts, after = [], [], 0
         try:
             with Path(path).open(encoding="utf-8-sig", newline="") as file:
@@ -131,13 +130,13 @@ class Table:
 
     @classmethod
     def _read_parquet(cls, path: PathLike) -> "Table":
-        import pyarrow  # it takes a while to load, and CSV files do without
+        import pyarrow  # slow to load, and CSV files do not need it
         from pyarrow import parquet
 
         try:
             with Path(path).open("rb") as file:
                 content = parquet.ParquetFile(file).read()
-            content.validate(full=True)  # text that is no UTF-8, above all
+            content.validate(full=True)  # above all, text that is not UTF-8
             names = content.column_names
         except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
@@ -157,25 +156,25 @@ class Table:
         return cls(str(path), tuple(names), tuple(columns), None if lines is None else tuple(lines))
 
     def as_text(self) -> "Table":
-        """The same with every value as a CSV file has it."""
+        """Return the same table with every value as in a CSV file."""
         if self.lines is not None:
             return self
         columns = (["" if value is None else str(value) for value in c.to_pylist()] for c in self.columns)
         return replace(self, columns=tuple(columns))
 
     def at(self, row: int, column: str | None = None) -> str:
-        """Where a row is, for errors."""
+        """Return the place of a row, for errors."""
         place = f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
         return f"{self.path}, {place}" + ("" if column is None else f", column {column!r}")
 
     def places(self, rows: Sequence[int]) -> str:
-        """Where the first five of some rows are."""
+        """Return the places of the first five of these rows."""
         shown = [str(row + 1 if self.lines is None else self.lines[row]) for row in rows[:5]]
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         return f"{'row' if self.lines is None else 'line'} {', '.join(shown)}{more}"
 
     def column(self, name: str, kind: str | None = None) -> Any:
-        """The values of a column. Raises UsageError, which names the columns that there are, of this kind."""
+        """Return the values of a column. Raises UsageError of this kind, which names the existing columns."""
         if name not in self._positions:
             hint = "; are its columns separated by commas?" if len(self.names) == 1 else ""
             raise UsageError(
@@ -185,7 +184,7 @@ class Table:
         return self.columns[self._positions[name]]
 
     def values(self, name: str) -> tuple[Literal["text", "number", "category"], Values]:
-        """The values of a column, and what its type in the file says of them; text may be both."""
+        """Return a column's kind, by its type in the file, and its values. Text may be either kind."""
         column = self.column(name)
         if self.lines is not None:
             return "text", column
@@ -201,12 +200,12 @@ class Table:
         if types.is_boolean(kind):
             return "number", column.to_pylist()
         raise UsageError(
-            f"{self.path}, column {name!r}: a {column.type} is neither number nor category; make it one, as "
-            "the days since a date are, or drop it"
+            f"{self.path}, column {name!r}: a {column.type} is neither number nor category; convert it (a "
+            "date to a number of days, for example), or drop it"
         )
 
     def ids(self, name: str) -> tuple[str, ...]:
-        """A column of ids, all there and all different."""
+        """Return a column of ids, all present and all different."""
         column = self.column(name, "no-ids")
         if self.lines is None:
             column = self._parquet_ids(name, column)
@@ -219,7 +218,7 @@ class Table:
         if odd:
             raise UsageError(
                 f"{self.path}, column {name!r}, {self.places(odd)}: {some([column[row] for row in odd], 5)}: "
-                "an id with whitespace around it or characters that do not print matches no other; remove it"
+                "ids with whitespace around them or characters that do not print never match; remove those"
             )
         if all(map(_NUMERIC_ID.fullmatch, column)) and any("." in text for text in column):
             floats = [row for row, text in enumerate(column) if "." in text]
@@ -237,14 +236,14 @@ class Table:
         whole = types.is_integer(kind) or (types.is_decimal(kind) and kind.scale == 0)
         if not _is_text(kind) and not whole:
             raise UsageError(
-                f"{self.path}, column {name!r}: ids are text or whole numbers, no {column.type}; convert them"
+                f"{self.path}, column {name!r}: ids are text or whole numbers, not {column.type}; convert it"
             )
         return [None if value is None else str(int(value) if whole else value) for value in values]
 
     def _float_ids(self, name: str, values: Sequence[object], where: str) -> UsageError:
         return UsageError(
-            f"{self.path}, column {name!r}, {where}: {some(values, 5)}: ids that are floats match no others; "
-            "write them as whole numbers or text (pandas makes floats of integers where one is missing)"
+            f"{self.path}, column {name!r}, {where}: {some(values, 5)}: ids that are floats never match; "
+            "write them as whole numbers or text (pandas turns integers into floats where one is missing)"
         )
 
     def _twice(self, name: str, ids: Sequence[str]) -> UsageError:
@@ -255,12 +254,12 @@ class Table:
         shown = "; ".join(f"{one!r} in {self.places(places)}" for one, places in twice[:5])
         more = f"; and {len(twice) - 5} more" if len(twice) > 5 else ""
         return UsageError(
-            f"{self.path}, column {name!r}: an id must name one row, and these name several: {shown}{more}"
+            f"{self.path}, column {name!r}: ids must be unique, and these are not: {shown}{more}"
         )
 
 
 def _kind(column: Any) -> Any:
-    """The type of a Parquet column's values."""
+    """Return the type of a Parquet column's values."""
     from pyarrow import types
 
     return column.type.value_type if types.is_dictionary(column.type) else column.type
@@ -273,7 +272,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _not_utf8(path: PathLike) -> UsageError:
-    """Names the first line that is not in UTF-8."""
+    """Return an error that names the first line that is not in UTF-8."""
     with Path(path).open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -281,8 +280,7 @@ def _not_utf8(path: PathLike) -> UsageError:
             except UnicodeDecodeError as error:
                 found = f"{path}, line {number}: byte 0x{line[error.start]:02x}"
                 return UsageError(
-                    f"{found}: not a CSV file in UTF-8, but in another encoding, such as Latin-1 or "
-                    "Windows-1252; save it as UTF-8"
+                    f"{found}: not a CSV file in UTF-8 (perhaps Latin-1 or Windows-1252); save it as UTF-8"
                 )
     return UsageError(f"{path}: not a CSV file in UTF-8; save it as UTF-8")
 

@@ -1,4 +1,4 @@
-"""A party's audit log: one JSON object a line, each with the hash of the one before.
+"""A party's audit log: one JSON object per line, each with the hash of the line before.
 
 ::
 
@@ -31,7 +31,7 @@ from revfrf.io.files import PRIVATE, check_own, check_private, opened, reading, 
 from revfrf.record import Record
 
 MAX_LINE = 64 * 1024
-"""Bytes of a line, its end included."""
+"""Bytes in a line, including its end."""
 
 _DOMAIN = "revfrf audit log v1"
 _OWNER = "revfrf audit log owner v1"
@@ -53,7 +53,7 @@ class _Entry(Record, frozen=True):
 
 @dataclass(frozen=True)
 class LogSummary:
-    """What a log that holds has: how many lines, the times of its first and last, and the last one's hash."""
+    """A valid log: the number of lines, the times of the first and last one, and the last one's hash."""
 
     count: int
     first: str | None
@@ -81,7 +81,7 @@ def verify_log(
             wanted = None if wanted in found else wanted
     if chain.torn:
         raise AuditLogError(
-            f"{target}, line {chain.count + 1}: incomplete, after a crash or as it is being written; "
+            f"{target}, line {chain.count + 1}: incomplete, after a crash or while it is being written; "
             "verify again, or start this party, which repairs it",
             kind="torn",
         )
@@ -97,8 +97,8 @@ class AuditLog:
     """A log open for writing, by one process at a time.
 
     `who` is the federation, the role and the name of the party. All lines are verified on opening. A last
-    line that a crash has left incomplete is cut off, which the log then tells: no `append` had returned.
-    Raises StorageError if the file cannot be used, and AuditLogError if it does not hold.
+    line that a crash left incomplete is cut off, and a new line says so: no `append` had returned. Raises
+    StorageError if the file cannot be used, and AuditLogError if it is not valid.
     """
 
     def __init__(self, path: str | os.PathLike[str], who: tuple[str, ...]) -> None:
@@ -121,14 +121,14 @@ class AuditLog:
 
     @property
     def head(self) -> str:
-        """The hash of the last line; noted down elsewhere, it shows later that nothing was cut off."""
+        """The hash of the last line. Noted down elsewhere, it shows later that nothing was cut off."""
         return self._chain.head
 
     def append(self, event: str, /, **facts: Fact) -> None:
-        """Write a line, which is on disk when this returns; after an error the log is as it was before.
+        """Write a line, which is on disk when this returns. After an error the log is unchanged.
 
         Raises UsageError for facts that are not str, int, bool or a list of these, or are too long, and
-        StorageError, whose kind is `full` if there is no room; once there is, `append` works again.
+        StorageError, of kind `full` if the disk is full; once there is room, `append` works again.
         """
         with self._lock:
             if not self._open:
@@ -137,7 +137,7 @@ class AuditLog:
                 self._append(event, facts)
 
     def close(self) -> None:
-        """Let other processes open it."""
+        """Close the log, so that other processes can open it."""
         with self._lock:
             if self._open:
                 self._open = False
@@ -194,7 +194,7 @@ class AuditLog:
         chain.grow(entry, len(line))
 
     def _check_place(self) -> None:
-        """Raise unless the file is where it was, and as long as it was."""
+        """Raise StorageError if the file was moved, or its size has changed."""
         if self._chain.spoilt:
             os.ftruncate(self._descriptor, self._chain.size)
             self._chain.spoilt = False
@@ -206,7 +206,7 @@ class AuditLog:
 
     @contextmanager
     def _stored(self) -> Iterator[None]:
-        """Errors of the file system as ours."""
+        """Turn errors of the file system into StorageError."""
         try:
             yield
         except BlockingIOError:
@@ -217,7 +217,7 @@ class AuditLog:
             raise StorageError(f"{self.path}: there is no such file or directory", kind="missing") from None
         except OSError as error:
             if error.errno in _FULL:
-                reason, kind = "the disk is full; make room, and no line is lost", "full"
+                reason, kind = "the disk is full; make room: no line is lost", "full"
             elif error.errno == errno.ELOOP:
                 reason, kind = "a symbolic link; give the path of the log itself", "malformed"
             else:
@@ -233,7 +233,7 @@ class AuditLog:
 
 
 class _Chain:
-    """The lines of a log so far, each checked against the one before; without `start` any may be first."""
+    """The lines of a log so far, each checked against the one before. Without `start`, any can be first."""
 
     def __init__(self, path: Path, start: str | None) -> None:
         self.path, self.head = path, start or ""
@@ -243,7 +243,7 @@ class _Chain:
         self.spoilt = False
 
     def follow(self, file: BinaryIO) -> Iterator[tuple[str, str]]:
-        """Check and count all lines of a file; the hashes before and of each."""
+        """Check and count all lines of a file, and yield the hash before each and its own."""
         while line := file.readline(MAX_LINE + 1):
             if len(line) > MAX_LINE:
                 raise self._error(f"is longer than {MAX_LINE} bytes", "malformed")
@@ -255,7 +255,7 @@ class _Chain:
             yield entry.previous, entry.hash
 
     def grow(self, entry: _Entry, size: int) -> None:
-        """Count one line more."""
+        """Count another line."""
         self.first = self.first or entry.time
         self.last, self.head = entry.time, entry.hash
         self.count, self.size = self.count + 1, self.size + size
@@ -266,15 +266,15 @@ class _Chain:
             again = _entry(entry.n, entry.time, entry.event, entry.facts, entry.previous)
             datetime.fromisoformat(entry.time)
         except (ValueError, RecursionError):
-            raise self._error("is no line of an audit log", "malformed") from None
+            raise self._error("is not a line of an audit log", "malformed") from None
         if _line(entry) != line or not _TIME.fullmatch(entry.time):
             raise self._error("is not written as RevFRF writes it", "malformed")
         if entry.hash != again.hash:
-            raise self._error("is not as it was written: its hash is another one", "chain")
+            raise self._error("was changed: its hash does not fit", "chain")
         if entry.n != self.count:
             raise self._error(f"has number {entry.n}, not {self.count}: lines are missing or moved", "order")
         if self.head not in ("", entry.previous):
-            what = "follows another line than the one before it" if entry.n else "begins another party's log"
+            what = "does not follow from the line before it" if entry.n else "begins another party's log"
             raise self._error(what, "chain")
         return entry
 
@@ -285,7 +285,7 @@ class _Chain:
 
 def _entry(n: int, time: str, event: str, facts: dict[str, Fact], previous: str) -> _Entry:
     if type(event) is not str or not event:
-        raise UsageError(f"an event is a str that says what has happened, not {type(event).__name__}")
+        raise UsageError(f"an event is a str, not {type(event).__name__}")
     ordered = {name: _fact(name, facts[name]) for name in sorted(facts)}
     fields: tuple[Field, ...] = tuple(
         (name, tuple(fact) if isinstance(fact, list) else fact) for name, fact in ordered.items()
@@ -308,7 +308,7 @@ def _single(name: str, fact: object) -> Single:
 
 
 def _line(entry: _Entry) -> bytes:
-    """ASCII: whatever else is in a text is escaped, line breaks too."""
+    """Return a line in ASCII; other characters and line breaks are escaped."""
     return json.dumps(msgspec.structs.asdict(entry), separators=(",", ":")).encode("ascii") + b"\n"
 
 

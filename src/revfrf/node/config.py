@@ -1,4 +1,4 @@
-"""A party's configuration: one TOML file, written once with comments, and edited by whoever runs the party.
+"""A party's configuration: one TOML file, written once with comments, and edited by its operator.
 
 Every mistake in it is a ConfigError that names the file, the line, the key, what is wrong and what to write
 instead. Flags of the command line pass the same checks.
@@ -24,7 +24,10 @@ _MANY, _MONTH = 2**31 - 1, 31 * 24 * 3600
 
 
 def _key(note: str, wants: str, example: object = None, **limits: Any) -> msgspec.Meta:
-    """What a key is for, what may stand there, and what might."""
+    """Describe a key: what it is for, what is allowed, and an example.
+
+    msgspec keeps these as title, description and examples of the field.
+    """
     return msgspec.Meta(title=note, description=wants, examples=[example], **limits)
 
 
@@ -76,20 +79,22 @@ class PartySection(Section, frozen=True):
 
 
 class NetworkSection(Section, frozen=True):
-    """Where the others are, and how long to wait for them."""
+    """How to reach the other parties, and how long to wait for them."""
 
-    coordinator: Annotated[str | None, _key("whom to dial: the address of CS", _HOST)] = None
-    listen: Annotated[str | None, _key("where the others reach CS", _HOST)] = None
+    coordinator: Annotated[str | None, _key("the address of CS", _HOST)] = None
+    listen: Annotated[str | None, _key("the address where CS listens", _HOST)] = None
     patience: Annotated[int, _number("seconds to wait for a party before a job stops", 1, _MONTH)] = 600
-    heartbeat: Annotated[int, _number("seconds between two signs of life", 1, 3600)] = 10
-    call: Annotated[int, _number("seconds that a single exchange may take", 1, _MONTH)] = 3600
+    heartbeat: Annotated[int, _number("seconds between heartbeats", 1, 3600)] = 10
+    call: Annotated[int, _number("seconds that one exchange may take", 1, _MONTH)] = 3600
 
 
 class DataSection(Section, frozen=True):
     """This party's columns."""
 
     file: Annotated[Text, _key("the table", 'a path from here, like "rows.csv"')] = "rows.csv"
-    id_column: Annotated[Text, _key("what names a row for all parties", 'a column, like "id"')] = "id"
+    id_column: Annotated[Text, _key("the column that names rows for all parties", 'a column, like "id"')] = (
+        "id"
+    )
     target: Annotated[Text | None, _key("what to predict", 'a column, like "outcome"')] = None
     task: Annotated[Task | None, _key("what the target holds", _choice(Task))] = None
     decimals: Annotated[Decimals | dict[str, Decimals], _key("decimals that are kept", _PLACES)] = 6
@@ -98,7 +103,7 @@ class DataSection(Section, frozen=True):
 
 
 class PolicySection(Section, frozen=True):
-    """Whose requests this party answers; without `accepts` those of all, without `max_rows` any number."""
+    """Whose requests this party answers. Default: everybody's, any number of rows."""
 
     accepts: Annotated[Texts | None, _key("only these", _NAMES, ("clinic",))] = None
     refuses: Annotated[Texts, _key("none of these", _NAMES)] = ()
@@ -128,7 +133,7 @@ class KeysSection(Section, frozen=True):
 
 
 class WorkSection(Section, frozen=True):
-    """Who computes."""
+    """Where the computing is done."""
 
     workers: Annotated[int, _number("how many at a time, -1 for all cores", -1, 4096)] = -1
     backend: Annotated[str, _key("a backend of joblib, if not its own", 'text, like "ray"')] = ""
@@ -136,9 +141,9 @@ class WorkSection(Section, frozen=True):
 
 
 class LogSection(Section, frozen=True):
-    """What is said about the work."""
+    """The log."""
 
-    level: Annotated[Level, _key("how much is said", _choice(Level))] = "info"
+    level: Annotated[Level, _key("how much is logged", _choice(Level))] = "info"
     format: Annotated[Format, _key("for people or for programs", _choice(Format))] = "text"
 
 
@@ -166,11 +171,11 @@ _ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
     **{("forest", key): (CS,) for key in ForestSection.__struct_fields__ if key != "random_state"},
     ("keys",): (KGC,),
 }
-"""Who has the sections and keys that not all roles have. Such a key without a default must be given."""
+"""The roles of sections and keys that not all roles have. Such a key without a default must be given."""
 
 _OTHER_WORDS = {"trees": "n_estimators", "seed": "random_state", "host": "coordinator"}
 _FLAGS = {"file": "data", "accepts": "policy", "backend": "workers", "address": "workers"}
-"""Flags of the command line that are called otherwise than what they set."""
+"""Flags of the command line whose names differ from the key that they set."""
 
 
 @dataclass(frozen=True)
@@ -189,41 +194,42 @@ class Config:
 
     @property
     def data_file(self) -> Path:
-        """The path of the table. Raises ConfigError if the role has none."""
+        """The path of the party's table. Raises ConfigError if its role has none."""
         if self.data is None:
             raise ConfigError(_only(self.party.role, "data"), kind="section")
         return Path(self.path.parent if self.path else "") / self.data.file
 
 
 def load_config(path: str | os.PathLike[str]) -> Config:
-    """The configuration in this file. Raises ConfigError, of any kind but `exists`."""
+    """Read a configuration file. Raises ConfigError, of any kind but `exists`."""
     tables, source = read_toml(Path(path))
     return _checked(tables, source)
 
 
 def new_config(**flags: Any) -> Config:
-    """The configuration of a new party: `role`, `federation`, `name`, and flags as in `with_overrides`."""
+    """Return the configuration of a new party, from `role`, `federation`, `name` and other flags."""
     return _with_flags({}, flags, None)
 
 
 def with_overrides(config: Config, **flags: Any) -> Config:
-    """`config` with other values for some keys, named as in the file or with their section: `log_level`.
+    """Return `config` with other values for some keys, named as in the file or with their section
+    (`log_level`).
 
-    None is a flag that was not given; a relative `file` is one of the current directory. Raises ConfigError,
-    which names the flag.
+    None means that a flag was not given. A relative `file` is relative to the current directory. Raises
+    ConfigError, which names the flag.
     """
     return _with_flags(_tables(config), flags, config.path)
 
 
 def write_config(path: str | os.PathLike[str], config: Config) -> Path:
-    """Write the configuration to a new file, with comments, for its owner alone; the path.
+    """Write the configuration to a new file, with comments, that only its owner can read. Return its path.
 
     Raises ConfigError as `load_config` would, and for the file; kinds of that are `exists`,
     `too-large` and `io`.
     """
     target, tables = Path(path), _tables(config)
     _checked(tables, Source())
-    lines = ["# One party of a RevFRF federation. Whatever is left out has its default."]
+    lines = ["# A party of a RevFRF federation. Keys that are left out have their defaults."]
     for section, table in tables.items():
         lines += ["", f"# {_SECTIONS[section].__doc__}", f"[{section}]"]
         for key, info in _fields(section, config.party.role).items():
@@ -247,7 +253,7 @@ def write_config(path: str | os.PathLike[str], config: Config) -> Path:
 def _checked(tables: Mapping[str, Any], source: Source) -> Config:
     for name, table in tables.items():
         if name not in _SECTIONS:
-            what = "there is no such section" if isinstance(table, dict) else "it stands in no section"
+            what = "there is no such section" if isinstance(table, dict) else "it is in no section"
             fix = _home(name) or nearest(name, list(_SECTIONS))
             raise source.error(f"{what}; {fix}", (name,), kind="section")
         if not isinstance(table, dict):
@@ -270,7 +276,7 @@ def _checked(tables: Mapping[str, Any], source: Source) -> Config:
 
 
 def _values(table: Mapping[str, Any], section: str, role: str, source: Source) -> dict[str, Any]:
-    """The values of a section, checked one by one."""
+    """Return the checked values of a section."""
     known = _fields(section, role)
     for key in table:
         if key not in known:
@@ -296,7 +302,7 @@ def _value(info: FieldInfo, value: Any, key: tuple[str, ...], source: Source) ->
 
 
 def _faults(config: Config) -> Iterator[tuple[Any, ...]]:
-    """What is wrong although each value is of the right type: a reason, and the keys that it is about."""
+    """Yield what is wrong although each value has the right type: a reason, and its keys."""
     party, network, data, keys = config.party, config.network, config.data, config.keys
     server = party.role not in (PARTICIPANT, REQUESTER)
     for key in ("federation",) if server else ("federation", "name"):
@@ -305,7 +311,7 @@ def _faults(config: Config) -> Iterator[tuple[Any, ...]]:
         except UsageError as error:
             yield str(error).removeprefix(f"{key} "), ("party", key)
     if server and party.name != party.role:
-        yield f"must be {party.role}, as its role is, not {shown(party.name)}", ("party", "name")
+        yield f"must be {party.role}, like its role, not {shown(party.name)}", ("party", "name")
     for key, address, least in (("coordinator", network.coordinator, 1), ("listen", network.listen, 0)):
         try:
             if address is not None:
@@ -344,7 +350,7 @@ def _only(role: str, *key: str) -> str:
 
 
 def _fields(section: str, role: str) -> dict[str, FieldInfo]:
-    """The keys that a section has for this role."""
+    """Return the keys that a section has for this role."""
     return {info.name: info for info in fields(_SECTIONS[section]) if role in _roles(section, info.name)}
 
 
@@ -354,7 +360,7 @@ def _told(info: FieldInfo) -> tuple[str, str, Any]:
 
 
 def _home(key: str) -> str:
-    """What to do with a section or key that stands in the wrong place, or nothing."""
+    """Return what to do with a section or key that is in the wrong place, or nothing."""
     if key in _SECTIONS:
         return f"write [{key}] on a line of its own, and its keys below"
     homes = [section for section, struct in _SECTIONS.items() if key in struct.__struct_fields__]
@@ -385,14 +391,14 @@ def _with_flags(tables: dict[str, dict[str, Any]], flags: Mapping[str, Any], pat
 
 
 def _tables(config: Config) -> dict[str, dict[str, Any]]:
-    """What would stand in the file; of keys that the role does not have, only what is not their default."""
+    """Return the content of the file. Keys of other roles appear only if not at their default."""
     role, found = config.party.role, {section: getattr(config, section) for section in _SECTIONS}
 
-    def stands(section: str, info: FieldInfo, value: Any) -> bool:
+    def is_written(section: str, info: FieldInfo, value: Any) -> bool:
         return value is not None and (role in _roles(section, info.name) or value != info.default)
 
     return {
-        section: {i.name: v for i in fields(table) if stands(section, i, v := getattr(table, i.name))}
+        section: {i.name: v for i in fields(table) if is_written(section, i, v := getattr(table, i.name))}
         for section, table in found.items()
         if table is not None
     }

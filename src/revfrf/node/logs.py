@@ -1,12 +1,12 @@
-"""What a party says about its work: one line a step, for people or for programs.
+"""A party's log: one line per step, for people or for programs.
 
 ::
 
     2026-01-02T03:04:05Z INFO  level grown level=3 nodes=812 seconds=0.41
     {"time":"2026-01-02T03:04:05Z","level":"info","event":"level grown","facts":{"level":3,"nodes":812}}
 
-Nothing breaks a line, and nothing secret is in one: bytes and secrets are written `<secret>`, and facts of
-other kinds by the name of their type.
+Nothing breaks a line, and no line contains secrets: bytes and secrets are written as `<secret>`, and facts of
+other types as the name of their type.
 """
 
 import json
@@ -34,9 +34,9 @@ _BARE = re.compile(r"[^\s\"=\\]+")
 
 
 def set_up_logging(level: str = "info", format: str = "text", stream: TextIO | None = None) -> None:  # noqa: A002
-    """Write what the package says to `stream`, standard error by default, and nowhere else.
+    """Write the package's log to `stream`, standard error by default, and nowhere else.
 
-    A second call takes the place of the first. Raises UsageError.
+    A second call replaces the first. Raises UsageError.
     """
     if level not in LEVELS:
         raise UsageError(f"level={level!r}: give one of {', '.join(LEVELS)}")
@@ -53,12 +53,12 @@ def set_up_logging(level: str = "info", format: str = "text", stream: TextIO | N
 
 
 def step(log: logging.Logger, event: str, /, **facts: object) -> None:
-    """Say that something has happened: `step(log, "level grown", level=3, nodes=812)`."""
+    """Log that something has happened: `step(log, "level grown", level=3, nodes=812)`."""
     log.info("%s", event, extra={_FACTS: facts}, stacklevel=2)
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Ours, to be told from handlers of others."""
+    """A type of our own, so that `set_up_logging` replaces only its own handlers."""
 
     def format(self, record: logging.LogRecord) -> str:
         encoding = getattr(self.stream, "encoding", None) or "utf-8"
@@ -86,7 +86,7 @@ class _Formatter(logging.Formatter):
         return " ".join([time, f"{record.levelname:<5}", _one_line(_message(record)), *shown])
 
     def _trouble(self, record: logging.LogRecord) -> dict[str, Any]:
-        """The exception that a record is about: its kind and reason, and when debugging its traceback."""
+        """Return a record's exception: its kind and reason and, when debugging, its traceback."""
         error = record.exc_info[1] if record.exc_info else None
         if error is None:
             return {}
@@ -95,24 +95,24 @@ class _Formatter(logging.Formatter):
 
 
 def _message(record: logging.LogRecord) -> str:
-    """The text of a record, without what must not be in it."""
+    """Return the text of a record, without secrets."""
     text, arguments = str(_guarded(record.msg)), record.args
     try:
         if isinstance(arguments, Mapping):
             return text % {_guarded(name): _guarded(value) for name, value in arguments.items()}
         return text % tuple(map(_guarded, arguments)) if arguments else text
-    except Exception:  # of whatever kind: a line of a log must not stop the work that it is about
+    except Exception:  # logging must never stop the work
         return f"{text} (with values that do not fit)"
 
 
 def _guarded(value: object) -> object:
-    """A value for `%`: itself, unless it is an error, or may be or hold what must not be written."""
+    """Return a value for `%`: itself, unless it is an error, or may contain secrets."""
     checked = (int, bytes, bytearray, memoryview, Secret, BaseException, list, tuple, Mapping, Set)
     return _plain(value) if isinstance(value, checked) else value
 
 
 def _plain(value: object, depth: int = 0) -> Any:
-    """A value as JSON has it."""
+    """Return a value as JSON has it."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, bytes | bytearray | memoryview | Secret):
@@ -136,7 +136,7 @@ def _plain(value: object, depth: int = 0) -> Any:
 
 
 def _quoted(value: object) -> str:
-    """A fact as text: bare, or in quotes if one could not see where it ends."""
+    """Return a fact as text, in quotes if its end would not be visible."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     if text.isprintable() and _BARE.fullmatch(text):
         return text

@@ -1,4 +1,4 @@
-"""A whole federation of separate processes on this machine, on a bundled data set, for trying out."""
+"""A whole federation of processes on this machine, with a bundled data set, for trying it out."""
 
 import os
 import random
@@ -25,37 +25,33 @@ from revfrf.roles.kgc import KeyCentreState
 ROWS, TEST, REQUEST = "rows.csv", "test.csv", "request.csv"
 REQUESTER_NAME = "clinic"
 _TRAINED, _ASKED = 400, 20
-_STARTING = 120.0
-_ENDING = 20.0
+START_SECONDS, STOP_SECONDS = 120.0, 20.0
 PORTS = range(10_000, 32_768)
-"""Below the ports that systems give to outgoing connections by default: while CS does not run, its own
-parties, which keep dialling it, could otherwise take its port.
+"""Below the ports that systems assign to outgoing connections: while CS is down, one of its own parties could
+otherwise occupy its port by dialling it.
 """
 
 _SERVERS = {"kgc": KGC, "cs": CS, "cc": CC}
-"""Who is in which directory; all others' directories have their names."""
+"""The directories of the servers. All others' directories have their names."""
 
 
 def make(directory: Path, parties: int, key_bits: int, allow_insecure: bool) -> None:
-    """Found a federation of hospitals with the columns of the breast-cancer data, and write their files.
-
-    It appears whole or not at all.
-    """
+    """Create a federation of hospitals with the columns of the breast-cancer data, whole or not at all."""
     if not 2 <= parties <= 30:
-        raise UsageError(f"--parties {parties}: the data have 30 columns; give a number from 2 to 30")
+        raise UsageError(f"--parties {parties}: give a number from 2 to 30, the number of columns")
     place = directory.expanduser().absolute()
     new = place.with_name(f".{place.name}.unfinished")
     try:
         if place.exists() and any(place.iterdir()):
-            raise UsageError(f"{directory} has other files in it; give another directory with -d")
-        shutil.rmtree(new, ignore_errors=True)  # of a run that was interrupted
+            raise UsageError(f"{directory} has other files in it; pass another directory with -d")
+        shutil.rmtree(new, ignore_errors=True)  # left by an interrupted run
         try:
             _make(new, [f"hospital-{number}" for number in range(1, parties + 1)], key_bits, allow_insecure)
             new.replace(place)
         finally:
             shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
-        raise UsageError(f"{directory}: cannot be made: {error.strerror}") from None
+        raise UsageError(f"{directory}: cannot be created: {error.strerror}") from None
 
 
 def _make(directory: Path, names: list[str], key_bits: int, allow_insecure: bool) -> None:
@@ -70,7 +66,7 @@ def _make(directory: Path, names: list[str], key_bits: int, allow_insecure: bool
 
 
 def free_port(ports: Sequence[int] = PORTS) -> int:
-    """One that nobody has."""
+    """Return a free port."""
     for port in random.sample(ports, len(ports)):
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
@@ -79,7 +75,9 @@ def free_port(ports: Sequence[int] = PORTS) -> int:
 
 
 def _write_files(directory: Path, names: list[str]) -> None:
-    """A hospital has some columns of all patients, CS the outcome of most, the clinic whole rows of a few."""
+    """Write the files: hospitals have some columns of all patients, CS the outcome of most, the clinic whole
+    rows of a few.
+    """
     from sklearn.datasets import load_breast_cancer
 
     data = load_breast_cancer()
@@ -97,19 +95,19 @@ def _write_files(directory: Path, names: list[str]) -> None:
 
 
 def exists(directory: Path) -> bool:
-    """Whether `make` has made one there."""
+    """Return whether a federation was created there."""
     return (directory / "kgc" / CONFIG).exists()
 
 
 def check(directory: Path, parties: int | None, key_bits: int | None) -> None:
-    """Raise UsageError if the federation that is there has another number of hospitals or bits."""
+    """Raise UsageError if the existing federation has another number of hospitals or bits."""
     keys = look(directory / "kgc").keys
     there = {"--parties": len(_hospitals(directory)), "--key-bits": None if keys is None else keys.key_bits}
     for flag, asked in (("--parties", parties), ("--key-bits", key_bits)):
         if asked not in (None, there[flag]):
             raise UsageError(
-                f"{flag} {asked}: {directory} was made with {there[flag]}; leave {flag} out, or give another "
-                "directory with -d"
+                f"{flag} {asked}: {directory} was created with {there[flag]}; leave {flag} out, or pass "
+                "another directory with -d"
             )
 
 
@@ -119,7 +117,7 @@ def _hospitals(directory: Path) -> list[str]:
 
 
 def staying(directory: Path) -> list[str]:
-    """The hospitals that have not left, by what KGC knows."""
+    """Return the hospitals that have not left, as KGC knows."""
     kgc = directory / "kgc"
     if is_running(kgc / CONTROL):
         left = ask(kgc / CONTROL, Status()).left
@@ -130,10 +128,10 @@ def staying(directory: Path) -> list[str]:
     return [name for name in _hospitals(directory) if name not in left]
 
 
-def start(directory: Path, tell: Callable[[str], None]) -> list[str]:
-    """Start a process for every party that has none and has not left; return when all are connected.
+def start(directory: Path, on_started: Callable[[str], None]) -> list[str]:
+    """Start every party that does not run and has not left, and wait until all are connected.
 
-    Returns who was started. Raises RevFRFError.
+    Returns the started ones. Raises RevFRFError.
     """
     names = [*_SERVERS, *staying(directory)]
     processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -141,7 +139,7 @@ def start(directory: Path, tell: Callable[[str], None]) -> list[str]:
         for name in names:
             if not is_running(directory / name / CONTROL):
                 processes[name] = _serve(directory, name)
-                tell(f"{name} started")
+                on_started(f"{name} started")
         _wait(directory, {_SERVERS.get(name, name) for name in names} - {CS}, processes)
     except BaseException:
         _end([process.pid for process in processes.values() if process.poll() is None])
@@ -159,14 +157,14 @@ def _serve(directory: Path, name: str) -> subprocess.Popen[bytes]:
 
 
 def _wait(directory: Path, expected: set[str], processes: Mapping[str, subprocess.Popen[bytes]]) -> None:
-    """Until all of them are connected to CS, or have just left."""
-    until = time.monotonic() + _STARTING
+    """Wait until all of them are connected to CS, or have just left."""
+    until = time.monotonic() + START_SECONDS
     missing = expected
     while time.monotonic() < until:
         for name, process in processes.items():
             if process.poll():
                 raise RevFRFError(
-                    f"{name} has ended at once; {_last_line(directory / f'{name}.log')}", kind="absent"
+                    f"{name} has stopped; {_last_line(directory / f'{name}.log')}", kind="absent"
                 )
         with _not_yet():
             status = ask(directory / "cs" / CONTROL, Status())
@@ -176,13 +174,13 @@ def _wait(directory: Path, expected: set[str], processes: Mapping[str, subproces
         time.sleep(0.1)
     names = ", ".join(sorted(missing))
     raise RevFRFError(
-        f"{names}: not connected after {_STARTING:.0f} seconds; look at {directory}/*.log", kind="absent"
+        f"{names}: not connected after {START_SECONDS:.0f} seconds; look at {directory}/*.log", kind="absent"
     )
 
 
 @contextmanager
 def _not_yet() -> Iterator[None]:
-    """What fails while processes start may succeed in a moment, but for what is wrong with directories."""
+    """Ignore errors that may vanish while processes start, but not those of directories."""
     try:
         yield
     except StorageError:
@@ -197,9 +195,9 @@ def _last_line(log: Path) -> str:
 
 
 def stop(directory: Path) -> int:
-    """End the processes that serve there; how many there were."""
+    """Stop the processes that run there, and return their number."""
     if not exists(directory):
-        raise UsageError(f"{directory}: there is no federation of `revfrf up`; give its directory with -d")
+        raise UsageError(f"{directory} is not a federation of `revfrf up`; pass its directory with -d")
     listening = map(process_of, sorted(directory.glob(f"*/{CONTROL}")))
     processes = [process for process in listening if process]
     _end(processes)
@@ -210,7 +208,7 @@ def _end(processes: Collection[int]) -> None:
     for process in processes:
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGTERM)
-    until = time.monotonic() + _ENDING
+    until = time.monotonic() + STOP_SECONDS
     while any(map(_is_alive, processes)) and time.monotonic() < until:
         time.sleep(0.05)
     for process in filter(_is_alive, processes):
@@ -219,7 +217,7 @@ def _end(processes: Collection[int]) -> None:
 
 
 def _is_alive(process: int) -> bool:
-    """Whether it has not ended; one that has, and that nobody has asked how, has no command line left."""
+    """Return whether a process runs. One that has ended but was not reaped has no command line."""
     try:
         return bool(Path(f"/proc/{process}/cmdline").read_bytes())
     except OSError:

@@ -1,4 +1,4 @@
-"""TOML as people write it: values as text, the line of every key, and errors that say where."""
+"""TOML with the line of every key, for errors that say where a mistake is."""
 
 import difflib
 import json
@@ -31,14 +31,14 @@ _WORD = re.compile(
 
 @dataclass(frozen=True)
 class Source:
-    """Where values come from: a file, with the lines of its keys, or the command line, with its flags."""
+    """The origin of values: a file, with the lines of its keys, or the command line, with its flags."""
 
     path: Path | None = None
     lines: Mapping[Key, int] = field(default_factory=dict)
     flags: Mapping[Key, str] = field(default_factory=dict)
 
     def error(self, what: str, *keys: Key, kind: str = "value") -> ConfigError:
-        """An error about the first of these keys that was given, or that should have been."""
+        """Return an error about the first of these keys that was given, or should have been."""
         for key in keys:
             if key in self.flags:
                 return ConfigError(f"{self.flags[key]}: {what}", kind=kind)
@@ -52,11 +52,11 @@ class Source:
 
 
 def read_toml(path: Path) -> tuple[dict[str, Any], Source]:
-    """The tables of a TOML file, and where their keys stand.
+    """Return the tables of a TOML file, and the lines of their keys.
 
     Raises ConfigError; its kinds are those of `reading`, and `syntax`.
     """
-    with reading(path, ConfigError, "`revfrf kgc init` and `revfrf join` make one"):
+    with reading(path, ConfigError, "`revfrf kgc init` and `revfrf join` create one"):
         text = _decoded(path, content(path, MAX_SIZE))
     try:
         return tomllib.loads(text), Source(path, key_lines(text))
@@ -108,7 +108,7 @@ def key_lines(text: str) -> dict[Key, int]:
 
 
 def toml_text(value: Any) -> str:
-    """A value as TOML: text, a number, a truth value, or a list or table of such."""
+    """Return a value as TOML: text, a number, a boolean, or a list or table of these."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, dict):
@@ -119,13 +119,13 @@ def toml_text(value: Any) -> str:
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """What someone may have meant who wrote `name`."""
+    """Return a suggestion for a misspelt name."""
     near = difflib.get_close_matches(name, known, 1)
     return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
 
 
 def shown(value: object) -> str:
-    """A value in an error: one short line."""
+    """Return a value as one short line, for errors."""
     try:
         text = repr(value)
     except ValueError:  # Python prints no numbers of that size
