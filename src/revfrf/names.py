@@ -23,7 +23,7 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 
 
 def check_name(what: str, name: object) -> None:
-    """Raise UsageError for what is no name of a participant or requester, nor of a federation."""
+    """Raise UsageError unless this can name a participant, a requester or a federation."""
     printable = isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable()
     if not printable or "/" in str(name) or "->" in str(name):
         raise UsageError(
@@ -32,15 +32,15 @@ def check_name(what: str, name: object) -> None:
     text = str(name)
     if text != unicodedata.normalize("NFKC", text).strip() or not text.strip("."):
         raise UsageError(
-            f"{what} {name!r}: a name looks like no other: no spaces around it, no dots alone, and its "
-            "characters in their plain form (Unicode NFKC)"
+            f"{what} {name!r}: invalid name: no leading or trailing spaces, not only dots, Unicode in NFKC "
+            "form"
         )
     if text.casefold() in {reserved.casefold() for reserved in RESERVED}:
-        raise UsageError(f"{what} {name!r}: {', '.join(RESERVED)} are names that RevFRF itself uses")
+        raise UsageError(f"{what} {name!r}: {', '.join(RESERVED)} are reserved names")
 
 
 def check_address(address: str, least: int = 1) -> None:
-    """Raise UsageError for what is no host and port, from `least` on: where 0 may stand, any is taken."""
+    """Raise UsageError unless this is a host and a port of at least `least`; port 0 takes any."""
     parts = _ADDRESS.fullmatch(address)
     if parts is None or not least <= int(parts[2]) < 2**16:
         raise UsageError(f"address {address!r}: give host and port, like cs.example.org:8470 or [::1]:8470")

@@ -92,9 +92,9 @@ BAD_PARTIES: list[tuple[Any, str]] = [
     ({"a -> b": [0, 1, 2]}, "without '/', '->' and line breaks"),
     ({"a\nb": [0, 1, 2]}, "without '/', '->' and line breaks"),
     ({7: [0, 1, 2]}, "party 7: a name is a string of 1 to 100 characters without '/'"),
-    ({"KGC": [0, 1, 2]}, "party 'KGC': KGC, CS, CC, requester are names that RevFRF itself uses"),
-    ({"CS": [0, 1, 2]}, "party 'CS': KGC, CS, CC, requester are names that RevFRF itself uses"),
-    ({"CC": [0, 1, 2]}, "party 'CC': KGC, CS, CC, requester are names that RevFRF itself uses"),
+    ({"KGC": [0, 1, 2]}, "party 'KGC': KGC, CS, CC, requester are reserved names"),
+    ({"CS": [0, 1, 2]}, "party 'CS': KGC, CS, CC, requester are reserved names"),
+    ({"CC": [0, 1, 2]}, "party 'CC': KGC, CS, CC, requester are reserved names"),
     ([["age"]], "`parties` is a dict such as"),
 ]
 

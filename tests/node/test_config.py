@@ -357,8 +357,8 @@ def check_mistake(path: Path, text: str, kind: str, where: str, what: str) -> No
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("CS", "RevFRF itself uses"),
-        ("ｃlinic", "looks like no other"),
+        ("CS", "reserved names"),
+        ("ｃlinic", "NFKC"),
         ("a/b", "without '/'"),
         ("", "1 to 100"),
         ("a\\nb", r"'a\nb': "),

@@ -34,4 +34,4 @@ def blaming(party: str) -> Iterator[None]:
     try:
         yield
     except RejectedError as error:
-        raise RefusedError(party, "has answered what is not valid") from error
+        raise RefusedError(party, "sent an invalid reply") from error

@@ -91,12 +91,12 @@ class Endpoint:
         """
         who = link.who
         if (who.role == CS) == self.is_hub or (passport is not None and passport.who != who):
-            raise ProtocolError(f"a link to {who}", kind="sender")
+            raise ProtocolError(f"no link to {who} is allowed here", kind="sender")
         if passport is not None:
             self._let_in(passport)
         with self._changed:
             if self._closed.is_set():
-                raise ProtocolError("a link to a party that has hung up", kind="order")
+                raise ProtocolError("this endpoint is closed", kind="order")
             before = self._lines.get(who.name)
             line = self._lines[who.name] = Connection(link, None if passport is None else passport.not_after)
             self._met[who.name] += 1
@@ -141,7 +141,7 @@ class Endpoint:
         """Raise RejectedError for a party that must not be talked to."""
         who = passport.who
         if {who.role, who.name} & {*SERVERS} and who.role != who.name:
-            raise ProtocolError(f"{who} has the name of a server, or its role", kind="sender")
+            raise ProtocolError(f"{who} uses a server's name or role", kind="sender")
         try:
             self._admit(passport)
         except StorageError as error:
@@ -219,7 +219,9 @@ class Endpoint:
         answer = self._ask(recipient, b"", Sealing.OVERHEAD, kind="hello", number=number)
         offer = self.sealing.offered((self.who.name, recipient, number), answer)
         if offer.passport.who.name != recipient:
-            raise ProtocolError(f"the certificates of {offer.passport.who.name!r}", kind="sender")
+            raise ProtocolError(
+                f"{recipient!r} showed the TLS certificate of {offer.passport.who.name!r}", kind="sender"
+            )
         self._let_in(offer.passport)
         return offer
 
@@ -262,7 +264,7 @@ class Endpoint:
         with self._lock:
             line = self._lines.get(link.who.name)
         if line is None or line.link is not link:
-            raise ProtocolError("a frame over a link that is not in use", kind="sender")
+            raise ProtocolError("a frame arrived over a link that is not in use", kind="sender")
         line.heard = math.inf  # a party that is being read is not silent
         try:
             self._receive(line, Frame.decode(data), data)
@@ -272,7 +274,7 @@ class Endpoint:
     def _receive(self, line: Connection, frame: Frame, data: bytes) -> None:
         neighbour, waiting = line.link.who.name, None
         if self.is_hub and frame.sender != neighbour:
-            raise ProtocolError(f"{neighbour!r} speaks for {frame.sender!r}", kind="sender")
+            raise ProtocolError(f"{neighbour!r} sent a frame in the name of {frame.sender!r}", kind="sender")
         if frame.kind == "ping":
             return
         if frame.recipient != self.who.name:
@@ -316,7 +318,7 @@ class Endpoint:
     def _relay(self, line: Connection, frame: Frame, data: bytes) -> None:
         """CS passes on what KGC and the others have to say to each other."""
         if not self.is_hub:
-            raise ProtocolError(f"{frame.sender!r} writes to {frame.recipient!r}", kind="sender")
+            raise ProtocolError(f"{frame.sender!r} may not write to {frame.recipient!r}", kind="sender")
         with self._lock:
             onward = self._lines.get(frame.recipient)
             fate = fate_of(line, onward, frame)
@@ -324,7 +326,7 @@ class Endpoint:
             try:
                 onward.link.pass_on(data)
             except AbsentError:
-                log.warning("%s does not take what is passed on to it", frame.recipient)
+                log.warning("%s is not accepting relayed data", frame.recipient)
                 self._drop(onward)
         elif fate in ("absence", "refusal"):
             told = _TOO_MUCH if fate == "refusal" else b""
@@ -343,7 +345,9 @@ class Endpoint:
     def _greet(self, line: Connection, frame: Frame) -> None:
         """Offer a key to a party that wants to write to us."""
         if frame.sender == line.link.who.name:
-            raise ProtocolError(f"{frame.sender!r} is a neighbour, and need not seal", kind="order")
+            raise ProtocolError(
+                f"{frame.sender!r} is connected directly and must not send letters", kind="order"
+            )
         offer = self.sealing.offer((frame.sender, self.who.name, frame.call))
         self._send(line, frames("reply", self.who.name, frame.sender, frame.call, offer))
 
@@ -377,19 +381,19 @@ class Endpoint:
             # the process that offered the key of this letter is gone
             return None if error.kind == "spent" else ("absence", b"")
         except RevFRFError as error:
-            log.warning("refused a message of %s: %s", frame.sender, error)
+            log.warning("refused a message from %s: %s", frame.sender, error)
             if isinstance(error, StorageError):
                 self._failed(error)
             return "refusal", error.peer_message.encode()
         except Exception:
-            log.exception("a message of %s could not be answered", frame.sender)
+            log.exception("could not answer a message from %s", frame.sender)
             return "refusal", b""
 
     def _answer_letter(self, place: Place, data: bytes) -> bytes:
         letter = self.sealing.open(place, data)
         who = letter.sender.who
         if who.name != place[0]:
-            raise ProtocolError(f"{who.name!r} speaks for {place[0]!r}", kind="sender")
+            raise ProtocolError(f"{who.name!r} wrote a letter in the name of {place[0]!r}", kind="sender")
         self._let_in(letter.sender)
         return self.sealing.answer(place, letter, self._reply(who, letter.data))
 

@@ -111,7 +111,7 @@ def _carry(endpoint: Endpoint, link: _StreamLink, incoming: Any) -> None:
         for data in incoming:
             endpoint.received(link, data)
     except RejectedError as error:
-        log.warning("the link to %s ends: %s", link.who.name, error)
+        log.warning("closing the link to %s: %s", link.who.name, error)
     except grpc.RpcError as error:
         log.info("the link to %s is down: %s", link.who.name, _reason(error))
     finally:
@@ -147,7 +147,7 @@ class Server:
         except RuntimeError:
             self.port = 0
         if not self.port:
-            raise UsageError(f"cannot listen on {address}: the port is in use, or not ours to use")
+            raise UsageError(f"cannot listen on {address}: the port is in use, or you may not use it")
         self._server.start()
 
     def _stream(self, incoming: Any, context: Any) -> Iterator[bytes]:
@@ -155,7 +155,7 @@ class Server:
             passport = peer_passport(self._tls.ca_pem, context.auth_context())
             nonce = dict(context.invocation_metadata()).get(_NONCE, b"")
             if len(nonce) != _NONCE_BYTES:
-                raise ProtocolError(f"{passport.who} dials without a nonce", kind="order")
+                raise ProtocolError(f"{passport.who} dialled without a nonce", kind="order")
             link = _StreamLink(passport.who, self._endpoint.limits.silence)
             link.hang_up = context.cancel  # also a stream whose other end does not read
             self._endpoint.connected(link, passport)
@@ -202,7 +202,7 @@ class Dialler:
             try:
                 self._one_link()
             except Exception:
-                log.exception("a link has ended")
+                log.exception("a link failed")
             if time.monotonic() - started > self.STEADY:
                 pause = self.FIRST_PAUSE
             self._closed.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311
@@ -234,7 +234,7 @@ class Dialler:
                     self.left = incoming.details() == _LEFT
                     self.problem = f"{self._address} refuses us: " + (_HAS_LEFT if self.left else _REMEDY)
                 else:
-                    self.problem = f"{self._address} does not answer, or not as our coordinator"
+                    self.problem = f"{self._address} does not answer, or is not our coordinator"
             except RejectedError as error:
                 self.problem = f"{self._address} is not the coordinator that we know: {error}"
             finally:

@@ -169,7 +169,7 @@ class Token(Secret):
         """
         found = _TOKEN.fullmatch("".join(text[: MAX_TOKEN + 1].split()))
         if not found or len(text) > MAX_TOKEN:
-            reason = f"this is no join token: one begins with revfrf{_VERSION}-; ask KGC for yours"
+            reason = f"not a join token: one begins with revfrf{_VERSION}-; ask KGC for yours"
             raise UsageError(reason, kind="not-a-token")
         if found[1] != _VERSION:
             reason = f"a join token of version {found[1]}; this RevFRF reads version {_VERSION}"
@@ -181,7 +181,7 @@ class Token(Secret):
             key = _private_key(record.key)
             token = cls(authority, invitation, key, record.address, record.kgc_verify_key)
         except (ValueError, RecursionError, msgspec.MsgspecError, RevFRFError) as error:
-            reason = f"no KGC has made this join token: {error}; ask for another"
+            reason = f"the join token is not valid: {error}; ask KGC for a new one"
             raise UsageError(reason, kind="authority") from None
         try:
             check_dates(now, authority, invitation)
@@ -240,7 +240,7 @@ def join(token: Token, verify_key: bytes, now: datetime | None = None) -> TlsIde
 
 def _check_pair(certificate: x509.Certificate, key: PrivateKey) -> None:
     if certificate.public_key() != key.public_key():
-        raise UsageError("a certificate and a key that do not belong together")
+        raise UsageError("the TLS certificate and the key do not belong together")
 
 
 def _period(days: int) -> timedelta:

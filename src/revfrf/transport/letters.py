@@ -105,10 +105,10 @@ class OneTimeKeys(Secret):
         with self._lock:
             offered = self._offered.get(caller, {})
             if public not in offered:
-                raise LetterError(f"{caller!r} writes to a key that was not offered", kind="unknown")
+                raise LetterError(f"{caller!r} used a key that was never offered", kind="unknown")
             key, offered[public] = offered[public], None
         if key is None:
-            raise LetterError(f"a second letter of {caller!r} to one key", kind="spent")
+            raise LetterError(f"{caller!r} used a one-time key twice", kind="spent")
         return key
 
 
@@ -199,7 +199,7 @@ def _sealed(plain: bytes, key: bytes, what: str, place: Place) -> bytes:
     try:
         return _SUITE.encrypt(plain, X25519PublicKey.from_public_bytes(key), digest(what, *place))
     except ValueError:
-        raise FormatError("a key to seal to must be a point of large order", kind="malformed") from None
+        raise FormatError("the recipient's key is not a point of large order", kind="malformed") from None
 
 
 @hides_locals
@@ -207,11 +207,11 @@ def _opened(sealed: bytes, key: X25519PrivateKey, what: str, place: Place) -> by
     try:
         return _SUITE.decrypt(sealed, key, digest(what, *place))
     except (InvalidTag, ValueError):
-        raise FormatError("not a message that was sealed for this place") from None
+        raise FormatError("not a letter for this call") from None
 
 
 def _decoded(data: bytes, kind: type[_Part]) -> _Part:
     try:
         return msgspec.msgpack.decode(data, type=kind)
     except (msgspec.DecodeError, ValueError, RecursionError):
-        raise FormatError("not a message that was sealed for this place") from None
+        raise FormatError("not a letter for this call") from None

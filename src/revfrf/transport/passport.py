@@ -226,7 +226,7 @@ def load_certificates(pem: bytes, count: int) -> list[x509.Certificate]:
     with _reading("certificates"):
         found = x509.load_pem_x509_certificates(pem)
     if len(found) != count:
-        raise PassportError(f"{len(found)} certificates in place of {count}", kind="malformed")
+        raise PassportError(f"{len(found)} certificates instead of {count}", kind="malformed")
     return found
 
 
@@ -345,9 +345,9 @@ def _check_issuer(certificate: x509.Certificate, issuer: x509.Certificate) -> No
     try:
         certificate.verify_directly_issued_by(issuer)
     except (ValueError, TypeError, InvalidSignature):
-        raise PassportError("not issued by the one above it", kind="authority") from None
+        raise PassportError("not issued by the certificate above it", kind="authority") from None
     if certificate.signature_algorithm_oid != SignatureAlgorithmOID.ECDSA_WITH_SHA256:
-        raise PassportError("signed in another way than ECDSA with SHA-256", kind="malformed")
+        raise PassportError("not signed by ECDSA with SHA-256", kind="malformed")
 
 
 def _said(certificate: x509.Certificate, kind: type[_Said]) -> _Said:
@@ -361,9 +361,9 @@ def _check_form(certificate: x509.Certificate, issuer: x509.Certificate, form: _
     expected = form.completed(_key_of(certificate), _key_of(issuer))
     found = [(extension.value, extension.critical) for extension in certificate.extensions]
     if certificate.subject != form.subject or _names(found) != _names(expected):
-        raise PassportError("it names another than it is for", kind="name")
+        raise PassportError("it names another party", kind="name")
     if found != expected or certificate.serial_number <= 0:
-        raise PassportError("not as RevFRF issues them", kind="malformed")
+        raise PassportError("not in the form that RevFRF issues", kind="malformed")
 
 
 def _names(extensions: _Extensions) -> _Extensions:

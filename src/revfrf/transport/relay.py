@@ -26,14 +26,14 @@ def fate_of(line: Connection, onward: Connection | None, frame: Frame) -> Fate:
     Raises ProtocolError for a frame that nobody may send.
     """
     if KGC not in (frame.sender, frame.recipient):
-        raise ProtocolError(f"{frame.sender!r} writes to {frame.recipient!r}", kind="sender")
+        raise ProtocolError(f"{frame.sender!r} may not write to {frame.recipient!r}", kind="sender")
     if not frame.asks:
         return _fate_of_answer(line, onward, frame)
     if onward is None:
         return "absence" if frame.offset == 0 else "ignore"
     if frame.size > _limit(line.link.who.role, onward.link.who.role, frame):
         raise ProtocolError(
-            f"{frame.sender!r} asks {frame.size:,} bytes of {frame.recipient!r}", kind="too-large"
+            f"{frame.sender!r} sent {frame.size:,} bytes to {frame.recipient!r}", kind="too-large"
         )
     if frame.offset:
         return "pass on" if onward.owes(frame.sender, frame.call) else "ignore"
@@ -44,7 +44,7 @@ def _fate_of_answer(line: Connection, onward: Connection | None, frame: Frame) -
     if not line.owes(frame.recipient, frame.call):
         return "ignore"  # nobody has asked
     if frame.size > _ANSWER:
-        raise ProtocolError(f"{frame.sender!r} answers with {frame.size:,} bytes", kind="too-large")
+        raise ProtocolError(f"{frame.sender!r} answered with {frame.size:,} bytes", kind="too-large")
     if frame.offset + len(frame.piece) >= frame.size:
         line.settle(frame.recipient, frame.call)
     return "ignore" if onward is None else "pass on"

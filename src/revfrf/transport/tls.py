@@ -41,7 +41,7 @@ def server_credentials(identity: TlsIdentity) -> Any:
     A handler learns from `peer_passport` whose they are.
     """
     if identity.who.role != CS:
-        raise UsageError(f"{identity.who} is no server: others dial {CS} alone")
+        raise UsageError(f"{identity.who} cannot listen: only {CS} does")
     return grpc.ssl_server_credentials(
         [(identity.key_pem, identity.chain_pem)], root_certificates=identity.ca_pem, require_client_auth=True
     )
@@ -64,7 +64,7 @@ def peer_passport(
     of which that is not known.
     """
     if list(auth_context.get("ssl_tls_version", [])) != [_TLS]:
-        raise RejectedError("a peer that does not speak TLS 1.3", kind="tls-version")
+        raise RejectedError("the peer does not speak TLS 1.3", kind="tls-version")
     # The certificates above the first: servers are not told the first one among them, clients are.
     above = b"".join(auth_context.get("x509_pem_cert_chain", []))
     first = b"".join(auth_context.get("x509_pem_cert", []))
