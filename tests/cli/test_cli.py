@@ -716,7 +716,7 @@ def test_unnamed_columns_that_do_not_fit_are_2(tmp_path: Path) -> None:
     place = saved(tmp_path, model, X, X[:, 0], "telco")
     ran = place.audit(data=csv(tmp_path / "t.csv", pd.DataFrame(X[:, :1]), X[:, 0]))
     assert ran.code == 2
-    assert "trained on 3 columns without names, 2 of them" in one_line(ran)
+    assert "trained on 3 columns without names, and those who stayed own 2 of them" in one_line(ran)
 
 
 def test_target_that_is_a_column_of_the_forest_is_2(place: Place) -> None:
