@@ -13,9 +13,10 @@ from revfrf.node.members import ParticipantService
 from revfrf.node.roles import service_of
 from revfrf.node.service import Service
 from revfrf.protocols.certificate import sign_revocation
+from revfrf.testing.recorders import Recorder
 from revfrf.transport.calls import Endpoint
 from tests.node.founding import SERVING
-from tests.transport.links import LIMITS, Faults, Recorder, faithful, link_up
+from tests.transport.links import LIMITS, Faults, faithful, link_up
 
 
 class Federation:

@@ -40,6 +40,7 @@ from revfrf.node.members import ParticipantService
 from revfrf.protocols.certificate import sign_revocation
 from revfrf.protocols.frf_revoc import next_epoch
 from revfrf.protocols.key_setup import first_epoch
+from revfrf.testing.recorders import Recorder, until
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.frames import Frame
 from revfrf.transport.grpc import Dialler, Server
@@ -49,17 +50,7 @@ from tests.node.founding import OWNERS, SERVING
 from tests.node.in_process import Federation
 from tests.transport.asking import digests
 from tests.transport.federation import one_time_keys
-from tests.transport.links import (
-    LIMITS,
-    SOON,
-    Known,
-    Recorder,
-    invited_by,
-    known,
-    nothing,
-    place,
-    until,
-)
+from tests.transport.links import LIMITS, SOON, Known, invited_by, known, nothing, place
 from tests.transport.parties import authority
 
 LOOK_ALIKES = [" eve", "eve ", ".", "..", "...", "ｈ0", "h⁰", "ﬁrm", "e\u0301ve", "ＣＳ"]

@@ -17,9 +17,10 @@ from revfrf.node import api
 from revfrf.node.coordinator import CoordinatorService
 from revfrf.node.members import ParticipantService
 from revfrf.node.requester import RequesterService
+from revfrf.testing.recorders import until
 from revfrf.transport.connections import Timeouts
 from tests.node.in_process import Federation
-from tests.transport.links import LIMITS, SOON, Faults, Unreliable, faithful, until
+from tests.transport.links import LIMITS, SOON, Faults, Unreliable, faithful
 
 pytestmark = pytest.mark.timeout(600)  # on a slow machine
 

@@ -22,12 +22,12 @@ from revfrf.node.coordinator import CoordinatorService
 from revfrf.node.requester import RequesterService
 from revfrf.node.service import Service
 from revfrf.storage.sqlite import _TABLES
+from revfrf.testing.recorders import until
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import decode
 from revfrf.transport.connections import Link
 from revfrf.transport.frames import Frame
 from tests.node.in_process import Federation
-from tests.transport.links import until
 
 SEALED = "sealed"
 """What a frame holds that CS has passed on."""

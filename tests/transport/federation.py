@@ -14,6 +14,7 @@ from revfrf.embedded import federation as federation_module
 from revfrf.errors import AbsentError, PassportError
 from revfrf.messages.base import Message
 from revfrf.metering import Ledger
+from revfrf.testing.recorders import until
 from revfrf.transport import letters
 from revfrf.transport.base import Answering, Reply
 from revfrf.transport.calls import Endpoint
@@ -22,7 +23,7 @@ from revfrf.transport.frames import Frame
 from revfrf.transport.grpc import Dialler, Server
 from revfrf.transport.join_token import Authority
 from revfrf.transport.passport import PartyId, Passport
-from tests.transport.links import LIMITS, SOON, invited_by, until
+from tests.transport.links import LIMITS, SOON, invited_by
 
 SERVERS = ("KGC", "CS", "CC")
 

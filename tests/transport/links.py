@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from queue import SimpleQueue
-from threading import Event, Lock
+from threading import Event
 from typing import Any, Protocol
 
 import pytest
 
 from revfrf.crypto.signing import SigningKey
-from revfrf.errors import AbsentError, RejectedError, StorageError
-from revfrf.messages.base import Message
+from revfrf.errors import AbsentError, RejectedError
+from revfrf.messages.base import Done, Message
+from revfrf.testing.recorders import until
 from revfrf.transport import calls, connections
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
@@ -93,14 +94,6 @@ def place(frame: Frame) -> Place:
 
 def nothing(sender: str, message: Message) -> Message:
     raise AssertionError(f"{sender} has sent a {type(message).__name__}")
-
-
-def until(condition: Callable[[], object], seconds: float = SOON) -> None:
-    """Wait for something that has to happen."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it does not happen"
-        time.sleep(0.001)
 
 
 @contextmanager
@@ -304,20 +297,16 @@ class OverGrpc:
 # -- what others see ----------------------------------------------------------------------------------
 
 
-class Recorder:
-    """A role that writes down what it is asked, and answers as it is told."""
+class Held:
+    """A role that answers only when it is let go."""
 
-    def __init__(self, answer: Answer) -> None:
-        self._answer, self._lock = answer, Lock()
-        self.calls: list[tuple[str, Message]] = []
-        self.failures: list[StorageError] = []
+    def __init__(self, answer: Answer = lambda *_: Done()) -> None:
+        self._answer, self.asked, self.end = answer, Event(), Event()
 
     def __call__(self, sender: str, message: Message) -> Message:
-        with self._lock:
-            self.calls.append((sender, message))
+        self.asked.set()
+        self.end.wait(2 * SOON)
         return self._answer(sender, message)
-
-    handle = __call__
 
 
 class RawLink:

@@ -25,6 +25,7 @@ from revfrf.messages.alignment import Drop, MatchReply, MatchRequest, SchemaRequ
 from revfrf.messages.base import MIB, Done, Message
 from revfrf.messages.fle_expan import Schema
 from revfrf.messages.key_setup import AdmissionRequest, EpochAccepted, EpochCertificate, SetUpRequest
+from revfrf.testing.recorders import Recorder, until
 from revfrf.transport import frames as frames_module
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
@@ -36,17 +37,16 @@ from tests.transport.links import (
     LIMITS,
     SOON,
     Clock,
+    Held,
     InMemory,
     Network,
     OverGrpc,
     RawLink,
-    Recorder,
     Unreliable,
     known,
     link_up,
     no_threads_left,
     nothing,
-    until,
 )
 
 CS, BANK = PartyId("CS", "CS"), PartyId("participant", "bank")
@@ -202,41 +202,29 @@ def test_who_may_not_ask_is_refused_before_anything_is_decoded(network: Network)
 
 
 def test_a_wait_ends_when_the_link_breaks(network: Network) -> None:
-    asked, end = Event(), Event()
-
-    def slow(_: str, __: Message) -> Message:
-        asked.set()
-        end.wait(2 * SOON)
-        return Done()
-
+    slow = Held()
     network.add("bank", slow)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(network.cs.call, "bank", SchemaRequest(epoch=1), Schema)
-        assert asked.wait(SOON)
+        assert slow.asked.wait(SOON)
         network.cut("bank")
         with pytest.raises(AbsentError):
             waiting.result(timeout=SOON)
-        end.set()
+        slow.end.set()
     assert network.cs._waiting == {}
 
 
 def test_a_wait_ends_when_the_link_beyond_cs_breaks(network: Network) -> None:
     """KGC's own link is up all the time."""
-    asked, end = Event(), Event()
-
-    def slow(_: str, __: Message) -> Message:
-        asked.set()
-        end.wait(2 * SOON)
-        return Done()
-
+    slow = Held()
     kgc, _ = network.add("KGC"), network.add("bank", slow)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(kgc.call, "bank", CERTIFICATE, EpochAccepted)
-        assert asked.wait(SOON)
+        assert slow.asked.wait(SOON)
         network.cut("bank")
         with pytest.raises(AbsentError) as caught:
             waiting.result(timeout=SOON)
-        end.set()
+        slow.end.set()
     assert caught.value.party == "bank"
     assert kgc.present() == {"CS"}
 
@@ -249,21 +237,15 @@ def test_nothing_is_owed_once_it_is_answered(network: Network) -> None:
 
 
 def test_closing_ends_every_wait(network: Network) -> None:
-    asked, end = Event(), Event()
-
-    def slow(_: str, __: Message) -> Message:
-        asked.set()
-        end.wait(2 * SOON)
-        return Done()
-
+    slow = Held()
     network.add("bank", slow)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(network.cs.call, "bank", SchemaRequest(epoch=1), Schema)
-        assert asked.wait(SOON)
+        assert slow.asked.wait(SOON)
         network.close()
         with pytest.raises(AbsentError):
             waiting.result(timeout=SOON)
-        end.set()
+        slow.end.set()
     with pytest.raises(AbsentError):
         network.cs.call("bank", SchemaRequest(epoch=1), Schema)
 
@@ -440,14 +422,14 @@ def test_who_is_being_listened_to_is_not_silent(monkeypatch: pytest.MonkeyPatch)
     """What KGC says waits until it is passed on."""
     clock, listening, end = Clock(monkeypatch), Event(), Event()
 
-    class Slow(RawLink):
+    class Held(RawLink):
         def pass_on(self, frame: bytes, wait: bool = True) -> None:  # noqa: ARG002
             listening.set()
             end.wait(2 * SOON)
 
     cs = Endpoint(CS, nothing, known("CS").sealing, QUICK)
     kgc = RawLink(cs, PartyId("KGC", "KGC"), known("KGC").passport)
-    Slow(cs, BANK, known("bank").passport)
+    Held(cs, BANK, known("bank").passport)
     with ThreadPoolExecutor(1) as pool:
         saying = pool.submit(kgc.say, Frame("call", "KGC", "bank", 1, 1, 0, b"x"))
         assert listening.wait(SOON)
@@ -463,23 +445,17 @@ def test_who_is_being_listened_to_is_not_silent(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_new_link_replaces_the_old_one() -> None:
-    end, asked = Event(), Event()
-
-    def slow(sender: str, message: Message) -> Message:
-        asked.set()
-        end.wait(2 * SOON)
-        return digests(sender, message)
-
+    slow = Held(digests)
     network = InMemory()
     bank = network.add("bank", slow)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(network.cs.call, "bank", SchemaRequest(epoch=1), Schema)
-        assert asked.wait(SOON)
+        assert slow.asked.wait(SOON)
         old = network.links["bank"]
         network.join(bank)
         with pytest.raises(AbsentError):
             waiting.result(timeout=SOON)
-    end.set()
+    slow.end.set()
     until(lambda: old._closed.is_set())
     ask(network.cs, "bank", b"ids")
     assert network.cs.meetings() == {"bank": 2}

@@ -20,6 +20,7 @@ from revfrf.messages.alignment import MatchReply, SchemaRequest
 from revfrf.messages.base import MIB, Done, Message
 from revfrf.messages.fle_expan import Schema
 from revfrf.messages.key_setup import AdmissionRequest, EpochAccepted
+from revfrf.testing.recorders import Recorder
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame, frames
@@ -31,7 +32,6 @@ from tests.transport.links import (
     SOON,
     InMemory,
     RawLink,
-    Recorder,
     invited_by,
     known,
     no_threads_left,

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from revfrf.errors import AbsentError, RefusedError
 from revfrf.messages.base import MIB, Done, Message
 from revfrf.messages.key_setup import AdmissionRequest, EpochAccepted, SetUpRequest
+from revfrf.testing.recorders import Recorder, until
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.connections import Connection, InFlightBudget, PendingCall, ReplayWindow, Timeouts
@@ -27,11 +28,9 @@ from tests.transport.links import (
     Network,
     OverGrpc,
     RawLink,
-    Recorder,
     known,
     letter,
     nothing,
-    until,
 )
 from tests.transport.parties import joined, token_for
 

@@ -12,11 +12,12 @@ from revfrf.messages.base import Done
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import KGC
 from revfrf.testing.federations import Case, ignore, random_case, train, with_rules
+from revfrf.testing.recorders import until
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.grpc import Dialler, Server
 from tests.federations import digest_of
 from tests.transport.federation import GrpcNetwork, over_grpc
-from tests.transport.links import LIMITS, nothing, until
+from tests.transport.links import LIMITS, nothing
 
 CASE = random_case(61, rules=with_rules(n_trees=2, max_depth=3))
 SOME = {party: table[:, :4] for party, table in CASE.codes.items()}

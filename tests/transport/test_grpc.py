@@ -16,6 +16,7 @@ from revfrf.messages.alignment import MatchReply, MatchRequest, SchemaRequest
 from revfrf.messages.base import MIB, Done, Message
 from revfrf.messages.fle_expan import Schema
 from revfrf.messages.key_setup import AdmissionRequest
+from revfrf.testing.recorders import until
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.connections import Timeouts
 from revfrf.transport.frames import Frame
@@ -24,7 +25,7 @@ from revfrf.transport.passport import PartyId, Passport
 from revfrf.transport.tls import channel_credentials, grpc, server_credentials
 from tests.node.founding import port_of_own
 from tests.transport.asking import ask, digests
-from tests.transport.links import LIMITS, SOON, Clock, OverGrpc, known, no_threads_left, until
+from tests.transport.links import LIMITS, SOON, Clock, OverGrpc, known, no_threads_left
 
 CS, BANK = PartyId("CS", "CS"), PartyId("participant", "bank")
 
@@ -347,7 +348,7 @@ def test_a_party_that_floods_kgc_and_hardly_reads_the_answers_cuts_nobody_off(
         assert network.cs.wait_for(["bank"], SOON) == []
         for _ in range(3):
             assert clinic.call("KGC", AdmissionRequest(), Done) == Done()
-        until(lambda: "bank" not in network.cs.present(), 3 * SOON)
+        until(lambda: "bank" not in network.cs.present(), seconds=3 * SOON)
         stop.set()
         flood.cancel()
     network.close()

@@ -21,6 +21,7 @@ from revfrf.errors import (
 )
 from revfrf.messages.base import Done, Message
 from revfrf.messages.registry import MESSAGES, calls_between
+from revfrf.testing.recorders import Recorder, until
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame, frames
@@ -30,19 +31,7 @@ from revfrf.transport.memory import MemoryNetwork
 from revfrf.transport.passport import PartyId, Passport
 from revfrf.transport.tls import channel_credentials, grpc
 from tests.messages.test_messages import FULL
-from tests.transport.links import (
-    LIMITS,
-    SOON,
-    InMemory,
-    Known,
-    RawLink,
-    Recorder,
-    invited_by,
-    known,
-    letter,
-    nothing,
-    until,
-)
+from tests.transport.links import LIMITS, SOON, InMemory, Known, RawLink, invited_by, known, letter, nothing
 from tests.transport.parties import ADDRESS, BANK, DAY, NOW, VERIFY_KEY, authority, joined, token_for
 
 PARTIES = ("KGC", "CS", "CC", "bank", "telco", "clinic")

@@ -7,6 +7,7 @@ import pytest
 
 from revfrf.errors import AbsentError, RejectedError
 from revfrf.messages.key_setup import EpochAccepted
+from revfrf.testing.recorders import Recorder, until
 from revfrf.transport import frames as frames_module
 from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame, frames
@@ -18,13 +19,11 @@ from tests.transport.links import (
     Network,
     OverGrpc,
     RawLink,
-    Recorder,
     known,
     letter,
     no_threads_left,
     offer_of,
     place,
-    until,
 )
 from tests.transport.test_sealed import LOW_ORDER
 from tests.transport.writing import ACCEPTED, CS, reading, writing

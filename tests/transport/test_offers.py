@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import AbsentError, LetterError, PassportError, RefusedError
+from revfrf.testing.recorders import until
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.connections import Timeouts
@@ -18,17 +19,7 @@ from revfrf.transport.join_token import Authority, join
 from revfrf.transport.letters import _OFFER, OneTimeKeys, Place, Sealing, _Offer
 from revfrf.transport.passport import Passport
 from tests.transport.asking import CERTIFICATE
-from tests.transport.links import (
-    LIMITS,
-    SOON,
-    Known,
-    RawLink,
-    invited_by,
-    known,
-    nothing,
-    place,
-    until,
-)
+from tests.transport.links import LIMITS, SOON, Known, RawLink, invited_by, known, nothing, place
 from tests.transport.parties import ADDRESS, DAY, NOW, VERIFY_KEY, authority
 from tests.transport.test_sealed import LOW_ORDER
 from tests.transport.writing import ACCEPTED, BANK, CS, KGC, reading, writing

@@ -5,12 +5,13 @@ import pytest
 from revfrf.errors import ProtocolError
 from revfrf.messages.base import MIB, Done
 from revfrf.messages.key_setup import AdmissionRequest
+from revfrf.testing.recorders import until
 from revfrf.transport.connections import Connection
 from revfrf.transport.frames import Frame
 from revfrf.transport.letters import Sealing
 from revfrf.transport.passport import PartyId
 from revfrf.transport.relay import fate_of
-from tests.transport.links import InMemory, RawLink, known, until
+from tests.transport.links import InMemory, RawLink, known
 
 
 class Beside:

@@ -10,6 +10,7 @@ import pytest
 
 from revfrf.errors import RejectedError
 from revfrf.messages.key_setup import EpochAccepted
+from revfrf.testing.recorders import Recorder
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.connections import Timeouts
@@ -17,7 +18,7 @@ from revfrf.transport.frames import Frame, frames
 from revfrf.transport.letters import Sealing
 from revfrf.transport.passport import PartyId
 from tests.transport.asking import CERTIFICATE, digests
-from tests.transport.links import LIMITS, SOON, RawLink, Recorder, known, nothing, place
+from tests.transport.links import LIMITS, SOON, RawLink, known, nothing, place
 
 CS, BANK, KGC = PartyId("CS", "CS"), PartyId("participant", "bank"), PartyId("KGC", "KGC")
 ACCEPTED = encode(EpochAccepted(epoch=CERTIFICATE.epoch, receipt=None))
