@@ -227,7 +227,7 @@ def _best_cuts(
     for q in range(len(asked)):
         if n_cuts[q] == 0:
             continue
-        used = n_cuts[q] + 1
+        used = np.int64(n_cuts[q]) + 1  # 256 does not fit into the type of n_cuts
         sums[:used] = 0
         counts[:used] = 0
         node = rows[node_starts[asked[q]] : node_starts[asked[q] + 1]]
