@@ -73,6 +73,27 @@ def known(name: str, role: str | None = None) -> Known:
     return invited_by(authority(), PartyId(role or ROLE_OF.get(name, "participant"), name))
 
 
+def nothing(sender: str, message: Message) -> Message:
+    raise AssertionError(f"{sender} has sent a {type(message).__name__}")
+
+
+OPEN: list[Endpoint] = []
+"""Endpoints that are closed when the test that has opened them ends."""
+
+
+def endpoint_of(
+    name: str,
+    answer: Answer = nothing,
+    limits: Timeouts = LIMITS,
+    sealing: Sealing | None = None,
+    **more: Any,
+) -> Endpoint:
+    """The endpoint of a party, for as long as the test runs."""
+    party = known(name)
+    OPEN.append(Endpoint(party.who, answer, sealing or party.sealing, limits, **more))
+    return OPEN[-1]
+
+
 def offer_of(reader: Known, caller: str) -> Offer:
     """A fresh key of this reader, for a letter of this caller; without its signature."""
     return Offer(reader.passport, reader.sealing._keys.make(caller))
@@ -90,10 +111,6 @@ def letter(
 def place(frame: Frame) -> Place:
     """Whose hello or call this is, to whom, and its number."""
     return frame.sender, frame.recipient, frame.call
-
-
-def nothing(sender: str, message: Message) -> Message:
-    raise AssertionError(f"{sender} has sent a {type(message).__name__}")
 
 
 @contextmanager
@@ -236,13 +253,12 @@ class InMemory:
         **more: Any,
     ) -> None:
         self.limits, self._faults = limits, faults
-        self.cs = Endpoint(PartyId("CS", "CS"), answer, known("CS").sealing, limits, **more)
+        self.cs = endpoint_of("CS", answer, limits, **more)
         self.endpoints = [self.cs]
         self.links: dict[str, MemoryLink] = {}
 
     def add(self, name: str, answer: Answer = nothing, **more: Any) -> Endpoint:
-        party = known(name)
-        endpoint = Endpoint(party.who, answer, party.restarted(), self.limits, **more)
+        endpoint = endpoint_of(name, answer, self.limits, known(name).restarted(), **more)
         self.endpoints.append(endpoint)
         self.join(endpoint)
         return endpoint
@@ -347,3 +363,29 @@ class RawLink:
 
         until(enough)
         return found
+
+
+def raw_link(endpoint: Endpoint, name: str) -> RawLink:
+    """A party that sends what it likes to this endpoint, over a link of its own."""
+    return RawLink(endpoint, known(name).who, known(name).passport)
+
+
+def cs_with(*names: str, answer: Answer = nothing) -> tuple[Endpoint, list[RawLink]]:
+    """CS, and raw links of these parties to it."""
+    cs = endpoint_of("CS", answer)
+    return cs, [raw_link(cs, name) for name in names]
+
+
+class UnusedLink:
+    """A link of which only the neighbour matters."""
+
+    def __init__(self, name: str) -> None:
+        self.who = known(name).who
+
+    def send(self, frame: bytes, wait: bool = True) -> None:
+        raise NotImplementedError
+
+    pass_on = send
+
+    def close(self) -> None:
+        raise NotImplementedError

@@ -43,10 +43,12 @@ from tests.transport.links import (
     OverGrpc,
     RawLink,
     Unreliable,
+    endpoint_of,
     known,
     link_up,
     no_threads_left,
     nothing,
+    raw_link,
 )
 
 CS, BANK = PartyId("CS", "CS"), PartyId("participant", "bank")
@@ -274,7 +276,7 @@ def test_who_leaves_while_it_is_being_let_in_gets_no_link(network: Network) -> N
 
     cs._admit = leaves_now
     with pytest.raises(PassportError, match="has left"):
-        RawLink(cs, BANK, known("bank").passport)
+        raw_link(cs, "bank")
     assert asked == [known("bank").passport]
     assert cs.present() == set()
 
@@ -333,13 +335,11 @@ def certificate(epoch: int) -> EpochCertificate:
 def test_a_call_that_comes_twice_is_answered_once() -> None:
     asked = Recorder(digests)
     network = InMemory()
-    doubled = Endpoint(BANK, asked, known("bank").sealing, LIMITS)
+    doubled = endpoint_of("bank", asked)
     link_up(network.cs, doubled, known("bank").passport, lambda: lambda data: [data, data, data])
     for _ in range(20):
         ask(network.cs, "bank", bytes(10))
     assert len(asked.calls) == 20
-    doubled.close()
-    network.close()
 
 
 def test_a_link_that_falls_silent_is_given_up_after_three_heartbeats(
@@ -364,7 +364,6 @@ def test_a_link_that_falls_silent_is_given_up_after_three_heartbeats(
         with pytest.raises(AbsentError):
             waiting.result(timeout=SOON)
     assert clock.now - lines[0].heard > QUICK.silence
-    network.close()
 
 
 def test_an_answer_that_does_not_come_is_not_waited_for_longer_than_the_longest_call() -> None:
@@ -377,7 +376,6 @@ def test_an_answer_that_does_not_come_is_not_waited_for_longer_than_the_longest_
     assert 0.25 < time.monotonic() - started < SOON
     assert network.cs.present() == {"bank"}
     end.set()
-    network.close()
 
 
 class Clogged(RawLink):
@@ -391,12 +389,11 @@ class Clogged(RawLink):
 
 def test_sending_is_part_of_the_longest_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames_module, "PIECE", 10)
-    cs = Endpoint(CS, nothing, known("CS").sealing, Timeouts(LIMITS.heartbeat, call=0.5))
+    cs = endpoint_of("CS", nothing, Timeouts(LIMITS.heartbeat, call=0.5))
     link = Clogged(cs, BANK, known("bank").passport)
     with pytest.raises(AbsentError, match="within"):
         cs.call("bank", MatchRequest(epoch=1, table="t", blinded=bytes(1000)), MatchReply)
     assert len(link.frames) < 10
-    cs.close()
 
 
 def test_a_neighbour_that_takes_nothing_does_not_silence_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -415,7 +412,6 @@ def test_a_neighbour_that_takes_nothing_does_not_silence_the_others(monkeypatch:
         until(lambda: bank._lines["CS"].heard == clock.now)
     assert network.cs.present() == {"bank", "full"}
     ask(network.cs, "bank", b"ids")
-    network.close()
 
 
 def test_who_is_being_listened_to_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,8 +423,8 @@ def test_who_is_being_listened_to_is_not_silent(monkeypatch: pytest.MonkeyPatch)
             listening.set()
             end.wait(2 * SOON)
 
-    cs = Endpoint(CS, nothing, known("CS").sealing, QUICK)
-    kgc = RawLink(cs, PartyId("KGC", "KGC"), known("KGC").passport)
+    cs = endpoint_of("CS", nothing, QUICK)
+    kgc = raw_link(cs, "KGC")
     Held(cs, BANK, known("bank").passport)
     with ThreadPoolExecutor(1) as pool:
         saying = pool.submit(kgc.say, Frame("call", "KGC", "bank", 1, 1, 0, b"x"))
@@ -438,7 +434,6 @@ def test_who_is_being_listened_to_is_not_silent(monkeypatch: pytest.MonkeyPatch)
         end.set()
         saying.result(timeout=SOON)
     assert cs.present() == {"KGC"}
-    cs.close()
 
 
 # -- links that come and go ---------------------------------------------------------------------------
@@ -463,7 +458,6 @@ def test_a_new_link_replaces_the_old_one() -> None:
         network.cs.received(old.other, Frame("ping", "bank", "CS", 0).encode())
     network.cs.disconnected(old.other)  # it is late, and does no harm
     ask(network.cs, "bank", b"ids")
-    network.close()
 
 
 @pytest.mark.parametrize("moment", ["before", "while"])
@@ -471,7 +465,7 @@ def test_a_link_that_breaks_while_somebody_begins_to_call_keeps_nobody_waiting(
     moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The link is gone between being found and being used."""
-    cs = Endpoint(CS, nothing, known("CS").sealing, LIMITS)
+    cs = endpoint_of("CS")
 
     class Breaking(RawLink):
         def send(self, frame: bytes, wait: bool = True) -> None:
@@ -487,19 +481,16 @@ def test_a_link_that_breaks_while_somebody_begins_to_call_keeps_nobody_waiting(
     with pytest.raises(AbsentError):
         cs.call("bank", SchemaRequest(epoch=1), Schema)
     assert time.monotonic() - started < SOON
-    cs.close()
 
 
 def test_a_call_waits_for_a_link_that_is_being_dialled() -> None:
     network = InMemory(digests)
-    bank = Endpoint(BANK, nothing, known("bank").sealing, network.limits)
+    bank = endpoint_of("bank", nothing, network.limits)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(ask_rows, bank, b"rows")
         time.sleep(0.1)
         network.join(bank)
         waiting.result(timeout=SOON)
-    bank.close()
-    network.close()
 
 
 def test_waiting_for_neighbours_ends() -> None:
@@ -518,5 +509,5 @@ def test_who_has_hung_up_takes_no_link() -> None:
     network = InMemory()
     network.close()
     with pytest.raises(ProtocolError):
-        RawLink(network.cs, BANK, known("bank").passport)
+        raw_link(network.cs, "bank")
     assert network.cs.present() == set()

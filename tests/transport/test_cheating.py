@@ -28,15 +28,16 @@ from revfrf.transport.letters import Sealing
 from revfrf.transport.passport import PartyId, Passport
 from tests.transport.asking import CERTIFICATE, PREDICT, ask, digests
 from tests.transport.links import (
-    LIMITS,
     SOON,
     InMemory,
     RawLink,
+    cs_with,
+    endpoint_of,
     invited_by,
     known,
     no_threads_left,
-    nothing,
     place,
+    raw_link,
 )
 from tests.transport.parties import authority
 
@@ -48,19 +49,17 @@ CS, BANK = PartyId("CS", "CS"), PartyId("participant", "bank")
 
 @pytest.mark.parametrize("who", [CS, PartyId("CS", "other"), PartyId("participant", "CS")], ids=str)
 def test_cs_has_no_link_to_cs(who: PartyId) -> None:
-    cs = Endpoint(CS, nothing, known("CS").sealing)
+    cs = endpoint_of("CS")
     passport = replace(known("bank").passport, who=who)
     with pytest.raises(ProtocolError):
         RawLink(cs, who, passport)
-    cs.close()
 
 
 def test_everybody_else_has_no_link_but_to_cs() -> None:
-    bank = Endpoint(BANK, nothing, known("bank").sealing)
+    bank = endpoint_of("bank")
     for who in (PartyId("KGC", "KGC"), PartyId("participant", "telco"), PartyId("participant", "CS")):
         with pytest.raises(ProtocolError):
             RawLink(bank, who)
-    bank.close()
 
 
 @pytest.mark.parametrize(
@@ -75,20 +74,18 @@ def test_everybody_else_has_no_link_but_to_cs() -> None:
     ids=str,
 )
 def test_servers_have_their_own_names_and_nobody_else_has(who: PartyId) -> None:
-    cs = Endpoint(CS, nothing, known("CS").sealing)
+    cs = endpoint_of("CS")
     with pytest.raises(ProtocolError):
         RawLink(cs, who, replace(known("bank").passport, who=who))
-    cs.close()
 
 
 @pytest.mark.parametrize(
     "who", [PartyId("participant", "participant"), PartyId("requester", "requester")], ids=str
 )
 def test_a_party_may_be_called_what_it_is(who: PartyId) -> None:
-    cs = Endpoint(CS, nothing, known("CS").sealing)
+    cs = endpoint_of("CS")
     RawLink(cs, who, replace(known("bank").passport, who=who))
     assert cs.present() == {who.name}
-    cs.close()
 
 
 def test_a_disk_that_fails_while_somebody_comes_is_told_of() -> None:
@@ -97,12 +94,11 @@ def test_a_disk_that_fails_while_somebody_comes_is_told_of() -> None:
     def admit(_: Passport) -> None:
         raise StorageError("the disk is full", kind="full")
 
-    cs = Endpoint(CS, nothing, known("CS").sealing, admit=admit, failed=failures.append)
+    cs = endpoint_of("CS", admit=admit, failed=failures.append)
     with pytest.raises(StorageError):
-        RawLink(cs, BANK, known("bank").passport)
+        raw_link(cs, "bank")
     assert [failure.kind for failure in failures] == ["full"]
     assert cs.present() == set()
-    cs.close()
 
 
 # -- neighbours who cheat -----------------------------------------------------------------------------
@@ -114,55 +110,46 @@ def to_cs(message: Message, number: int = 1, sender: str = "bank", recipient: st
 
 def test_who_speaks_for_another_is_cut_off() -> None:
     asked = Recorder(digests)
-    cs = Endpoint(CS, asked, known("CS").sealing)
-    bank = RawLink(cs, BANK, known("bank").passport)
+    cs, [bank] = cs_with("bank", answer=asked)
     bank.say(*to_cs(PREDICT, sender="telco"))
     assert bank.closed
     assert cs.present() == set()
     assert asked.calls == []
-    cs.close()
 
 
 @pytest.mark.parametrize("recipient", ["telco", "CC", "clinic", "nobody"])
 def test_cs_passes_nothing_on_but_to_and_from_kgc(recipient: str) -> None:
-    cs = Endpoint(CS, nothing, known("CS").sealing)
-    bank = RawLink(cs, BANK, known("bank").passport)
-    others = [RawLink(cs, known(name).who, known(name).passport) for name in ("telco", "CC", "clinic")]
+    cs, [bank] = cs_with("bank")
+    others = [raw_link(cs, name) for name in ("telco", "CC", "clinic")]
     bank.say(*to_cs(PREDICT, recipient=recipient))
     assert bank.closed
     assert [other.frames for other in others] == [[], [], []]
-    cs.close()
 
 
 def test_nobody_but_cs_passes_anything_on() -> None:
-    kgc = Endpoint(PartyId("KGC", "KGC"), nothing, known("KGC").sealing)
+    kgc = endpoint_of("KGC")
     cs = RawLink(kgc, CS)
     cs.say(*to_cs(PREDICT, recipient="bank"))
     assert cs.closed
-    kgc.close()
 
 
 def test_cs_passes_on_no_more_than_a_message_may_have() -> None:
-    cs = Endpoint(CS, nothing, known("CS").sealing)
-    bank, kgc = (RawLink(cs, known(name).who, known(name).passport) for name in ("bank", "KGC"))
+    _, [bank, kgc] = cs_with("bank", "KGC")
     bank.say(Frame("call", "bank", "KGC", 1, 66 * MIB, 0, b"x"))
     assert bank.closed
     assert not kgc.closed
     assert kgc.frames == []
-    cs.close()
 
 
 def test_a_neighbours_message_that_is_too_long_ends_its_link() -> None:
-    cs = Endpoint(CS, nothing, known("CS").sealing)
-    bank = RawLink(cs, BANK, known("bank").passport)
+    _, [bank] = cs_with("bank")
     bank.say(Frame("call", "bank", "CS", 1, 257 * MIB, 0, b"x"))
     assert bank.closed
-    cs.close()
 
 
 def test_nobody_beyond_cs_breaks_the_link_to_it() -> None:
     """A participant writes to KGC what is too long for it."""
-    kgc = Endpoint(PartyId("KGC", "KGC"), nothing, known("KGC").sealing)
+    kgc = endpoint_of("KGC")
     cs = RawLink(kgc, CS)
     cs.say(Frame("call", "bank", "KGC", 7, 10 * MIB, 0, b"x"))
     [frame] = cs.heard()
@@ -177,12 +164,10 @@ def test_nobody_beyond_cs_breaks_the_link_to_it() -> None:
         with pytest.raises(RefusedError):
             waiting.result(timeout=SOON)
     assert kgc.present() == {"CS"}
-    kgc.close()
 
 
 def test_answers_that_nobody_has_asked_for_are_ignored() -> None:
-    cs = Endpoint(CS, nothing, known("CS").sealing, LIMITS)
-    bank, telco = (RawLink(cs, known(name).who, known(name).passport) for name in ("bank", "telco"))
+    cs, [bank, telco] = cs_with("bank", "telco")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(cs.call, "bank", SchemaRequest(epoch=1), Schema)
         [asked] = bank.heard()
@@ -196,13 +181,11 @@ def test_answers_that_nobody_has_asked_for_are_ignored() -> None:
     bank.say(*frames("reply", "bank", "CS", asked.call, forged))
     assert not bank.closed
     assert not telco.closed
-    cs.close()
 
 
 def test_a_message_that_is_lost_keeps_nobody_waiting() -> None:
     """Some pieces have not come: the caller hears of it, and so does whoever waits for an answer."""
-    cs = Endpoint(CS, nothing, known("CS").sealing, LIMITS)
-    bank = RawLink(cs, BANK, known("bank").passport)
+    cs, [bank] = cs_with("bank")
     bank.say(
         Frame("call", "bank", "CS", 7, 30, 0, bytes(10)), Frame("call", "bank", "CS", 7, 30, 20, bytes(10))
     )
@@ -215,14 +198,12 @@ def test_a_message_that_is_lost_keeps_nobody_waiting() -> None:
             bank.say(Frame("reply", "bank", "CS", asked.call, 30, offset, bytes(10)))
         with pytest.raises(AbsentError):
             waiting.result(timeout=SOON)
-    cs.close()
 
 
 def test_nobody_asks_for_more_at_once_than_is_answered() -> None:
     end = Event()
     asked = Recorder(lambda *_: (end.wait(2 * SOON), Done())[1])
-    cs = Endpoint(CS, asked, known("CS").sealing, LIMITS)
-    bank = RawLink(cs, BANK, known("bank").passport)
+    _, [bank] = cs_with("bank", answer=asked)
     for number in range(300):
         bank.say(*to_cs(PREDICT, number))
     refusals = bank.heard(300 - 16)
@@ -232,30 +213,25 @@ def test_nobody_asks_for_more_at_once_than_is_answered() -> None:
     assert len(bank.heard(300)) == 300
     bank.say(*to_cs(PREDICT, 1000))
     assert [(frame.kind, frame.call) for frame in bank.heard(301)[300:]] == [("reply", 1000)]
-    cs.close()
 
 
 @pytest.mark.parametrize("noise", [b"", b"noise", b"\x97" * 1000], ids=len)
 def test_noise_ends_a_link_and_nothing_else(noise: bytes) -> None:
-    cs = Endpoint(CS, nothing, known("CS").sealing)
-    bank, telco = (RawLink(cs, known(name).who, known(name).passport) for name in ("bank", "telco"))
+    cs, [bank, telco] = cs_with("bank", "telco")
     with pytest.raises(RejectedError):
         cs.received(bank, noise)
     assert not telco.closed
     assert "telco" in cs.present()
-    cs.close()
 
 
 def test_calls_that_are_no_messages_are_refused() -> None:
     asked = Recorder(digests)
-    cs = Endpoint(CS, asked, known("CS").sealing)
-    bank = RawLink(cs, BANK, known("bank").passport)
+    _, [bank] = cs_with("bank", answer=asked)
     for number, data in enumerate((b"", b"\1", b"\2\x81", encode(PREDICT)[:-1], encode(PREDICT) + b"x")):
         bank.say(*frames("call", "bank", "CS", number, data))
     assert {frame.kind for frame in bank.heard(5)} == {"refusal"}
     assert {frame.piece for frame in bank.heard(5)} == {b"rejected"}
     assert asked.calls == []
-    cs.close()
 
 
 # -- beyond CS --------------------------------------------------------------------------------------------
@@ -273,7 +249,6 @@ def test_new_certificates_are_used_at_once() -> None:
     network.endpoints.append(bank)
     network.join(bank, anew)
     assert kgc.call("bank", CERTIFICATE, EpochAccepted).epoch == CERTIFICATE.epoch
-    network.close()
 
 
 def test_who_is_not_admitted_is_neither_heard_nor_called_across_cs() -> None:
@@ -290,7 +265,6 @@ def test_who_is_not_admitted_is_neither_heard_nor_called_across_cs() -> None:
     with pytest.raises(PassportError):
         kgc.call("bank", CERTIFICATE, EpochAccepted)
     assert asked.calls == []
-    network.close()
 
 
 def limit(endpoint: Endpoint, sender: str) -> int:
@@ -300,16 +274,14 @@ def limit(endpoint: Endpoint, sender: str) -> int:
 
 
 def test_limits_are_those_of_the_calls_that_may_come() -> None:
-    kgc = Endpoint(PartyId("KGC", "KGC"), nothing, known("KGC").sealing)
+    kgc = endpoint_of("KGC")
     RawLink(kgc, CS)
     assert limit(kgc, "CS") == 64 * 1024
     assert limit(kgc, "bank") == 64 * 1024 + Sealing.OVERHEAD
-    bank = Endpoint(BANK, nothing, known("bank").sealing)
+    bank = endpoint_of("bank")
     RawLink(bank, CS)
     assert limit(bank, "KGC") == 64 * MIB + Sealing.OVERHEAD
     assert limit(bank, "telco") == Sealing.OVERHEAD
-    for endpoint in (kgc, bank):
-        endpoint.close()
 
 
 def test_a_closed_endpoint_has_no_threads() -> None:
@@ -329,4 +301,3 @@ def test_errors_of_other_kinds_are_not_made_up() -> None:
     for reply in (Schema, MatchReply):
         with pytest.raises(RevFRFError):
             network.cs.call("bank", SchemaRequest(epoch=1), reply)
-    network.close()

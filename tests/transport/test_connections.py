@@ -14,7 +14,6 @@ from revfrf.errors import AbsentError, RefusedError
 from revfrf.messages.base import MIB, Done, Message
 from revfrf.messages.key_setup import AdmissionRequest, EpochAccepted, SetUpRequest
 from revfrf.testing.recorders import Recorder, until
-from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.connections import Connection, InFlightBudget, PendingCall, ReplayWindow, Timeouts
 from revfrf.transport.frames import Frame, frames
@@ -28,6 +27,9 @@ from tests.transport.links import (
     Network,
     OverGrpc,
     RawLink,
+    UnusedLink,
+    cs_with,
+    endpoint_of,
     known,
     letter,
     nothing,
@@ -37,25 +39,14 @@ from tests.transport.parties import joined, token_for
 CS, KGC = PartyId("CS", "CS"), PartyId("KGC", "KGC")
 
 
-class Nowhere:
-    """A link that nobody uses."""
-
-    who = KGC
-
-    def send(self, frame: bytes, wait: bool = True) -> None:
-        raise NotImplementedError
-
-    pass_on = send
-
-    def close(self) -> None:
-        raise NotImplementedError
+NOWHERE = UnusedLink("KGC")
 
 
 # -- what a line and a call keep ----------------------------------------------------------------------
 
 
 def test_a_link_owes_no_more_than_so_many_answers() -> None:
-    line = Connection(Nowhere())
+    line = Connection(NOWHERE)
     taken = [number for number in range(5000) if line.owe("bank", number)]
     assert taken == list(range(64))
     assert line.owe("telco", 5000)
@@ -82,7 +73,7 @@ def test_old_numbers_are_forgotten_but_never_new_again() -> None:
 
 
 def test_what_comes_back_first_counts() -> None:
-    waiting = PendingCall("CS", Connection(Nowhere()), 10, 0.0)
+    waiting = PendingCall("CS", Connection(NOWHERE), 10, 0.0)
     with pytest.raises(AbsentError, match="has not answered"):
         waiting.outcome()
     waiting.end("reply", b"first")
@@ -154,10 +145,7 @@ class Slow:
 
 def test_sixteen_calls_of_a_neighbour_that_wait_keep_nobody_else_waiting() -> None:
     slow = Slow()
-    cs = Endpoint(CS, slow.asked, known("CS").sealing, LIMITS)
-    bank, telco, kgc = (
-        RawLink(cs, known(name).who, known(name).passport) for name in ("bank", "telco", "KGC")
-    )
+    cs, [bank, telco, kgc] = cs_with("bank", "telco", "KGC", answer=slow.asked)
     for number in range(17):
         bank.say(*frames("call", "bank", "CS", number, encode(PREDICT)))
     [refused] = bank.heard()
@@ -171,7 +159,6 @@ def test_sixteen_calls_of_a_neighbour_that_wait_keep_nobody_else_waiting() -> No
     bank.say(*frames("call", "bank", "CS", 100, encode(PREDICT)))
     until(lambda: [frame.kind for frame in bank.frames if frame.call == 100] == ["reply"])
     assert not bank.closed
-    cs.close()
 
 
 def test_a_call_for_which_there_is_no_thread_is_answered_when_there_is_one(
@@ -183,8 +170,7 @@ def test_a_call_for_which_there_is_no_thread_is_answered_when_there_is_one(
         raise RuntimeError("can't start new thread")
 
     slow = Slow()
-    cs = Endpoint(CS, slow.asked, known("CS").sealing, LIMITS)
-    bank = RawLink(cs, known("bank").who, known("bank").passport)
+    cs, [bank] = cs_with("bank", answer=slow.asked)
     with monkeypatch.context() as patch:
         patch.setattr(Thread, "start", no_thread)
         for number in (1, 2):
@@ -195,13 +181,12 @@ def test_a_call_for_which_there_is_no_thread_is_answered_when_there_is_one(
     assert {(frame.kind, frame.call) for frame in bank.heard(2)} == {("reply", 1), ("reply", 2)}
     until(lambda: cs._load._sizes == {})
     assert not bank.closed
-    cs.close()
 
 
 def test_sixteen_letters_that_wait_keep_nobody_else_waiting() -> None:
     """All of them come over one link, CS's."""
     slow = Slow()
-    kgc = Endpoint(KGC, slow.asked, known("KGC").sealing, LIMITS)
+    kgc = endpoint_of("KGC", slow.asked)
     cs = RawLink(kgc, CS)
     for number in range(17):
         cs.say(*letter(known("bank"), "KGC", number, AdmissionRequest()))
@@ -214,7 +199,6 @@ def test_sixteen_letters_that_wait_keep_nobody_else_waiting() -> None:
     slow.end.set()
     assert len(cs.heard(18, kind="reply")) == 18
     until(lambda: kgc._load._sizes == {})
-    kgc.close()
 
 
 @pytest.mark.parametrize("make", [InMemory, OverGrpc], ids=["memory", "gRPC"])
@@ -244,10 +228,10 @@ def test_whoever_asks_too_much_is_refused_and_the_servers_go_on(make: type[InMem
 
 def test_a_line_has_a_fault_once_its_certificate_has_ended() -> None:
     now = datetime.now(UTC)
-    assert Connection(Nowhere()).fault(1.0) == ""
-    assert Connection(Nowhere(), now + timedelta(seconds=60)).fault(1.0) == ""
-    assert "has ended" in Connection(Nowhere(), now - timedelta(seconds=1)).fault(1.0)
-    assert "silent" in Connection(Nowhere(), heard=0.0).fault(1.0)
+    assert Connection(NOWHERE).fault(1.0) == ""
+    assert Connection(NOWHERE, now + timedelta(seconds=60)).fault(1.0) == ""
+    assert "has ended" in Connection(NOWHERE, now - timedelta(seconds=1)).fault(1.0)
+    assert "silent" in Connection(NOWHERE, heard=0.0).fault(1.0)
 
 
 @pytest.mark.parametrize("hub", [True, False], ids=["of a party, at CS", "of CS, at a party"])
@@ -258,7 +242,7 @@ def test_a_link_ends_with_the_certificate_of_who_is_at_its_other_end(
     Clock(monkeypatch)  # nobody is silent, however slow this machine is
     here, there = ("CS", "bank") if hub else ("bank", "CS")
     brief = joined(token_for(known(there).who, days=1)).passport
-    endpoint = Endpoint(known(here).who, nothing, known(here).sealing, Timeouts(heartbeat=0.02, call=5))
+    endpoint = endpoint_of(here, nothing, Timeouts(heartbeat=0.02, call=5))
     link = RawLink(endpoint, known(there).who, brief)
     for count in (1, 2, 3):
         link.say(Frame("ping", there, here, 0))
@@ -275,4 +259,3 @@ def test_a_link_ends_with_the_certificate_of_who_is_at_its_other_end(
     until(lambda: link.closed)
     assert endpoint.present() == set()
     assert f"{there} has a certificate that has ended" in caplog.text
-    endpoint.close()

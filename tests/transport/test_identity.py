@@ -3,7 +3,7 @@
 New types of messages, and new rules of `calls_between`, are covered as soon as they are registered.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -31,8 +31,22 @@ from revfrf.transport.memory import MemoryNetwork
 from revfrf.transport.passport import PartyId, Passport
 from revfrf.transport.tls import channel_credentials, grpc
 from tests.messages.test_messages import FULL
-from tests.transport.links import LIMITS, SOON, InMemory, Known, RawLink, invited_by, known, letter, nothing
-from tests.transport.parties import ADDRESS, BANK, DAY, NOW, VERIFY_KEY, authority, joined, token_for
+from tests.transport.links import (
+    LIMITS,
+    SOON,
+    InMemory,
+    Known,
+    RawLink,
+    UnusedLink,
+    cs_with,
+    endpoint_of,
+    invited_by,
+    known,
+    letter,
+    nothing,
+    raw_link,
+)
+from tests.transport.parties import ADDRESS, BANK, CS, DAY, NOW, VERIFY_KEY, authority, joined, token_for
 
 PARTIES = ("KGC", "CS", "CC", "bank", "telco", "clinic")
 NUMBERS = count(1)
@@ -156,8 +170,8 @@ def test_what_a_cheating_cs_passes_on_is_judged_by_its_writer(writer: str, recip
     if writer == recipient:
         return
     asked = Recorder(lambda *_: Done())
-    endpoint = Endpoint(known(recipient).who, asked, known(recipient).sealing, LIMITS)
-    cs = RawLink(endpoint, PartyId("CS", "CS"))
+    endpoint = endpoint_of(recipient, asked)
+    cs = RawLink(endpoint, CS)
     numbers = {}
     for kind in MESSAGES:
         number = numbers[kind] = next(NUMBERS)
@@ -168,7 +182,6 @@ def test_what_a_cheating_cs_passes_on_is_judged_by_its_writer(writer: str, recip
     assert {kind for kind, number in numbers.items() if answered[number] == "reply"} == allowed
     assert {type(message) for _, message in asked.calls} == allowed
     assert {sender for sender, _ in asked.calls} <= {writer}
-    endpoint.close()
 
 
 # -- by their names -----------------------------------------------------------------------------------
@@ -177,39 +190,39 @@ def test_what_a_cheating_cs_passes_on_is_judged_by_its_writer(writer: str, recip
 @pytest.mark.parametrize("victim", [name for name in PARTIES if name != "bank"])
 def test_nobody_speaks_for_another_on_its_own_link(victim: str) -> None:
     asked = Recorder(lambda *_: Done())
-    cs = Endpoint(PartyId("CS", "CS"), asked, known("CS").sealing, LIMITS)
-    kgc = RawLink(cs, known("KGC").who, known("KGC").passport)
+    cs, [kgc] = cs_with("KGC", answer=asked)
     for kind in MESSAGES:
         for recipient in ("CS", "KGC"):
-            bank = RawLink(cs, BANK, known("bank").passport)
+            bank = raw_link(cs, "bank")
             bank.say(*frames("call", victim, recipient, next(NUMBERS), encode(sample(kind))))
             assert bank.closed
             assert bank.frames == []
     assert asked.calls == []
     assert kgc.frames == []
-    cs.close()
+
+
+def all_letters_are_refused(
+    recipient: str, writers: Iterable[Known], caller: str | None = None, **more: Any
+) -> None:
+    """Letters of every type, from these writers, to a party that must not be asked."""
+    asked, sent = Recorder(lambda *_: Done()), 0
+    cs = RawLink(endpoint_of(recipient, asked, **more), CS)
+    for writer in writers:
+        for kind in MESSAGES:
+            cs.say(*letter(writer, recipient, next(NUMBERS), sample(kind), caller=caller))
+            sent += 1
+            cs.heard(sent)
+    assert {frame.kind for frame in cs.heard(sent)} == {"refusal"}
+    assert asked.calls == []
 
 
 @pytest.mark.parametrize("recipient", ["bank", "KGC", "CC", "clinic"])
 def test_nobody_writes_letters_in_the_name_of_another(recipient: str) -> None:
     """Signed by the one, in a place of the other; or with the certificates of the other."""
-    asked = Recorder(lambda *_: Done())
-    endpoint = Endpoint(known(recipient).who, asked, known(recipient).sealing, LIMITS)
-    cs, sent = RawLink(endpoint, PartyId("CS", "CS")), 0
-    for victim in PARTIES:
-        if victim in (recipient, "CS"):
-            continue
-        writer = known("telco" if victim != "telco" else "bank")
-        if writer.who.name == recipient:
-            continue
-        for kind in MESSAGES:
-            number = next(NUMBERS)
-            cs.say(*letter(writer, recipient, number, sample(kind), caller=victim))
-            sent += 1
-            cs.heard(sent)
-    assert {frame.kind for frame in cs.heard(sent)} == {"refusal"}
-    assert asked.calls == []
-    endpoint.close()
+    for victim in set(PARTIES) - {recipient, "CS"}:
+        writer = "telco" if victim != "telco" else "bank"
+        if writer != recipient:
+            all_letters_are_refused(recipient, [known(writer)], caller=victim)
 
 
 # -- by their standing --------------------------------------------------------------------------------
@@ -222,48 +235,22 @@ def revoked(passport: Passport) -> None:
 
 @pytest.mark.parametrize("name", ["bank", "KGC", "CC", "clinic"])
 def test_who_has_left_gets_no_link(name: str) -> None:
-    cs = Endpoint(PartyId("CS", "CS"), nothing, known("CS").sealing, LIMITS, admit=revoked)
+    cs = endpoint_of("CS", admit=revoked)
     with pytest.raises(RejectedError):
-        RawLink(cs, known(name).who, known(name).passport)
+        raw_link(cs, name)
     assert cs.present() == set()
-    late = LateLink(known(name).who)
+    late = UnusedLink(name)
     for kind in MESSAGES:
         for recipient in ("CS", "KGC", "bank"):
             frame = Frame("call", name, recipient, next(NUMBERS), 1, 0, encode(sample(kind))[:1])
             with pytest.raises(RejectedError):
                 cs.received(late, frame.encode())
-    cs.close()
-
-
-class LateLink:
-    """A link that CS has not taken."""
-
-    def __init__(self, who: PartyId) -> None:
-        self.who = who
-
-    def send(self, frame: bytes, wait: bool = True) -> None:
-        raise NotImplementedError
-
-    pass_on = send
-
-    def close(self) -> None:
-        raise NotImplementedError
 
 
 @pytest.mark.parametrize("recipient", ["KGC", "telco", "CC", "clinic"])
 def test_letters_of_who_has_left_are_refused(recipient: str) -> None:
-    asked = Recorder(lambda *_: Done())
-    endpoint = Endpoint(known(recipient).who, asked, known(recipient).sealing, LIMITS, admit=revoked)
-    cs, sent = RawLink(endpoint, PartyId("CS", "CS")), 0
-    for writer in ("bank", "KGC"):
-        for kind in MESSAGES if writer != recipient else ():
-            number = next(NUMBERS)
-            cs.say(*letter(known(writer), recipient, number, sample(kind)))
-            sent += 1
-            cs.heard(sent)
-    assert {frame.kind for frame in cs.heard(sent)} == {"refusal"}
-    assert asked.calls == []
-    endpoint.close()
+    writers = [known(name) for name in ("bank", "KGC") if name != recipient]
+    all_letters_are_refused(recipient, writers, admit=revoked)
 
 
 FOREIGN = Authority.new("breast cancer")
@@ -271,19 +258,7 @@ FOREIGN = Authority.new("breast cancer")
 
 @pytest.mark.parametrize("recipient", ["KGC", "telco", "CC", "clinic"])
 def test_letters_of_a_foreign_federation_are_refused(recipient: str) -> None:
-    asked = Recorder(lambda *_: Done())
-    endpoint = Endpoint(known(recipient).who, asked, known(recipient).sealing, LIMITS)
-    cs, sent = RawLink(endpoint, PartyId("CS", "CS")), 0
-    for name in ("bank", "KGC"):
-        writer = invited_by(FOREIGN, known(name).who)
-        for kind in MESSAGES:
-            number = next(NUMBERS)
-            cs.say(*letter(writer, recipient, number, sample(kind)))
-            sent += 1
-            cs.heard(sent)
-    assert {frame.kind for frame in cs.heard(sent)} == {"refusal"}
-    assert asked.calls == []
-    endpoint.close()
+    all_letters_are_refused(recipient, [invited_by(FOREIGN, known(name).who) for name in ("bank", "KGC")])
 
 
 # -- over gRPC ----------------------------------------------------------------------------------------
@@ -305,7 +280,7 @@ class Listening:
 @pytest.fixture(scope="module")
 def listening() -> Iterator[Listening]:
     asked = Recorder(lambda *_: Done())
-    endpoint = Endpoint(PartyId("CS", "CS"), asked, known("CS").sealing, LIMITS, admit=gone)
+    endpoint = endpoint_of("CS", asked, admit=gone)
     server = Server(endpoint, known("CS").tls, "127.0.0.1:0")
     yield Listening(server, endpoint, asked)
     server.close()
@@ -324,7 +299,7 @@ def in_all_frames(name: str) -> Iterator[bytes]:
                 yield frame.encode()
 
 
-TO_CS = [("grpc.ssl_target_name_override", PartyId("CS", "CS").dns)]
+TO_CS = [("grpc.ssl_target_name_override", CS.dns)]
 
 
 @contextmanager
@@ -370,7 +345,7 @@ def test_with_bad_certificates_nobody_is_heard(listening: Listening, credentials
     ("who", "reason"),
     [
         (PartyId("participant", "gone"), "has left"),
-        (PartyId("CS", "CS"), "no link to CS 'CS'"),
+        (CS, "no link to CS 'CS'"),
         (PartyId("CS", "x"), "no link to CS 'x'"),
         (PartyId("participant", "KGC"), "uses a server's name"),
         (PartyId("KGC", "bank"), "uses a server's name or role"),

@@ -177,7 +177,6 @@ def test_letters_in_many_pieces_and_their_answers_come_whole(monkeypatch: pytest
     network = InMemory()
     kgc, _ = network.add("KGC"), network.add("bank", digests)
     assert kgc.call("bank", CERTIFICATE, EpochAccepted).epoch == CERTIFICATE.epoch
-    network.close()
 
 
 def test_an_answer_shows_nobody_but_its_reader_what_it_says() -> None:

@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import AbsentError, LetterError, PassportError, RefusedError
 from revfrf.testing.recorders import until
-from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.connections import Timeouts
 from revfrf.transport.frames import Frame, frames
@@ -19,10 +18,21 @@ from revfrf.transport.join_token import Authority, join
 from revfrf.transport.letters import _OFFER, OneTimeKeys, Place, Sealing, _Offer
 from revfrf.transport.passport import Passport
 from tests.transport.asking import CERTIFICATE
-from tests.transport.links import LIMITS, SOON, Known, RawLink, invited_by, known, nothing, place
+from tests.transport.links import (
+    LIMITS,
+    SOON,
+    Known,
+    RawLink,
+    cs_with,
+    endpoint_of,
+    invited_by,
+    known,
+    place,
+    raw_link,
+)
 from tests.transport.parties import ADDRESS, DAY, NOW, VERIFY_KEY, authority
 from tests.transport.test_sealed import LOW_ORDER
-from tests.transport.writing import ACCEPTED, BANK, CS, KGC, reading, writing
+from tests.transport.writing import ACCEPTED, BANK, reading, writing
 
 # -- keys -------------------------------------------------------------------------------------------------
 
@@ -232,43 +242,36 @@ def test_neighbours_have_no_hellos_for_each_other(body: bytes) -> None:
         bank.cs.say(Frame("hello", "CS", "bank", 1, len(body), 0, body))
         assert bank.cs.closed
         assert bank.cs.frames == []
-    cs = Endpoint(CS, nothing, known("CS").sealing, LIMITS)
+    cs = endpoint_of("CS")
     for recipient in ("CS", "telco", "CC", "clinic", "nobody"):
-        link = RawLink(cs, BANK, known("bank").passport)
-        telco = RawLink(cs, known("telco").who, known("telco").passport)
+        link = raw_link(cs, "bank")
+        telco = raw_link(cs, "telco")
         link.say(Frame("hello", "bank", recipient, 1, len(body), 0, body))
         assert link.closed
         assert link.frames == telco.frames == []
-    cs.close()
 
 
 def test_nobody_but_cs_passes_hellos_on_and_nobody_sends_them_for_others() -> None:
     with reading() as bank:
         bank.cs.say(Frame("hello", "KGC", "telco", 1))
         assert bank.cs.closed
-    cs = Endpoint(CS, nothing, known("CS").sealing, LIMITS)
-    kgc, link = (RawLink(cs, known(name).who, known(name).passport) for name in ("KGC", "bank"))
+    _, [kgc, link] = cs_with("KGC", "bank")
     link.say(Frame("hello", "telco", "KGC", 1))
     assert link.closed
     assert kgc.frames == []
-    cs.close()
 
 
 def test_a_hello_to_who_is_absent_is_answered_at_once() -> None:
-    cs = Endpoint(CS, nothing, known("CS").sealing, LIMITS)
-    kgc = RawLink(cs, KGC, known("KGC").passport)
+    _, [kgc] = cs_with("KGC")
     kgc.say(Frame("hello", "KGC", "bank", 7))
     [frame] = kgc.heard()
     assert (frame.kind, frame.sender, frame.call) == ("absence", "bank", 7)
-    cs.close()
 
 
 def test_a_hello_is_owed_an_answer_when_the_link_beyond_cs_breaks() -> None:
-    cs = Endpoint(CS, nothing, known("CS").sealing, LIMITS)
-    kgc, bank = (RawLink(cs, known(name).who, known(name).passport) for name in ("KGC", "bank"))
+    cs, [kgc, bank] = cs_with("KGC", "bank")
     kgc.say(Frame("hello", "KGC", "bank", 7))
     bank.heard(kind="hello")
     cs.disconnected(bank)
     [frame] = kgc.heard()
     assert (frame.kind, frame.sender, frame.call) == ("absence", "bank", 7)
-    cs.close()

@@ -9,29 +9,13 @@ from revfrf.testing.recorders import until
 from revfrf.transport.connections import Connection
 from revfrf.transport.frames import Frame
 from revfrf.transport.letters import Sealing
-from revfrf.transport.passport import PartyId
 from revfrf.transport.relay import fate_of
-from tests.transport.links import InMemory, RawLink, known
-
-
-class Beside:
-    """A link of which only the neighbour matters."""
-
-    def __init__(self, role: str, name: str) -> None:
-        self.who = PartyId(role, name)
-
-    def send(self, frame: bytes, wait: bool = True) -> None:
-        raise NotImplementedError
-
-    pass_on = send
-
-    def close(self) -> None:
-        raise NotImplementedError
+from tests.transport.links import InMemory, UnusedLink, raw_link
 
 
 def lines() -> tuple[Connection, Connection]:
     """Those of KGC and of a requester."""
-    return Connection(Beside("KGC", "KGC")), Connection(Beside("requester", "clinic"))
+    return Connection(UnusedLink("KGC")), Connection(UnusedLink("clinic"))
 
 
 def test_an_answer_that_nobody_is_owed_goes_nowhere() -> None:
@@ -54,7 +38,7 @@ def test_nobody_asks_with_more_than_its_role_has_to_say_nor_answers_at_length() 
     with pytest.raises(ProtocolError, match="answered with"):
         fate_of(clinic, kgc, Frame("reply", "clinic", "KGC", 1, 2 * MIB))
     with pytest.raises(ProtocolError, match="may not write to"):
-        fate_of(clinic, Connection(Beside("participant", "bank")), Frame("call", "clinic", "bank", 1))
+        fate_of(clinic, Connection(UnusedLink("bank")), Frame("call", "clinic", "bank", 1))
 
 
 def test_pieces_follow_the_first_one_alone() -> None:
@@ -76,7 +60,7 @@ def test_who_asks_too_much_at_once_is_refused_and_the_others_are_not() -> None:
 
     network.add("KGC", lambda *_: Done())
     network.links["KGC"].other._faults = never  # KGC hears nothing
-    evil = RawLink(network.cs, known("bank").who, known("bank").passport)
+    evil = raw_link(network.cs, "bank")
     evil.say(*(Frame("hello", "bank", "KGC", number) for number in range(100)))
     until(lambda: len(asked) == 64)
     refused = evil.heard(36, kind="refusal")
@@ -88,4 +72,3 @@ def test_who_asks_too_much_at_once_is_refused_and_the_others_are_not() -> None:
     assert clinic.call("KGC", AdmissionRequest(), Done) == Done()
     network.cut("KGC")
     assert len(evil.heard(64, kind="absence")) == 64
-    network.close()

@@ -18,7 +18,7 @@ from revfrf.transport.frames import Frame, frames
 from revfrf.transport.letters import Sealing
 from revfrf.transport.passport import PartyId
 from tests.transport.asking import CERTIFICATE, digests
-from tests.transport.links import LIMITS, SOON, RawLink, known, nothing, place
+from tests.transport.links import LIMITS, SOON, RawLink, endpoint_of, known, nothing, place
 
 CS, BANK, KGC = PartyId("CS", "CS"), PartyId("participant", "bank"), PartyId("KGC", "KGC")
 ACCEPTED = encode(EpochAccepted(epoch=CERTIFICATE.epoch, receipt=None))
@@ -35,10 +35,9 @@ class Reading:
 
 @contextmanager
 def reading(name: str = "bank", sealing: Sealing | None = None) -> Iterator[Reading]:
-    party, asked = known(name), Recorder(digests)
-    endpoint = Endpoint(party.who, asked, sealing or party.sealing, LIMITS)
+    asked = Recorder(digests)
+    endpoint = endpoint_of(name, asked, sealing=sealing)
     yield Reading(endpoint, asked, RawLink(endpoint, CS))
-    endpoint.close()
 
 
 @dataclass
@@ -71,11 +70,10 @@ class Writing:
 
 @contextmanager
 def writing(limits: Timeouts = LIMITS, **more: Any) -> Iterator[Writing]:
-    kgc = Endpoint(KGC, nothing, known("KGC").sealing, limits, **more)
+    kgc = endpoint_of("KGC", nothing, limits, **more)
     cs = RawLink(kgc, CS)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(kgc.call, "bank", CERTIFICATE, EpochAccepted)
         [hello] = cs.heard()
         assert (hello.kind, hello.size, hello.piece) == ("hello", 0, b"")
         yield Writing(kgc, cs, waiting, hello)
-    kgc.close()
