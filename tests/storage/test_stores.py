@@ -21,7 +21,7 @@ from revfrf.errors import StorageError
 from revfrf.forest.criterion import Targets, TargetsRecord
 from revfrf.forest.nodes import Node
 from revfrf.protocols.common.identity import Identity, IdentityRecord
-from revfrf.protocols.common.request import PolicyRecord, RequestPolicy
+from revfrf.protocols.common.request import RequestPolicy
 from revfrf.storage.directory import Directory
 from revfrf.storage.memory import (
     CoordinatorStore,
@@ -467,8 +467,8 @@ def test_records_of_what_parties_are_come_back(path: Path) -> None:
     same = Targets.of(store.expect("targets", TargetsRecord), repeats)
     assert same.record() == targets.record()
     assert weights == [[1, 0, 2**40]]
-    assert store.expect("policy", PolicyRecord).policy() == policy
-    assert store.expect("open", PolicyRecord).policy() == RequestPolicy()
+    assert store.expect("policy", RequestPolicy) == policy
+    assert store.expect("open", RequestPolicy) == RequestPolicy()
 
 
 def test_crash_reporter_that_prints_local_variables_sees_no_key(path: Path) -> None:
@@ -477,7 +477,7 @@ def test_crash_reporter_that_prints_local_variables_sees_no_key(path: Path) -> N
     identity = Identity("bank", "participant", SigningKey.generate().verify_key, signing, allow_insecure=True)
     store.write(identity=identity)
     seed = signing.export().hex()
-    shown = all_that_an_error_shows(lambda: store.expect("identity", PolicyRecord))
+    shown = all_that_an_error_shows(lambda: store.expect("identity", RequestPolicy))
     store.close()
     shown += all_that_an_error_shows(lambda: store.write(identity=identity))
     assert "identity" in shown

@@ -191,7 +191,7 @@ class Federation:
         for party, table in codes.items():
             self.participants[party].hold(TRAINING, table)
         started = perf_counter()
-        self._run((), progress, lambda: self.coordinator.create(rules, self.seed, targets))
+        self.resume((), progress, lambda: self.coordinator.create(rules, self.seed, targets))
         self.timings = msgspec.structs.replace(self.timings, training=perf_counter() - started)
         self.coordinator.store.write(timings=self.timings)
 
@@ -315,17 +315,16 @@ class Federation:
         """Who is about to leave, or has just left."""
         return sorted(self.kgc.state.leaving) or sorted(self.kgc.current.revoked)
 
-    def resume(self, targets: Sequence[Field], progress: Callable[[LevelReport], None]) -> None:
-        """Perform all steps that are left: end a revocation, or grow what is not grown yet."""
-        self._run(targets, progress)
-
-    def _run(
+    def resume(
         self,
         targets: Sequence[Field],
         progress: Callable[[LevelReport], None],
         create: Callable[[], None] | None = None,
     ) -> None:
-        """Perform KGC's and CS's steps until there is nothing to do. `targets` belong to the digest."""
+        """Perform all steps of KGC and CS that are left: end a revocation, or grow what is not grown yet.
+
+        `targets` belong to the digest. `create` makes the forest, if there is none.
+        """
         cs, kgc, ledger = self.coordinator, self.kgc, self.network.ledger
 
         def look() -> KgcState | CsState:
@@ -339,10 +338,15 @@ class Federation:
 
             return act
 
+        def begin_with_new_keys() -> None:
+            setup = fresh_setup_like(self.parameters, self.n_jobs)
+            drop_cached_setup(self.parameters)
+            kgc.begin_epoch(setup)
+
         actions = {
             Step.ANNOUNCE: by(KGC, "FRF-Revoc", kgc.announce),
             Step.BEGIN_EPOCH: by(KGC, "FRF-Revoc", lambda: kgc.begin_epoch(None)),
-            Step.BEGIN_EPOCH_WITH_NEW_KEYS: by(KGC, "FRF-Revoc", lambda: kgc.begin_epoch(self._new_setup())),
+            Step.BEGIN_EPOCH_WITH_NEW_KEYS: by(KGC, "FRF-Revoc", begin_with_new_keys),
             Step.OPEN_FOREST: by(CS, "FLE-Expan", cs.open),
             Step.GROW: by(CS, "FLE-Expan", lambda: cs.grow(progress)),
             Step.REVOKE: by(CS, "FRF-Revoc", lambda: self._rebuild(targets, progress)),
@@ -351,12 +355,6 @@ class Federation:
             actions[Step.CREATE_FOREST] = by(CS, "FLE-Expan", create)
         with _collector_paused():
             run(look, actions)
-
-    def _new_setup(self) -> SetUp:
-        """Make the modulus and the shares of an epoch with new keys."""
-        setup = fresh_setup_like(self.parameters, self.n_jobs)
-        drop_cached_setup(self.parameters)
-        return setup
 
     def _rebuild(self, targets: Sequence[Field], progress: Callable[[LevelReport], None]) -> None:
         """CS's part of FRF-Revoc, after everything of those who have left is discarded."""

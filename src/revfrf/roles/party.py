@@ -7,7 +7,7 @@ from revfrf.messages.base import Message
 from revfrf.messages.fle_expan import OpenForest
 from revfrf.messages.key_setup import Admission, EpochCertificate, KeyDeal
 from revfrf.protocols.common.identity import Identity
-from revfrf.protocols.common.request import PolicyRecord, RequestPolicy
+from revfrf.protocols.common.request import RequestPolicy
 from revfrf.protocols.key_setup import answer_admission, answer_certificate, answer_deal
 from revfrf.protocols.paper.fle_expan import forest_id
 from revfrf.storage.memory import RequestBook, Store
@@ -103,9 +103,7 @@ class AnsweringParty(Party):
 
     def recall(self) -> None:
         """See `Party.recall`. Reads the policy."""
-        record = self.store.read("policy", PolicyRecord)
-        if record is not None:
-            self._policy = record.policy()
+        self._policy = self.store.read("policy", RequestPolicy) or RequestPolicy()
 
     @property
     def policy(self) -> RequestPolicy:

@@ -456,18 +456,17 @@ def test_peer_is_told_that_it_is_the_policy_and_not_which_rule(
     assert isinstance(cause, PolicyError)
 
 
-class Slow(list[str]):
-    """Names among which it takes a while to look."""
+class SlowPolicy(RequestPolicy, frozen=True):
+    """A policy that takes a while to consult."""
 
-    def __contains__(self, name: object) -> bool:
+    def check(self, requester: str, n_rows: int) -> None:
         time.sleep(0.02)
-        return super().__contains__(name)
+        super().check(requester, n_rows)
 
 
 @pytest.mark.parametrize("depth", [0, 1])
 def test_of_two_who_enter_one_depth_at_once_one_passes(federation: Federation, depth: int) -> None:
-    entering, request, start = Entering(federation), signed(federation), Barrier(4)
-    entering.policy = RequestPolicy(accepts=Slow(["clinic"]))
+    entering, request, start = Entering(federation, SlowPolicy()), signed(federation), Barrier(4)
     if depth:
         entering.enter(request, 0)
 
@@ -485,7 +484,7 @@ def test_of_two_who_enter_one_depth_at_once_one_passes(federation: Federation, d
 
 
 def test_quota_holds_if_all_requests_come_at_once(federation: Federation) -> None:
-    entering, start = Entering(federation, RequestPolicy(Slow(["clinic"]), max_rows=7)), Barrier(4)
+    entering, start = Entering(federation, SlowPolicy(max_rows=7)), Barrier(4)
 
     def enter(request: Request) -> bool:
         start.wait()

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import msgspec
+
 from revfrf.crypto.dtpkc.keys import WeakKey
 from revfrf.crypto.dtpkc.strong import StrongShare
 from revfrf.crypto.secret import Secret
@@ -78,18 +80,14 @@ class Identity(Secret):
 
     def record(self) -> "IdentityRecord":
         """Return all of it, to be written down."""
+        changed = {
+            "kgc": self.kgc.raw,
+            "signing": None if self.signing is None else self.signing.to_fields(),
+            "keys": None if self.keys is None else self.keys.record(),
+            "pending_keys": None if self.pending_keys is None else self.pending_keys.record(),
+        }
         return IdentityRecord(
-            name=self.name,
-            role=self.role,
-            kgc=self.kgc.raw,
-            signing=None if self.signing is None else self.signing.to_fields(),
-            federation=self.federation,
-            keys=None if self.keys is None else self.keys.record(),
-            pending_keys=None if self.pending_keys is None else self.pending_keys.record(),
-            deal=self.deal,
-            certificate=self.certificate,
-            receipt=self.receipt,
-            admission=self.admission,
+            **{name: (vars(self) | changed)[name] for name in IdentityRecord.__struct_fields__}
         )
 
 
@@ -123,17 +121,10 @@ class IdentityRecord(Record, frozen=True):
 
     def identity(self, allow_insecure: bool) -> Identity:
         """Return the identity. Raises RevFRFError if it is invalid."""
-        return Identity(
-            name=self.name,
-            role=self.role,
-            kgc=VerifyKey(self.kgc),
-            signing=None if self.signing is None else SigningKey.from_fields(self.signing),
-            allow_insecure=allow_insecure,
-            federation=self.federation,
-            keys=None if self.keys is None else self.keys.keys(allow_insecure),
-            pending_keys=None if self.pending_keys is None else self.pending_keys.keys(allow_insecure),
-            deal=self.deal,
-            certificate=self.certificate,
-            receipt=self.receipt,
-            admission=self.admission,
-        )
+        changed = {
+            "kgc": VerifyKey(self.kgc),
+            "signing": None if self.signing is None else SigningKey.from_fields(self.signing),
+            "keys": None if self.keys is None else self.keys.keys(allow_insecure),
+            "pending_keys": None if self.pending_keys is None else self.pending_keys.keys(allow_insecure),
+        }
+        return Identity(allow_insecure=allow_insecure, **(msgspec.structs.asdict(self) | changed))

@@ -8,7 +8,6 @@ comparisons as there are trees and rows. An attempt counts, whether it succeeds 
 import hashlib
 import secrets
 from collections.abc import Collection
-from dataclasses import dataclass
 from numbers import Integral
 
 import msgspec
@@ -22,27 +21,13 @@ from revfrf.messages.frf_predict import Request
 from revfrf.messages.key_setup import Admission
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.key_setup import verify_admission
-from revfrf.record import Record
 from revfrf.storage.memory import KnownRequest, RequestBook
 
 _REQUEST = "revfrf request v1"
 _ROWS = "revfrf encrypted rows v1"
 
 
-class PolicyRecord(Record, frozen=True):
-    """`RequestPolicy`, as it is written down."""
-
-    accepts: tuple[str, ...] | None
-    refuses: tuple[str, ...]
-    max_rows: int | None
-
-    def policy(self) -> "RequestPolicy":
-        """The policy."""
-        return RequestPolicy(self.accepts, self.refuses, self.max_rows)
-
-
-@dataclass(frozen=True)
-class RequestPolicy:
+class RequestPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whose requests a party answers, and how many of them.
 
     `accepts` names the only requesters it answers, None for all that KGC has admitted; `refuses` names some
@@ -56,18 +41,13 @@ class RequestPolicy:
     max_rows: int | None = None
 
     def __post_init__(self) -> None:
+        change, limit = msgspec.structs.force_setattr, self.max_rows
         if self.accepts is not None:
-            object.__setattr__(self, "accepts", _names("accepts", self.accepts))
-        object.__setattr__(self, "refuses", _names("refuses", self.refuses))
-        limit = self.max_rows
+            change(self, "accepts", _names("accepts", self.accepts))
+        change(self, "refuses", _names("refuses", self.refuses))
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, Integral) or limit < 0):
             raise UsageError(f"max_rows={limit!r}: give a number of rows, or None for any number")
-
-    def record(self) -> PolicyRecord:
-        """Return all of it, to be written down."""
-        accepts = None if self.accepts is None else tuple(sorted(self.accepts))
-        limit = None if self.max_rows is None else int(self.max_rows)
-        return PolicyRecord(accepts, tuple(sorted(self.refuses)), limit)
+        change(self, "max_rows", None if limit is None else int(limit))
 
     def check(self, requester: str, n_rows: int) -> None:
         """Raise PolicyError unless this requester may ask about this many rows in all."""
@@ -79,12 +59,12 @@ class RequestPolicy:
             )
 
 
-def _names(parameter: str, names: object) -> frozenset[str]:
+def _names(parameter: str, names: object) -> tuple[str, ...]:
     if isinstance(names, str | bytes) or not isinstance(names, Collection):
         raise UsageError(f"{parameter}={names!r}: give a list of requesters' names, like ['clinic']")
     if not all(isinstance(name, str) for name in names):
         raise UsageError(f"{parameter}={names!r}: requesters' names are strings")
-    return frozenset(names)
+    return tuple(sorted(set(names)))
 
 
 # -- the requester ----------------------------------------------------------------------------------
