@@ -5,8 +5,8 @@ that happen wholly or not at all; several are one step in a `transaction`.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
@@ -127,11 +127,9 @@ class Store:
             raise StorageError(f"{self}: damaged: it has no {name!r}", kind="malformed")
         return found
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> AbstractContextManager[None]:
         """Make one step of everything inside."""
-        with self.tables.transaction():
-            yield
+        return self.tables.transaction()
 
     def scrub(self) -> None:
         """Leave no trace of what was erased."""
