@@ -158,11 +158,7 @@ def test_halves_that_do_not_answer_every_ciphertext_are_refused(toy: World) -> N
 
 def test_values_with_long_numbers_print_short_at_any_size() -> None:
     huge = 1 << 20_000  # more digits than Python agrees to print
-    for value in (
-        Ciphertext(huge, huge),
-        Pack(huge, huge, 1),
-        PossessionProof(huge, huge),
-    ):
+    for value in (Ciphertext(huge, huge), Pack(huge, huge, 1), PossessionProof(huge, huge)):
         assert repr(value) == str(value)
         assert repr(value).startswith(f"<{type(value).__name__} 1")
         assert len(repr(value)) < 40

@@ -7,7 +7,7 @@ other work is counted once, where it belongs. Without a ledger nothing is counte
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from threading import Lock
@@ -87,25 +87,14 @@ def measured(ledger: Ledger, role: str, protocol: str) -> Iterator[None]:
             outer.resume()
 
 
-@contextmanager
-def within(protocol: str) -> Iterator[None]:
+def within(protocol: str) -> AbstractContextManager[None]:
     """Measure the work of this block for another protocol of the same role."""
-    meter = _current.get()
-    if meter is None:
-        yield
-    else:
-        with measured(meter.ledger, meter.role, protocol):
-            yield
+    return continued(_current.get(), protocol)
 
 
-@contextmanager
-def continued(meter: Meter | None) -> Iterator[None]:
+def continued(meter: Meter | None, protocol: str = "") -> AbstractContextManager[None]:
     """Go on measuring in another thread what `current` gave in the first."""
-    if meter is None:
-        yield
-    else:
-        with measured(meter.ledger, meter.role, meter.protocol):
-            yield
+    return measured(meter.ledger, meter.role, protocol or meter.protocol) if meter else nullcontext()
 
 
 def count_power(kind: str, modulus_bits: int, times: int = 1) -> None:

@@ -1,9 +1,9 @@
 """A federation of one process whose parties talk over gRPC all the same."""
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import count
 from threading import Lock
 from typing import Any
 
@@ -13,19 +13,17 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from revfrf.embedded import federation as federation_module
 from revfrf.errors import AbsentError, PassportError
 from revfrf.messages.base import Message
-from revfrf.metering import Ledger
 from revfrf.testing.recorders import until
 from revfrf.transport import letters
-from revfrf.transport.base import Answering, Reply
+from revfrf.transport.base import Reply
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame
 from revfrf.transport.grpc import Dialler, Server
 from revfrf.transport.join_token import Authority
+from revfrf.transport.memory import MemoryChannel, MemoryNetwork
 from revfrf.transport.passport import PartyId, Passport
 from tests.transport.links import LIMITS, SOON, invited_by
-
-SERVERS = ("KGC", "CS", "CC")
 
 
 class _TappedEndpoint(Endpoint):
@@ -44,36 +42,25 @@ class _Present:
     link: Server | Dialler
 
 
-@dataclass
-class GrpcNetwork:
-    """What a federation uses of `transport.memory.MemoryNetwork`, over gRPC on this machine.
+class GrpcNetwork(MemoryNetwork):
+    """A network over gRPC on this machine.
 
-    `roles` may change at any time: whoever is new is given certificates and dials CS, whoever is gone hangs
-    up.
+    `roles` may change at any time: a new party is given certificates and dials CS, one that is gone hangs up.
     """
 
-    roles: dict[str, Answering] = field(default_factory=dict)
-    role_of: dict[str, str] = field(default_factory=dict)
-    ledger: Ledger = field(default_factory=Ledger)
-    messages: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    bytes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    learnt: Counter[tuple[str, str]] = field(default_factory=Counter)
-    frames: list[Frame] = field(default_factory=list)
-    authority: Authority = field(default_factory=lambda: Authority.new("one process"))
-    present: dict[str, _Present] = field(default_factory=dict)
-    _serial: int = 0
-    _lock: Lock = field(default_factory=Lock)
-
-    def connect(self, name: str, role: str, answering: Answering) -> None:
-        self.role_of[name] = role
-        self.roles[name] = answering
+    def __init__(self) -> None:
+        super().__init__()
+        self.frames: list[Frame] = []
+        self.authority = Authority.new("one process")
+        self.present: dict[str, _Present] = {}
+        self._serials, self._connecting = count(1), Lock()
 
     def channel(self, sender: str) -> "_GrpcChannel":
         return _GrpcChannel(self, sender)
 
     def endpoint(self, name: str) -> Endpoint:
         """The one of this party, who is connected. Everybody else's is up, too."""
-        with self._lock:
+        with self._connecting:
             for gone in self.present.keys() - self.roles.keys():
                 self._hang_up(gone)
             for new in sorted(self.roles.keys() - self.present.keys(), key=lambda party: party != "CS"):
@@ -83,12 +70,11 @@ class GrpcNetwork:
         return self.present[name].endpoint
 
     def _connect(self, name: str) -> None:
-        self._serial += 1
-        who = PartyId(self.role_of[name], name)
-        party = invited_by(self.authority, who, self._serial)
+        who = PartyId(self._role_of[name], name)
+        party = invited_by(self.authority, who, next(self._serials))
 
         def answer(sender: str, message: Message) -> Message:
-            self.write_down(sender, name, message, message.protocol)
+            self.deliver(sender, name, message, encode(message), message.protocol)
             return self.roles[name].handle(sender, message)
 
         endpoint = _TappedEndpoint(who, answer, party.sealing, LIMITS, admit=self._admit)
@@ -110,13 +96,6 @@ class GrpcNetwork:
     def _hang_up(self, name: str) -> None:
         self.present.pop(name).link.close()
 
-    def write_down(self, sender: str, recipient: str, message: Message, protocol: str) -> None:
-        with self._lock:
-            self.messages[sender, recipient, protocol] += 1
-            self.bytes[sender, recipient, protocol] += len(encode(message))
-            for what, number in message.discloses().items():
-                self.learnt[recipient, what] += number
-
     def reconnect(self) -> None:
         """Everybody but CS has a fresh link, as after a short failure of the network."""
         cs = self.present["CS"].endpoint
@@ -134,16 +113,15 @@ class GrpcNetwork:
 
 
 @dataclass(frozen=True)
-class _GrpcChannel:
+class _GrpcChannel(MemoryChannel):
     network: GrpcNetwork
-    sender: str
 
     def call(self, recipient: str, request: Message, reply_type: type[Reply]) -> Reply:
         endpoint = self.network.endpoint(self.sender)
         if recipient not in self.network.roles:
             raise AbsentError(recipient, "is not there")
         reply = endpoint.call(recipient, request, reply_type)
-        self.network.write_down(recipient, self.sender, reply, request.protocol)
+        self.network.deliver(recipient, self.sender, reply, encode(reply), request.protocol)
         return reply
 
 

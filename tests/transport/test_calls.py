@@ -203,16 +203,22 @@ def test_who_may_not_ask_is_refused_before_anything_is_decoded(network: Network)
     assert asked.calls == []
 
 
+def absent_after(end: Callable[[], object], slow: Held, caller: Endpoint, request: Message) -> str:
+    """Who is absent, by a call to bank's role that waits until this happens."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(caller.call, "bank", request, Schema)
+        assert slow.asked.wait(SOON)
+        end()
+        with pytest.raises(AbsentError) as caught:
+            waiting.result(timeout=SOON)
+        slow.end.set()
+    return caught.value.party
+
+
 def test_a_wait_ends_when_the_link_breaks(network: Network) -> None:
     slow = Held()
     network.add("bank", slow)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(network.cs.call, "bank", SchemaRequest(epoch=1), Schema)
-        assert slow.asked.wait(SOON)
-        network.cut("bank")
-        with pytest.raises(AbsentError):
-            waiting.result(timeout=SOON)
-        slow.end.set()
+    assert absent_after(lambda: network.cut("bank"), slow, network.cs, SchemaRequest(epoch=1)) == "bank"
     assert network.cs._waiting == {}
 
 
@@ -220,14 +226,7 @@ def test_a_wait_ends_when_the_link_beyond_cs_breaks(network: Network) -> None:
     """KGC's own link is up all the time."""
     slow = Held()
     kgc, _ = network.add("KGC"), network.add("bank", slow)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(kgc.call, "bank", CERTIFICATE, EpochAccepted)
-        assert slow.asked.wait(SOON)
-        network.cut("bank")
-        with pytest.raises(AbsentError) as caught:
-            waiting.result(timeout=SOON)
-        slow.end.set()
-    assert caught.value.party == "bank"
+    assert absent_after(lambda: network.cut("bank"), slow, kgc, CERTIFICATE) == "bank"
     assert kgc.present() == {"CS"}
 
 
@@ -241,13 +240,7 @@ def test_nothing_is_owed_once_it_is_answered(network: Network) -> None:
 def test_closing_ends_every_wait(network: Network) -> None:
     slow = Held()
     network.add("bank", slow)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(network.cs.call, "bank", SchemaRequest(epoch=1), Schema)
-        assert slow.asked.wait(SOON)
-        network.close()
-        with pytest.raises(AbsentError):
-            waiting.result(timeout=SOON)
-        slow.end.set()
+    absent_after(network.close, slow, network.cs, SchemaRequest(epoch=1))
     with pytest.raises(AbsentError):
         network.cs.call("bank", SchemaRequest(epoch=1), Schema)
 
@@ -342,9 +335,7 @@ def test_a_call_that_comes_twice_is_answered_once() -> None:
     assert len(asked.calls) == 20
 
 
-def test_a_link_that_falls_silent_is_given_up_after_three_heartbeats(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_link_that_falls_silent_is_given_up_after_three_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, network = Clock(monkeypatch), InMemory(limits=QUICK)
     bank = network.add("bank", lambda *_: Done())
     lines = [network.cs._lines["bank"], bank._lines["CS"]]
@@ -443,14 +434,8 @@ def test_a_new_link_replaces_the_old_one() -> None:
     slow = Held(digests)
     network = InMemory()
     bank = network.add("bank", slow)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(network.cs.call, "bank", SchemaRequest(epoch=1), Schema)
-        assert slow.asked.wait(SOON)
-        old = network.links["bank"]
-        network.join(bank)
-        with pytest.raises(AbsentError):
-            waiting.result(timeout=SOON)
-    slow.end.set()
+    old = network.links["bank"]
+    absent_after(lambda: network.join(bank), slow, network.cs, SchemaRequest(epoch=1))
     until(lambda: old._closed.is_set())
     ask(network.cs, "bank", b"ids")
     assert network.cs.meetings() == {"bank": 2}

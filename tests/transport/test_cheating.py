@@ -1,9 +1,7 @@
 """Neighbours who cheat: whatever they send, no role is asked what it should not be, and others go on."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from threading import Event
 
 import pytest
 
@@ -13,10 +11,9 @@ from revfrf.errors import (
     ProtocolError,
     RefusedError,
     RejectedError,
-    RevFRFError,
     StorageError,
 )
-from revfrf.messages.alignment import MatchReply, SchemaRequest
+from revfrf.messages.alignment import SchemaRequest
 from revfrf.messages.base import MIB, Done, Message
 from revfrf.messages.fle_expan import Schema
 from revfrf.messages.key_setup import AdmissionRequest, EpochAccepted
@@ -26,7 +23,7 @@ from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame, frames
 from revfrf.transport.letters import Sealing
 from revfrf.transport.passport import PartyId, Passport
-from tests.transport.asking import CERTIFICATE, PREDICT, ask, digests
+from tests.transport.asking import CERTIFICATE, PREDICT, digests
 from tests.transport.links import (
     SOON,
     InMemory,
@@ -35,7 +32,6 @@ from tests.transport.links import (
     endpoint_of,
     invited_by,
     known,
-    no_threads_left,
     place,
     raw_link,
 )
@@ -106,15 +102,6 @@ def test_a_disk_that_fails_while_somebody_comes_is_told_of() -> None:
 
 def to_cs(message: Message, number: int = 1, sender: str = "bank", recipient: str = "CS") -> list[Frame]:
     return list(frames("call", sender, recipient, number, encode(message)))
-
-
-def test_who_speaks_for_another_is_cut_off() -> None:
-    asked = Recorder(digests)
-    cs, [bank] = cs_with("bank", answer=asked)
-    bank.say(*to_cs(PREDICT, sender="telco"))
-    assert bank.closed
-    assert cs.present() == set()
-    assert asked.calls == []
 
 
 @pytest.mark.parametrize("recipient", ["telco", "CC", "clinic", "nobody"])
@@ -200,21 +187,6 @@ def test_a_message_that_is_lost_keeps_nobody_waiting() -> None:
             waiting.result(timeout=SOON)
 
 
-def test_nobody_asks_for_more_at_once_than_is_answered() -> None:
-    end = Event()
-    asked = Recorder(lambda *_: (end.wait(2 * SOON), Done())[1])
-    _, [bank] = cs_with("bank", answer=asked)
-    for number in range(300):
-        bank.say(*to_cs(PREDICT, number))
-    refusals = bank.heard(300 - 16)
-    assert {frame.kind for frame in refusals} == {"refusal"}
-    assert len(asked.calls) <= 16
-    end.set()
-    assert len(bank.heard(300)) == 300
-    bank.say(*to_cs(PREDICT, 1000))
-    assert [(frame.kind, frame.call) for frame in bank.heard(301)[300:]] == [("reply", 1000)]
-
-
 @pytest.mark.parametrize("noise", [b"", b"noise", b"\x97" * 1000], ids=len)
 def test_noise_ends_a_link_and_nothing_else(noise: bytes) -> None:
     cs, [bank, telco] = cs_with("bank", "telco")
@@ -282,22 +254,3 @@ def test_limits_are_those_of_the_calls_that_may_come() -> None:
     RawLink(bank, CS)
     assert limit(bank, "KGC") == 64 * MIB + Sealing.OVERHEAD
     assert limit(bank, "telco") == Sealing.OVERHEAD
-
-
-def test_a_closed_endpoint_has_no_threads() -> None:
-    with no_threads_left():
-        network = InMemory()
-        network.add("bank", digests)
-        ask(network.cs, "bank", b"ids")
-        network.close()
-        network.close()
-    assert not [thread for thread in threading.enumerate() if thread.name == "memory link"]
-
-
-def test_errors_of_other_kinds_are_not_made_up() -> None:
-    """Whatever a call raises is of this package."""
-    network = InMemory()
-    network.add("bank", lambda *_: Done())
-    for reply in (Schema, MatchReply):
-        with pytest.raises(RevFRFError):
-            network.cs.call("bank", SchemaRequest(epoch=1), reply)

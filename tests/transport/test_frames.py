@@ -10,15 +10,7 @@ from hypothesis import strategies as st
 
 from revfrf.errors import FormatError
 from revfrf.transport import frames as module
-from revfrf.transport.frames import (
-    MAX_FRAME,
-    PIECE,
-    Assembly,
-    Frame,
-    Kind,
-    frames,
-    refusal,
-)
+from revfrf.transport.frames import MAX_FRAME, PIECE, Assembly, Frame, Kind, frames, refusal
 
 LIMIT = 1000
 changed = msgspec.structs.replace

@@ -53,6 +53,16 @@ def dialled(endpoint: Endpoint, port: int) -> Iterator[Dialler]:
         dialler.close()
 
 
+@contextmanager
+def serving(port: int = 0, **more: Any) -> Iterator[tuple[Endpoint, Server]]:
+    endpoint = cs(**more)
+    server = Server(endpoint, known("CS").tls, f"127.0.0.1:{port}")
+    try:
+        yield endpoint, server
+    finally:
+        server.close()
+
+
 def test_a_round_trip_takes_milliseconds() -> None:
     network = OverGrpc(digests)
     network.add("bank", digests)
@@ -115,9 +125,7 @@ def test_who_is_not_let_in_learns_that_or_that_it_has_left_and_no_more(
     def admit(passport: Passport) -> None:
         raise PassportError(f"{passport.who} is refused", kind=kind)
 
-    endpoint = cs(admit=admit)
-    server = Server(endpoint, known("CS").tls, "127.0.0.1:0")
-    with dialled(bank(), server.port) as dialler:
+    with serving(admit=admit) as (endpoint, server), dialled(bank(), server.port) as dialler:
         until(lambda: dialler.problem)
         assert dialler.left == (kind == "revoked")
         told = "this party has left the federation" if dialler.left else "its log says why"
@@ -125,14 +133,11 @@ def test_who_is_not_let_in_learns_that_or_that_it_has_left_and_no_more(
         time.sleep(0.5)
         assert dialler._endpoint.meetings() == endpoint.meetings() == {}
     assert "is refused" in caplog.text
-    server.close()
 
 
 def test_whoever_is_at_the_other_end_twice_is_there_once() -> None:
     """Two processes with one identity: the later one counts."""
-    endpoint = cs()
-    server = Server(endpoint, known("CS").tls, "127.0.0.1:0")
-    with dialled(bank(), server.port) as first:
+    with serving() as (endpoint, server), dialled(bank(), server.port) as first:
         assert endpoint.wait_for(["bank"], SOON) == []
         first._closed.set()  # it does not dial again
         with dialled(bank(), server.port) as second:
@@ -140,36 +145,41 @@ def test_whoever_is_at_the_other_end_twice_is_there_once() -> None:
             until(lambda: first._endpoint.present() == set())
             assert second._endpoint.wait_for(["CS"], SOON) == []
             ask(endpoint, "bank", b"ids")
-    server.close()
 
 
 @contextmanager
-def mute_coordinator() -> Iterator[int]:
-    """Somebody with CS's certificates who takes streams and says nothing."""
-    end = Event()
-    threads = ThreadPoolExecutor(4)
+def mute_coordinator(answers: bool) -> Iterator[tuple[int, list[float]]]:
+    """Somebody with CS's certificates who says nothing: the port, and when it was dialled."""
+    threads, dialled_at = ThreadPoolExecutor(8), list[float]()
 
     def stream(_: Any, context: Any) -> Iterator[bytes]:
-        context.add_callback(end.set)
-        end.wait(2 * SOON)
+        dialled_at.append(time.monotonic())
+        if answers:
+            context.send_initial_metadata(())
+        over = Event()
+        if context.add_callback(over.set):
+            over.wait(2 * SOON)
         yield b""
 
     served = grpc.server(threads)
-    handlers = {"Stream": grpc.stream_stream_rpc_method_handler(stream)}
-    served.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("revfrf.Coordinator", handlers),))
+    handlers = {_METHOD: grpc.stream_stream_rpc_method_handler(stream)}
+    served.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
     port = served.add_secure_port("127.0.0.1:0", server_credentials(known("CS").tls))
     served.start()
     try:
-        yield port
+        yield port, dialled_at
     finally:
-        end.set()
         served.stop(None).wait()
         threads.shutdown()
 
 
-def test_a_coordinator_that_says_nothing_is_given_up() -> None:
-    with mute_coordinator() as port, dialled(bank(Timeouts(heartbeat=0.1, call=1)), port) as dialler:
-        until(lambda: "does not answer" in dialler.problem)
+@pytest.mark.parametrize("answers", [False, True], ids=["nothing at all", "no welcome"])
+def test_a_coordinator_that_welcomes_nobody_is_given_up(answers: bool) -> None:
+    """It keeps the stream, and neither welcomes a party nor sends it away."""
+    quick = bank(Timeouts(heartbeat=0.1, call=1))
+    with mute_coordinator(answers) as (port, dialled_at), dialled(quick, port) as dialler:
+        until(lambda: len(dialled_at) > 1)
+        assert "does not answer" in dialler.problem
         assert dialler._endpoint.meetings() == {}
 
 
@@ -184,13 +194,11 @@ def test_a_port_that_says_nothing_is_given_up() -> None:
 def test_a_coordinator_that_falls_silent_is_dialled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its machine is gone, and nobody has said so."""
     quick = Timeouts(heartbeat=0.2, call=5.0)
-    silent = cs(Timeouts(heartbeat=60, call=5.0))
-    server = Server(silent, known("CS").tls, "127.0.0.1:0")
-    with dialled(bank(quick), server.port) as dialler:
+    slow = Timeouts(heartbeat=60, call=5.0)
+    with serving(limits=slow) as (silent, server), dialled(bank(quick), server.port) as dialler:
         assert silent.wait_for(["bank"], SOON) == []
         monkeypatch.setattr(silent, "disconnected", lambda _: None)
         until(lambda: dialler._endpoint.meetings().get("CS", 0) >= 2)
-    server.close()
 
 
 def test_hanging_up_takes_no_time() -> None:
@@ -227,25 +235,19 @@ def test_hanging_up_takes_no_time() -> None:
 
 
 def test_hanging_up_while_dialling_leaves_no_link() -> None:
-    endpoint = cs()
-    server = Server(endpoint, known("CS").tls, "127.0.0.1:0")
-    for pause in (0.0, 0.005, 0.01, 0.02, 0.03, 0.05):
-        dialler = Dialler(bank(), known("bank").tls, f"127.0.0.1:{server.port}")
-        time.sleep(pause)
-        dialler.close()
-        assert not dialler._thread.is_alive()
-        until(lambda: endpoint.present() == set())
-    server.close()
+    with serving() as (endpoint, server):
+        for pause in (0.0, 0.005, 0.01, 0.02, 0.03, 0.05):
+            with dialled(bank(), server.port) as dialler:
+                time.sleep(pause)
+            assert not dialler._thread.is_alive()
+            until(lambda: endpoint.present() == set())
 
 
 def test_a_taken_port_is_said_to_be() -> None:
-    first = cs()
-    server = Server(first, known("CS").tls, "127.0.0.1:0")
     second = cs()
-    with pytest.raises(UsageError, match="in use"):
+    with serving() as (_, server), pytest.raises(UsageError, match="in use"):
         Server(second, known("CS").tls, f"127.0.0.1:{server.port}")
     second.close()
-    server.close()
 
 
 # -- the queue of a link ------------------------------------------------------------------------------
@@ -393,26 +395,3 @@ def test_who_does_not_read_and_dials_again_and_again_takes_no_more_than_one_stre
         for stream in streams:
             stream.cancel()
     network.close()
-
-
-def test_who_neither_welcomes_a_party_nor_sends_it_away_is_given_up() -> None:
-    """Somebody with CS's certificate answers, says nothing, and keeps the stream."""
-    dialled_at, end = [], Event()
-
-    def mute(_: Any, context: Any) -> Iterator[bytes]:
-        dialled_at.append(time.monotonic())
-        context.send_initial_metadata(())
-        end.wait(2 * SOON)
-        yield b""
-
-    server = grpc.server(threads := ThreadPoolExecutor(8))
-    handler = grpc.stream_stream_rpc_method_handler(mute)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler}),))
-    port = server.add_secure_port("127.0.0.1:0", server_credentials(known("CS").tls))
-    server.start()
-    with dialled(bank(Timeouts(heartbeat=0.2, call=10.0)), port) as dialler:
-        until(lambda: len(dialled_at) > 1)
-        assert "does not answer" in dialler.problem
-    end.set()
-    server.stop(0).wait()
-    threads.shutdown()

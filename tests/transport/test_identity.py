@@ -11,14 +11,7 @@ from typing import Any
 
 import pytest
 
-from revfrf.errors import (
-    AbsentError,
-    PartyError,
-    PassportError,
-    ProtocolError,
-    RefusedError,
-    RejectedError,
-)
+from revfrf.errors import AbsentError, PartyError, PassportError, ProtocolError, RefusedError, RejectedError
 from revfrf.messages.base import Done, Message
 from revfrf.messages.registry import MESSAGES, calls_between
 from revfrf.testing.recorders import Recorder, until

@@ -15,7 +15,7 @@ from revfrf.transport.codec import encode
 from revfrf.transport.connections import Timeouts
 from revfrf.transport.frames import Frame, frames
 from revfrf.transport.join_token import Authority, join
-from revfrf.transport.letters import _OFFER, OneTimeKeys, Place, Sealing, _Offer
+from revfrf.transport.letters import _CALL, _OFFER, OneTimeKeys, Place, Sealing, _Offer
 from revfrf.transport.passport import Passport
 from tests.transport.asking import CERTIFICATE
 from tests.transport.links import (
@@ -99,11 +99,11 @@ def own_key() -> bytes:
     return X25519PrivateKey.generate().public_key().public_bytes_raw()
 
 
-def with_own_key(here: Place) -> bytes:
-    """CS's key under bank's certificates, signed by CS."""
+def with_own_key(here: Place, signer: Known, what: str = _OFFER) -> bytes:
+    """CS's key under bank's certificates."""
     key = own_key()
-    honest = known("bank").sealing.offer(here)
-    return changed(honest, key=key, signature=known("CS").signing.sign(_OFFER, *here, key))
+    signature = signer.signing.sign(what, *here, key)
+    return changed(known("bank").sealing.offer(here), key=key, signature=signature)
 
 
 OFFERS: dict[str, Callable[[Place], bytes]] = {
@@ -114,9 +114,15 @@ OFFERS: dict[str, Callable[[Place], bytes]] = {
     "of telco for bank": lambda here: known("telco").sealing.offer(here),
     "of CS for bank": lambda here: known("CS").sealing.offer(here),
     "of KGC for bank": lambda here: known("KGC").sealing.offer(here),
-    "with the key of CS": with_own_key,
+    "with the key of CS": lambda here: with_own_key(here, known("CS")),
     "with another key": lambda here: changed(known("bank").sealing.offer(here), key=own_key()),
     "with another signature": lambda here: changed(known("bank").sealing.offer(here), signature=bytes(64)),
+    "with a signature for calls": lambda here: with_own_key(here, known("bank"), _CALL),
+    "with another chain": lambda here: changed(
+        known("bank").sealing.offer(here), chain=known("CS").tls.chain_pem
+    ),
+    "reflected": lambda here: known("bank").sealing.offer((here[1], here[0], here[2])),
+    "with names of the same letters": lambda here: known("bank").sealing.offer(("KG", "Cbank", here[2])),
     "of a foreign bank": lambda here: invited_by(Authority.new("breast cancer"), BANK).sealing.offer(here),
     "of the expired": lambda here: expired().sealing.offer(here),
     "noise": lambda _: b"noise",

@@ -10,18 +10,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from revfrf.errors import (
-    FormatError,
-    LetterError,
-    PassportError,
-    RejectedError,
-    SecretError,
-    SignatureError,
-)
+from revfrf.errors import FormatError, LetterError, PassportError, RejectedError, SecretError, SignatureError
 from revfrf.transport.join_token import Authority
 from revfrf.transport.letters import (
     _CALL,
-    _OFFER,
     _REPLY,
     Awaited,
     Letter,
@@ -114,6 +106,7 @@ def test_it_shows_neither_what_it_says_nor_who_has_written_it() -> None:
     for hidden in (SECRET, KGC.passport.verify_key, KGC.tls.chain_pem[100:200]):
         assert hidden not in sealed
     assert written()[0] != sealed
+    assert ANSWER not in BANK.sealing.answer(PLACE, BANK.sealing.open(PLACE, sealed), ANSWER)
     for secret in (KGC.sealing, KGC.sealing._keys, awaited):
         assert SECRET.decode() not in repr(secret)
         with pytest.raises(SecretError):
@@ -251,50 +244,7 @@ def test_after_a_restart_no_key_of_before_is_known() -> None:
     assert bank.sealing.open(PLACE, sealed).data == SECRET
 
 
-# -- offers -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("place", ELSEWHERE, ids=str)
-def test_an_offer_is_good_for_one_caller_one_recipient_one_number(place: Place) -> None:
-    offer = BANK.sealing.offer(PLACE)
-    assert isinstance(refused(KGC.sealing.offered, place, offer), SignatureError)
-    assert KGC.sealing.offered(PLACE, offer).passport == BANK.passport
-
-
-def offer_with(**parts: Any) -> bytes:
-    honest = msgspec.msgpack.decode(BANK.sealing.offer(PLACE), type=_Offer)
-    return msgspec.msgpack.encode(msgspec.structs.replace(honest, **parts))
-
-
-def test_an_offer_with_another_key_signature_or_chain_is_refused() -> None:
-    own = X25519PrivateKey.generate().public_key().public_bytes_raw()
-    for parts in (
-        {"key": own},
-        {"signature": bytes(64)},
-        {"key": own, "signature": CS.signing.sign(_OFFER, *PLACE, own)},
-        {"chain": CS.tls.chain_pem},
-        {"signature": BANK.signing.sign(_CALL, *PLACE, own), "key": own},
-    ):
-        assert isinstance(refused(KGC.sealing.offered, PLACE, offer_with(**parts)), SignatureError)
-    assert KGC.sealing.offered(PLACE, offer_with()).passport == BANK.passport
-
-
-def test_offers_of_a_foreign_authority_are_refused() -> None:
-    foreign = invited_by(FOREIGN, BANK.who)
-    assert refused(KGC.sealing.offered, PLACE, foreign.sealing.offer(PLACE)).kind == "authority"
-
-
 # -- points of low order ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("point", LOW_ORDER, ids=lambda point: point[:2].hex())
-def test_nothing_is_sealed_to_a_point_of_low_order(point: bytes) -> None:
-    """Whoever makes such an offer, and signs it, would share the secret with everybody."""
-    signed = offer_with(key=point, signature=BANK.signing.sign(_OFFER, *PLACE, point))
-    offer = KGC.sealing.offered(PLACE, signed)
-    assert isinstance(refused(KGC.sealing.seal, PLACE, offer, SECRET), FormatError)
-    letter = Letter(KGC.passport, SECRET, point)
-    assert isinstance(refused(BANK.sealing.answer, PLACE, letter, ANSWER), FormatError)
 
 
 @pytest.mark.parametrize("point", LOW_ORDER, ids=lambda point: point[:2].hex())

@@ -25,17 +25,7 @@ from revfrf.transport.join_token import (
 from revfrf.transport.passport import read_passport
 from revfrf.transport.tls import server_credentials
 from tests.conftest import all_that_an_error_shows
-from tests.transport.parties import (
-    ADDRESS,
-    BANK,
-    DAY,
-    NOW,
-    VERIFY_KEY,
-    authority,
-    joined,
-    new_key,
-    token_for,
-)
+from tests.transport.parties import ADDRESS, BANK, DAY, NOW, VERIFY_KEY, authority, joined, new_key, token_for
 
 TOKEN = token_for(BANK, serial=3)
 TEXT = TOKEN.text()

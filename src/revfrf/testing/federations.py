@@ -92,20 +92,8 @@ def prepared_keys() -> Iterator[None]:
 class Case:
     """Everything that decides a forest.
 
-    Parameters
-    ----------
-    codes : dict of str to array
-        For each party its values as fixed-point codes, shape (n_columns, n_rows).
-    y : sequence of float
-        The targets: numbers of classes, or real numbers.
-    n_classes : int
-        0 for a regression.
-    rules : Rules
-        How the forest grows.
-    weights : sequence of float, optional
-        Weights of the rows; 1 each by default.
-    seed : bytes
-        Repeats everything but the keys.
+    `y` holds numbers of classes or, with `n_classes` 0, real numbers. Rows have the weight 1 unless `weights`
+    says otherwise. The same `seed` repeats everything but the keys.
     """
 
     codes: Codes
@@ -131,10 +119,7 @@ class Case:
 
 
 def random_case(number: int, **changes: Any) -> Case:
-    """Return a case with three parties, six columns and 60 rows. One column decides most of the class.
-
-    The same number makes the same case; `changes` replaces fields of it.
-    """
+    """Return the case of this number: three parties, six columns, 60 rows; `changes` replaces its fields."""
     rng = random.Random(number)  # noqa: S311 (no key comes from it)
     codes = {
         party: np.array([[rng.randrange(-50, 50) for _ in range(60)] for _ in range(n)], dtype=np.int64)

@@ -28,32 +28,12 @@ _RETRANSMISSION = 0.2
 
 
 class FaultyLink:
-    """A TCP proxy whose link can be slow, lossy, or down. A context manager; `close` ends it otherwise.
+    """A TCP proxy to `target` ("host:port") whose link can be slow, lossy, or down. A context manager.
 
-    The attributes of the same names may be changed at any time.
-
-    Parameters
-    ----------
-    target : str
-        Where to connect to: "host:port".
-    round_trip : float
-        Seconds that a question and its answer are under way, half of them each.
-    bytes_per_second : float, optional
-        Bandwidth of each connection and direction; unlimited by default.
-    loss : float
-        The share of packets that are lost. TCP sends them again: a loss shows as a pause of at least 0.2 s,
-        never as missing bytes.
-    seed : int
-        Which packets are lost.
-
-    Attributes
-    ----------
-    address : str
-        Where the proxy listens: "127.0.0.1:port".
-    connections : int
-        How many connections have been accepted while the link was up.
-    bytes : int
-        How many bytes have come through, in both directions.
+    `round_trip` is the delay in seconds of a question and its answer together. `bytes_per_second` limits each
+    connection and direction. `loss` is the share of lost packets, chosen by `seed`; TCP sends them again, so
+    a loss shows as a pause of at least 0.2 s. All three may be changed at any time. The proxy listens at
+    `address`; `connections` and `bytes` count what it has accepted and passed on.
     """
 
     def __init__(
@@ -136,11 +116,8 @@ class FaultyLink:
             there, back = await asyncio.open_connection(*self._target)
             writers.append(back)
             await asyncio.gather(self._carry(reader, back), self._carry(there, writer))
-        except (
-            OSError,
-            asyncio.CancelledError,
-        ):  # the target is gone, one side has hung up, or the link is cut
-            pass
+        except (OSError, asyncio.CancelledError):
+            pass  # the target is gone, one side has hung up, or the link is cut
         finally:
             self._open.discard(task)
             for each in writers:

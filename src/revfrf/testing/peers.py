@@ -35,10 +35,7 @@ def unchanged(_: object, message: Message) -> Message:
 
 
 def changing(kind: type[Message], **fields: Any) -> Hook:
-    """Return a hook that changes these fields of messages of one type.
-
-    A field's new value may be a function of the message.
-    """
+    """Return a hook that sets these fields of messages of one type, to values or functions of the message."""
 
     def change(_: object, message: Message) -> Message:
         if not isinstance(message, kind):
@@ -63,15 +60,7 @@ def failing(error: Exception, kind: type[Message] = Message, after: int = 0) -> 
 
 @dataclass
 class FaultyPeer:
-    """A role whose requests or replies pass through hooks.
-
-    Parameters
-    ----------
-    honest : Answering
-        The role that answers.
-    on_request, on_reply : callable
-        See `Hook`.
-    """
+    """A role whose requests or replies pass through hooks on their way to and from the honest one."""
 
     honest: Answering
     on_request: Hook = unchanged
@@ -85,15 +74,7 @@ class FaultyPeer:
 
 @dataclass
 class LyingChannel:
-    """A party's channel on which its requests, or the replies to them, pass through hooks.
-
-    Parameters
-    ----------
-    honest : Channel
-        The channel that carries the messages.
-    on_request, on_reply : callable
-        See `Hook`.
-    """
+    """A party's channel on which its requests, or the replies to them, pass through hooks."""
 
     honest: Channel
     on_request: Hook = unchanged

@@ -50,18 +50,7 @@ class Sent:
 
 @contextmanager
 def recording(network: MemoryNetwork | None = None) -> Iterator[list[Sent]]:
-    """Record every message within this process, in order.
-
-    Parameters
-    ----------
-    network : MemoryNetwork, optional
-        Record this network alone; without it all networks, including those that do not exist yet.
-
-    Yields
-    ------
-    list of Sent
-        Grows as long as the block runs.
-    """
+    """Record every message in order, as long as the block runs: of one network, or of all of this process."""
     sent: list[Sent] = []
     deliver = MemoryNetwork.deliver
 
@@ -77,18 +66,7 @@ def recording(network: MemoryNetwork | None = None) -> Iterator[list[Sent]]:
 
 
 class Recorder:
-    """A role, or a function that answers, that keeps what it is asked.
-
-    Parameters
-    ----------
-    answer : callable
-        Called with the sender and the message; returns the reply, or raises RevFRFError to refuse.
-
-    Attributes
-    ----------
-    calls : list of tuple
-        Sender and message, in the order of their arrival.
-    """
+    """A role that answers by a function, and keeps senders and messages in `calls`, in order of arrival."""
 
     def __init__(self, answer: Callable[[str, Message], Message]) -> None:
         self._answer, self._lock = answer, Lock()

@@ -16,6 +16,7 @@ caller gets a RefusedError that hides the reason. These helpers look behind it a
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from revfrf.errors import RefusedError, RevFRFError
 from revfrf.transport.base import blaming
@@ -37,21 +38,10 @@ class Refusal:
 def refused(
     *kinds: str, by: str | None = None, unchanged: Callable[[], object] | None = None
 ) -> Iterator[Refusal]:
-    """Raise AssertionError unless the block is refused with one of these kinds.
+    """Raise AssertionError unless the block is refused with one of these kinds, or with any if none is given.
 
-    Parameters
-    ----------
-    *kinds : str
-        Kinds that are allowed; without any, every kind is.
-    by : str, optional
-        The party that another party's refusal must name.
-    unchanged : callable, optional
-        Returns a state that must be equal before and after the block.
-
-    Yields
-    ------
-    Refusal
-        Holds the reason after the block.
+    A refusal of another party must name the party `by`. `unchanged` returns a state that must be the same
+    before and after. The reason is in what this yields, after the block.
     """
     caught = Refusal()
     before = unchanged() if unchanged is not None else None
@@ -72,29 +62,22 @@ def refused(
         raise AssertionError("the refusal has left a trace") from caught.error
 
 
-def refusal(
-    call: Callable[[], object], *, by: str | None = None, unchanged: Callable[[], object] | None = None
-) -> RevFRFError:
-    """Return the error with which a call is refused. The parameters are those of `refused`."""
-    with refused(by=by, unchanged=unchanged) as caught:
+def refusal(call: Callable[[], object], **more: Any) -> RevFRFError:
+    """Return the error with which a call is refused; `more` is for `refused`."""
+    with refused(**more) as caught:
         call()
     if caught.error is None:
         raise AssertionError("nothing was refused")
     return caught.error
 
 
-def refusal_kind(
-    call: Callable[[], object], *, by: str | None = None, unchanged: Callable[[], object] | None = None
-) -> str:
-    """Return the kind of the error with which a call is refused. The parameters are those of `refused`."""
-    return refusal(call, by=by, unchanged=unchanged).kind
+def refusal_kind(call: Callable[[], object], **more: Any) -> str:
+    """Return the kind of the error with which a call is refused; `more` is for `refused`."""
+    return refusal(call, **more).kind
 
 
 def _reason(error: RevFRFError) -> RevFRFError:
-    """Return the reason behind a refusal; raise AssertionError if the refusal tells it.
-
-    A party in another process does not give its reason: then the refusal is all there is.
-    """
+    """Return the reason behind a refusal, if known here; raise AssertionError if the refusal tells it."""
     reason = error.__cause__
     if not isinstance(error, RefusedError) or not isinstance(reason, RevFRFError):
         return error

@@ -46,10 +46,7 @@ _REMEDY = (
     "`revfrf join` it"
 )
 
-_OPTIONS = [
-    ("grpc.max_send_message_length", MAX_FRAME),
-    ("grpc.max_receive_message_length", MAX_FRAME),
-]
+_OPTIONS = [("grpc.max_send_message_length", MAX_FRAME), ("grpc.max_receive_message_length", MAX_FRAME)]
 
 
 class _StreamLink:
@@ -134,9 +131,7 @@ class Server:
         self._endpoint, self._tls = endpoint, tls
         self._threads = ThreadPoolExecutor(MAX_LINKS, thread_name_prefix="link")
         self._server = grpc.server(
-            self._threads,
-            options=[*_OPTIONS, ("grpc.so_reuseport", 0)],
-            maximum_concurrent_rpcs=MAX_LINKS,
+            self._threads, options=[*_OPTIONS, ("grpc.so_reuseport", 0)], maximum_concurrent_rpcs=MAX_LINKS
         )
         handler = grpc.stream_stream_rpc_method_handler(self._stream)
         self._server.add_generic_rpc_handlers(

@@ -261,8 +261,7 @@ def _bearer_form(federation: str, who: PartyId, said: _Bearer) -> _Form:
     extensions = _extensions(said, path_length=None)
     names = x509.SubjectAlternativeName([x509.DNSName(who.dns)])
     return _Form(
-        _name(federation, OU=who.role, CN=who.name),
-        [*extensions, (names, False), (_purposes(who), False)],
+        _name(federation, OU=who.role, CN=who.name), [*extensions, (names, False), (_purposes(who), False)]
     )
 
 
