@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -129,13 +128,9 @@ def test_key_sizes_that_are_not_integers_are_refused(bits: Any) -> None:
 def test_floats_do_not_slip_into_ciphertexts(toy: World) -> None:
     [encrypted] = ho_enc(toy.alice.public, [1])
     half: Any = 0.5
-    calls: list[Callable[[], object]] = [
-        lambda: add_constant(toy.parameters, encrypted, half),
-        lambda: scale(toy.parameters, encrypted, half),
-    ]
-    for call in calls:
+    for operation in (add_constant, scale):
         with pytest.raises(TypeError):
-            call()
+            operation(toy.parameters, encrypted, half)
 
 
 @pytest.mark.parametrize("n_jobs", [0, "two"])

@@ -120,14 +120,6 @@ def test_work_that_fails_is_counted_and_the_outer_measurement_goes_on() -> None:
     assert current() is None
 
 
-def test_within_belongs_to_the_same_role() -> None:
-    ledger = Ledger()
-    with measured(ledger, "bank", "FLE-Expan"), within("FOS-Find"):
-        count_power("public", 8)
-    assert powers(ledger, "bank", "FOS-Find") == {PUBLIC: 1}
-    assert powers(ledger, "bank", "FLE-Expan") == {}
-
-
 # -- threads and processes --------------------------------------------------------------------------
 
 

@@ -83,7 +83,7 @@ def expected() -> Outcome:
 
 
 @pytest.mark.usefixtures("far")
-@pytest.mark.parametrize("backend", ["threading", "multiprocessing", "posting", "loky", "sequential"])
+@pytest.mark.parametrize("backend", ["threading", "multiprocessing", "loky", "sequential"])
 def test_forest_and_answers_do_not_depend_on_the_backend(backend: str, expected: Outcome) -> None:
     with parallel_config(backend):
         assert outcome(classifier(parties=PARTIES, n_jobs=2)) == expected
@@ -197,19 +197,11 @@ def test_bad_answers_are_refused_wherever_they_are_scored(backend: str) -> None:
         assert len(score(targets, rules, nodes, questions, n_cuts, bins, 2).best.cuts) == len(questions)
 
 
-@pytest.mark.parametrize("backend", ["loky", "threading", "posting"])
-def test_small_histograms_stay_here(backend: str) -> None:
+@pytest.mark.parametrize(("backend", "parts"), [("loky", 0), ("threading", 0), ("posting", 2)])
+def test_only_large_histograms_go_and_only_to_workers_that_are_no_threads(backend: str, parts: int) -> None:
     with parallel_config(backend):
-        assert parallel.parts_elsewhere(0.001, 2) == 0
-
-
-def test_large_histograms_go_only_to_workers_that_are_no_threads() -> None:
-    assert parallel.parts_elsewhere(10, 2) == 0
-    with parallel_config("threading"):
-        assert parallel.parts_elsewhere(10, 2) == 0
-    with parallel_config("posting"):
-        assert parallel.parts_elsewhere(10, 2) == 2
-        assert parallel.parts_elsewhere(10, 1) == 0
+        assert parallel.parts_elsewhere(10, 2) == parts
+        assert parallel.parts_elsewhere(10, 1) == parallel.parts_elsewhere(0.001, 2) == 0
 
 
 # -- the command line --------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import pytest
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import AbsentError, RejectedError
 from revfrf.messages.base import Done, Message
-from revfrf.testing.recorders import until
+from revfrf.testing.recorders import Recorder, until
 from revfrf.transport import calls, connections
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
@@ -313,16 +313,18 @@ class OverGrpc:
 # -- what others see ----------------------------------------------------------------------------------
 
 
-class Held:
-    """A role that answers only when it is let go."""
+class Held(Recorder):
+    """A role that answers everybody, or only one sender, not before it is let go."""
 
-    def __init__(self, answer: Answer = lambda *_: Done()) -> None:
-        self._answer, self.asked, self.end = answer, Event(), Event()
+    def __init__(self, answer: Answer = lambda *_: Done(), only: str | None = None) -> None:
+        super().__init__(self._late)
+        self._later, self._only, self.asked, self.end = answer, only, Event(), Event()
 
-    def __call__(self, sender: str, message: Message) -> Message:
+    def _late(self, sender: str, message: Message) -> Message:
         self.asked.set()
-        self.end.wait(2 * SOON)
-        return self._answer(sender, message)
+        if self._only in (None, sender):
+            self.end.wait(2 * SOON)
+        return self._later(sender, message)
 
 
 class RawLink:

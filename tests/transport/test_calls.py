@@ -358,15 +358,15 @@ def test_a_link_that_falls_silent_is_given_up_after_three_heartbeats(monkeypatch
 
 
 def test_an_answer_that_does_not_come_is_not_waited_for_longer_than_the_longest_call() -> None:
-    end = Event()
+    slow = Held()
     network = InMemory(limits=Timeouts(LIMITS.heartbeat, call=0.3))
-    network.add("bank", lambda *_: (end.wait(2 * SOON), Done())[1])
+    network.add("bank", slow)
     started = time.monotonic()
     with pytest.raises(AbsentError, match="within"):
         network.cs.call("bank", SchemaRequest(epoch=1), Schema)
     assert 0.25 < time.monotonic() - started < SOON
     assert network.cs.present() == {"bank"}
-    end.set()
+    slow.end.set()
 
 
 class Clogged(RawLink):

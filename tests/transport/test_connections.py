@@ -4,16 +4,16 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from threading import Event, Thread
+from threading import Thread
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from revfrf.errors import AbsentError, RefusedError
-from revfrf.messages.base import MIB, Done, Message
+from revfrf.messages.base import MIB, Done
 from revfrf.messages.key_setup import AdmissionRequest, EpochAccepted, SetUpRequest
-from revfrf.testing.recorders import Recorder, until
+from revfrf.testing.recorders import until
 from revfrf.transport.codec import encode
 from revfrf.transport.connections import Connection, InFlightBudget, PendingCall, ReplayWindow, Timeouts
 from revfrf.transport.frames import Frame, frames
@@ -23,6 +23,7 @@ from tests.transport.links import (
     LIMITS,
     SOON,
     Clock,
+    Held,
     InMemory,
     Network,
     OverGrpc,
@@ -31,7 +32,6 @@ from tests.transport.links import (
     cs_with,
     endpoint_of,
     known,
-    letter,
     nothing,
 )
 from tests.transport.parties import joined, token_for
@@ -130,22 +130,9 @@ def test_no_more_than_so_many_senders_wait() -> None:
     assert load.take("party 9999", 1, 16) is not None
 
 
-class Slow:
-    """A role that lets participants wait until it is told."""
-
-    def __init__(self) -> None:
-        self.end = Event()
-        self.asked = Recorder(self.answer)
-
-    def answer(self, sender: str, message: Message) -> Message:
-        if sender == "bank":
-            self.end.wait(2 * SOON)
-        return digests(sender, message)
-
-
 def test_sixteen_calls_of_a_neighbour_that_wait_keep_nobody_else_waiting() -> None:
-    slow = Slow()
-    cs, [bank, telco, kgc] = cs_with("bank", "telco", "KGC", answer=slow.asked)
+    slow = Held(digests, only="bank")
+    cs, [bank, telco, kgc] = cs_with("bank", "telco", "KGC", answer=slow)
     for number in range(17):
         bank.say(*frames("call", "bank", "CS", number, encode(PREDICT)))
     [refused] = bank.heard()
@@ -169,13 +156,13 @@ def test_a_call_for_which_there_is_no_thread_is_answered_when_there_is_one(
     def no_thread(_: Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    slow = Slow()
-    cs, [bank] = cs_with("bank", answer=slow.asked)
+    slow = Held(digests, only="bank")
+    cs, [bank] = cs_with("bank", answer=slow)
     with monkeypatch.context() as patch:
         patch.setattr(Thread, "start", no_thread)
         for number in (1, 2):
             bank.say(*frames("call", "bank", "CS", number, encode(PREDICT)))
-    until(lambda: len(slow.asked.calls) == 1)
+    until(lambda: len(slow.calls) == 1)
     assert len(cs._load._sizes["bank"]) == 2
     slow.end.set()
     assert {(frame.kind, frame.call) for frame in bank.heard(2)} == {("reply", 1), ("reply", 2)}
@@ -183,33 +170,15 @@ def test_a_call_for_which_there_is_no_thread_is_answered_when_there_is_one(
     assert not bank.closed
 
 
-def test_sixteen_letters_that_wait_keep_nobody_else_waiting() -> None:
-    """All of them come over one link, CS's."""
-    slow = Slow()
-    kgc = endpoint_of("KGC", slow.asked)
-    cs = RawLink(kgc, CS)
-    for number in range(17):
-        cs.say(*letter(known("bank"), "KGC", number, AdmissionRequest()))
-    [refused] = cs.heard()
-    assert (refused.kind, refused.recipient, refused.piece) == ("refusal", "bank", b"too much at once")
-    cs.say(*letter(known("clinic"), "KGC", 17, AdmissionRequest()))
-    cs.say(*frames("call", "CS", "KGC", 18, encode(SetUpRequest())))
-    answered = {frame.recipient for frame in cs.heard(2, kind="reply")}
-    assert answered == {"clinic", "CS"}
-    slow.end.set()
-    assert len(cs.heard(18, kind="reply")) == 18
-    until(lambda: kgc._load._sizes == {})
-
-
 @pytest.mark.parametrize("make", [InMemory, OverGrpc], ids=["memory", "gRPC"])
 def test_whoever_asks_too_much_is_refused_and_the_servers_go_on(make: type[InMemory | OverGrpc]) -> None:
-    slow = Slow()
+    slow = Held(digests, only="bank")
     network: Network = make(digests, LIMITS)
-    kgc, bank = network.add("KGC", slow.asked), network.add("bank", digests)
+    kgc, bank = network.add("KGC", slow), network.add("bank", digests)
     clinic = network.add("clinic", digests)
     with ThreadPoolExecutor(16) as pool:
         waiting = [pool.submit(bank.call, "KGC", AdmissionRequest(), Done) for _ in range(16)]
-        until(lambda: len(slow.asked.calls) == 16)
+        until(lambda: len(slow.calls) == 16)
         with pytest.raises(RefusedError, match="too much at once"):
             bank.call("KGC", AdmissionRequest(), Done)
         assert clinic.call("KGC", AdmissionRequest(), Done) == Done()

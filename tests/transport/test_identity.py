@@ -20,7 +20,7 @@ from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame, frames
 from revfrf.transport.grpc import _METHOD, _NONCE, _SERVICE, Dialler, Server
 from revfrf.transport.join_token import Authority
-from revfrf.transport.memory import MemoryNetwork
+from revfrf.transport.memory import MemoryChannel, MemoryNetwork
 from revfrf.transport.passport import PartyId, Passport
 from revfrf.transport.tls import channel_credentials, grpc
 from tests.messages.test_messages import FULL
@@ -54,10 +54,13 @@ def sample(kind: type[Message]) -> Message:
 
 
 class Federation:
-    """All roles, each of which writes down what it is asked, over one of the two transports."""
+    """All roles, each of which writes down what it is asked, over `transport.memory`."""
 
     def __init__(self) -> None:
         self.roles = {name: Recorder(lambda *_: Done()) for name in PARTIES}
+        self.network: Any = MemoryNetwork()
+        for name, recorder in self.roles.items():
+            self.network.connect(name, role(name), recorder)
 
     def asked(self) -> list[tuple[str, str, Message]]:
         """What has come to any role since this was asked last."""
@@ -66,29 +69,13 @@ class Federation:
             recorder.calls.clear()
         return found
 
-    def call(self, sender: str, recipient: str, message: Message, reply: type[Message]) -> Message:
+    def call(self, sender: str, recipient: str, message: Message) -> Message:
         """The reply, or PartyError."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """End all calls."""
-
-
-class InOneProcess(Federation):
-    """Over `transport.memory`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.network = MemoryNetwork()
-        for name, recorder in self.roles.items():
-            self.network.connect(name, role(name), recorder)
-
-    def call(self, sender: str, recipient: str, message: Message, reply: type[Message]) -> Message:
-        return self.network.channel(sender).call(recipient, message, reply)
+        return MemoryChannel(self.network, sender).call(recipient, message, Done)
 
 
 class BetweenEndpoints(Federation):
-    """Over `transport.calls`."""
+    """The same over `transport.calls`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,22 +83,21 @@ class BetweenEndpoints(Federation):
         others = {name: self.network.add(name, self.roles[name]) for name in PARTIES if name != "CS"}
         self.endpoints = {"CS": self.network.cs} | others
 
-    def call(self, sender: str, recipient: str, message: Message, reply: type[Message]) -> Message:
+    def call(self, sender: str, recipient: str, message: Message) -> Message:
         """CS cuts off a sender that goes too far; the next call begins with a new link."""
         endpoint = self.endpoints[sender]
         if sender != "CS" and not endpoint.present():
             self.network.join(endpoint)
-        return endpoint.call(recipient, message, reply)
-
-    def close(self) -> None:
-        self.network.close()
+        reply: Message = endpoint.call(recipient, message, Done)
+        return reply
 
 
-@pytest.fixture(scope="module", params=[InOneProcess, BetweenEndpoints])
+@pytest.fixture(scope="module", params=[Federation, BetweenEndpoints])
 def federation(request: pytest.FixtureRequest) -> Iterator[Federation]:
     made: Federation = request.param()
     yield made
-    made.close()
+    if isinstance(made, BetweenEndpoints):
+        made.network.close()
 
 
 def test_there_is_a_sample_of_every_message() -> None:
@@ -133,7 +119,7 @@ def test_exactly_what_a_role_may_say_reaches_the_other(
     refusals: list[BaseException | None] = []
     for kind in MESSAGES:
         try:
-            assert federation.call(sender, recipient, sample(kind), Done) == Done()
+            assert federation.call(sender, recipient, sample(kind)) == Done()
         except PartyError as error:
             refusals.append(error.__cause__)
             expected = []
@@ -143,7 +129,7 @@ def test_exactly_what_a_role_may_say_reaches_the_other(
         assert federation.asked() == expected
     assert reached == allowed
     causes = [cause for cause in refusals if isinstance(cause, ProtocolError)]
-    assert len(causes) == (len(refusals) if isinstance(federation, InOneProcess) else 0)
+    assert len(causes) == (0 if isinstance(federation, BetweenEndpoints) else len(refusals))
     assert {cause.kind for cause in causes} <= {"sender"}
 
 

@@ -265,19 +265,3 @@ def test_nobody_but_cs_passes_hellos_on_and_nobody_sends_them_for_others() -> No
     link.say(Frame("hello", "telco", "KGC", 1))
     assert link.closed
     assert kgc.frames == []
-
-
-def test_a_hello_to_who_is_absent_is_answered_at_once() -> None:
-    _, [kgc] = cs_with("KGC")
-    kgc.say(Frame("hello", "KGC", "bank", 7))
-    [frame] = kgc.heard()
-    assert (frame.kind, frame.sender, frame.call) == ("absence", "bank", 7)
-
-
-def test_a_hello_is_owed_an_answer_when_the_link_beyond_cs_breaks() -> None:
-    cs, [kgc, bank] = cs_with("KGC", "bank")
-    kgc.say(Frame("hello", "KGC", "bank", 7))
-    bank.heard(kind="hello")
-    cs.disconnected(bank)
-    [frame] = kgc.heard()
-    assert (frame.kind, frame.sender, frame.call) == ("absence", "bank", 7)

@@ -17,7 +17,6 @@ from revfrf.transport.letters import (
     _REPLY,
     Awaited,
     Letter,
-    Offer,
     Place,
     Sealing,
     _Call,
@@ -199,11 +198,6 @@ def test_the_recipient_learns_nothing_by_which_it_could_write_as_the_sender() ->
     assert isinstance(unread(forged(place, TELCO, signed=PLACE), TELCO, place), SignatureError)
 
 
-def test_letters_of_a_foreign_authority_are_refused() -> None:
-    sealed, _ = invited_by(FOREIGN, KGC.who).sealing.seal(PLACE, offer_of(BANK, "KGC"), SECRET)
-    assert unread(sealed).kind == "authority"
-
-
 def test_letters_and_offers_of_the_expired_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     sealed, offer = written()[0], BANK.sealing.offer(PLACE)
     monkeypatch.setattr("revfrf.transport.passport.moment", lambda _: NOW.replace(year=NOW.year + 2))
@@ -233,15 +227,6 @@ def test_a_key_is_good_for_the_caller_to_whom_it_was_offered() -> None:
     offer = TELCO.sealing.offered(("telco", "KGC", 1), KGC.sealing.offer(("telco", "KGC", 1)))
     sealed, _ = BANK.sealing.seal(("bank", "KGC", 1), offer, SECRET)
     assert unread(sealed, KGC, ("bank", "KGC", 1)).kind == "unknown"
-
-
-def test_after_a_restart_no_key_of_before_is_known() -> None:
-    bank = invited_by(FOREIGN, BANK.who)
-    kgc = invited_by(FOREIGN, KGC.who)
-    sealed, _ = kgc.sealing.seal(PLACE, kgc.sealing.offered(PLACE, bank.sealing.offer(PLACE)), SECRET)
-    again = Sealing(bank.tls, bank.signing)
-    assert refused(again.open, PLACE, sealed).kind == "unknown"
-    assert bank.sealing.open(PLACE, sealed).data == SECRET
 
 
 # -- points of low order ------------------------------------------------------------------------------
@@ -333,12 +318,6 @@ def test_every_bit_counts(seed: int) -> None:
     for part in ("key", "signature"):
         other = msgspec.structs.replace(offer, **{part: changed(getattr(offer, part))})
         refused(KGC.sealing.offered, PLACE, msgspec.msgpack.encode(other))
-
-
-def test_a_letter_to_a_key_that_nobody_has_offered_is_read_by_nobody() -> None:
-    own = X25519PrivateKey.generate().public_key().public_bytes_raw()
-    sealed, _ = KGC.sealing.seal(PLACE, Offer(BANK.passport, own), SECRET)
-    assert unread(sealed).kind == "unknown"
 
 
 def test_a_welcome_is_for_one_key_of_tls() -> None:

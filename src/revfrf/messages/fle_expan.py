@@ -56,9 +56,6 @@ class Schema(Message, frozen=True):
         return published(self.columns) | {"numbers of rows": 1}
 
 
-# -- FLE-Expan and FOS-Find -------------------------------------------------------------------------
-
-
 class NodeRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Nodes with their rows; see `forest.nodes`."""
 
@@ -107,8 +104,7 @@ class LevelRequest(Message, frozen=True):
 
 
 class LevelReply(Message, frozen=True):
-    """A participant to CS: its winning splits, encrypted and signed, and the bins of the rows it was asked
-    about.
+    """A participant to CS: its winning splits, encrypted and signed, and the bins of rows it was asked about.
 
     For each question `n_cuts`, then, if that is not 0, the bin of every row of the node.
     """

@@ -87,9 +87,7 @@ class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PredictReply(Message, frozen=True):
-    """CS to a requester: the sum of the trees' votes for each row, how many trees have voted, and whose
-    absence has kept others from voting; or why there is no answer.
-    """
+    """CS to a requester: votes for each row, how many trees voted, who is absent; or why there are none."""
 
     protocol = "FRF-Predict"
     max_bytes = 256 * MIB

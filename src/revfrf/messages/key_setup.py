@@ -129,9 +129,7 @@ class SetUpRequest(Message, frozen=True):
 
 
 class SetUpReply(Message, frozen=True):
-    """KGC to CS: who has to come before the epoch can begin, or who has refused it; none if it has begun, and
-    everybody knows.
-    """
+    """KGC to CS: who is missing, or has refused the epoch; nobody if it has begun and everybody knows."""
 
     protocol = "key set-up"
     max_bytes = 64 * 1024

@@ -51,3 +51,8 @@ def calls_between(sender: str, recipient: str) -> tuple[type[Message], ...]:
     if sender == KGC != recipient:
         kinds += (key_setup.KeyDeal, key_setup.EpochCertificate, key_setup.Admission)
     return kinds
+
+
+def longest_call(sender: str, recipient: str) -> int:
+    """Return the bytes of the longest message that `sender` may send to `recipient`; 0 if there is none."""
+    return max((kind.max_bytes for kind in calls_between(sender, recipient)), default=0)

@@ -19,7 +19,7 @@ from threading import Condition, Event, Lock, Thread
 
 from revfrf.errors import AbsentError, FormatError, LetterError, ProtocolError, RevFRFError, StorageError
 from revfrf.messages.base import Message
-from revfrf.messages.registry import calls_between
+from revfrf.messages.registry import longest_call
 from revfrf.metering import Ledger, measured
 from revfrf.names import CS, KGC, PARTICIPANT, REQUESTER, SERVERS
 from revfrf.parallel import side_by_side
@@ -61,6 +61,7 @@ class Endpoint:
         met: Callable[[], None] = lambda: None,
     ) -> None:
         self.who, self.limits, self.ledger = who, limits or Timeouts(), Ledger()
+        self.is_hub = who.name == CS
         self._answer, self.sealing, self._admit = answer, sealing, admit
         self._failed, self._tell_met = failed, met
         self._lines: dict[str, Connection] = {}
@@ -77,18 +78,10 @@ class Endpoint:
             pool.submit(int)  # from now on it has a thread
         Thread(target=self._keep_alive, name="heartbeat", daemon=True).start()
 
-    @property
-    def is_hub(self) -> bool:
-        """Whether this is CS."""
-        return self.who.name == CS
-
     # -- links --------------------------------------------------------------------------------------
 
     def connected(self, link: Link, passport: Passport | None = None) -> None:
-        """A link is up; an older one to the same neighbour is no longer needed.
-
-        Raises RejectedError for a neighbour who is not let in.
-        """
+        """Use a link, instead of an older one to this neighbour. Raises RejectedError if it is not let in."""
         who = link.who
         if (who.role == CS) == self.is_hub or (passport is not None and passport.who != who):
             raise ProtocolError(f"no link to {who} is allowed here", kind="sender")
@@ -218,10 +211,8 @@ class Endpoint:
         number = next(self._numbers)
         answer = self._ask(recipient, b"", Sealing.OVERHEAD, kind="hello", number=number)
         offer = self.sealing.offered((self.who.name, recipient, number), answer)
-        if offer.passport.who.name != recipient:
-            raise ProtocolError(
-                f"{recipient!r} showed the TLS certificate of {offer.passport.who.name!r}", kind="sender"
-            )
+        if (name := offer.passport.who.name) != recipient:
+            raise ProtocolError(f"{recipient!r} showed the TLS certificate of {name!r}", kind="sender")
         self._let_in(offer.passport)
         return offer
 
@@ -339,15 +330,13 @@ class Endpoint:
         with self._lock:
             line = self._lines.get(frame.sender)
         roles = (line.link.who.role,) if line else (KGC,) if frame.sender == KGC else _STRANGERS
-        kinds = [kind for role in roles for kind in calls_between(role, self.who.role)]
-        return max((kind.max_bytes for kind in kinds), default=0) + (0 if line else Sealing.OVERHEAD)
+        longest = max(longest_call(role, self.who.role) for role in roles)
+        return longest + (0 if line else Sealing.OVERHEAD)
 
     def _greet(self, line: Connection, frame: Frame) -> None:
         """Offer a key to a party that wants to write to us."""
         if frame.sender == line.link.who.name:
-            raise ProtocolError(
-                f"{frame.sender!r} is connected directly and must not send letters", kind="order"
-            )
+            raise ProtocolError(f"{frame.sender!r} is a neighbour and must not send letters", kind="order")
         offer = self.sealing.offer((frame.sender, self.who.name, frame.call))
         self._send(line, frames("reply", self.who.name, frame.sender, frame.call, offer))
 
@@ -366,8 +355,7 @@ class Endpoint:
     def _answer_call(self, counted: ExitStack, line: Connection, frame: Frame, data: bytes) -> None:
         """In a thread of its own; nothing is said if the call has come before."""
         with counted:
-            outcome = self._outcome(line, frame, data)
-            if outcome is not None:
+            if outcome := self._outcome(line, frame, data):
                 kind, answer = outcome
                 self._send(line, frames(kind, self.who.name, frame.sender, frame.call, answer))
 

@@ -50,9 +50,7 @@ class Link(Protocol):
         """Send a frame, or raise AbsentError. Without `wait`, one that would have to wait is not sent."""
 
     def pass_on(self, frame: bytes) -> None:
-        """Send a frame of somebody else, who is not to wait for a slow neighbour: raise AbsentError if more
-        waits already than ever should.
-        """
+        """Send another party's frame without waiting, or raise AbsentError if too much waits already."""
 
     def close(self) -> None:
         """Stop sending and receiving."""
@@ -110,9 +108,7 @@ class InFlightBudget:
 
 @dataclass(eq=False)
 class Connection:
-    """A link in use: what has come over it, who is owed answers that CS would pass on, and when there was
-    last a sign of life. It is good for as long as the neighbour's certificate.
-    """
+    """A link in use: what has come over it, which answers CS is to pass on, and the last sign of life."""
 
     link: Link
     not_after: datetime | None = None

@@ -130,10 +130,7 @@ class Sealing(Secret):
         return self._tls.chain_pem, signature
 
     def welcomed(self, nonce: bytes, chain: bytes, signature: bytes) -> Passport:
-        """Who has welcomed us, and talks to us and not to somebody in between.
-
-        Raises RejectedError if it is not whose certificates these are.
-        """
+        """Who has welcomed us, with nobody in between. Raises RejectedError for another's certificates."""
         host, own = self.read(chain), self._tls.passport
         VerifyKey(host.verify_key).verify(signature, _WELCOME, nonce, own.who.name, own.key_digest)
         return host

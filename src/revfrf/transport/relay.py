@@ -7,7 +7,7 @@ from typing import Literal
 
 from revfrf.errors import ProtocolError
 from revfrf.messages.base import MIB
-from revfrf.messages.registry import calls_between
+from revfrf.messages.registry import longest_call
 from revfrf.names import KGC
 from revfrf.transport.connections import Connection
 from revfrf.transport.frames import Frame
@@ -31,7 +31,8 @@ def fate_of(line: Connection, onward: Connection | None, frame: Frame) -> Fate:
         return _fate_of_answer(line, onward, frame)
     if onward is None:
         return "absence" if frame.offset == 0 else "ignore"
-    if frame.size > _limit(line.link.who.role, onward.link.who.role, frame):
+    longest = longest_call(line.link.who.role, onward.link.who.role) + Sealing.OVERHEAD
+    if frame.size > (0 if frame.kind == "hello" else longest):
         raise ProtocolError(
             f"{frame.sender!r} sent {frame.size:,} bytes to {frame.recipient!r}", kind="too-large"
         )
@@ -48,11 +49,3 @@ def _fate_of_answer(line: Connection, onward: Connection | None, frame: Frame) -
     if frame.offset + len(frame.piece) >= frame.size:
         line.settle(frame.recipient, frame.call)
     return "ignore" if onward is None else "pass on"
-
-
-def _limit(sender: str, recipient: str, frame: Frame) -> int:
-    """How long what a role asks of another may be."""
-    if frame.kind == "hello":
-        return 0
-    longest = max((kind.max_bytes for kind in calls_between(sender, recipient)), default=0)
-    return longest + Sealing.OVERHEAD

@@ -36,10 +36,7 @@ grpc = _load_grpc()
 
 
 def server_credentials(identity: TlsIdentity) -> Any:
-    """For the coordinator's port: nobody without certificates of this federation gets through.
-
-    A handler learns from `peer_passport` whose they are.
-    """
+    """For the coordinator's port: nobody without certificates of this federation gets through."""
     if identity.who.role != CS:
         raise UsageError(f"{identity.who} cannot listen: only {CS} does")
     return grpc.ssl_server_credentials(
@@ -48,9 +45,7 @@ def server_credentials(identity: TlsIdentity) -> Any:
 
 
 def channel_credentials(identity: TlsIdentity) -> tuple[Any, list[tuple[str, str]]]:
-    """For dialling the coordinator: credentials, and options by which a channel refuses anybody else, at
-    whatever address.
-    """
+    """For dialling: credentials, and options by which a channel refuses anybody but the coordinator."""
     credentials = grpc.ssl_channel_credentials(identity.ca_pem, identity.key_pem, identity.chain_pem)
     return credentials, [("grpc.ssl_target_name_override", PartyId(CS, CS).dns)]
 
@@ -60,8 +55,7 @@ def peer_passport(
 ) -> Passport:
     """Who is on the other side, by what a gRPC handler's `context.auth_context()` says.
 
-    Raises PassportError, and RejectedError of kind `tls-version` for a peer that speaks less than TLS 1.3, or
-    of which that is not known.
+    Raises PassportError, and RejectedError of kind `tls-version` unless the peer is known to speak TLS 1.3.
     """
     if list(auth_context.get("ssl_tls_version", [])) != [_TLS]:
         raise RejectedError("the peer does not speak TLS 1.3", kind="tls-version")
