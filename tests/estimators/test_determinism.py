@@ -39,16 +39,11 @@ def digest() -> str:
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 4])
-def test_forest_does_not_depend_on_the_number_of_cores(digest: str, n_jobs: int) -> None:
-    assert digest_of(train(CASE, set_up(CASE, n_jobs))) == digest
-
-
-def test_votes_do_not_depend_on_the_number_of_cores() -> None:
-    votes = [
-        train(CASE, set_up(CASE, n_jobs)).votes(CASE.codes, CASE.n_rows, "soft").tolist()
-        for n_jobs in (1, 2, 4)
-    ]
-    assert votes[0] == votes[1] == votes[2]
+def test_forest_and_votes_do_not_depend_on_the_number_of_cores(digest: str, n_jobs: int) -> None:
+    one, several = train(CASE), train(CASE, set_up(CASE, n_jobs))
+    assert digest_of(several) == digest
+    votes, expected = (grown.votes(CASE.codes, CASE.n_rows, "soft") for grown in (several, one))
+    assert votes.tolist() == expected.tolist()
 
 
 class Delayed:

@@ -120,8 +120,9 @@ def test_name_of_a_requester_stays_its_own(directory: Path) -> None:
     assert model.federation_.kgc.state.requesters["insurer"] == verify_key.raw
 
 
-def test_requester_whose_admission_was_lost_may_enrol_when_the_forest_is_opened_again(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("reopened", [False, True])
+def test_requester_whose_admission_was_lost_may_enrol_again(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, reopened: bool
 ) -> None:
     model, call = opened(directory), MemoryChannel.call
 
@@ -135,7 +136,10 @@ def test_requester_whose_admission_was_lost_may_enrol_when_the_forest_is_opened_
         for call_of, value in ((model.enrol_requester, "insurer"), (model.predict_encrypted, ROWS)):
             with pytest.raises(AbsentError):
                 call_of(value)
-    model = again(model)
+    assert "insurer" not in model.federation_.network.roles
+    assert not model.federation_.kgc.state.admitted
+    assert model.leakage_().keys() >= model.parties_.keys()
+    model = again(model) if reopened else model
     model.enrol_requester("insurer")
     for requester in ("insurer", None):
         assert model.predict_encrypted(ROWS, requester).tobytes() == model.predict(ROWS).tobytes()

@@ -170,13 +170,6 @@ def test_open_forest_cannot_be_opened_again_until_it_is_closed(directory: Path) 
     second.close()
 
 
-def test_fitted_forest_cannot_be_opened_until_it_is_closed(tmp_path: Path) -> None:
-    model = classifier(2, parties=PARTIES, directory=tmp_path).fit(X, Y)
-    assert refused(lambda: opened(tmp_path)) == "in-use"
-    model.close()
-    assert opened_after_all(tmp_path) == ""
-
-
 def test_close_does_nothing_without_a_forest_or_without_a_directory(directory: Path) -> None:
     classifier(directory=directory).close()
     model = in_memory()
@@ -237,16 +230,6 @@ def test_directory_that_is_not_there_or_empty_is_missing(tmp_path: Path) -> None
     assert not (tmp_path / "nowhere").exists()
     assert refused(lambda: opened(tmp_path)) == "missing"
     assert list(tmp_path.iterdir()) == []
-
-
-def test_database_that_others_can_read_is_refused_with_a_remedy(directory: Path) -> None:
-    for file in directory.iterdir():
-        file.chmod(0o640)
-        with pytest.raises(StorageError, match="chmod 600") as caught:
-            opened(directory)
-        assert caught.value.kind == "mode"
-        file.chmod(0o600)
-    assert opened_after_all(directory) == ""
 
 
 PARTS = ["kgc", "cs", "cc", "bank", "telco", "shop"]

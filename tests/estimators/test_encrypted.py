@@ -13,7 +13,6 @@ from sklearn.exceptions import NotFittedError
 from revfrf import RevocableForestClassifier, RevocableForestRegressor
 from revfrf.errors import AbsentError, RefusedError, UsageError
 from revfrf.estimators._encrypted import PartialAnswer
-from revfrf.messages.key_setup import Admission
 from revfrf.protocols.common.request import RequestPolicy
 from revfrf.testing.refusals import refused
 from tests.estimators.toys import TWO_PARTIES, classifier, frame, people, regressor, signs, table
@@ -97,13 +96,6 @@ def test_voting_may_be_changed_after_fitting(model: Any) -> None:
     soft = model.set_params(voting="soft").predict_proba_encrypted(ROWS)
     np.testing.assert_array_equal(soft, model.predict_proba(ROWS))
     assert not np.array_equal(hard, soft)
-
-
-def test_request_changes_nothing_of_the_forest(model: Any) -> None:
-    digest, before = model.digest_, model.predict(X)
-    model.predict_encrypted(ROWS)
-    assert model.digest_ == digest
-    np.testing.assert_array_equal(model.predict(X), before)
 
 
 # -- what cannot be asked ---------------------------------------------------------------------------
@@ -222,31 +214,6 @@ def test_leakage_can_be_told_while_a_party_is_absent(model: Any) -> None:
     before = model.leakage_()
     model.federation_.network.roles.pop("telco")
     assert model.leakage_()["telco"] == before["telco"]
-
-
-class Losing:
-    """KGC's channel, on which admissions are lost."""
-
-    def __init__(self, channel: Any) -> None:
-        self.channel = channel
-
-    def call(self, recipient: str, request: Any, reply_type: Any) -> Any:
-        if isinstance(request, Admission):
-            raise AbsentError(recipient, "is gone")
-        return self.channel.call(recipient, request, reply_type)
-
-
-def test_requester_whose_admission_is_lost_may_enrol_again(model: Any) -> None:
-    kgc, network = model.federation_.kgc, model.federation_.network
-    honest, kgc.channel = kgc.channel, Losing(kgc.channel)
-    with pytest.raises(AbsentError):
-        model.enrol_requester("insurer")
-    assert "insurer" not in network.roles
-    assert not kgc.state.admitted
-    assert model.leakage_().keys() >= PARTIES.keys()
-    kgc.channel = honest
-    model.enrol_requester("insurer")
-    np.testing.assert_array_equal(model.predict_encrypted(ROWS, "insurer"), model.predict(ROWS))
 
 
 def test_participant_that_is_absent_cannot_ask_and_is_named(model: Any) -> None:

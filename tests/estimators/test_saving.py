@@ -21,7 +21,6 @@ from revfrf.crypto.dtpkc.keys import Ciphertext
 from revfrf.embedded.federation import Federation
 from revfrf.errors import ModelFileError, RefusedError, UsageError
 from revfrf.estimators._file import SavedForest, SavedStore, encode, read
-from revfrf.protocols.paper.splits import split_context, split_statement
 from tests.storage.tampering import fields
 
 TOY: dict[str, Any] = {"key_bits": 256, "allow_insecure_keys": True, "random_state": 0, "n_estimators": 5}
@@ -126,17 +125,6 @@ def test_training_rows_and_labels_are_not_in_the_file(path: Path) -> None:
     orders: tuple[Literal["little", "big"], ...] = ("little", "big")
     hidden = [*unused, *model.targets_.values.tolist()]
     assert not [x for x in hidden for order in orders if x.to_bytes(8, order, signed=True) in data]
-
-
-def test_splits_come_back_with_their_owners_signatures(model: RevocableForestClassifier, path: Path) -> None:
-    model.save(path)
-    cs = RevocableForestClassifier.load(path).federation_.coordinator
-    context = split_context(cs.plan.federation, cs.plan.epoch, cs.plan.forest)
-    assert cs.store.splits
-    for node, split in cs.store.splits.items():
-        Ciphertext.from_bytes(cs.plan.parameters, split.ciphertext)
-        split.batch.verify(cs.plan.verify_keys[split.owner], context)
-        split.batch.holds(split.position, split_statement(node, split.ciphertext))
 
 
 def test_keys_come_back_and_open_their_splits(model: RevocableForestClassifier, path: Path) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from revfrf.storage.sqlite import Database
-from tests.storage.databases import OurOwnError, made, names, names_in, put, refusal, refused
+from tests.storage.databases import OurOwnError, names, names_in, put, refusal, refused
 
 # -- one process at a time --------------------------------------------------------------------------
 
@@ -27,13 +27,6 @@ def test_second_opener_of_the_same_process_is_refused_until_the_first_has_closed
     second = Database(path)
     assert names(second) == [1]
     assert refused(lambda: Database(path)) == "in-use"
-
-
-def test_database_that_was_only_opened_is_in_use_too(path: Path) -> None:
-    made(path)
-    held = Database(path)
-    assert refused(lambda: Database(path)) == "in-use"
-    held.close()
 
 
 HOLDER = """

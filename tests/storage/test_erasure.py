@@ -234,16 +234,26 @@ def grown(
     return classifier(parties=parties, directory=directory, **(defaults | parameters)).fit(X, Y)
 
 
-def check_leaving(directory: Path, model: Any, order: Sequence[tuple[str, RevocationLevel]]) -> None:
-    """One leaves after the other; after each, what lives is there, and what has died so far is not."""
+def check_leaving(
+    directory: Path, model: Any, order: Sequence[tuple[str, RevocationLevel]], *, reopened: bool = False
+) -> None:
+    """One leaves after the other; after each, what lives is there, and what has died so far is not.
+
+    A "+" joins the names of those who leave together.
+    """
     dead, of_leavers = Known(), list[bytes]()
     files = raw(directory)
     check_there(files, known(model))
-    for name, level in order:
-        before, own = known(model), leaver_of(model, name)
+    for names, level in order:
+        leavers = names.split("+")
+        if reopened:
+            model.close()
+            model = RevocableForestClassifier.open(directory)
+        before, own = known(model), [secret for name in leavers for secret in leaver_of(model, name)]
         assert all_there(files, own)
-        model.revoke(name, level=level)
-        dead.cuts.pop(name, None)
+        model.revoke(leavers, level=level)
+        for name in leavers:
+            dead.cuts.pop(name, None)
         after = known(model)
         add(dead, before, after)
         of_leavers += own
@@ -254,7 +264,7 @@ def check_leaving(directory: Path, model: Any, order: Sequence[tuple[str, Revoca
         files = raw(directory)
         check_there(files, after)
         check_gone(files, dead)
-        assert of_party(files, name) == {}
+        assert not any(of_party(files, name) for name in leavers)
         assert where(files, of_leavers) == {}
     model.close()
     assert len(dead.ciphertexts) > 100
@@ -286,29 +296,12 @@ def test_no_trace_is_left_of_longer_ciphertexts(tmp_path: Path, monkeypatch: pyt
 
 
 def test_no_trace_is_left_after_the_forest_was_opened_again(tmp_path: Path) -> None:
-    model, dead = grown(tmp_path, 6, n_estimators=20, n_rows=200), Known()
-    for name, level in (("p1", 1), ("p2", 2), ("p3", 1)):
-        model.close()
-        model = RevocableForestClassifier.open(tmp_path)
-        before = known(model)
-        model.revoke(name, level=level)  # type: ignore[arg-type]
-        dead.cuts.pop(name, None)
-        add(dead, before, known(model))
-        files = raw(tmp_path)
-        check_gone(files, dead)
-        check_there(files, known(model))
-    model.close()
-    check_gone(raw(tmp_path), dead)
+    model = grown(tmp_path, 6, n_estimators=20, n_rows=200)
+    check_leaving(tmp_path, model, [("p1", 1), ("p2", 2), ("p3", 1)], reopened=True)
 
 
 def test_several_who_leave_together_leave_no_trace(tmp_path: Path) -> None:
-    model, dead = grown(tmp_path, 6, n_estimators=20, n_rows=200), Known()
-    before, leavers = known(model), ["p1", "p4"]
-    own = [secret for name in leavers for secret in leaver_of(model, name)]
-    model.revoke(leavers, level=2)
-    add(dead, before, known(model))
-    check_gone(raw(tmp_path), dead)
-    assert where(raw(tmp_path), own) == {}
+    check_leaving(tmp_path, grown(tmp_path, 6, n_estimators=20, n_rows=200), [("p1+p4", 2)])
 
 
 def test_requester_that_is_admitted_anew_keeps_no_key_of_an_older_epoch(tmp_path: Path) -> None:
