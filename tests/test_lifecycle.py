@@ -49,10 +49,7 @@ KGC_LAWS: dict[str, tuple[Callable[[KgcState], bool], set[Step]]] = {
         lambda kgc: kgc.epoch > 0 and kgc.announced and kgc.leaving == 0,
         {Step.WAIT},
     ),
-    "level 1 keeps the keys": (
-        lambda kgc: kgc.leaving == 1,
-        {*KGC_STEPS} - {Step.BEGIN_EPOCH_WITH_NEW_KEYS},
-    ),
+    "level 1 keeps the keys": (lambda kgc: kgc.leaving == 1, {*KGC_STEPS} - {Step.BEGIN_EPOCH_WITH_NEW_KEYS}),
     "level 2 changes the keys": (lambda kgc: kgc.leaving == 2, {*KGC_STEPS} - {Step.BEGIN_EPOCH}),
     "a request of CS begins no epoch but the first": (
         lambda kgc: kgc.epoch > 0 and kgc.setup_requested,
@@ -113,18 +110,14 @@ CS_LAWS: dict[str, tuple[Callable[[CsState], bool], set[Step]]] = {
 }
 
 
-@pytest.mark.parametrize("law", KGC_LAWS)
-def test_kgc_obeys(law: str) -> None:
-    concerns, allowed = KGC_LAWS[law]
-    found = [state for state in KGC_STATES if concerns(state)]
-    assert found
-    assert {state.next_step for state in found} <= allowed
-
-
-@pytest.mark.parametrize("law", CS_LAWS)
-def test_cs_obeys(law: str) -> None:
-    concerns, allowed = CS_LAWS[law]
-    found = [state for state in CS_STATES if concerns(state)]
+@pytest.mark.parametrize(
+    ("laws", "states", "law"),
+    [*((KGC_LAWS, KGC_STATES, law) for law in KGC_LAWS), *((CS_LAWS, CS_STATES, law) for law in CS_LAWS)],
+    ids=[*KGC_LAWS, *CS_LAWS],
+)
+def test_law_holds_in_every_state(laws: dict[str, Any], states: list[Any], law: str) -> None:
+    concerns, allowed = laws[law]
+    found = [state for state in states if concerns(state)]
     assert found
     assert {state.next_step for state in found} <= allowed
 

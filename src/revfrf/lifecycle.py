@@ -7,7 +7,6 @@ next step. A party that was killed looks at its records again and goes on.
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, TypeVar
 
 from revfrf.errors import ProtocolError, UsageError
 
@@ -107,18 +106,7 @@ _CS: tuple[tuple[Step, Callable[[CsState], bool]], ...] = (
 )
 
 
-class State(Protocol):
-    """A view of a party's records."""
-
-    @property
-    def next_step(self) -> Step:
-        """What to do next."""
-
-
-AnyState = TypeVar("AnyState", bound=State)
-
-
-def run(look: Callable[[], AnyState], actions: Mapping[Step, Callable[[], object]]) -> None:
+def run(look: Callable[[], KgcState | CsState], actions: Mapping[Step, Callable[[], object]]) -> None:
     """Look at the records, perform the next step, and look again, until there is nothing to do.
 
     Raises what a step raises, and ProtocolError for a step that changes nothing.

@@ -86,11 +86,6 @@ def sign_report(identity: Identity, report: Report) -> Report:
     return msgspec.structs.replace(report, signature=signature)
 
 
-def verify_report(cs: VerifyKey, federation: str, report: Report) -> None:
-    """Return only if CS has signed the report; else raise SignatureError."""
-    cs.verify(report.signature, _REPORT, federation, *report_fields(report))
-
-
 # -- the certificate --------------------------------------------------------------------------------
 
 
@@ -175,7 +170,8 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
         if report.epoch != certificate_digest(after):
             raise CertificateError("the report is of another epoch", kind="report")
         with _holds("report", "the coordinator has not signed this report"):
-            verify_report(VerifyKey(cs.verify_key), after.federation, report)
+            fields = (after.federation, *report_fields(report))
+            VerifyKey(cs.verify_key).verify(report.signature, _REPORT, *fields)
 
     def _verify_receipts(self) -> None:
         before, after = self.epoch_before, self.epoch_after

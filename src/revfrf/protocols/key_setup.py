@@ -246,12 +246,8 @@ def answer_certificate(identity: Identity, certificate: EpochCertificate) -> Epo
     check_succession(before, certificate)
     if before is not None and before.n != certificate.n:
         receipt = sign_receipt(identity.signing_key, identity.name, before, certificate)
-    identity.receipt, identity.keys, identity.certificate, identity.pending_keys = (
-        receipt,
-        keys,
-        certificate,
-        None,
-    )
+    entered = (receipt, keys, certificate, None)
+    identity.receipt, identity.keys, identity.certificate, identity.pending_keys = entered
     return EpochAccepted(epoch=certificate.epoch, receipt=receipt)
 
 

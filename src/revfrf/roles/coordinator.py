@@ -170,14 +170,9 @@ class Coordinator(AnsweringParty):
         self.resume(record)
 
     def resume(self, record: ForestRecord) -> None:
-        """Continue with a forest that was created before."""
-        self.plan = self._plan(record)
-        self.record = record
-
-    def _plan(self, record: ForestRecord) -> Plan:
-        """For the current epoch."""
+        """Continue with a forest that was created before, in the current epoch."""
         epoch, opening, columns = self.certificate, record.opening, record.columns
-        return Plan(
+        self.plan = Plan(
             federation=opening.federation,
             epoch=epoch.epoch,
             forest=opening.forest,
@@ -189,6 +184,7 @@ class Coordinator(AnsweringParty):
             owners={party: [feature_id(party, c.name) for c in owned] for party, owned in columns.items()},
             verify_keys={member.name: VerifyKey(member.verify_key) for member in epoch.members},
         )
+        self.record = record
 
     def grow(self, progress: Callable[[LevelReport], None]) -> None:
         """FLE-Expan until nothing is left to grow."""
@@ -321,7 +317,8 @@ class Coordinator(AnsweringParty):
             n_voted[:] += np.bincount(leaves.rows, minlength=request.n_rows).astype(np.uint32)
 
         try:
-            server = self._comparing_server()
+            keys = (self.identity.share, self.identity.weak, self.verify_key_of(CC))
+            server = ComparingServer(self.channel, *keys, self.n_jobs)
             absent = frf_predict(server, self.plan, self.store, request, rows, count, _progress.get())
             self._check_ready()  # unless somebody has left since
             check_admission(self.identity, request.admission)
@@ -329,10 +326,6 @@ class Coordinator(AnsweringParty):
             log.warning("a request of %r has no answer: %s", request.admission.member.name, error)
             return write_failure(error)
         return write_answer(Answer(totals, n_voted, absent))
-
-    def _comparing_server(self) -> ComparingServer:
-        cc = self.verify_key_of(CC)
-        return ComparingServer(self.channel, self.identity.share, self.identity.weak, cc, self.n_jobs)
 
     def digest(self, targets: Sequence[Field]) -> str:
         """Return the digest of the forest's plain structure."""

@@ -43,11 +43,7 @@ class KeyCentre:
     """KGC. Its verify key is given to every party beforehand."""
 
     def __init__(
-        self,
-        channel: Channel,
-        signing: SigningKey | None,
-        n_jobs: int = 1,
-        store: Store | None = None,
+        self, channel: Channel, signing: SigningKey | None, n_jobs: int = 1, store: Store | None = None
     ) -> None:
         self.channel = channel
         self.signing = signing

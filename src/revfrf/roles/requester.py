@@ -53,29 +53,18 @@ class Requester(Party):
         n_rows = max((table.shape[1] for table in codes.values()), default=0)
         if not n_rows:
             raise UsageError("there are no rows to ask about")
-        size, answers = rows_at_once(facts, self.identity.weak.parameters), []
-        for begin in range(0, n_rows, size):
+        size, answers = rows_at_once(facts, self.identity.weak.parameters), list[Answer]()
+        while (begin := size * len(answers)) < n_rows:
             progress(begin)
             some = {party: table[:, begin : begin + size] for party, table in codes.items()}
-            answers.append(self._ask(facts, some, voting, partial, wait))
+            try:
+                answers.append(ask(self.channel, self.identity, facts, some, voting, partial, self.n_jobs))
+            except AbsentError as error:
+                if wait is None:
+                    raise
+                wait(error)
         return Answer(
             np.concatenate([answer.votes for answer in answers]),
             np.concatenate([answer.n_voted for answer in answers]),
             tuple(sorted({party for answer in answers for party in answer.absent})),
         )
-
-    def _ask(
-        self,
-        facts: ForestFacts,
-        codes: Mapping[str, NDArray[np.int64]],
-        voting: Voting,
-        partial: bool,
-        wait: Callable[[AbsentError], None] | None,
-    ) -> Answer:
-        while True:
-            try:
-                return ask(self.channel, self.identity, facts, codes, voting, partial, self.n_jobs)
-            except AbsentError as error:
-                if wait is None:
-                    raise
-                wait(error)

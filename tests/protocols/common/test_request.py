@@ -257,11 +257,7 @@ def test_admission_that_the_key_centre_has_not_signed_is_refused(federation: Fed
 @pytest.mark.parametrize("party", ANYBODY)
 @pytest.mark.parametrize(
     ("changes", "kind"),
-    [
-        ({"epoch": 0}, "epoch"),
-        ({"epoch": 2}, "epoch"),
-        ({"federation": "another"}, "forest"),
-    ],
+    [({"epoch": 0}, "epoch"), ({"epoch": 2}, "epoch"), ({"federation": "another"}, "forest")],
     ids=["an older epoch", "a newer epoch", "another federation"],
 )
 def test_true_admission_to_something_else_is_refused(

@@ -61,13 +61,7 @@ def test_request_is_not_taken_again_after_the_leaver_has_left(federation: Federa
 
 @pytest.mark.parametrize(
     "fields",
-    [
-        {"signature": bytes(64)},
-        {"level": 2},
-        {"time": 0},
-        {"nonce": bytes(16)},
-        {"party": "telco"},
-    ],
+    [{"signature": bytes(64)}, {"level": 2}, {"time": 0}, {"nonce": bytes(16)}, {"party": "telco"}],
     ids=lambda fields: next(iter(fields)),
 )
 def test_changed_request_is_refused(federation: Federation, fields: dict[str, Any]) -> None:
