@@ -29,6 +29,7 @@ from revfrf.roles import compute
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.requester import Requester
 from revfrf.testing.federations import later_keys, train
+from revfrf.testing.peers import offline
 from revfrf.testing.refusals import refusal_kind
 from revfrf.transport.memory import MemoryChannel
 from tests.protocols.frf_revoc.leaving import (
@@ -157,10 +158,8 @@ def test_comparison_that_meets_a_new_epoch_is_answered_with_keys_of_its_own_or_r
 
 def _comparisons(federation: Federation, recorded: list[Sent]) -> Message:
     """What CC is asked first for a request, and has not got yet."""
-    cc = federation.network.roles.pop(CC)
-    with pytest.raises(AbsentError):
+    with offline(federation.network, CC), pytest.raises(AbsentError):
         answers(federation, {party: table[:, :2] for party, table in CASE.codes.items()})
-    federation.network.roles[CC] = cc
     [message] = [message for _, recipient, message in recorded if recipient == CC][-1:]
     assert isinstance(message, MaskedComparisons)
     return message
@@ -189,14 +188,10 @@ def test_old_admissions_are_worth_nothing(federation: Federation, level: Revocat
             old[name].ask(rows, "hard")
         identity = replace(old[name].identity, admission=admissions[name])
         request = sign_request(identity, forest, 1, "hard", False, b"")
-        message = PredictRequest(request=request, rows=b"")
-        assert refused(federation, CS, message, name) == "epoch"
-        admission = admissions[name]
-        assert admission is not None
-        moved = changed(admission, epoch=current.epoch)
+        assert refused(federation, CS, PredictRequest(request=request, rows=b""), name) == "epoch"
+        moved = changed(request.admission, epoch=current.epoch)
         forged = sign_request(replace(identity, admission=moved), forest, 1, "hard", False, b"")
-        message = PredictRequest(request=forged, rows=b"")
-        kind = refused(federation, CS, message, name)
+        kind = refused(federation, CS, PredictRequest(request=forged, rows=b""), name)
         assert kind == ("member" if name == "bank" else "signature")
     for name in ("telco", "clinic"):
         answer = federation.ask(rows, name, "hard", False, lambda _: None)
@@ -219,8 +214,14 @@ def test_whoever_has_left_is_admitted_no_more(federation: Federation, level: Rev
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_messages_of_whoever_has_left_are_refused(federation: Federation, level: RevocationLevel) -> None:
-    cut = next(iter(federation.participants["telco"].store.own_splits))
+def test_leaver_is_not_heard_and_stays_in_its_own_epoch_alone(
+    federation: Federation, level: RevocationLevel
+) -> None:
+    """Its messages are refused, and it takes no certificate that does not name it."""
+    leaver, cut = (
+        federation.participants["bank"],
+        next(iter(federation.participants["telco"].store.own_splits)),
+    )
     leave(federation, ["bank"], level)
     plan = federation.coordinator.plan
     before = state(federation)
@@ -229,15 +230,6 @@ def test_messages_of_whoever_has_left_are_refused(federation: Federation, level:
     report = Report(bytes(32), plan.forest, NO_DIGEST, NO_DIGEST, 0, 0, 0, bytes(64))
     assert refused(federation, KGC, RevocationReport(report=report), "bank") == "sender"
     assert state(federation) == before
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_leaver_that_refuses_to_go_stays_in_its_own_epoch_alone(
-    federation: Federation, level: RevocationLevel
-) -> None:
-    """It takes no certificate that does not name it, and nobody else's share opens anything for it."""
-    leaver = federation.participants["bank"]
-    leave(federation, ["bank"], level)
     federation.network.roles["bank"] = leaver
     assert refused(federation, "bank", federation.kgc.current, KGC) in ("member", "epoch", "order")
     assert leaver.identity.epoch == 1
