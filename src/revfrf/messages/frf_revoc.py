@@ -77,9 +77,7 @@ ForestDigest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
 class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What CS says of the revocation that began the epoch with this certificate: the forest's digest before
-    and after, and how many nodes were destroyed, made in their place, and kept. Signed by CS.
-    """
+    """What CS says, signed, of the revocation that began this epoch: digests and numbers of nodes."""
 
     epoch: Digest
     forest: Id

@@ -53,11 +53,9 @@ def refused(
         caught.error = _reason(error)
     else:
         raise AssertionError("nothing was refused")
-    if kinds and caught.error.kind not in kinds:
+    if kinds and (kind := caught.error.kind) not in kinds:
         expected = " or ".join(map(repr, kinds))
-        raise AssertionError(
-            f"refused as {caught.error.kind!r} instead of {expected}: {caught.error}"
-        ) from caught.error
+        raise AssertionError(f"refused as {kind!r} instead of {expected}: {caught.error}") from caught.error
     if unchanged is not None and unchanged() != before:
         raise AssertionError("the refusal has left a trace") from caught.error
 

@@ -49,11 +49,7 @@ def decode(data: bytes, *expected: type[Reply]) -> Reply:
 
 
 def decode_call(data: bytes, sender: str, recipient: str) -> Message:
-    """Return what a party with the role `sender` asks of one with the role `recipient`.
-
-    Raises ProtocolError if the table in `messages.registry` does not allow it, FormatError if it does not
-    parse.
-    """
+    """Return what one role asks of another. Raises ProtocolError if it may not, FormatError for noise."""
     allowed = calls_between(sender, recipient)
     name = _type_name(data, allowed) if allowed else "message"
     if name not in [kind.__name__ for kind in allowed]:
@@ -66,9 +62,7 @@ def _type_name(data: bytes, expected: Sequence[type[Message]]) -> str:
     limits = {kind.__name__: kind.max_bytes for kind in expected}
     longest = max(limits.values())
     if len(data) > longest:
-        raise FormatError(
-            f"a message of {len(data):,} bytes; at most {longest:,} are allowed", kind="too-large"
-        )
+        raise FormatError(f"a message of {len(data):,} bytes; {longest:,} are allowed", kind="too-large")
     if not data or data[0] != VERSION:
         raise FormatError(f"not a message of version {VERSION}", kind="version")
     with _strictly():

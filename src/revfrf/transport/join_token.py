@@ -153,9 +153,8 @@ class Token(Secret):
     @hides_locals
     def text(self) -> str:
         """The token as one line. It is a secret: anyone who has it can take its party's place."""
-        authority, invitation = (
-            each.public_bytes(Encoding.DER) for each in (self._authority, self._invitation)
-        )
+        authority = self._authority.public_bytes(Encoding.DER)
+        invitation = self._invitation.public_bytes(Encoding.DER)
         record = _TokenRecord(self.address, self.kgc_verify_key, authority, invitation, _scalar(self._key))
         body = msgspec.msgpack.encode(record)
         return f"revfrf{_VERSION}-" + base64.urlsafe_b64encode(_checksum(body) + body).decode().rstrip("=")
@@ -273,7 +272,6 @@ def _unwrapped(text: str) -> bytes:
         data = b""
     checksum, body = data[:_CHECKSUM_BYTES], data[_CHECKSUM_BYTES:]
     if checksum != _checksum(body):
-        raise UsageError(
-            "the join token is incomplete or mistyped; copy the whole line again", kind="damaged"
-        )
+        reason = "the join token is incomplete or mistyped; copy the whole line again"
+        raise UsageError(reason, kind="damaged")
     return body

@@ -138,9 +138,8 @@ class Sealing(Secret):
     def offer(self, place: Place) -> bytes:
         """A key for one letter of the party that has asked for it in this place."""
         key = self._keys.make(place[0])
-        return msgspec.msgpack.encode(
-            _Offer(self._tls.chain_pem, key, self._signing.sign(_OFFER, *place, key))
-        )
+        signature = self._signing.sign(_OFFER, *place, key)
+        return msgspec.msgpack.encode(_Offer(self._tls.chain_pem, key, signature))
 
     def offered(self, place: Place, data: bytes) -> Offer:
         """Who has offered us a key, and the key. Raises RejectedError."""

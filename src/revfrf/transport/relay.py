@@ -21,10 +21,7 @@ Fate = Literal["pass on", "ignore", "absence", "refusal"]
 
 
 def fate_of(line: Connection, onward: Connection | None, frame: Frame) -> Fate:
-    """What CS does with a frame that has come over `line` for the party behind `onward`, if it is there.
-
-    Raises ProtocolError for a frame that nobody may send.
-    """
+    """What CS does with a frame from `line` for the party at `onward`. Raises ProtocolError to end `line`."""
     if KGC not in (frame.sender, frame.recipient):
         raise ProtocolError(f"{frame.sender!r} may not write to {frame.recipient!r}", kind="sender")
     if not frame.asks:
@@ -33,9 +30,7 @@ def fate_of(line: Connection, onward: Connection | None, frame: Frame) -> Fate:
         return "absence" if frame.offset == 0 else "ignore"
     longest = longest_call(line.link.who.role, onward.link.who.role) + Sealing.OVERHEAD
     if frame.size > (0 if frame.kind == "hello" else longest):
-        raise ProtocolError(
-            f"{frame.sender!r} sent {frame.size:,} bytes to {frame.recipient!r}", kind="too-large"
-        )
+        raise ProtocolError(f"{frame.sender!r} sent a call of {frame.size:,} bytes", kind="too-large")
     if frame.offset:
         return "pass on" if onward.owes(frame.sender, frame.call) else "ignore"
     return "pass on" if onward.owe(frame.sender, frame.call) else "refusal"
