@@ -630,7 +630,7 @@ def saved(tmp_path: Path, model: Any, X: Any, y: Any, leaver: str, **fit: Any) -
 def test_coordinator_that_only_pretends_to_rebuild_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frf_revoc, "destroy", lambda *_: Doomed(frozenset(), []))
+    monkeypatch.setattr(frf_revoc, "destroy", lambda *_: Doomed(frozenset()))
     X = rows()
     place = saved(
         tmp_path, RevocableForestClassifier(5, parties=PARTIES, **TOY), X, answers(X), leaver="telco"

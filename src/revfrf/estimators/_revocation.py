@@ -126,7 +126,7 @@ class RevocationMixin(BaseRevocableForest):
             nodes=store.n_nodes,
             nodes_lost=len(going.nodes),
             trees=federation.coordinator.plan.rules.n_trees,
-            trees_touched=len({tree for tree, _ in going.tops}),
+            trees_touched=len({tree for tree, _ in going.nodes}),
             estimated_seconds=federation.revocation_seconds(len(going.nodes) / store.n_nodes, wanted),
             digest_after=shadow.coordinator.digest(self._digest_fields()),
             score_now=score_now,

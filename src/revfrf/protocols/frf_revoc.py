@@ -160,29 +160,27 @@ def _report(cs: RevokingServer, targets: Sequence[Field]) -> Report:
 
 @dataclass(frozen=True, slots=True)
 class Doomed:
-    """What is destroyed when participants leave: all nodes at and below their splits, the topmost of these,
-    and the places below them where nothing has grown yet.
+    """What is destroyed when participants leave: all nodes at and below their splits, and the places below
+    them where nothing has grown yet.
     """
 
     nodes: frozenset[Node]
-    tops: Sequence[Node]
     bare: frozenset[Node] = frozenset()
 
 
 def doomed(store: CoordinatorStore, leavers: Collection[str]) -> Doomed:
     """Return what is destroyed when these owners leave."""
-    dead, bare, tops = set[Node](), set[Node](), list[Node]()
+    dead, bare = set[Node](), set[Node]()
     for top in sorted(node for node, split in store.splits.items() if split.owner in leavers):
         if top in dead:  # below another: paths ascend, so parents come before their children
             continue
-        tops.append(top)
         below = [top]
         while below:
             tree, path = node = below.pop()
             (dead if node in store.splits or node in store.leaves else bare).add(node)
             if node in store.splits:
                 below += ((tree, 2 * path), (tree, 2 * path + 1))
-    return Doomed(frozenset(dead), tops, frozenset(bare))
+    return Doomed(frozenset(dead), frozenset(bare))
 
 
 def destroy(channel: Channel, plan: Plan, store: CoordinatorStore, leavers: Collection[str]) -> Doomed:

@@ -248,7 +248,4 @@ def test_destroyed_are_exactly_the_nodes_at_and_below_the_leavers_splits() -> No
             for tree, path in [*store.splits, *store.leaves]
             if roots & {(tree, path >> shift) for shift in range(path.bit_length())}
         }
-        going = doomed(store, leavers)
-        assert going.nodes == below
-        assert set(going.tops) <= roots
-        assert not [node for node in going.tops if (node[0], node[1] // 2) in going.nodes]
+        assert doomed(store, leavers).nodes == below

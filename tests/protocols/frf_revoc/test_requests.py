@@ -244,7 +244,7 @@ def test_audit_finds_a_coordinator_that_reports_without_rebuilding(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its certificate holds, for it signs what it likes; training without the leaver shows the lie."""
-    monkeypatch.setattr(frf_revoc, "destroy", lambda *_: Doomed(frozenset(), []))
+    monkeypatch.setattr(frf_revoc, "destroy", lambda *_: Doomed(frozenset()))
     certificate = leave(federation, ["bank"])
     certificate.verify(federation.coordinator.identity.kgc)
     assert certificate.report.digest_after != digest_of(train(CASE.without("bank")))
@@ -254,7 +254,7 @@ def test_audit_finds_a_coordinator_that_forges_the_digest_of_the_forest_it_keeps
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest = digest_of(train(CASE.without("bank")))
-    monkeypatch.setattr(frf_revoc, "destroy", lambda *_: Doomed(frozenset(), []))
+    monkeypatch.setattr(frf_revoc, "destroy", lambda *_: Doomed(frozenset()))
     monkeypatch.setattr(
         frf_revoc,
         "sign_report",
