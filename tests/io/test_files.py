@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from revfrf.errors import ConfigError, RevFRFError, StorageError, UsageError
+from revfrf.errors import ConfigError, StorageError, UsageError
 from revfrf.io.files import (
     PRIVATE,
     PUBLIC,
@@ -34,10 +34,6 @@ from revfrf.io.files import (
 )
 
 OLD, NEW = b"old, and longer than what comes", b"new"
-
-
-def failing(*_: object, **__: object) -> NoReturn:
-    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.fixture
@@ -67,15 +63,18 @@ def test_a_file_that_grows_while_it_is_read_is_too_large(path: Path) -> None:
                 all_of(file, 3)
 
 
+MAKE: dict[str, Callable[[Path], Any]] = {
+    "pipe": os.mkfifo,
+    "directory": Path.mkdir,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "loop": lambda path: path.symlink_to(path),
+}
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("what", ["pipe", "directory", "device"])
 def test_what_is_no_regular_file_is_refused_without_waiting(path: Path, what: str) -> None:
-    make: dict[str, Callable[[], Any]] = {
-        "pipe": lambda: os.mkfifo(path),
-        "directory": path.mkdir,
-        "device": lambda: path.symlink_to("/dev/zero"),
-    }
-    make[what]()
+    MAKE[what](path)
     before = len([*Path("/proc/self/fd").iterdir()])
     with pytest.raises(NotRegularError):
         content(path, 10)
@@ -105,9 +104,6 @@ def test_an_error_of_ours_passes_as_it_is() -> None:
 
 @pytest.mark.parametrize("mode", [None, PRIVATE, PUBLIC])
 def test_who_may_read_a_new_file(tmp_path: Path, mode: int | None) -> None:
-    def modes() -> set[int]:
-        return {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
-
     before = os.umask(0o027)
     try:
         replace(tmp_path / "a", NEW, mode)
@@ -115,16 +111,19 @@ def test_who_may_read_a_new_file(tmp_path: Path, mode: int | None) -> None:
             create(tmp_path / "b", NEW, mode)
     finally:
         os.umask(before)
-    assert modes() == {0o640 if mode is None else mode}
+    modes = {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    assert modes == {0o640 if mode is None else mode}
 
 
-def test_a_file_is_replaced_whole_and_a_link_stays_a_link(path: Path) -> None:
+@pytest.mark.parametrize("mode", [None, PRIVATE])
+def test_a_link_stays_a_link_but_a_private_file_takes_its_place(path: Path, mode: int | None) -> None:
+    """Whoever has planted the link does not say where secrets go, nor what they overwrite."""
     link = path.with_name("link")
     path.write_bytes(OLD)
     link.symlink_to(path)
-    replace(link, NEW)
-    assert path.read_bytes() == NEW
-    assert link.is_symlink()
+    replace(link, NEW, mode)
+    assert link.read_bytes() == NEW
+    assert (path.read_bytes(), link.is_symlink()) == ((NEW, True) if mode is None else (OLD, False))
     assert set(path.parent.iterdir()) == {path, link}
 
 
@@ -137,32 +136,12 @@ def test_a_file_that_is_replaced_keeps_its_mode(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == PRIVATE
 
 
-def test_a_private_file_takes_the_place_of_a_link(path: Path) -> None:
-    """Whoever has planted the link does not say where secrets go, nor what they overwrite."""
-    link = path.with_name("link")
-    path.write_bytes(OLD)
-    link.symlink_to(path)
-    replace(link, NEW, PRIVATE)
-    assert path.read_bytes() == OLD
-    assert not link.is_symlink()
-    assert link.read_bytes() == NEW
-
-
 @pytest.mark.parametrize(
     ("what", "mode"),
-    [
-        *product(("pipe", "directory", "device"), (None, PRIVATE)),
-        ("loop", None),  # a private file takes the place of a link
-    ],
+    [*product(("pipe", "directory", "device"), (None, PRIVATE)), ("loop", None)],
 )
 def test_nothing_but_a_file_is_replaced(path: Path, what: str, mode: int | None) -> None:
-    make: dict[str, Callable[[], Any]] = {
-        "pipe": lambda: os.mkfifo(path),
-        "directory": path.mkdir,
-        "loop": lambda: path.symlink_to(path),
-        "device": lambda: path.symlink_to("/dev/null"),
-    }
-    make[what]()
+    MAKE[what](path)
     before = path.lstat().st_mode
     with pytest.raises(UsageError, match="cannot be written"), writing(path, UsageError):
         replace(path, NEW, mode)
@@ -235,7 +214,10 @@ def test_a_name_that_is_taken_is_told(path: Path) -> None:
 
 
 def test_a_full_disk_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", failing)
+    def full(_: int) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UsageError, match="file: cannot be written: No space left on device"):
         write_text(path, "text")
     assert not path.exists()
@@ -257,16 +239,13 @@ def test_where_no_file_can_be_is_known_before_the_work(tmp_path: Path) -> None:
 
 
 def test_a_file_that_others_could_use_is_not_private(path: Path) -> None:
-    def kind() -> str:
-        with pytest.raises(RevFRFError) as caught:
-            check_private(path, path.stat(), StorageError)
-        return caught.value.kind
-
     path.touch(PRIVATE)
     check_private(path, path.stat(), StorageError)
     for mode in (0o604, 0o640, 0o601, 0o622):
         path.chmod(mode)
-        assert kind() == "mode"
+        with pytest.raises(StorageError) as caught:
+            check_private(path, path.stat(), StorageError)
+        assert caught.value.kind == "mode"
 
 
 def test_a_file_of_another_user_is_not_ones_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from pyarrow import parquet
 from revfrf.crypto.encoding import MISSING
 from revfrf.errors import RangeError, UsageError
 from revfrf.io.files import write_text
-from revfrf.io.party_data import Labels, Rows, csv_text, read_labels, read_rows
+from revfrf.io.party_data import Labels, csv_text, read_labels, read_rows
 from revfrf.messages.fle_expan import Column
 
 
@@ -79,10 +79,9 @@ def test_csv_and_parquet_of_the_same_rows_are_alike(csv: Any, table: Any) -> Non
         "rate": pa.array([Decimal("0.25"), None, Decimal("-1.00")]),
         "nothing": pa.nulls(3),
     }
-    text = (
-        "id,age,job,balance,member,rate,nothing\n17,41,clerk,1.5,True,0.25,\n4,,driver , NaN ,False,NA,null\n"
-    )
-    mine, theirs = read_rows(table(columns), "id"), read_rows(csv(text + "9,30,,1e3,,-1,\n"), "id")
+    lines = "17,41,clerk,1.5,True,0.25,\n4,,driver , NaN ,False,NA,null\n9,30,,1e3,,-1,\n"
+    mine = read_rows(table(columns), "id")
+    theirs = read_rows(csv(f"id,age,job,balance,member,rate,nothing\n{lines}"), "id")
     assert mine.ids == theirs.ids == ("17", "4", "9")
     assert mine.columns == theirs.columns
     assert (mine.codes(mine.columns) == theirs.codes(mine.columns)).all()
@@ -100,9 +99,8 @@ def test_csv_and_parquet_of_the_same_rows_are_alike(csv: Any, table: Any) -> Non
 )
 @settings(deadline=None, max_examples=60)
 def test_numbers_of_mixed_types_are_encoded_exactly(place: Path, values: list[int | float | None]) -> None:
-    place.write_text(
-        "id,x\n" + "".join(f"r{i},{'' if v is None else repr(v)}\n" for i, v in enumerate(values))
-    )
+    lines = (f"r{i},{'' if v is None else repr(v)}\n" for i, v in enumerate(values))
+    place.write_text("".join(["id,x\n", *lines]))
     rows = read_rows(place, "id", decimals=3)
     exact = [MISSING if v is None else round(Decimal(v) * 1000) for v in values]
     assert rows.codes(rows.columns).tolist() == [exact]
@@ -225,11 +223,8 @@ def test_other_types_of_parquet_are_refused_unless_dropped(table: Any, kind: str
 @pytest.mark.parametrize("value", ["1e300", "5e12", "-5000000000000"])
 def test_a_number_out_of_range_is_named_with_its_line(csv: Any, value: str) -> None:
     rows = read_rows(csv(f"id,x\na,1\nb,\n\nc,{value}\nd,1e300\n"), "id")
-    with pytest.raises(
-        RangeError, match=r"bank.csv, line 5, column 'x': \S+ is outside the fixed-point"
-    ) as caught:
+    with pytest.raises(RangeError, match=r"bank.csv, line 5, column 'x': \S+ is outside the fixed-point"):
         rows.codes(rows.columns)
-    assert isinstance(caught.value, UsageError)
 
 
 def test_an_infinite_number_in_parquet_is_named_with_its_row(table: Any) -> None:
@@ -521,7 +516,5 @@ def test_answers_that_cannot_be_written_leave_no_file(tmp_path: Path) -> None:
 
 
 def test_rows_are_frozen(csv: Any) -> None:
-    rows = read_rows(csv(BANK), "id")
-    assert isinstance(rows, Rows)
     with pytest.raises(AttributeError):
-        rows.ids = ()  # type: ignore[misc]
+        read_rows(csv(BANK), "id").ids = ()  # type: ignore[misc]

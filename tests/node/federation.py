@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar, cast
 
 from revfrf.errors import RevFRFError
 from revfrf.node import api
@@ -25,31 +25,10 @@ ROOT = Path(__file__).parents[2]
 LONG = 120.0
 """Seconds that anything may take on a slow machine. Whatever happens ends the wait for it."""
 
+NO_PLAN = {"steps": None, "dies": ("", 0), "limit": 0}
+"""How a process is to die, and how large its files may be: it lives, and they may be of any size."""
+
 # -- processes --------------------------------------------------------------------------------------
-
-
-class Process(Protocol):
-    """A party's process."""
-
-    pid: int
-
-    def poll(self) -> int | None:
-        """How it has ended, if it has."""
-
-
-class Spawning(Protocol):
-    """Who starts a party's process."""
-
-    def __call__(
-        self,
-        directory: Path,
-        arguments: Sequence[str],
-        log: Path,
-        *,
-        steps: Path | None = None,
-        dies: tuple[str, int] = ("", 0),
-        limit: int = 0,
-    ) -> Process: ...
 
 
 @dataclass
@@ -60,8 +39,7 @@ class Forked:
     pid: int
 
     def poll(self) -> int | None:
-        code: int | None = self.zygote.asked({"pid": self.pid})
-        return code
+        return cast(int | None, self.zygote.asked({"pid": self.pid}))
 
 
 class Zygote:
@@ -85,45 +63,28 @@ class Zygote:
         self._process.stdin.write(json.dumps(command) + "\n")
         return json.loads(self._process.stdout.readline())
 
-    def __call__(
-        self,
-        directory: Path,
-        arguments: Sequence[str],
-        log: Path,
-        *,
-        steps: Path | None = None,
-        dies: tuple[str, int] = ("", 0),
-        limit: int = 0,
-    ) -> Process:
-        command = {"arguments": list(arguments), "directory": str(directory), "log": str(log)}
-        more = {"steps": None if steps is None else str(steps), "dies": dies, "limit": limit}
-        return Forked(self, self.asked({**command, **more}))
+    def __call__(self, directory: Path, name: str, **plan: Any) -> Forked:
+        return Forked(self, self.asked({"directory": str(directory), "name": name, **plan}))
 
     def close(self) -> None:
         self._process.communicate()
 
 
-def by_itself(
-    directory: Path,
-    arguments: Sequence[str],
-    log: Path,
-    *,
-    steps: Path | None = None,
-    dies: tuple[str, int] = ("", 0),
-    limit: int = 0,
-) -> Process:
+def by_itself(directory: Path, name: str, **plan: Any) -> subprocess.Popen[bytes]:
     """A party as an operator starts it."""
-    assert steps is None
-    assert not dies[1]
-    assert not limit
-    with log.open("ab") as output:
+    assert plan == NO_PLAN
+    with (directory / f"{name}.log").open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "revfrf", *arguments],
+            [sys.executable, "-m", "revfrf", "serve", "-d", name],
             cwd=directory,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
         )
+
+
+Process = Forked | subprocess.Popen[bytes]
+Spawning = Callable[..., Process]
 
 
 @dataclass
@@ -149,15 +110,8 @@ class Running:
         for name in names or SERVING:
             if name not in (*SERVING, "clinic") or not (self.directory / name).exists():
                 continue
-            steps = self.directory / f"{name}.steps" if counted or dies[1] else None
-            self.processes[name] = self.spawn(
-                self.directory,
-                ["serve", "-d", name],
-                self.directory / f"{name}.log",
-                steps=steps,
-                dies=dies,
-                limit=limit,
-            )
+            steps = f"{name}.steps" if counted or dies[1] else None
+            self.processes[name] = self.spawn(self.directory, name, steps=steps, dies=dies, limit=limit)
         if wait:
             self.wait_until_connected()
 
@@ -223,6 +177,15 @@ class Running:
         """By an encrypted request."""
         return self.ask(name, api.PredictEncrypted(str(self.directory / "clinic" / "rows.csv")))
 
+    def killed_at(self, step: str, name: str, action: Callable[[], Any], number: int = 1) -> "Asking":
+        """Start a party, again if it runs, ask for something, and wait until it is killed at a step."""
+        if name in self.processes:
+            self.stop(name)
+        self.start(name, dies=(step, number))
+        asking = Asking(action)
+        assert self.ended(name) == -signal.SIGKILL
+        return asking
+
     # -- waiting
 
     def until(self, done: Callable[[], bool], what: str, seconds: float = LONG) -> None:
@@ -263,7 +226,6 @@ class Running:
 
     def wait_until_ready(self, epoch: int) -> str:
         """Until CS has a whole forest in this epoch; its digest."""
-
         self.until(lambda: self.is_ready(epoch), f"a forest in epoch {epoch}")
         return self.digest()
 
@@ -297,6 +259,14 @@ class Running:
         return "\n".join(
             f"=== {file.name}\n{file.read_text()[-6000:]}" for file in sorted(self.directory.glob("*.log"))
         )
+
+
+Begin = Callable[..., Running]
+"""See `conftest.begin`."""
+
+
+def all_but(name: str) -> tuple[str, ...]:
+    return tuple(other for other in SERVING if other != name)
 
 
 class Asking:

@@ -18,17 +18,15 @@ from revfrf.node.invitations import Invited, invite, join_federation, uninvite
 from revfrf.node.roles import run_offline
 from revfrf.transport.join_token import Token
 from tests.node.conftest import Known
-from tests.node.federation import Running, copied
+from tests.node.federation import Begin, copied
 from tests.node.founding import N_ASKED
 
 pytestmark = pytest.mark.timeout(900)  # on a slow machine
 
 Result = TypeVar("Result")
-Begin = Callable[..., Running]
-Connection = tuple[str, dict[str, Any]]
 
 
-def lines(home: Path) -> list[Connection]:
+def lines(home: Path) -> list[tuple[str, dict[str, Any]]]:
     """Events and facts of a log that holds."""
     role = home.name if home.name in SERVERS else PARTICIPANT
     verify_log(home / AUDIT, who=("toys", role, home.name))

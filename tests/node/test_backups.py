@@ -5,7 +5,6 @@ And one that is lost.
 
 import shutil
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,18 +13,16 @@ from revfrf.errors import RevFRFError
 from revfrf.node import api
 from revfrf.node.control import CONTROL
 from tests.node.conftest import Known
-from tests.node.federation import Asking, Running
+from tests.node.federation import Asking, Begin, Running, all_but
 from tests.node.founding import SERVING
 
 pytestmark = pytest.mark.timeout(900)  # on a slow machine
-
-Begin = Callable[..., Running]
 
 
 def with_copy(begin: Begin, founded: Path, party: str, step: tuple[str, int]) -> Running:
     """A federation with a whole forest, which does not run, and a copy of this party from this step on."""
     federation = begin(founded, start=False)
-    federation.start(*(name for name in SERVING if name != party), wait=False)
+    federation.start(*all_but(party), wait=False)
     federation.start(party, dies=step, wait=False)
     federation.until(lambda: bool(federation.quiet_status()), "CS runs")
     training = Asking(federation.train)
@@ -46,11 +43,8 @@ def copy_of(federation: Running, party: str) -> Path:
 
 def swap(federation: Running, party: str) -> None:
     """The party has its copy, and the copy is what it was."""
-    here, there, aside = (
-        federation.directory / party,
-        copy_of(federation, party),
-        federation.directory / "aside",
-    )
+    here, there = federation.directory / party, copy_of(federation, party)
+    aside = federation.directory / "aside"
     for source, target in ((here, aside), (there, here), (aside, there)):
         source.rename(target)
 

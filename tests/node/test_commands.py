@@ -7,7 +7,7 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO
@@ -24,12 +24,10 @@ from revfrf.node.control import CONTROL, process_of
 from revfrf.node.home import CONFIG, Home, has_left, look
 from revfrf.node.invitations import create_federation
 from tests.node.conftest import Known
-from tests.node.federation import LONG, ROOT, Running
+from tests.node.federation import LONG, ROOT, Begin, Running
 from tests.node.founding import N_ASKED, configure, port_of_own
 
 pytestmark = pytest.mark.timeout(900)  # on a slow machine
-
-Begin = Callable[..., Running]
 
 
 def run(*arguments: str | Path, code: int = 0, given: str | None = None) -> str:

@@ -1,7 +1,6 @@
 """Disks that are full and files that are damaged end a process with a word, and lose nothing."""
 
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,12 +9,11 @@ from revfrf.errors import RevFRFError
 from revfrf.node.control import CONTROL, is_running
 from revfrf.node.home import AUDIT, CONFIG, DATABASE
 from tests.node.conftest import Known
-from tests.node.federation import Asking, Running
+from tests.node.federation import Asking, Begin, all_but
 from tests.node.founding import SERVING
 
 pytestmark = pytest.mark.timeout(900)  # on a slow machine
 
-Begin = Callable[..., Running]
 ROOM = 24_000
 """Bytes of the longest file on a disk that is full after a few commits."""
 
@@ -29,8 +27,7 @@ def test_a_full_disk_ends_a_party_and_with_more_room_the_work_goes_on(
     def alive(name: str) -> bool:
         return federation.processes[name].poll() is None
 
-    others = [name for name in SERVING if name != party]
-    federation.start(*others, wait=False)
+    federation.start(*all_but(party), wait=False)
     federation.start(party, limit=ROOM, wait=False)
     control = federation.directory / "CS" / CONTROL
     federation.until(lambda: is_running(control) or not alive("CS"), "CS begins")

@@ -3,10 +3,8 @@
 import json
 import re
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from revfrf.node import api
 from revfrf.node.control import CONTROL, process_of
 from revfrf.node.home import CONFIG
 from tests.node.conftest import Known
-from tests.node.federation import LONG, Asking, Running, by_itself, copied, running
+from tests.node.federation import LONG, Begin, Running, all_but, by_itself, copied, move, running
 from tests.node.founding import (
     MISSING,
     N_ASKED,
@@ -32,12 +30,12 @@ from tests.node.founding import (
     configure,
     ids,
     labels,
+    port_of_own,
     write_rows,
 )
 
 pytestmark = pytest.mark.timeout(900)  # on a slow machine
 
-Begin = Callable[..., Running]
 ROWS = N_TRAINED - 3
 
 
@@ -76,9 +74,8 @@ def test_a_federation_by_its_command_line_from_training_to_a_certificate(
 
 def test_the_same_random_state_grows_the_forest_of_the_library(trained: Known) -> None:
     """On the shared rows, in the order of their ids."""
-    rows = [
-        place for place, name in enumerate(ids()[:N_TRAINED]) if name not in MISSING["h0"] + MISSING["h1"]
-    ]
+    missing = MISSING["h0"] + MISSING["h1"]
+    rows = [place for place, name in enumerate(ids()[:N_TRAINED]) if name not in missing]
     model = RevocableForestClassifier(
         4,
         max_depth=5,
@@ -127,10 +124,8 @@ def test_a_forest_that_a_participant_has_left_is_the_one_without_it(
 def test_whoever_leaves_while_the_forest_grows_is_not_in_it(
     begin: Begin, founded: Path, never_with_h2: Known
 ) -> None:
-    federation = begin(founded, *(name for name in SERVING if name != "h0"))
-    federation.start("h0", dies=("LevelRequest of CS: handled", 2), counted=True)
-    asking = Asking(federation.train)
-    assert federation.ended("h0") == -signal.SIGKILL
+    federation = begin(founded, *all_but("h0"))
+    asking = federation.killed_at("LevelRequest of CS: handled", "h0", federation.train, 2)
     federation.ask("h2", api.Revoke(2))
     federation.start("h0", wait=False)
     assert federation.wait_until_ready(2) == never_with_h2.digest
@@ -213,7 +208,7 @@ def test_a_coordinator_with_an_id_twice_does_not_start_until_it_has_its_forest(
 
 
 def test_whom_the_training_waits_for_is_said(begin: Begin, founded: Path, trained: Known) -> None:
-    federation = begin(founded, *(name for name in SERVING if name != "h1"))
+    federation = begin(founded, *all_but("h1"))
     command = [sys.executable, "-m", "revfrf", "train", "-d", "CS"]
     with subprocess.Popen(
         command, cwd=federation.directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -291,15 +286,9 @@ def test_a_directory_from_before_the_last_epoch_is_noticed_and_answers_nothing(
     begin: Begin, trained: Known, left: Path, party: str
 ) -> None:
     federation = begin(left, start=False)
-    port = (federation.directory / "CS" / CONFIG).read_text()
     shutil.rmtree(federation.directory / party)
     shutil.copytree(trained.directory / party, federation.directory / party)
-    for name in ("listen", "coordinator"):
-        for line in port.split("\n"):
-            if line.startswith("listen = "):
-                address = json.loads(line.removeprefix("listen = "))
-                if (name == "listen") == (party == "CS"):
-                    configure(federation.directory / party / CONFIG, **{name: address})
+    move(federation.directory, port_of_own())
     federation.start("CS", "KGC", "CC", "h0", "h1", "clinic")
     with pytest.raises(RevFRFError) as caught:
         federation.predict()

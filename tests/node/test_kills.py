@@ -1,7 +1,6 @@
 """Parties die by SIGKILL at every step of their work: it goes on, and ends as if nothing had happened."""
 
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,13 +8,11 @@ import pytest
 from revfrf.errors import RevFRFError
 from revfrf.node import api
 from tests.node.conftest import Known
-from tests.node.federation import Asking, Running
+from tests.node.federation import Asking, Begin, all_but
 from tests.node.founding import SERVING
 from tests.node.killing import Killing, check_whole, later_and_later, leave, request, train
 
 pytestmark = pytest.mark.timeout(900)  # on a slow machine
-
-Begin = Callable[..., Running]
 
 MORTAL = ("CS", "KGC", "CC", "h0", "h2")
 STEPS = {"CS": 80, "KGC": 40, "CC": 22, "h0": 50, "h1": 56, "h2": 56}
@@ -72,9 +69,7 @@ def test_a_requester_killed_before_or_after_cs_has_answered_can_ask_again(
 ) -> None:
     federation = begin(trained.directory)
     for step in ("PredictRequest to CS: not sent", "PredictRequest to CS: answered"):
-        federation.start("clinic", dies=(step, 1))
-        asking = Asking(federation.predict)
-        assert federation.ended("clinic") == -signal.SIGKILL
+        asking = federation.killed_at(step, "clinic", federation.predict)
         with pytest.raises(RevFRFError, match="clinic"):
             asking.outcome()
         federation.start("clinic")
@@ -87,7 +82,7 @@ def test_a_requester_killed_while_its_request_is_under_way_can_ask_again(
 ) -> None:
     federation = begin(trained.directory, start=False)
     federation.start("CS", counted=True, wait=False)
-    federation.start(*(name for name in (*SERVING, "clinic") if name != "CS"))
+    federation.start(*all_but("CS"), "clinic")
     federation.kill("CC", signal.SIGSTOP)
     asking = Asking(federation.predict)
     steps = federation.directory / "CS.steps"

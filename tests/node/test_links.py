@@ -2,7 +2,7 @@
 
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -12,13 +12,10 @@ import pytest
 from revfrf.errors import RevFRFError
 from revfrf.node.home import CONFIG
 from tests.node.conftest import Known
-from tests.node.federation import Asking, Running, by_itself, copied, move, running
-from tests.node.founding import SERVING, configure, port_of_own
+from tests.node.federation import Asking, Begin, Running, all_but, by_itself, copied, move, running
+from tests.node.founding import configure, port_of_own
 
 pytestmark = pytest.mark.timeout(900)  # on a slow machine
-
-Begin = Callable[..., Running]
-OTHERS = tuple(name for name in SERVING if name != "h0")
 
 
 class Proxy:
@@ -122,14 +119,13 @@ def test_a_party_that_sleeps_is_waited_for_and_named_when_patience_ends(
 ) -> None:
     federation = begin(founded, start=False)
     configure(federation.directory / "CS" / CONFIG, patience=4, heartbeat=4)
-    federation.start(*OTHERS)
-    federation.start("h0", dies=("LevelRequest of CS: handled", 1), counted=True)
+    federation.start(*all_but("h0"))
+    asking = federation.killed_at("LevelRequest of CS: handled", "h0", federation.train)
     with pytest.raises(
         RevFRFError, match=r"'h0' was offline for 4 seconds.*continues when it is back"
     ) as caught:
-        federation.train()
+        asking.outcome()
     assert caught.value.kind == "absent"
-    assert federation.ended("h0") == -signal.SIGKILL
     federation.until(lambda: "'h0'" in federation.status().problem, "the status says who is away")
     federation.start("h0", wait=False)
     assert federation.wait_until_ready(1) == trained.digest

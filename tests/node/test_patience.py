@@ -2,11 +2,8 @@
 stays so.
 """
 
-import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,23 +11,10 @@ from revfrf.errors import RevFRFError
 from revfrf.node import api
 from revfrf.node.home import CONFIG
 from tests.node.conftest import Known
-from tests.node.federation import Asking, Running
+from tests.node.federation import Asking, Begin, Running, all_but
 from tests.node.founding import SERVING, configure
 
 pytestmark = pytest.mark.timeout(900)  # on a slow machine
-
-Begin = Callable[..., Running]
-
-
-def again(federation: Running, party: str, step: str) -> None:
-    """Start a party again, to die at this step."""
-    federation.stop(party)
-    federation.start(party, dies=(step, 1), counted=True)
-
-
-def score_of(federation: Running) -> Any:
-    """What CS says of the forest on rows that the participants hold."""
-    return federation.test()
 
 
 # -- tests and requests -----------------------------------------------------------------------------
@@ -43,10 +27,8 @@ def test_a_test_outlasts_a_participant_that_dies_and_comes_back(
     begin: Begin, trained: Known, step: str
 ) -> None:
     federation = begin(trained.directory)
-    expected = score_of(federation)
-    again(federation, "h1", step)
-    asking = Asking(lambda: score_of(federation))
-    assert federation.ended("h1") == -signal.SIGKILL
+    expected = federation.test()
+    asking = federation.killed_at(step, "h1", federation.test)
     federation.start("h1", wait=False)
     assert asking.outcome() == expected
 
@@ -62,11 +44,8 @@ def test_a_test_outlasts_a_participant_that_dies_and_comes_back(
 def test_a_request_outlasts_a_party_that_dies_and_comes_back(
     begin: Begin, trained: Known, party: str, step: str
 ) -> None:
-    federation = begin(trained.directory, *SERVING)
-    federation.start("clinic")
-    again(federation, party, step)
-    asking = Asking(federation.predict)
-    assert federation.ended(party) == -signal.SIGKILL
+    federation = begin(trained.directory, *SERVING, "clinic")
+    asking = federation.killed_at(step, party, federation.predict)
     federation.start(party, wait=False)
     assert asking.outcome() == trained.answers
 
@@ -78,9 +57,8 @@ def test_a_party_that_does_not_come_back_is_named_when_patience_is_over(
     federation = begin(trained.directory, start=False)
     configure(federation.directory / who / CONFIG, patience=10)
     federation.start(*SERVING, "clinic")
-    again(federation, "h1", "ShareRequest" if who == "clinic" else "TestRequest")
-    asking = Asking(lambda: federation.predict() if who == "clinic" else score_of(federation))
-    assert federation.ended("h1") == -signal.SIGKILL
+    step, ask = ("ShareRequest", federation.predict) if who == "clinic" else ("TestRequest", federation.test)
+    asking = federation.killed_at(step, "h1", ask)
     began = time.monotonic()
     with pytest.raises(RevFRFError, match="'h1'") as caught:
         asking.outcome()
@@ -92,13 +70,12 @@ def test_a_party_that_does_not_come_back_is_named_when_patience_is_over(
 def test_a_party_that_is_away_from_the_beginning_is_named_at_once(
     begin: Begin, trained: Known, who: str
 ) -> None:
-    federation = begin(trained.directory, *SERVING)
-    federation.start("clinic")
+    federation = begin(trained.directory, *SERVING, "clinic")
     federation.stop("h1")
     federation.until(lambda: "h1" not in federation.status().connected, "CS has noticed")
     began = time.monotonic()
     with pytest.raises(RevFRFError, match="'h1' is"):
-        federation.predict() if who == "clinic" else score_of(federation)
+        federation.predict() if who == "clinic" else federation.test()
     assert time.monotonic() - began < 20  # and not as long as patience, which is 30 seconds
 
 
@@ -108,10 +85,8 @@ def test_a_party_that_is_away_from_the_beginning_is_named_at_once(
 def test_a_key_centre_killed_while_it_tells_of_the_first_epoch_delays_training_and_no_more(
     begin: Begin, founded: Path, trained: Known
 ) -> None:
-    federation = begin(founded, *(name for name in SERVING if name != "KGC"))
-    federation.start("KGC", dies=("EpochCertificate to CS: answered", 1), counted=True)
-    training = Asking(federation.train)
-    assert federation.ended("KGC") == -signal.SIGKILL
+    federation = begin(founded, *all_but("KGC"))
+    training = federation.killed_at("EpochCertificate to CS: answered", "KGC", federation.train)
     federation.start("KGC", wait=False)
     assert training.outcome().digest == trained.digest
 
@@ -120,10 +95,8 @@ def test_a_key_centre_killed_while_it_tells_of_the_first_epoch_delays_training_a
 def test_who_leaves_before_all_know_of_the_forest_is_not_waited_for(
     begin: Begin, founded: Path, never_with_h2: Known, level: api.RevocationLevel
 ) -> None:
-    federation = begin(founded, *(name for name in SERVING if name != "CS"))
-    federation.start("CS", dies=("OpenForest to h2: answered", 1), counted=True)
-    Asking(federation.train)
-    assert federation.ended("CS") == -signal.SIGKILL
+    federation = begin(founded, *all_but("CS"))
+    federation.killed_at("OpenForest to h2: answered", "CS", federation.train)
     kept = federation.ask("h2", api.SignRevocation(level)).request
     federation.stop("h2")
     federation.ask("KGC", api.Accept(kept))
@@ -139,10 +112,8 @@ def test_who_leaves_before_all_know_of_the_forest_is_not_waited_for(
 def test_training_goes_on_without_who_leaves_meanwhile(
     begin: Begin, founded: Path, trained: Known, never_with_h2: Known, level: api.RevocationLevel
 ) -> None:
-    federation = begin(founded, *(name for name in SERVING if name != "h1"))
-    federation.start("h1", dies=("LevelRequest of CS: not handled", 2), counted=True)
-    training = Asking(federation.train)
-    assert federation.ended("h1") == -signal.SIGKILL
+    federation = begin(founded, *all_but("h1"))
+    training = federation.killed_at("LevelRequest of CS: not handled", "h1", federation.train, 2)
     federation.ask("h2", api.Revoke(level))
     federation.start("h1", wait=False)
     assert training.outcome().digest in (trained.digest, never_with_h2.digest)
@@ -197,10 +168,8 @@ def test_matching_counts_rows_and_settles_nothing(begin: Begin, founded: Path, t
 
 
 def test_labels_are_settled_with_their_rows(begin: Begin, founded: Path, trained: Known) -> None:
-    federation = begin(founded, *(name for name in SERVING if name != "CS"))
-    federation.start("CS", dies=("Align to h0: not sent", 1), counted=True)
-    training = Asking(federation.train)
-    assert federation.ended("CS") == -signal.SIGKILL
+    federation = begin(founded, *all_but("CS"))
+    training = federation.killed_at("Align to h0: not sent", "CS", federation.train)
     file = federation.directory / "CS" / "rows.csv"
     head, *rows = file.read_text().splitlines()
     file.write_text("\n".join([head, *(f"{row.rpartition(',')[0]},perhaps" for row in rows)]) + "\n")
@@ -213,11 +182,11 @@ def test_labels_are_settled_with_their_rows(begin: Begin, founded: Path, trained
 
 
 def test_a_command_never_waits_in_silence_for_another(begin: Begin, founded: Path) -> None:
-    federation = begin(founded, *(name for name in SERVING if name != "h2"))
+    federation = begin(founded, *all_but("h2"))
     first = Asking(federation.train)
     federation.until(lambda: federation.status().forest_state == "waiting", "training waits")
     with pytest.raises(RevFRFError, match="the forest is not ready"):
-        score_of(federation)
+        federation.test()
     said: list[api.Progress] = []
     second = Asking(lambda: federation.ask("CS", api.Train(), said.append).forest)
     waiting = api.Progress("waiting for 'h2'", waiting=True)

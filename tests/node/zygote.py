@@ -68,18 +68,18 @@ def warm_up() -> None:
 
 def begin(command: dict[str, Any]) -> Callable[[], None]:
     """In the child: what it lives for."""
-    log = os.open(command["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.chdir(command["directory"])
+    log = os.open(f"{command['name']}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     null = os.open(os.devnull, os.O_RDONLY)
     for descriptor, number in ((null, 0), (log, 1), (log, 2)):
         os.dup2(descriptor, number)
-    os.chdir(command["directory"])
     faulthandler.register(signal.SIGUSR1)
     if command["limit"]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (command["limit"], resource.RLIM_INFINITY))
     if command["steps"]:
         name, last = command["dies"]
-        count_steps(Steps(last, name, file=Path(command["steps"])))
-    return lambda: live(command["arguments"])
+        count_steps(Steps(last, name, file=Path(command["steps"]).absolute()))
+    return lambda: live(["serve", "-d", command["name"]])
 
 
 def live(arguments: list[str]) -> None:
@@ -104,7 +104,7 @@ def main() -> Callable[[], None]:
     sys.stdout.flush()
     for line in sys.stdin:
         command = json.loads(line)
-        if "arguments" in command:
+        if "name" in command:
             pid = os.fork()
             if not pid:
                 return begin(command)

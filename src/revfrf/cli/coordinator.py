@@ -13,6 +13,7 @@ from revfrf.cli.console import (
     Voting,
     ask_party,
     facts_of,
+    print_done,
     print_facts,
     show,
     write_file,
@@ -160,9 +161,7 @@ def export(
             text = msgspec.json.encode(structure).decode() + "\n"
         else:
             text = ask_party(directory, api.Export(number), as_json)
-        write_file(out, text)
-    if as_json:
-        print_json({"file": str(out)})
+        _write(out, text, as_json)
 
 
 @app.command()
@@ -175,6 +174,9 @@ def report(out: OutFile, directory: Directory = Path(), as_json: Json = False) -
     """
     with errors(as_json):
         check_place(out)
-        write_file(out, ask_party(directory, api.Report(), as_json))
-    if as_json:
-        print_json({"file": str(out)})
+        _write(out, ask_party(directory, api.Report(), as_json), as_json)
+
+
+def _write(out: Path, text: str, as_json: bool) -> None:
+    write_file(out, text)
+    print_done(as_json, {"file": str(out)})

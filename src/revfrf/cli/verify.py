@@ -87,10 +87,8 @@ def _print_comparison(compared: "Retraining", as_json: bool) -> None:
     if not compared.equal:
         reason = "a forest trained on this table without the leavers has another digest than certified"
         if not compared.same_targets:
-            reason += (
-                "; its labels and weights differ from those in the saved forest's leaves, too: is it the"
-            )
-            reason += " table that the forest was trained on, and without sample weights?"
+            reason += "; its labels and weights differ from those in the saved forest's leaves, too: "
+            reason += "is it the table that the forest was trained on, and without sample weights?"
         fail(reason, NOT_VERIFIED)
 
 

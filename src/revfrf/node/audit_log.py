@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
 from typing import BinaryIO, Self
 
 import msgspec
@@ -146,9 +145,7 @@ class AuditLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _opened(self) -> int:
@@ -161,22 +158,21 @@ class AuditLog:
             if new:
                 os.fchmod(descriptor, PRIVATE)  # the umask may have taken bits away
                 sync_directory(self.path.parent)
-            self._check_status(os.fstat(descriptor))
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise StorageError(f"{self.path}: not a file; move it away", kind="malformed")
+            check_private(self.path, status, StorageError)
+            check_own(self.path, status, StorageError)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException:
             os.close(descriptor)
             raise
         return descriptor
 
-    def _check_status(self, status: os.stat_result) -> None:
-        if not stat.S_ISREG(status.st_mode):
-            raise StorageError(f"{self.path}: not a file; move it away", kind="malformed")
-        check_private(self.path, status, StorageError)
-        check_own(self.path, status, StorageError)
-
     def _append(self, event: str, facts: dict[str, Fact]) -> None:
         chain = self._chain
-        entry = _entry(chain.count, _now(), event, facts, chain.head)
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        entry = _entry(chain.count, now, event, facts, chain.head)
         line = _line(entry)
         if len(line) > MAX_LINE:
             raise UsageError(f"{event!r}: a line of an audit log has at most {MAX_LINE} bytes; log less")
@@ -294,9 +290,7 @@ def _entry(n: int, time: str, event: str, facts: dict[str, Fact], previous: str)
 
 
 def _fact(name: str, fact: object) -> Fact:
-    if isinstance(fact, list | tuple):
-        return [_single(name, part) for part in fact]
-    return _single(name, fact)
+    return [_single(name, part) for part in fact] if isinstance(fact, list | tuple) else _single(name, fact)
 
 
 def _single(name: str, fact: object) -> Single:
@@ -314,7 +308,3 @@ def _line(entry: _Entry) -> bytes:
 
 def _genesis(who: tuple[str, ...]) -> str:
     return digest(_OWNER, *who).hex()
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

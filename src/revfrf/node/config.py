@@ -17,6 +17,7 @@ from revfrf.errors import ConfigError, UsageError
 from revfrf.io.files import create, writing
 from revfrf.io.party_data import Task
 from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER, Role, check_address, check_name
+from revfrf.node.logs import Format, Level
 from revfrf.node.toml_source import MAX_SIZE, Source, nearest, read_toml, shown, toml_text
 
 LISTEN = "0.0.0.0:8470"
@@ -40,8 +41,6 @@ def _number(note: str, least: int, most: int) -> msgspec.Meta:
 
 
 Method = Literal["quantile", "uniform"]
-Level = Literal["debug", "info", "warning", "error"]
-Format = Literal["text", "json"]
 Text = Annotated[str, msgspec.Meta(pattern=r"\A[^\0]+\Z")]
 Texts = tuple[Text, ...]
 Decimals = Annotated[int, msgspec.Meta(ge=0, le=18)]
@@ -193,17 +192,21 @@ class Config:
     path: Path | None = field(default=None, compare=False)
 
     @property
-    def data_file(self) -> Path:
-        """The path of the party's table. Raises ConfigError if its role has none."""
+    def own_data(self) -> DataSection:
+        """The section on the party's table. Raises ConfigError if its role has none."""
         if self.data is None:
             raise ConfigError(_only(self.party.role, "data"), kind="section")
-        return Path(self.path.parent if self.path else "") / self.data.file
+        return self.data
+
+    @property
+    def data_file(self) -> Path:
+        """The path of the party's table. Raises ConfigError if its role has none."""
+        return Path(self.path.parent if self.path else "") / self.own_data.file
 
 
 def load_config(path: str | os.PathLike[str]) -> Config:
     """Read a configuration file. Raises ConfigError, of any kind but `exists`."""
-    tables, source = read_toml(Path(path))
-    return _checked(tables, source)
+    return _checked(*read_toml(Path(path)))
 
 
 def new_config(**flags: Any) -> Config:
@@ -212,8 +215,7 @@ def new_config(**flags: Any) -> Config:
 
 
 def with_overrides(config: Config, **flags: Any) -> Config:
-    """Return `config` with other values for some keys, named as in the file or with their section
-    (`log_level`).
+    """Return `config` with other values for some keys, named as in the file or like `log_level`.
 
     None means that a flag was not given. A relative `file` is relative to the current directory. Raises
     ConfigError, which names the flag.

@@ -79,11 +79,6 @@ def _decode_request(line: bytes) -> AnyRequest:
         raise UsageError(f"not a request: {error}") from None
 
 
-def _printable(text: str) -> str:
-    """Return text that can be encoded: file names may hold bytes that are not UTF-8."""
-    return text.encode(errors="backslashreplace").decode()
-
-
 # -- the party's process ----------------------------------------------------------------------------
 
 
@@ -109,7 +104,8 @@ class _Handler(socketserver.StreamRequestHandler):
             result = self.server.answer(_decode_request(line), self._on_progress)
             return Succeeded(msgspec.Raw(msgspec.json.encode(result)))
         except RevFRFError as error:
-            return Failed(error.kind, _printable(str(error)))
+            reason = str(error).encode(errors="backslashreplace").decode()  # file names may not be UTF-8
+            return Failed(error.kind, reason)
         except Exception:
             log.exception("a request has failed")
             return Failed("error", "the command failed; see the party's log")

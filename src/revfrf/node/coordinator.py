@@ -22,9 +22,9 @@ from revfrf.node.api import OnProgress, Progress
 from revfrf.node.config import Config
 from revfrf.node.home import Home
 from revfrf.node.members import MemberService
-from revfrf.node.training_job import SharedRows, TrainingJob
+from revfrf.node.training_job import TrainingJob
 from revfrf.parallel import workers
-from revfrf.protocols.alignment import align, drop
+from revfrf.protocols.alignment import Matched, align, drop
 from revfrf.protocols.certificate import shown_by
 from revfrf.report.drawing import outline
 from revfrf.report.forest import Standing, forest_page
@@ -32,7 +32,6 @@ from revfrf.roles.coordinator import Coordinator
 from revfrf.storage.memory import CoordinatorStore
 
 Result = TypeVar("Result")
-
 
 _POLL_SECONDS = 1.0
 """How often somebody who waits for its turn hears what the other does."""
@@ -118,14 +117,14 @@ class CoordinatorService(MemberService):
         with self._turn(on_progress) as progressed:
             rows = len(self.job.expect_labels().ids)
 
-            def look() -> SharedRows:
+            def look() -> tuple[Matched, tuple[api.ParticipantRows, ...]]:
                 self.job.enter_epoch(progressed)
                 return self.job.find(progressed)
 
-            found = self.patience.retry(look, progressed)
+            found, participants = self.patience.retry(look, progressed)
             shared = len(found.ids)
             self.audit.append("matched", rows=rows, common=shared)
-            return api.Matched(rows, shared, rows - shared, tuple(found.parties.values()))
+            return api.Matched(rows, shared, rows - shared, participants)
 
     def train(self, request: api.Train, on_progress: OnProgress) -> api.Trained:
         """Train, or continue the training that is in progress."""
@@ -183,8 +182,9 @@ class CoordinatorService(MemberService):
             raise UsageError("the forest is not ready; run `revfrf train`, or wait")
 
     def _when_ready(self, work: Callable[[], Result], on_progress: OnProgress) -> Result:
-        """Do something with a forest that is ready. If somebody leaves or disconnects, do it again when the
-        forest is rebuilt or the party is back. Who is offline from the beginning is not waited for.
+        """Do something with a forest that is ready, and again if somebody leaves or disconnects.
+
+        A party that is offline from the beginning is not waited for.
         """
 
         def try_it() -> Result:
@@ -209,14 +209,12 @@ class CoordinatorService(MemberService):
 
     def history(self, _: api.History, __: OnProgress) -> tuple[api.Revocation, ...]:
         """List who has left, and when."""
-        shown = map(shown_by, self.role.certificates)
-        return tuple(msgspec.convert(facts, api.Revocation) for facts in shown)
+        return tuple(msgspec.convert(shown_by(found), api.Revocation) for found in self.role.certificates)
 
     def report(self, _: api.Report, __: OnProgress) -> str:
         """Return a page about the forest, as HTML."""
         self._expect_ready()
         status, forest = self.status(api.Status()), self.job.summary()
-        columns = {party: [c.name for c in owned] for party, owned in self.role.columns.items()}
         standing = Standing(
             federation=self.config.party.federation,
             facts={
@@ -227,7 +225,7 @@ class CoordinatorService(MemberService):
                 "rows": forest.rows,
                 "digest": forest.digest,
             },
-            columns=columns,
+            columns={party: [c.name for c in owned] for party, owned in self.role.columns.items()},
             forest=outline(self.store),
             certificates=self.role.certificates,
         )

@@ -174,9 +174,7 @@ def _has_left(directory: Path) -> bool | None:
 
 
 class Pins:
-    """The TLS certificate by which each party came. A token is valid once: if two parties present the same
-    one, the first is admitted, until KGC invites the party again.
-    """
+    """The TLS certificate by which each party first came: a token is valid once. A later one replaces it."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._lock = store, Lock()

@@ -6,6 +6,7 @@ All of it works offline, and a party's keys are created where they stay.
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -52,11 +53,8 @@ def _create(path: Path, config: Config, kgc: VerifyKey, facts: Mapping[str, Any]
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror}", kind="io") from None
     check_writable_by_owner_alone(path)
-    store = Store(Database(path / DATABASE, create=True))
-    try:
+    with closing(Store(Database(path / DATABASE, create=True))) as store:
         store.write(**facts)
-    finally:
-        store.close()
     save_verify_key(path / PUBLIC_KEY, kgc)
     write_config(path / CONFIG, config)  # last: without it, this is not a party directory
 
@@ -82,27 +80,23 @@ def create_federation(path: str | os.PathLike[str], federation: str, coordinator
     _create(home, config, signing.verify_key, facts)
 
 
+@hides_locals
 def invite(home: Home, role: str, name: str, days: int = _DAYS) -> Token:
     """Return a token by which a party joins or, if it has joined before, renews its TLS certificate."""
-    with _inviting:
-        return _invite(home, role, name, days)
-
-
-@hides_locals
-def _invite(home: Home, role: str, name: str, days: int) -> Token:
     if home.who.role != KGC:
         raise UsageError(f"{home.path} is the directory of {home.who.name!r}; only KGC invites")
     name = _named(role, name)
-    invited = home.store.expect("invited", dict[str, Invited])
-    _check_invitation(invited, home.store.expect("state", KeyCentreState), role, name)
-    serial = home.store.expect("serial", int) + 1
-    authority = Authority.from_fields(home.store.expect("authority", dict[str, str]))
-    address = home.config.network.coordinator or ""
-    token = authority.invite(PartyId(role, name), address, home.signing().verify_key.raw, serial, days)
-    first = invited[name].first if name in invited else serial
-    with home.store.transaction():
-        home.store.write(invited=invited | {name: Invited(role, first, serial)}, serial=serial)
-        home.audit.append("invited", role=role, name=name, serial=serial, first=first)
+    with _inviting:
+        invited = home.store.expect("invited", dict[str, Invited])
+        _check_invitation(invited, home.store.expect("state", KeyCentreState), role, name)
+        serial = home.store.expect("serial", int) + 1
+        authority = Authority.from_fields(home.store.expect("authority", dict[str, str]))
+        address = home.config.network.coordinator or ""
+        token = authority.invite(PartyId(role, name), address, home.signing().verify_key.raw, serial, days)
+        first = invited[name].first if name in invited else serial
+        with home.store.transaction():
+            home.store.write(invited=invited | {name: Invited(role, first, serial)}, serial=serial)
+            home.audit.append("invited", role=role, name=name, serial=serial, first=first)
     return token
 
 
@@ -188,8 +182,7 @@ def join_federation(path: str | os.PathLike[str], text: str, *, allow_insecure: 
 
 @hides_locals
 def _renew(path: Path, token: Token) -> None:
-    home = Home.open(path)
-    try:
+    with closing(Home.open(path)) as home:
         if home.who != token.who or home.config.party.federation != token.federation:
             raise UsageError(
                 f"{path} is the directory of {home.who.name!r}; the token is for {token.who.name!r}"
@@ -203,5 +196,3 @@ def _renew(path: Path, token: Token) -> None:
             home.store.write(tls=tls.to_fields())
             home.audit.append("certificate renewed", serial=token.serial)
         home.store.scrub()
-    finally:
-        home.close()

@@ -58,23 +58,19 @@ class KeyCentreService(Service):
 
     def answer(self, sender: str, message: Message) -> Message:
         """See `Service.answer`. Also answers what needs calls to others."""
-        match message:
-            case SetUpRequest():
-                reply: Message = self._set_up()
-            case AdmissionRequest():
-                self._admit_once(sender)
-                return Done()
-            case _:
-                return super().answer(sender, message)
+        if isinstance(message, AdmissionRequest):
+            self._admit_once(sender)
+            return Done()
+        if not isinstance(message, SetUpRequest):
+            return super().answer(sender, message)
+        reply = self._set_up()
         self.audit.append(type(message).__name__, sender=sender)
         return reply
 
     def admit(self, passport: Passport) -> None:
         """See `Service.admit`. Also refuses parties that are not invited."""
-        who, known = (
-            passport.who,
-            self.home.store.expect("invited", dict[str, Invited]).get(passport.who.name),
-        )
+        who = passport.who
+        known = self.home.store.expect("invited", dict[str, Invited]).get(who.name)
         if known is None or known.role != who.role or passport.serial < known.first:
             raise PassportError(f"{who} is not invited", kind="name")
         super().admit(passport)
@@ -186,11 +182,10 @@ class KeyCentreService(Service):
                 self.role.handle(found.party, found)
         except (ValueError, RejectedError) as error:
             raise UsageError(f"not a request to leave this federation now: {error}") from None
-        self.audit.append(
-            "accepted a request to leave", party=found.party, level=found.level, epoch=found.epoch
-        )
+        party, level, epoch = found.party, found.level, found.epoch
+        self.audit.append("accepted a request to leave", party=party, level=level, epoch=epoch)
         self.loop.wake()
-        return api.Departure(found.party, found.level, found.epoch)
+        return api.Departure(party, level, epoch)
 
     def invite(self, request: api.Invite, _: OnProgress) -> str:
         """See `node.invitations.invite`."""

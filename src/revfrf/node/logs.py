@@ -19,13 +19,13 @@ from collections.abc import Mapping, Set
 from datetime import UTC, date, datetime
 from numbers import Integral, Real
 from pathlib import PurePath
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from revfrf.crypto.secret import Secret
-from revfrf.errors import RevFRFError, UsageError
+from revfrf.errors import RevFRFError
 
-LEVELS = ("debug", "info", "warning", "error")
-FORMATS = ("text", "json")
+Level = Literal["debug", "info", "warning", "error"]
+Format = Literal["text", "json"]
 
 _FACTS = "revfrf_facts"
 _HIDDEN = "<secret>"
@@ -33,20 +33,16 @@ _DEEPEST = 8
 _BARE = re.compile(r"[^\s\"=\\]+")
 
 
-def set_up_logging(level: str = "info", format: str = "text", stream: TextIO | None = None) -> None:  # noqa: A002
+def set_up_logging(level: Level = "info", form: Format = "text", stream: TextIO | None = None) -> None:
     """Write the package's log to `stream`, standard error by default, and nowhere else.
 
-    A second call replaces the first. Raises UsageError.
+    A second call replaces the first.
     """
-    if level not in LEVELS:
-        raise UsageError(f"level={level!r}: give one of {', '.join(LEVELS)}")
-    if format not in FORMATS:
-        raise UsageError(f"format={format!r}: give one of {', '.join(FORMATS)}")
     log = logging.getLogger("revfrf")
     for handler in [handler for handler in log.handlers if isinstance(handler, _Handler)]:
         log.removeHandler(handler)
     handler = _Handler(sys.stderr if stream is None else stream)
-    handler.setFormatter(_Formatter(as_json=format == "json", traces=level == "debug"))
+    handler.setFormatter(_Formatter(as_json=form == "json", traces=level == "debug"))
     log.addHandler(handler)
     log.setLevel(level.upper())
     log.propagate = False
@@ -75,13 +71,8 @@ class _Formatter(logging.Formatter):
         facts = {name: _plain(fact) for name, fact in getattr(record, _FACTS, {}).items()}
         facts |= self._trouble(record)
         if self._as_json:
-            line = {
-                "time": time,
-                "level": record.levelname.lower(),
-                "event": _message(record),
-                "facts": facts,
-            }
-            return json.dumps(line, separators=(",", ":"))
+            line = {"time": time, "level": record.levelname.lower(), "event": _message(record)}
+            return json.dumps({**line, "facts": facts}, separators=(",", ":"))
         shown = [f"{_one_line(name)}={_quoted(fact)}" for name, fact in facts.items()]
         return " ".join([time, f"{record.levelname:<5}", _one_line(_message(record)), *shown])
 
@@ -121,9 +112,8 @@ def _plain(value: object, depth: int = 0) -> Any:
         kind = value.kind if isinstance(value, RevFRFError) else type(value).__name__
         return f"{kind}: {value}"
     if isinstance(value, Integral):
-        return (
-            int(value) if -(2**64) < int(value) < 2**64 else f"<a number of {int(value).bit_length()} bits>"
-        )
+        whole = int(value)
+        return whole if -(2**64) < whole < 2**64 else f"<a number of {whole.bit_length()} bits>"
     if isinstance(value, Real):
         return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, PurePath | date):

@@ -7,7 +7,7 @@ import msgspec
 
 from revfrf.errors import AbsentError, RefusedError, UsageError
 from revfrf.forest.seeds import master_seed, participant_secret
-from revfrf.io.party_data import Rows, read_rows
+from revfrf.io.party_data import read_rows
 from revfrf.lifecycle import check_somebody_stays
 from revfrf.messages.base import Done
 from revfrf.messages.fle_expan import Column
@@ -73,7 +73,14 @@ class ParticipantService(MemberService):
         store = home.store
         if not isinstance(store, ParticipantStore):
             raise UsageError(f"{home.path} is not the directory of a participant")
-        rows = self._read_rows(config)
+        data = config.own_data
+        rows = read_rows(
+            config.data_file,
+            data.id_column,
+            categories=data.categories,
+            drop=data.drop,
+            decimals=data.decimals,
+        )
         columns = store.read("columns", tuple[Column, ...])
         if columns is None or store.read("aligned", bytes) is None:
             columns = rows.columns
@@ -90,19 +97,6 @@ class ParticipantService(MemberService):
         self.role.rows = rows
         self.take_policy()
         step(log, "rows read", file=str(config.data_file), rows=len(rows.ids), columns=len(columns))
-
-    @staticmethod
-    def _read_rows(config: Config) -> Rows:
-        data = config.data
-        if data is None:
-            raise UsageError("a participant needs [data] in its configuration")
-        return read_rows(
-            config.data_file,
-            data.id_column,
-            categories=data.categories,
-            drop=data.drop,
-            decimals=data.decimals,
-        )
 
     def predict_encrypted(self, request: api.PredictEncrypted, on_progress: OnProgress) -> api.Predictions:
         """See `node.requester.predict_encrypted`."""

@@ -6,13 +6,9 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import ClassVar
 
-import msgspec
-import numpy as np
-from numpy.typing import NDArray
-
 from revfrf.errors import AbsentError, RefusedError, RevFRFError
 from revfrf.forest.voting import numbers
-from revfrf.io.party_data import Rows, read_rows
+from revfrf.io.party_data import read_rows
 from revfrf.messages.base import Done
 from revfrf.messages.fle_expan import Column
 from revfrf.messages.frf_predict import ForestFacts
@@ -38,7 +34,10 @@ def predict_encrypted(
     Raises RefusedError and AbsentError, which name the party.
     """
     facts = _facts(service.endpoint, requester.identity)
-    rows = read_rows(request.file, request.id_column, categories=_categories(facts))
+    named = _names(facts)
+    categories = {c.name for columns in named.values() for c in columns if c.categories is not None}
+    rows = read_rows(request.file, request.id_column, categories=categories)
+    codes = {party: rows.codes(columns) for party, columns in named.items()}
 
     def answered(n_rows: int) -> None:
         done = n_rows / max(1, len(rows.ids))
@@ -51,7 +50,7 @@ def predict_encrypted(
         _wait(service, requester.identity, facts.absent, error)
 
     service.audit.append("asked", rows=len(rows.ids))
-    answer = requester.ask(_codes(facts, rows), request.voting, request.partial, answered, wait, facts)
+    answer = requester.ask(codes, request.voting, request.partial, answered, wait, facts)
     return _predictions(request.id_column, rows.ids, facts, answer)
 
 
@@ -65,9 +64,7 @@ def _facts(channel: Channel, identity: Identity) -> ForestFacts:
 
 
 def _wait(service: Service, identity: Identity, away: Collection[str], error: AbsentError) -> None:
-    """Wait until CS says that only these are offline. Raises the error if that exceeds the configured
-    patience.
-    """
+    """Wait until CS says that only these are offline. Raises the error when the patience is over."""
     until = time.monotonic() + service.config.network.patience
     while service.loop.pause() and time.monotonic() < until:
         with suppress(AbsentError):
@@ -87,35 +84,20 @@ def _names(facts: ForestFacts) -> dict[str, list[Column]]:
     return {party: [named(party, c) for c in columns] for party, columns in facts.columns.items()}
 
 
-def _categories(facts: ForestFacts) -> set[str]:
-    return {c.name for columns in _names(facts).values() for c in columns if c.categories is not None}
-
-
-def _codes(facts: ForestFacts, rows: Rows) -> dict[str, NDArray[np.int64]]:
-    return {party: rows.codes(columns) for party, columns in _names(facts).items()}
-
-
 def _predictions(id_column: str, ids: Sequence[str], facts: ForestFacts, answer: Answer) -> Predictions:
     """Return what the votes say, and which fraction of the trees has voted."""
     if not answer.n_voted.all():
         raise RevFRFError("no tree could vote for some rows: too many parties are offline", kind="absent")
     mean = answer.votes / answer.n_voted[:, None]
-    found = Predictions(
-        id_column,
-        tuple(ids),
-        prediction=(),
-        coverage=tuple((answer.n_voted / facts.opening.n_trees).tolist()),
-        offline=tuple(answer.absent),
-    )
+    probability = None
     if facts.n_votes == 1:
-        values = numbers(mean, facts.centre, facts.places).tolist()
-        return msgspec.structs.replace(found, prediction=tuple(values))
-    labels = facts.labels or tuple(map(str, range(facts.n_votes)))
-    best = mean.argmax(axis=1)
-    return msgspec.structs.replace(
-        found,
-        prediction=tuple(labels[place] for place in best),
-        probability=tuple(mean[np.arange(len(mean)), best].tolist()),
+        prediction = numbers(mean, facts.centre, facts.places).tolist()
+    else:
+        labels, best = facts.labels or tuple(map(str, range(facts.n_votes))), mean.argmax(axis=1)
+        prediction, probability = [labels[place] for place in best], tuple(mean.max(axis=1).tolist())
+    coverage = tuple((answer.n_voted / facts.opening.n_trees).tolist())
+    return Predictions(
+        id_column, tuple(ids), tuple(prediction), probability, coverage, offline=tuple(answer.absent)
     )
 
 

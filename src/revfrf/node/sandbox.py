@@ -8,8 +8,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 
 from revfrf.errors import RevFRFError, StorageError, UsageError
@@ -27,9 +27,7 @@ REQUESTER_NAME = "clinic"
 _TRAINED, _ASKED = 400, 20
 START_SECONDS, STOP_SECONDS = 120.0, 20.0
 PORTS = range(10_000, 32_768)
-"""Below the ports that systems assign to outgoing connections: while CS is down, one of its own parties could
-otherwise occupy its port by dialling it.
-"""
+"""Below those of outgoing connections: else a party that dials CS while it is down could occupy its port."""
 
 _SERVERS = {"kgc": KGC, "cs": CS, "cc": CC}
 """The directories of the servers. All others' directories have their names."""
@@ -75,9 +73,7 @@ def free_port(ports: Sequence[int] = PORTS) -> int:
 
 
 def _write_files(directory: Path, names: list[str]) -> None:
-    """Write the files: hospitals have some columns of all patients, CS the outcome of most, the clinic whole
-    rows of a few.
-    """
+    """Hospitals have some columns of all patients, CS the outcome of most, the clinic whole rows of a few."""
     from sklearn.datasets import load_breast_cancer
 
     data = load_breast_cancer()
@@ -166,27 +162,20 @@ def _wait(directory: Path, expected: set[str], processes: Mapping[str, subproces
                 raise RevFRFError(
                     f"{name} has stopped; {_last_line(directory / f'{name}.log')}", kind="absent"
                 )
-        with _not_yet():
+        try:
             status = ask(directory / "cs" / CONTROL, Status())
-            missing = expected - {*status.connected, *status.left}
-            if not missing:
-                return
+        except StorageError:
+            raise
+        except RevFRFError:  # it has not started yet
+            status = None
+        missing = expected - {*status.connected, *status.left} if status else missing
+        if not missing:
+            return
         time.sleep(0.1)
     names = ", ".join(sorted(missing))
     raise RevFRFError(
         f"{names}: not connected after {START_SECONDS:.0f} seconds; look at {directory}/*.log", kind="absent"
     )
-
-
-@contextmanager
-def _not_yet() -> Iterator[None]:
-    """Ignore errors that may vanish while processes start, but not those of directories."""
-    try:
-        yield
-    except StorageError:
-        raise
-    except RevFRFError:
-        return
 
 
 def _last_line(log: Path) -> str:

@@ -43,9 +43,7 @@ _READ_ONLY = (
     ShareRequest,
     TestRequest,
 )
-"""Messages that are answered side by side. All others change something, and are answered one at a time: their
-work may go on after the sender has stopped waiting.
-"""
+"""Messages that are answered side by side. All others change something, and are answered one at a time."""
 
 
 class Service:
@@ -146,9 +144,7 @@ class Service:
     # -- messages -----------------------------------------------------------------------------------
 
     def admit(self, passport: Passport) -> None:
-        """Refuse a party that has left, has other keys than the member of its name, or came after another of
-        the same name. See `Endpoint`.
-        """
+        """Refuse who has left, or is not the member, or not the first party, of its name. See `Endpoint`."""
         who = passport.who
         if who.name in self.revoked:
             raise PassportError(f"{who.name!r} has left", kind="revoked")
@@ -184,9 +180,7 @@ class Service:
         return reply
 
     def _log_answer(self, sender: str, message: Message) -> None:
-        """Write a line into the audit log. Messages that may be repeated without effect are logged once per
-        sender and epoch.
-        """
+        """Log a message; one that may be repeated without effect, once per sender and epoch."""
         if isinstance(message, ForestQuery | RevocationRequest):
             epoch = 0 if self.certificate is None else self.certificate.epoch
             level = message.level if isinstance(message, RevocationRequest) else 0

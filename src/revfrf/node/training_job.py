@@ -3,7 +3,6 @@
 import logging
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -58,30 +57,11 @@ class Training(Record, frozen=True):
     stopped: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SharedRows:
-    """The ids that all participants share, and each participant's columns and rows."""
-
-    ids: tuple[str, ...]
-    parties: dict[str, ParticipantRows]
-
-    def check(self, n_rows: int, least: float) -> None:
-        """Raise UsageError if less than this fraction of CS's rows is shared."""
-        if len(self.ids) < least * n_rows:
-            shared = Matched(self.ids, {party: rows.shared for party, rows in self.parties.items()})
-            raise UsageError(
-                f"only {len(self.ids):,} of {n_rows:,} rows are shared ({shared}); check the id columns, or "
-                "lower --min-common"
-            )
-
-
 class TrainingJob:
     """What CS's process does by itself, from its records; `advance` goes on after any interruption."""
 
     def __init__(self, config: Config, role: Coordinator, endpoint: Endpoint, audit: AuditLog) -> None:
-        if config.data is None:
-            raise UsageError("CS needs [data] in its configuration")
-        self.config, self.data, self.role = config, config.data, role
+        self.config, self.data, self.role = config, config.own_data, role
         self._endpoint, self._audit = endpoint, audit
         self._gathered: EpochCertificate | None = None
         self.record = role.store.read("training", Training)
@@ -142,15 +122,19 @@ class TrainingJob:
         """Settle the shared rows and their labels, for the federation's life."""
         training, labels = self.expect_record(), self.expect_labels()
         try:
-            found = self.find(on_progress)
-            found.check(len(labels.ids), training.min_common)
+            found, parties = self.find(on_progress)
+            if len(found.ids) < training.min_common * len(labels.ids):
+                raise UsageError(
+                    f"only {len(found.ids):,} of {len(labels.ids):,} rows are shared ({found}); check the id "
+                    "columns, or lower --min-common"
+                )
             values = labels.of(found.ids)
             settled = msgspec.structs.replace(
                 training,
-                ids=found.ids,
+                ids=tuple(found.ids),
                 values=tuple(values),
                 labels=() if training.task == "numbers" else tuple(sorted(set(map(str, values)))),
-                n_features=sum(rows.columns for rows in found.parties.values()),
+                n_features=sum(rows.columns for rows in parties),
                 not_common=len(labels.ids) - len(found.ids),
             )
             _rules(settled)  # says what is wrong with them
@@ -186,23 +170,18 @@ class TrainingJob:
 
     # -- rows and labels ----------------------------------------------------------------------------
 
-    def find(self, on_progress: OnProgress) -> SharedRows:
-        """Find the rows of CS's labels that all participants share."""
+    def find(self, on_progress: OnProgress) -> tuple[Matched, tuple[ParticipantRows, ...]]:
+        """Find the rows of CS's labels that all participants share, and count each participant's."""
         schemas = ask_schemas(self._endpoint, self.epoch, self.participants)
-        parties = {
-            party: ParticipantRows(party, len(schema.columns), schema.n_rows, shared=0)
-            for party, schema in schemas.items()
-        }
-        for party, found in parties.items():
-            step(log, "schema", party=party, columns=found.columns, rows=found.rows)
-            on_progress(Progress("schema", f"{party!r}: {found.columns} columns, {found.rows} rows"))
+        for party, found in schemas.items():
+            step(log, "schema", party=party, columns=len(found.columns), rows=found.n_rows)
+            on_progress(Progress("schema", f"{party!r}: {len(found.columns)} columns, {found.n_rows} rows"))
         source = f"{self.config.data_file}, column {self.data.id_column!r}"
         matched = self.match("training", self.expect_labels().ids, source, on_progress)
-        counted = {
-            party: msgspec.structs.replace(rows, shared=matched.shared[party])
-            for party, rows in parties.items()
-        }
-        return SharedRows(tuple(matched.ids), counted)
+        return matched, tuple(
+            ParticipantRows(party, len(found.columns), found.n_rows, matched.shared[party])
+            for party, found in schemas.items()
+        )
 
     def match(self, table: str, ids: Sequence[str], source: str, on_progress: OnProgress) -> Matched:
         """Find those of these ids, from this source, that all participants have.
