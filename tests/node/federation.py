@@ -83,6 +83,28 @@ def by_itself(directory: Path, name: str, **plan: Any) -> subprocess.Popen[bytes
         )
 
 
+def command(directory: Path, *arguments: str, code: int = 0) -> str:
+    """What a command prints that can ask nobody; if it is to fail, what it says."""
+    done = subprocess.run(
+        [sys.executable, "-m", "revfrf", *arguments],
+        cwd=directory,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=2 * LONG,
+    )
+    assert done.returncode == code, (done, logs(directory))
+    return done.stderr if code else done.stdout
+
+
+def logs(directory: Path) -> str:
+    """The last of what everybody has to say."""
+    return "\n".join(
+        f"=== {file.name}\n{file.read_text()[-6000:]}" for file in sorted(directory.glob("*.log"))
+    )
+
+
 Process = Forked | subprocess.Popen[bytes]
 Spawning = Callable[..., Process]
 
@@ -153,16 +175,8 @@ class Running:
         return ask(self.directory / name / CONTROL, request, on_progress)
 
     def command(self, *arguments: str, code: int = 0) -> str:
-        """What a command prints; if it is to fail, what it says."""
-        done = subprocess.run(
-            [sys.executable, "-m", "revfrf", *arguments],
-            cwd=self.directory,
-            capture_output=True,
-            text=True,
-            timeout=2 * LONG,
-        )
-        assert done.returncode == code, (done, self.logs())
-        return done.stderr if code else done.stdout
+        """See `command`."""
+        return command(self.directory, *arguments, code=code)
 
     def status(self, name: str = "CS") -> api.PartyStatus:
         return self.ask(name, api.Status())
@@ -255,10 +269,8 @@ class Running:
         return file.read_text() if file.exists() else ""
 
     def logs(self) -> str:
-        """The last of what everybody has to say."""
-        return "\n".join(
-            f"=== {file.name}\n{file.read_text()[-6000:]}" for file in sorted(self.directory.glob("*.log"))
-        )
+        """See `logs`."""
+        return logs(self.directory)
 
 
 Begin = Callable[..., Running]

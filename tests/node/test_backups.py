@@ -1,7 +1,4 @@
-"""A directory that is brought back from a copy of the same epoch: noticed and named, or as good as before.
-
-And one that is lost.
-"""
+"""A directory that is restored from a copy of its epoch is noticed, or as good as before, or it is lost."""
 
 import shutil
 import signal

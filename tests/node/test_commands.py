@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -24,7 +25,7 @@ from revfrf.node.control import CONTROL, process_of
 from revfrf.node.home import CONFIG, Home, has_left, look
 from revfrf.node.invitations import create_federation
 from tests.node.conftest import Known
-from tests.node.federation import LONG, ROOT, Begin, Running
+from tests.node.federation import LONG, Begin, Running, command
 from tests.node.founding import N_ASKED, configure, port_of_own
 
 pytestmark = pytest.mark.timeout(900)  # on a slow machine
@@ -65,14 +66,8 @@ def test_a_name_that_another_has_in_other_letters_is_refused() -> None:
     assert "'bank' is too similar to 'Bank'" in run("kgc", "invite", "participant", "bank", code=WRONG_USAGE)
     assert "'BANK' is too similar to 'Bank'" in run("kgc", "invite", "requester", "BANK", code=WRONG_USAGE)
     token("participant", "Bank")  # again, for a new certificate
-
-
-@pytest.mark.usefixtures("place")
-def test_a_server_has_the_name_of_its_role_and_others_need_one() -> None:
-    assert "leave 'foo' out" in run("kgc", "invite", "CS", "foo", code=WRONG_USAGE)
-    assert "needs a name" in run("kgc", "invite", "participant", code=WRONG_USAGE)
-    assert "give CS, CC, participant or requester" in run("kgc", "invite", "bank", code=WRONG_USAGE)
-    token("CS", "CS")
+    assert run("kgc", "uninvite", "Bank") == "Invitation for Bank cancelled.\n"
+    token("CS", "CS")  # a server may be called as its role
 
 
 @pytest.mark.usefixtures("place")
@@ -141,18 +136,6 @@ def test_the_file_of_a_token_is_not_taken_for_a_token() -> None:
 
 
 @pytest.mark.usefixtures("place")
-def test_whoever_is_uninvited_is_named_once() -> None:
-    token("participant", "bank")
-    assert run("kgc", "uninvite", "bank") == "Invitation for bank cancelled.\n"
-
-
-@pytest.mark.usefixtures("place")
-def test_short_keys_of_a_federation_have_their_flag_named() -> None:
-    given = ["f", "--coordinator", "cs:1", "-d", "new", "--key-bits", "256"]
-    assert "or, to try it, --allow-insecure" in run("kgc", "init", *given, code=WRONG_USAGE)
-
-
-@pytest.mark.usefixtures("place")
 def test_a_question_is_no_output() -> None:
     run("join", token("participant", "bank"))
     done = CliRunner().invoke(app, ["revoke", "-d", "bank", "--json"], input="n\n")
@@ -182,9 +165,9 @@ def test_no_name_in_the_log_makes_a_party_one_that_has_left(place: Path) -> None
 
 def test_a_directory_that_is_none_is_named_as_such(place: Path) -> None:
     (place / "empty").mkdir()
-    for command in (["status"], ["train"], ["serve"], ["kgc", "invite", "CS"], ["revoke", "--yes"]):
-        assert "it does not exist" in run(*command, "-d", "nowhere", code=WRONG_USAGE)
-        assert "no revfrf.toml" in run(*command, "-d", "empty", code=WRONG_USAGE)
+    for line in (["status"], ["train"], ["serve"], ["kgc", "invite", "CS"], ["revoke", "--yes"]):
+        assert "it does not exist" in run(*line, "-d", "nowhere", code=WRONG_USAGE)
+        assert "no revfrf.toml" in run(*line, "-d", "empty", code=WRONG_USAGE)
     assert "pass one with -d" in run("status", code=WRONG_USAGE)
 
 
@@ -240,17 +223,16 @@ def test_where_answers_go_is_checked_before_anybody_is_asked(place: Path) -> Non
     run("join", token("CS"), "-d", "cs")
     run("join", token("participant", "bank"))
     Path("rows.csv").write_text("id\na\n")
-    commands = (
+    for line in (
         ["predict", "rows.csv", "-d", "cs", "--out"],
         ["export", "-d", "cs"],
         ["export", "-d", "cs", "--forest"],
         ["report", "-d", "cs"],
         ["revoke", "--yes", "-d", "bank", "--out"],
         ["demo", "--page"],
-    )
-    for command in commands:
-        assert "there is no directory nowhere" in run(*command, "nowhere/file", code=WRONG_USAGE)
-        assert "not a file" in run(*command, place, code=WRONG_USAGE)
+    ):
+        assert "there is no directory nowhere" in run(*line, "nowhere/file", code=WRONG_USAGE)
+        assert "not a file" in run(*line, place, code=WRONG_USAGE)
     said = run("predict", "rows.csv", "-d", "cs", "--out", "rows.csv", code=WRONG_USAGE)
     assert "would replace the rows" in said
 
@@ -264,14 +246,25 @@ def test_wrong_requests_to_leave_are_named() -> None:
     assert "nowhere does not exist" in run("kgc", "accept", "nowhere", code=WRONG_USAGE)
 
 
+FLAGS = {
+    "kgc init f --coordinator cs:1 -d new --key-bits 256": "or, to try it, --allow-insecure",
+    "kgc invite CS foo": "leave 'foo' out",
+    "kgc invite participant": "needs a name",
+    "kgc invite bank": "give CS, CC, participant or requester",
+    "serve -d kgc --workers many": "--workers many: give a number of cores",
+    "serve -d kgc --workers 4x": "--workers 4x: give a number of cores",
+    "serve -d kgc --workers=": "--workers : give a number of cores",
+    "serve -d kgc --workers 0": "--workers: must be",
+    "serve -d kgc --data a.csv": "--data: only participant and CS",
+    "predict t.csv --partial -d kgc": "--partial: only with --encrypted",
+    "predict t.csv --encrypted --min-coverage 0.1 -d kgc": "--min-coverage: only with --partial",
+}
+
+
 @pytest.mark.usefixtures("place")
-def test_workers_are_a_number_or_a_backend() -> None:
-    for given in ("many", "4x", ""):
-        said = run("serve", "-d", "kgc", "--workers", given, code=WRONG_USAGE)
-        assert "--workers" in said
-        assert "a number of cores" in said
-    assert "--workers: must be" in run("serve", "-d", "kgc", "--workers", "0", code=WRONG_USAGE)
-    assert "--data: only participant and CS" in run("serve", "-d", "kgc", "--data", "a.csv", code=WRONG_USAGE)
+@pytest.mark.parametrize("given", FLAGS)
+def test_a_wrong_flag_or_argument_is_named(given: str) -> None:
+    assert FLAGS[given] in run(*given.split(), code=WRONG_USAGE)
 
 
 @pytest.mark.usefixtures("place")
@@ -280,16 +273,12 @@ def test_a_table_that_does_not_fit_has_its_flag_named() -> None:
     run("join", token("CS"), "-d", "cs")
     for directory, content, remedy in (
         ("bank", None, "rows.csv: there is no such file; put the table there, give --data FILE, or set"),
-        (
-            "bank",
-            "customer,x\na,1\n",
-            "'id'; its columns are 'customer', 'x'; give the id column with --id",
-        ),
+        ("bank", "customer,x\na,1\n", "its columns are 'customer', 'x'; give the id column with --id"),
         ("cs", "id,y\na,1\n", "'label'; its columns are 'id', 'y'; give the label column with --target"),
     ):
         if content is not None:
             Path(directory, "rows.csv").write_text(content)
-        assert remedy in run_closed("serve", "-d", directory, cwd=Path())
+        assert remedy in command(Path(), "serve", "-d", directory, code=WRONG_USAGE)
 
 
 @pytest.mark.usefixtures("place")
@@ -297,17 +286,11 @@ def test_numbers_are_no_classes_unless_that_is_said_by_file_or_flag() -> None:
     run("join", token("CS"), "-d", "cs")
     rows = "".join(f"r{number},{number / 7}\n" for number in range(150))
     Path("cs/rows.csv").write_text(f"id,label\n{rows}")
-    assert "give --task numbers" in run_closed("serve", "-d", "cs", cwd=Path())
+    serve = partial(command, Path(), "serve", "-d", "cs", code=WRONG_USAGE)
+    assert "give --task numbers" in serve()
     assert 'must be "classes" or "numbers"' in run("serve", "-d", "cs", "--task", "number", code=WRONG_USAGE)
     Path("cs/rows.csv").write_text("id,label\na,paid\n")
-    assert "'paid' is not a number" in run_closed("serve", "-d", "cs", "--task", "numbers", cwd=Path())
-
-
-@pytest.mark.usefixtures("place")
-def test_partial_answers_are_for_encrypted_requests() -> None:
-    assert "only with --encrypted" in run("predict", "t.csv", "--partial", "-d", "kgc", code=WRONG_USAGE)
-    few = ["predict", "t.csv", "--encrypted", "--min-coverage", "0.1", "-d", "kgc"]
-    assert "--min-coverage: only with --partial" in run(*few, code=WRONG_USAGE)
+    assert "'paid' is not a number" in serve("--task", "numbers")
 
 
 # -- with processes ---------------------------------------------------------------------------------
@@ -332,7 +315,8 @@ def test_output_of_a_running_federation(federation: Running, monkeypatch: pytest
     assert "nobody has left" in run("export", "c.json", "-d", "CS", code=WRONG_USAGE)
     accuracy = run("test", "CS/test.csv", "-d", "CS").split("accuracy")[1].strip()
     assert len(accuracy) == len("0.1234")
-    assert "cannot ask for confirmation" in _last(run_closed("revoke", "-d", "h2", cwd=federation.directory))
+    refused = federation.command("revoke", "-d", "h2", code=WRONG_USAGE)
+    assert "cannot ask for confirmation" in refused.splitlines()[-1]
 
 
 def test_what_the_forest_was_trained_on_is_counted_and_labels_are_its_classes(
@@ -422,30 +406,12 @@ def test_half_of_the_trees_must_have_voted_by_default(
     assert "40.0%" in done.stderr
 
 
-def run_closed(*arguments: str, cwd: Path) -> str:
-    """What a command says that can ask nobody."""
-    done = subprocess.run(
-        [sys.executable, "-m", "revfrf", *arguments],
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == WRONG_USAGE
-    return done.stderr
-
-
-def _last(text: str) -> str:
-    return text.strip().splitlines()[-1]
-
-
 @contextmanager
 def leaving(federation: Running) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
     """`revfrf revoke` at h2, which waits, and what it says; nothing begins without h0."""
     federation.stop("h0")
-    command = [sys.executable, "-m", "revfrf", "revoke", "--yes", "-d", "h2"]
-    with subprocess.Popen(command, cwd=federation.directory, stderr=subprocess.PIPE, text=True) as asking:
+    revoke = [sys.executable, "-m", "revfrf", "revoke", "--yes", "-d", "h2"]
+    with subprocess.Popen(revoke, cwd=federation.directory, stderr=subprocess.PIPE, text=True) as asking:
         assert asking.stderr is not None
         assert "Waiting until CS no longer accepts this party" in asking.stderr.readline()
         assert "the request remains valid" in asking.stderr.readline()
@@ -534,15 +500,14 @@ def test_whoever_ends_a_federation_in_the_foreground_ends_all_of_it(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     sandbox.make(tmp_path / "f", 2, 256, allow_insecure=True)
-    command = [sys.executable, "-m", "revfrf", "up", "-d", "f"]
+    shown = [sys.executable, "-m", "revfrf", "up", "-d", "f"]
     with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, preexec_fn=heed_hangups
+        shown, cwd=tmp_path, stdout=subprocess.PIPE, text=True, preexec_fn=heed_hangups
     ) as up:
         assert up.stdout is not None
         assert "All are connected" in up.stdout.readline()
-        sockets = [
-            tmp_path / "f" / name / CONTROL for name in ("kgc", "cs", "cc", "hospital-1", "hospital-2")
-        ]
+        names = ("kgc", "cs", "cc", "hospital-1", "hospital-2")
+        sockets = [tmp_path / "f" / name / CONTROL for name in names]
         processes = [process_of(socket) for socket in sockets]
         assert all(processes)
         up.send_signal(number)
@@ -553,33 +518,19 @@ def test_whoever_ends_a_federation_in_the_foreground_ends_all_of_it(
 
 def test_who_has_left_is_neither_started_nor_suggested(tmp_path: Path) -> None:
     """By command lines of their own, as somebody would type them."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-
-    def command(*arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "revfrf", *arguments],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=2 * LONG,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
+    typed = partial(command, tmp_path)
     try:
-        said = command("up", "--detach", "--parties", "3", *TOY)
+        said = typed("up", "--detach", "--parties", "3", *TOY)
         assert "In another terminal" not in said
         assert "revfrf revoke -d federation/hospital-1 --yes\n" in said
-        command("train", "-d", "federation/cs")
-        command("revoke", "-d", "federation/hospital-1", "--yes", "--level", "1")
-        command("export", "left.json", "-d", "federation/cs")
-        assert json.loads(command("down", "--json"))["ended"] == 5
-        started = json.loads(command("up", "--detach", "--json"))
+        typed("train", "-d", "federation/cs")
+        typed("revoke", "-d", "federation/hospital-1", "--yes", "--level", "1")
+        typed("export", "left.json", "-d", "federation/cs")
+        assert json.loads(typed("down", "--json"))["ended"] == 5
+        started = json.loads(typed("up", "--detach", "--json"))
         assert started["started"] == ["kgc", "cs", "cc", "hospital-2", "hospital-3"]
         assert started["hospitals"] == ["hospital-2", "hospital-3"]
-        assert "hospital-1" not in command("up", "--detach")
+        assert "hospital-1" not in typed("up", "--detach")
     finally:
-        command("down")
+        typed("down")
     assert not (tmp_path / "federation" / "hospital-1" / CONTROL).exists()

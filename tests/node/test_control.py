@@ -3,8 +3,9 @@
 import os
 import socket
 import stat
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -113,12 +114,17 @@ def test_another_user_is_not_heard_even_where_it_can_open_the_socket() -> None:
     assert listening.heard == []
 
 
+@contextmanager
+def connected(path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as connection, control._short_address(path) as address:
+        connection.settimeout(LONG)
+        connection.connect(address)
+        yield connection
+
+
 def invited_through(path: Path) -> bool:
     """Whether whoever listens there gives this user an invitation."""
-    with closing(socket.socket(socket.AF_UNIX)) as connection, suppress(ConnectionError):
-        connection.settimeout(LONG)
-        with control._short_address(path) as address:
-            connection.connect(address)
+    with suppress(ConnectionError), connected(path) as connection:
         connection.sendall(b'{"command": "kgc invite", "role": "participant", "name": "eve"}\n')
         return bool(connection.recv(1))
     return False
@@ -185,13 +191,7 @@ def test_where_there_is_no_directory_nobody_is_asked(tmp_path: Path, what: str) 
 )
 def test_a_request_that_is_not_exactly_of_its_type_is_not_answered(tmp_path: Path, line: bytes) -> None:
     listening = Listening()
-    with (
-        closing(Control(tmp_path / CONTROL, listening)),
-        closing(socket.socket(socket.AF_UNIX)) as connection,
-    ):
-        connection.settimeout(LONG)
-        with control._short_address(tmp_path / CONTROL) as address:
-            connection.connect(address)
+    with closing(Control(tmp_path / CONTROL, listening)), connected(tmp_path / CONTROL) as connection:
         connection.sendall(line + b"\n")
         reply = msgspec.json.decode(connection.recv(4096))
     assert (reply["type"], reply["kind"], listening.heard) == ("failed", "usage", [])

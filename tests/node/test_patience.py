@@ -1,6 +1,4 @@
-"""What has begun outlasts whoever dies and comes back; what cannot begin says so at once; and what is settled
-stays so.
-"""
+"""What has begun outlasts a party that dies and comes back. What cannot begin says so at once."""
 
 import time
 from pathlib import Path

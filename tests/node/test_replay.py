@@ -158,13 +158,11 @@ class Replay:
         self._note(type(decode(frame.piece, *MESSAGES)).__name__, self._back(frame)[0].kind, before)
 
     def _letter(self, frame: Frame) -> None:
-        """The very bytes, by CS, who has passed them on before. Whoever they are for has dealt with them when
-        it answers what comes later, and nothing waits any more.
+        """The very bytes, by CS, who has passed them on before. Their recipient has dealt with them when it
+        answers what comes later, and nothing waits.
         """
-        before, hello = (
-            self.federation.state(),
-            Frame("hello", frame.sender, frame.recipient, next(NUMBERS)),
-        )
+        before = self.federation.state()
+        hello = Frame("hello", frame.sender, frame.recipient, next(NUMBERS))
         self._send("CS", frame.recipient, frame)
         self._send("CS", frame.recipient, hello)
         load = self._endpoint(frame.recipient)._load

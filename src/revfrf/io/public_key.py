@@ -9,6 +9,7 @@ fingerprint is what `VerifyKey.fingerprint` says, for comparing over the telepho
 """
 
 import os
+from contextlib import suppress
 
 from revfrf.crypto.signing import KEY_BYTES, VerifyKey
 from revfrf.errors import FormatError, KeyFileError
@@ -29,8 +30,10 @@ def save_verify_key(path: str | os.PathLike[str], key: VerifyKey) -> None:
         with writing(path, KeyFileError):
             create(path, _text(key), PUBLIC)
     except KeyFileError as error:
-        if error.kind != "exists" or not _holds(path, key):
-            raise
+        with suppress(KeyFileError):
+            if error.kind == "exists" and load_verify_key(path) == key:
+                return
+        raise
 
 
 def load_verify_key(path: str | os.PathLike[str]) -> VerifyKey:
@@ -60,13 +63,6 @@ def load_verify_key(path: str | os.PathLike[str]) -> VerifyKey:
 
 def _text(key: VerifyKey) -> bytes:
     return f"{FORMAT}\nkey: {key.raw.hex()}\nfingerprint: {key.fingerprint}\n".encode("ascii")
-
-
-def _holds(path: str | os.PathLike[str], key: VerifyKey) -> bool:
-    try:
-        return load_verify_key(path) == key
-    except KeyFileError:
-        return False
 
 
 def _malformed(path: str | os.PathLike[str], what: str) -> KeyFileError:

@@ -73,10 +73,7 @@ class ForestSummary(_Value, frozen=True):
 
 
 class PartyStatus(_Value, frozen=True):
-    """A party's status. `data` is a participant's; the last three are CS's.
-
-    `stopped` says why training could not begin.
-    """
+    """A party's status. `data` is a participant's, the last three CS's; `stopped` is why it cannot train."""
 
     federation: str
     role: str

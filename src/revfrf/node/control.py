@@ -177,10 +177,7 @@ def _short_address(path: Path) -> Iterator[str]:
 
 
 def _connect(path: Path) -> socket.socket | None:
-    """Connect to the process that listens there, if one does.
-
-    Raises StorageError if it belongs to another user.
-    """
+    """Connect to the process that listens there, if one does. Raises StorageError if it is another user's."""
     connection = socket.socket(socket.AF_UNIX)
     try:
         with _short_address(path) as address:
@@ -241,7 +238,11 @@ def ask(
         return offline()
     with connection:
         connection.settimeout(DEAD_SECONDS)
-        for line in _exchange(connection, _encode_request(request)):
+        try:
+            sent = msgspec.json.encode(request) + b"\n"
+        except UnicodeEncodeError:
+            raise UsageError("a file name is not valid UTF-8; rename the file") from None
+        for line in _exchange(connection, sent):
             match _decode(path, _REPLY, line):
                 case Progress() as progress:
                     on_progress(progress)
@@ -254,13 +255,6 @@ def ask(
         "its work, and requests can be sent again",
         kind="absent",
     )
-
-
-def _encode_request(request: Request[Any]) -> bytes:
-    try:
-        return msgspec.json.encode(request) + b"\n"
-    except UnicodeEncodeError:
-        raise UsageError("a file name is not valid UTF-8; rename the file") from None
 
 
 def _exchange(connection: socket.socket, line: bytes) -> Iterator[bytes]:

@@ -1,7 +1,4 @@
-"""A party's directory: its configuration, its database with its keys, and its audit log.
-
-`node.invitations` creates it.
-"""
+"""A party's directory, which `node.invitations` creates: configuration, database with keys, audit log."""
 
 import os
 import time

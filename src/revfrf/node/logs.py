@@ -34,10 +34,7 @@ _BARE = re.compile(r"[^\s\"=\\]+")
 
 
 def set_up_logging(level: Level = "info", form: Format = "text", stream: TextIO | None = None) -> None:
-    """Write the package's log to `stream`, standard error by default, and nowhere else.
-
-    A second call replaces the first.
-    """
+    """Write the package's log to `stream` (default: standard error) alone. Replaces an earlier call."""
     log = logging.getLogger("revfrf")
     for handler in [handler for handler in log.handlers if isinstance(handler, _Handler)]:
         log.removeHandler(handler)

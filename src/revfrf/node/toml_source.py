@@ -57,7 +57,12 @@ def read_toml(path: Path) -> tuple[dict[str, Any], Source]:
     Raises ConfigError; its kinds are those of `reading`, and `syntax`.
     """
     with reading(path, ConfigError, "`revfrf kgc init` and `revfrf join` create one"):
-        text = _decoded(path, content(path, MAX_SIZE))
+        data = content(path, MAX_SIZE)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}, line {line}: not UTF-8; save the file as UTF-8", kind="syntax") from None
     try:
         return tomllib.loads(text), Source(path, key_lines(text))
     except tomllib.TOMLDecodeError as error:
@@ -147,11 +152,3 @@ def _syntax_error(path: Path, text: str, reason: str) -> ConfigError:
         "write `[section]` or `key = value`, each once and on its own line, with text in quotes",
         kind="syntax",
     )
-
-
-def _decoded(path: Path, data: bytes) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}, line {line}: not UTF-8; save the file as UTF-8", kind="syntax") from None

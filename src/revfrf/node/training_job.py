@@ -69,7 +69,10 @@ class TrainingJob:
             role.recall()
         if self.record is not None:
             role.labels = self.record.labels
-        self._labels = None if self.record is not None and self.record.ids else self._read_own_labels()
+        self._labels: Labels | None = None
+        if self.record is None or not self.record.ids:
+            self._labels = self.read_labels(config.data_file, settled=False)
+            step(log, "labels read", file=str(config.data_file), rows=len(self._labels.ids), task=self.task)
 
     # -- the steps ----------------------------------------------------------------------------------
 
@@ -201,12 +204,6 @@ class TrainingJob:
     def read_labels(self, path: str | Path, settled: bool = True) -> Labels:
         """Read labels from a file, as the forest's task has them."""
         return read_labels(path, self.data.id_column, self.data.target or "", self.task, settled=settled)
-
-    def _read_own_labels(self) -> Labels:
-        file = self.config.data_file
-        labels = self.read_labels(file, settled=False)
-        step(log, "labels read", file=str(file), rows=len(labels.ids), task=self.task)
-        return labels
 
     def expect_labels(self) -> Labels:
         """Return CS's labels. Raises UsageError once the rows are settled."""
