@@ -265,9 +265,9 @@ class CoordinatorService(MemberService):
         status = msgspec.structs.replace(status, problem=status.problem or self.waiting)
         if self.role.ready:
             return msgspec.structs.replace(status, forest_state="ready", forest=self.job.summary())
-        if self.job.record is None or self.job.record.stopped:
-            stopped = None if self.job.record is None else self.job.record.stopped
-            return msgspec.structs.replace(status, forest_state="none", stopped=stopped)
+        record = self.job.record
+        if record is None or record.stopped:
+            return msgspec.structs.replace(status, forest_state="none", stopped=record and record.stopped)
         state = "waiting" if self.certificate is None else "growing"
         return msgspec.structs.replace(status, forest_state=state)
 
