@@ -386,7 +386,7 @@ def test_an_answer_of_few_trees_is_none_unless_that_is_asked_for(
     monkeypatch.chdir(federation.directory)
     federation.stop("h1")
     ask = ["predict", "--encrypted", "clinic/rows.csv", "-d", "clinic"]
-    assert "ask for a partial answer, of the other trees" in run(*ask, code=NO_ANSWER)
+    assert "ask for a partial answer" in run(*ask, code=NO_ANSWER)
     done = CliRunner().invoke(app, [*ask, "--partial"])
     assert done.stdout.count("\n") == 1 + N_ASKED
     assert done.stderr == "h1 offline: the lowest coverage is 50.0%\n"
