@@ -526,4 +526,4 @@ def test_both_estimators_document_all_their_parameters() -> None:
         model = make()
         text = type(model).__doc__ or ""
         for name in model.get_params():
-            assert re.search(rf"^[\w, ]*\b{name}\b[\w, ]* :", text, re.MULTILINE), name
+            assert re.search(rf"^    [\w, ]*\b{name}\b[\w, ]* :", text, re.MULTILINE), name

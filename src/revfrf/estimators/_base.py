@@ -45,66 +45,7 @@ _POSITIVE = Interval(Integral, 1, 2**31 - 1, closed="both")
 
 
 class BaseRevocableForest(BaseEstimator):
-    """A forest without its targets. `__init__` only stores, and `fit` checks, as in scikit-learn.
-
-    All roles run in this process and exchange the protocol's messages; every split is stored encrypted
-    under its owner's key. NaN and None are missing values, below every number; so are categories that `fit`
-    has not seen. `predict_encrypted` answers requests that only the requester can read, if the owners'
-    policies (`set_policy`) accept the requester (`enrol_requester`). `revoke` lets participants leave, and
-    proves it. `save` and `load` keep forests in files; `leakage_()` tells what each role received.
-
-    Parameters
-    ----------
-    n_estimators : int
-        The number of trees.
-    max_depth : int or None
-        The depth of the deepest leaf, at most 62; None is 62.
-    max_features : {"sqrt", "log2"}, int, float or None
-        The mean number of features that are candidates at a node: √F or log2 F of F features, or this
-        number. A float is the probability π that a feature is a candidate; None is all features.
-    min_samples_split, min_samples_leaf : int
-        The smallest number of rows of a node that is split, and of a leaf.
-    bootstrap : bool
-        Whether each tree draws its rows with replacement.
-    candidates : {"quantile", "uniform"}
-        How an owner chooses candidate thresholds: at even ranks or, as in the paper, evenly spaced.
-    n_candidates, n_sampled : int
-        How many cuts an owner proposes at a node, and how many rows it samples for that.
-    parties : dict of str to list, or None
-        Who owns which columns, by name or position: ``{"bank": ["age", "balance"], "telco": ["calls"]}``.
-        None makes one party of every column, as in the paper. Columns of an array are called "x0", "x1", …
-        within their party; give names, or parties, for a forest that stays the same when others leave.
-    decimals : int or dict
-        Digits after the point that count, for all columns or by column. Closer values are equal.
-    key_bits : int
-        The size of the keys: 3072 is about 128 bits of security, 2048 about 112.
-    allow_insecure_keys : bool
-        Accept keys below 2048 bits, for tests and simulations. Everything that shows such a model says
-        INSECURE.
-    random_state : int, RandomState or None
-        Makes forests repeat. Parties' keys are always fresh; the modulus and the servers' shares are made
-        once per process and key size.
-    n_jobs : int or None
-        The number of cores; -1 for all.
-    verbose : int
-        Whether to draw a progress bar.
-    directory : str, path or None
-        An empty directory in which every party keeps an SQLite database, with private keys and training
-        rows. `open` opens the forest there, and finishes what was interrupted. None keeps everything in
-        memory.
-
-    Attributes
-    ----------
-    digest_ : str
-        The digest of the forest's structure as CS knows it: rules, features, numbers of cuts, leaves.
-        Thresholds are the owners' secret and not part of it.
-    n_nodes_ : int
-        The number of splits and leaves of all trees.
-    costs_ : Costs
-        The cost so far, by role, protocol and link; grows with every prediction.
-    parties_ : dict
-        The names of the columns of each party.
-    """
+    """A forest without its targets. `__init__` only stores, and `fit` checks, as in scikit-learn."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_estimators": [_POSITIVE],
@@ -227,17 +168,23 @@ class BaseRevocableForest(BaseEstimator):
                 federation = Federation(columns, setup=setup, seed=seed, n_jobs=n_jobs, stores=stores)
                 repeats = row_repeats(federation.seed, rules.n_trees, rules.bootstrap, weights)
                 self.layout_, self.targets_ = layout, self._targets(y, weights, repeats)
+                self._set_labels(y)
                 if self.directory is not None:
                     federation.coordinator.store.write(estimator=self._record())
                 federation.train(codes, rules, self.targets_, progress)
         except BaseException:
-            if isinstance(stores, Directory) and not stores.worth_keeping():  # training had not begun
-                stores.undo()
-            stores.close()
+            self._abandon(stores)
             raise
         before, self.federation_ = getattr(self, "federation_", None), federation
         if before is not None:
             before.stores.close()
+
+    @staticmethod
+    def _abandon(stores: StoreFactory) -> None:
+        """Close the stores, and remove them if training had not begun."""
+        if isinstance(stores, Directory) and not stores.worth_keeping():
+            stores.undo()
+        stores.close()
 
     @abstractmethod
     def _check_y(self, y: ArrayLike) -> NDArray[Any]:
@@ -249,7 +196,11 @@ class BaseRevocableForest(BaseEstimator):
 
     @abstractmethod
     def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
-        """Return the targets as the criterion takes them, and set the attributes learnt from them."""
+        """Return the targets as the criterion takes them."""
+
+    @abstractmethod
+    def _set_labels(self, y: NDArray[Any]) -> None:
+        """Set the attributes that are learnt from the targets."""
 
     @abstractmethod
     def _record(self) -> EstimatorRecord:

@@ -1,9 +1,8 @@
 """The two estimators: a forest of classes and one of numbers."""
 
 from collections.abc import Iterable, Mapping
-from inspect import cleandoc
 from os import PathLike
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -24,29 +23,72 @@ from revfrf.estimators._revocation import RevocationMixin
 from revfrf.forest.criterion import Targets
 from revfrf.forest.voting import Voting, numbers
 
-Kind = TypeVar("Kind", bound=BaseRevocableForest)
-
 _LABEL_TYPES = ("|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "|O")
 """NumPy types of labels other than text."""
 
 
-def _documented(kind: type[Kind]) -> type[Kind]:
-    """Add what the base class says of both estimators to the docstring of one."""
-    own, both = (
-        cleandoc(documented.__doc__ or "").split("\n\n") for documented in (kind, BaseRevocableForest)
-    )
-    title, *sections, examples = own
-    added = [section.partition("----------")[2] for section in sections] or ["", ""]
-    _, about, parameters, attributes = both
-    kind.__doc__ = "\n\n".join([title, about, parameters + added[0], attributes + added[1], examples])
-    return kind
-
-
-@_documented
 class RevocableForestRegressor(
     PersistenceMixin, EncryptedPredictionMixin, RevocationMixin, RegressorMixin, BaseRevocableForest
 ):
     """A random forest for numbers, grown by parties who hold different columns of the same rows.
+
+    All roles run in this process and exchange the protocol's messages; every split is stored encrypted
+    under its owner's key. NaN and None are missing values, below every number; so are categories that `fit`
+    has not seen. `predict_encrypted` answers requests that only the requester can read, if the owners'
+    policies (`set_policy`) accept the requester (`enrol_requester`). `revoke` lets participants leave, and
+    proves it. `save` and `load` keep forests in files; `leakage_()` tells what each role received.
+
+    Parameters
+    ----------
+    n_estimators : int
+        The number of trees.
+    max_depth : int or None
+        The depth of the deepest leaf, at most 62; None is 62.
+    max_features : {"sqrt", "log2"}, int, float or None
+        The mean number of features that are candidates at a node: √F or log2 F of F features, or this
+        number. A float is the probability π that a feature is a candidate; None is all features.
+    min_samples_split, min_samples_leaf : int
+        The smallest number of rows of a node that is split, and of a leaf.
+    bootstrap : bool
+        Whether each tree draws its rows with replacement.
+    candidates : {"quantile", "uniform"}
+        How an owner chooses candidate thresholds: at even ranks or, as in the paper, evenly spaced.
+    n_candidates, n_sampled : int
+        How many cuts an owner proposes at a node, and how many rows it samples for that.
+    parties : dict of str to list, or None
+        Who owns which columns, by name or position: ``{"bank": ["age", "balance"], "telco": ["calls"]}``.
+        None makes one party of every column, as in the paper. Columns of an array are called "x0", "x1", …
+        within their party; give names, or parties, for a forest that stays the same when others leave.
+    decimals : int or dict
+        Digits after the point that count, for all columns or by column. Closer values are equal.
+    key_bits : int
+        The size of the keys: 3072 is about 128 bits of security, 2048 about 112.
+    allow_insecure_keys : bool
+        Accept keys below 2048 bits, for tests and simulations. Everything that shows such a model says
+        INSECURE.
+    random_state : int, RandomState or None
+        Makes forests repeat. Parties' keys are always fresh; the modulus and the servers' shares are made
+        once per process and key size.
+    n_jobs : int or None
+        The number of cores; -1 for all.
+    verbose : int
+        Whether to draw a progress bar.
+    directory : str, path or None
+        An empty directory in which every party keeps an SQLite database, with private keys and training
+        rows. `open` opens the forest there, and finishes what was interrupted. None keeps everything in
+        memory.
+
+    Attributes
+    ----------
+    digest_ : str
+        The digest of the forest's structure as CS knows it: rules, features, numbers of cuts, leaves.
+        Thresholds are the owners' secret and not part of it.
+    n_nodes_ : int
+        The number of splits and leaves of all trees.
+    costs_ : Costs
+        The cost so far, by role, protocol and link; grows with every prediction.
+    parties_ : dict
+        The names of the columns of each party.
 
     Examples
     --------
@@ -81,27 +123,81 @@ class RevocableForestRegressor(
     def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
         return Targets.regression(y, weights, repeats)
 
+    def _set_labels(self, y: NDArray[Any]) -> None:
+        """Numbers have no labels."""
+
     def _digest_fields(self) -> tuple[Field, ...]:
         return ("regression", self.targets_.centre.hex(), self.targets_.places)
 
 
-@_documented
 class RevocableForestClassifier(
     PersistenceMixin, EncryptedPredictionMixin, RevocationMixin, ClassifierMixin, BaseRevocableForest
 ):
     """A random forest for classes, grown by parties who hold different columns of the same rows.
 
+    All roles run in this process and exchange the protocol's messages; every split is stored encrypted
+    under its owner's key. NaN and None are missing values, below every number; so are categories that `fit`
+    has not seen. `predict_encrypted` answers requests that only the requester can read, if the owners'
+    policies (`set_policy`) accept the requester (`enrol_requester`). `revoke` lets participants leave, and
+    proves it. `save` and `load` keep forests in files; `leakage_()` tells what each role received.
+
     Parameters
     ----------
+    n_estimators : int
+        The number of trees.
+    max_depth : int or None
+        The depth of the deepest leaf, at most 62; None is 62.
+    max_features : {"sqrt", "log2"}, int, float or None
+        The mean number of features that are candidates at a node: √F or log2 F of F features, or this
+        number. A float is the probability π that a feature is a candidate; None is all features.
+    min_samples_split, min_samples_leaf : int
+        The smallest number of rows of a node that is split, and of a leaf.
+    bootstrap : bool
+        Whether each tree draws its rows with replacement.
+    candidates : {"quantile", "uniform"}
+        How an owner chooses candidate thresholds: at even ranks or, as in the paper, evenly spaced.
+    n_candidates, n_sampled : int
+        How many cuts an owner proposes at a node, and how many rows it samples for that.
     voting : {"hard", "soft"}
         A majority of the trees, as in the paper, or the mean of their probabilities.
     class_weight : dict, "balanced" or None
         The weight of each class, as in scikit-learn.
+    parties : dict of str to list, or None
+        Who owns which columns, by name or position: ``{"bank": ["age", "balance"], "telco": ["calls"]}``.
+        None makes one party of every column, as in the paper. Columns of an array are called "x0", "x1", …
+        within their party; give names, or parties, for a forest that stays the same when others leave.
+    decimals : int or dict
+        Digits after the point that count, for all columns or by column. Closer values are equal.
+    key_bits : int
+        The size of the keys: 3072 is about 128 bits of security, 2048 about 112.
+    allow_insecure_keys : bool
+        Accept keys below 2048 bits, for tests and simulations. Everything that shows such a model says
+        INSECURE.
+    random_state : int, RandomState or None
+        Makes forests repeat. Parties' keys are always fresh; the modulus and the servers' shares are made
+        once per process and key size.
+    n_jobs : int or None
+        The number of cores; -1 for all.
+    verbose : int
+        Whether to draw a progress bar.
+    directory : str, path or None
+        An empty directory in which every party keeps an SQLite database, with private keys and training
+        rows. `open` opens the forest there, and finishes what was interrupted. None keeps everything in
+        memory.
 
     Attributes
     ----------
     classes_ : ndarray
         The labels, in ascending order.
+    digest_ : str
+        The digest of the forest's structure as CS knows it: rules, features, numbers of cuts, leaves.
+        Thresholds are the owners' secret and not part of it.
+    n_nodes_ : int
+        The number of splits and leaves of all trees.
+    costs_ : Costs
+        The cost so far, by role, protocol and link; grows with every prediction.
+    parties_ : dict
+        The names of the columns of each party.
 
     Examples
     --------
@@ -212,8 +308,11 @@ class RevocableForestClassifier(
         return weights
 
     def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
-        self.classes_, numbers = np.unique(y, return_inverse=True)
-        return Targets.classes(numbers.astype(np.int64), len(self.classes_), weights, repeats)
+        classes, numbers = np.unique(y, return_inverse=True)
+        return Targets.classes(numbers.astype(np.int64), len(classes), weights, repeats)
+
+    def _set_labels(self, y: NDArray[Any]) -> None:
+        self.classes_ = np.unique(y)
 
     def _digest_fields(self) -> tuple[Field, ...]:
         return ("classes", *(repr(label) for label in self.classes_.tolist()))

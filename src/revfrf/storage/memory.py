@@ -5,8 +5,8 @@ that happen wholly or not at all; several are one step in a `transaction`.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
@@ -127,9 +127,11 @@ class Store:
             raise StorageError(f"{self}: damaged: it has no {name!r}", kind="malformed")
         return found
 
-    def transaction(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
         """Make one step of everything inside."""
-        return self.tables.transaction()
+        with self.tables.transaction():
+            yield
 
     def scrub(self) -> None:
         """Leave no trace of what was erased."""
