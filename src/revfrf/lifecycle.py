@@ -116,7 +116,7 @@ def run(look: Callable[[], KgcState | CsState], actions: Mapping[Step, Callable[
         actions[state.next_step]()
         before, state = state, look()
         if state == before:
-            raise ProtocolError(f"nothing has come of this step: {state.next_step.value}", kind="order")
+            raise ProtocolError(f"this step changed nothing: {state.next_step.value}", kind="order")
 
 
 def check_somebody_stays(participants: Collection[str], leavers: Collection[str]) -> None:

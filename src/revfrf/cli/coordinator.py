@@ -86,7 +86,7 @@ def train(
     if as_json:
         print_json(facts_of(result))
     else:
-        title = "The forest existed already." if result.existed else "The forest is trained."
+        title = "The forest is already trained." if result.existed else "The forest is trained."
         show(title, result.forest, as_json)
 
 

@@ -175,8 +175,8 @@ class Story:
         step(4, f"{LEAVER} asks what leaving would cost")
         costs = model.revocation_preview(LEAVER, self.test, self.truth)
         say(
-            f"{costs.nodes_lost} of {costs.nodes} nodes, in {costs.trees_touched} of {costs.trees} trees, "
-            f"would be regrown in about {costs.estimated_seconds:.0f} s, plus the search for new keys. "
+            f"Leaving would regrow {costs.nodes_lost} of {costs.nodes} nodes in {costs.trees_touched} of "
+            f"{costs.trees} trees and take about {costs.estimated_seconds:.0f} s in all. "
             f"Accuracy would be {costs.score_without:.1%} without {LEAVER}; it is {costs.score_now:.1%} now."
         )
 

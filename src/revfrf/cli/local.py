@@ -54,7 +54,12 @@ def up(
         if exists(directory):
             check(directory, parties, key_bits)
         else:
-            make(directory, parties or 5, key_bits or 2048, allow_insecure)
+            make(
+                directory,
+                5 if parties is None else parties,
+                2048 if key_bits is None else key_bits,
+                allow_insecure,
+            )
         started = start(directory, lambda line: typer.echo(line, err=True))
         try:
             hospitals = staying(directory)

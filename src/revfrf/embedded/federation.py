@@ -207,7 +207,7 @@ class Federation:
             return self._enrol_requester(name)
 
     def requester(self, name: str | None) -> Requester:
-        """Return the requester of this name; None is one for everybody. Participants need not enrol."""
+        """Return the requester of this name; None means the default one. Participants need not enrol."""
         wanted = DEFAULT_REQUESTER if name is None else name
         with self._enrolling:
             known = self.requesters.get(wanted)
@@ -264,7 +264,7 @@ class Federation:
             return asking.ask(codes, voting, partial, rows_done)
 
     def shadow(self, leavers: Collection[str]) -> "Federation":
-        """Grow the forest without these participants on the side, with toy keys: the same, node for node."""
+        """Return a second federation, with toy keys, that has grown the same forest without these."""
         staying = {name: p for name, p in self.participants.items() if name not in leavers}
         columns = {name: participant.columns for name, participant in staying.items()}
         toys = cached_setup(_TOY_BITS, True, self.n_jobs)
@@ -312,8 +312,9 @@ class Federation:
 
     @property
     def leavers(self) -> list[str]:
-        """Who is about to leave, or has just left."""
-        return sorted(self.kgc.state.leaving) or sorted(self.kgc.current.revoked)
+        """The participants whose revocation is not finished."""
+        begun = {request.party for request in self.kgc.state.left} or self.coordinator.leavers
+        return sorted({*self.kgc.state.leaving, *begun})
 
     def resume(
         self,

@@ -206,7 +206,8 @@ class Service:
             self.fail(error)
             raise
         except RefusedError as error:
-            raise RefusedError(error.party, f"{error.reason}; its log says why") from error
+            hint = "; its log says why" if error.reason.endswith(RevFRFError.peer_message) else ""
+            raise RefusedError(error.party, error.reason + hint) from error
         return result
 
     def status(self, _: api.Status, __: OnProgress = api.no_progress) -> api.PartyStatus:

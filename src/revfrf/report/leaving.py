@@ -12,7 +12,7 @@ from revfrf.report import drawing
 from revfrf.report.html import details, document, facts, section, show_bytes, show_seconds, table
 
 ROLES = {
-    KGC: "Key centre. Issues keys and signs certificates.",
+    KGC: "Key centre. Sets up the keys and signs certificates.",
     CS: "Coordinator. Holds the labels and the shape of the trees, runs the protocols.",
     CC: "Computing partner. Helps CS compare encrypted numbers. Must not collude with CS.",
 }

@@ -514,30 +514,33 @@ def test_other_numbers_of_rows_or_columns_are_refused(
     assert refusal(federation, signed(federation, rows, n_rows)) == "length"
 
 
-N = toy_keys().parameters.n
-NEGATIVE = next(x for x in range(2, 100) if jacobi(x, N) == -1)
-HOSTILE: dict[str, tuple[int | None, int | None, str]] = {  # C and G, None for an honest one
-    "C is 0": (0, None, "out-of-range"),
-    "C is N": (N, None, "not-a-unit"),
-    "C is N²": (N * N, None, "out-of-range"),
-    "C with Jacobi symbol -1": (NEGATIVE, None, "jacobi"),
-    "G is 0": (None, 0, "out-of-range"),
-    "G is 1": (None, 1, "trivial"),
-    "G is -1": (None, N - 1, "trivial"),
-    "G is N": (None, N, "out-of-range"),
-    "G with Jacobi symbol -1": (None, NEGATIVE, "jacobi"),
+def negative(n: int) -> int:
+    return next(x for x in range(2, 100) if jacobi(x, n) == -1)
+
+
+Hostile = Callable[[int], int]
+HOSTILE: dict[str, tuple[Hostile | None, Hostile | None, str]] = {  # C and G by N, None for an honest one
+    "C is 0": (lambda _: 0, None, "out-of-range"),
+    "C is N": (lambda n: n, None, "not-a-unit"),
+    "C is N²": (lambda n: n * n, None, "out-of-range"),
+    "C with Jacobi symbol -1": (negative, None, "jacobi"),
+    "G is 0": (None, lambda _: 0, "out-of-range"),
+    "G is 1": (None, lambda _: 1, "trivial"),
+    "G is -1": (None, lambda n: n - 1, "trivial"),
+    "G is N": (None, lambda n: n, "out-of-range"),
+    "G with Jacobi symbol -1": (None, negative, "jacobi"),
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("place", [0, 11])
 def test_hostile_ciphertexts_are_refused(federation: Federation, name: str, place: int) -> None:
-    c, g, kind = HOSTILE[name]
+    n, (c, g, kind) = federation.parameters.n, HOSTILE[name]
     rows = bytearray(encrypted(federation, [1] * 12))
     if c is not None:
-        rows[96 * place : 96 * place + 64] = c.to_bytes(64, "big")
+        rows[96 * place : 96 * place + 64] = c(n).to_bytes(64, "big")
     if g is not None:
-        rows[96 * place + 64 : 96 * place + 96] = g.to_bytes(32, "big")
+        rows[96 * place + 64 : 96 * place + 96] = g(n).to_bytes(32, "big")
     assert refusal(federation, signed(federation, bytes(rows))) == kind
 
 
