@@ -73,9 +73,13 @@ CS_LAWS: dict[str, tuple[Callable[[CsState], bool], set[Step]]] = {
         lambda cs: cs.requested and not cs.gathered and not cs.created,
         {Step.ENTER_EPOCH},
     ),
-    "all enter the epoch before the forest is rebuilt in it": (
-        lambda cs: cs.requested and not cs.gathered and cs.revoking,
+    "all enter the epoch before a leaver's nodes are destroyed in it": (
+        lambda cs: cs.requested and not (cs.gathered or cs.rebuilding) and cs.revoking,
         {Step.ENTER_EPOCH},
+    ),
+    "a rebuilding that was interrupted waits for no later epoch": (
+        lambda cs: cs.requested and cs.settled and cs.created and cs.rebuilding,
+        {Step.REVOKE},
     ),
     "a forest that grows needs KGC no more": (
         lambda cs: cs.created and not cs.revoking,
@@ -89,7 +93,7 @@ CS_LAWS: dict[str, tuple[Callable[[CsState], bool], set[Step]]] = {
         lambda cs: cs.requested and cs.gathered and cs.settled and not cs.created,
         {Step.CREATE_FOREST},
     ),
-    "whoever has left is revoked before anything grows": (
+    "leavers are revoked before anything grows": (
         lambda cs: cs.requested and cs.gathered and cs.settled and cs.revoking,
         {Step.REVOKE},
     ),
@@ -166,7 +170,7 @@ def test_from_every_state_the_loop_comes_to_a_forest_that_is_ready_without_doing
 
 def test_step_that_changes_nothing_ends_the_loop() -> None:
     state = CsState(1, True, True, True, True, True, False, False, False)
-    with pytest.raises(ProtocolError, match="nothing has come of this step: FLE-Expan"):
+    with pytest.raises(ProtocolError, match="this step changed nothing: FLE-Expan"):
         run(lambda: state, {Step.GROW: lambda: None})
 
 

@@ -75,6 +75,11 @@ class CsState:
         return self.created and (self.somebody_left or self.rebuilding)
 
     @property
+    def to_destroy(self) -> bool:
+        """Whether leavers' nodes are left to destroy. After that, a revocation ends in its own epoch."""
+        return self.somebody_left and not self.rebuilding
+
+    @property
     def ready(self) -> bool:
         """Whether the forest is whole, without those who have left."""
         return self.created and self.opened and self.whole and not self.revoking
@@ -97,7 +102,7 @@ _KGC: tuple[tuple[Step, Callable[[KgcState], bool]], ...] = (
 
 _CS: tuple[tuple[Step, Callable[[CsState], bool]], ...] = (
     (Step.WAIT, lambda cs: not cs.requested or cs.ready),
-    (Step.ENTER_EPOCH, lambda cs: not cs.gathered and (not cs.created or cs.revoking)),
+    (Step.ENTER_EPOCH, lambda cs: not cs.gathered and (not cs.created or cs.to_destroy)),
     (Step.SETTLE_ROWS, lambda cs: not cs.settled),
     (Step.CREATE_FOREST, lambda cs: not cs.created),
     (Step.REVOKE, lambda cs: cs.revoking),

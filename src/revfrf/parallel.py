@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache, partial
 from importlib import import_module
 from multiprocessing.util import Finalize
@@ -149,7 +150,20 @@ def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> l
 
     If some fail, all the others still end, and the error of the first in `items` is raised.
     """
-    return _threaded(function, items, len(items))
+    return _threaded(function, items, min(len(items), _calls_at_once.get()))
+
+
+_calls_at_once = ContextVar("calls at once", default=sys.maxsize)
+
+
+@contextmanager
+def calls_at_once(number: int) -> Iterator[None]:
+    """Make at most this number of calls side by side, for parties that share the cores of one process."""
+    token = _calls_at_once.set(number)
+    try:
+        yield
+    finally:
+        _calls_at_once.reset(token)
 
 
 def _threaded(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:

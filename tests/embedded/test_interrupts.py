@@ -27,7 +27,7 @@ WATCHED = (
     "lifecycle.py",
 )
 
-Connection = tuple[str, int]
+Line = tuple[str, int]
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def prepared_moduli() -> Iterator[None]:
 
 
 @contextmanager
-def tracing(seen: Callable[[Connection], None]) -> Iterator[None]:
+def tracing(seen: Callable[[Line], None]) -> Iterator[None]:
     """Call `seen` before every line of the watched modules; what it raises is raised there."""
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -56,19 +56,19 @@ def tracing(seen: Callable[[Connection], None]) -> Iterator[None]:
         sys.settrace(before)
 
 
-def lines_of(level: RevocationLevel) -> Counter[Connection]:
+def lines_of(level: RevocationLevel) -> Counter[Line]:
     """How often each line runs in an undisturbed revocation."""
-    federation, found = train(CASE), Counter[Connection]()
+    federation, found = train(CASE), Counter[Line]()
     with tracing(lambda line: found.update([line])):
         federation.revoke(["bank"], level, (), ignore)
     return found
 
 
-def interrupted(level: RevocationLevel, line: Connection, time: int) -> Federation:
+def interrupted(level: RevocationLevel, line: Line, time: int) -> Federation:
     """A revocation into which Ctrl-C comes, before this line runs for the n-th time."""
     federation, count = train(CASE), 0
 
-    def seen(here: Connection) -> None:
+    def seen(here: Line) -> None:
         nonlocal count
         count += here == line
         if here == line and count == time:
@@ -79,7 +79,7 @@ def interrupted(level: RevocationLevel, line: Connection, time: int) -> Federati
     return federation
 
 
-def check_ends_well(level: RevocationLevel, line: Connection, time: int, expected: str) -> None:
+def check_ends_well(level: RevocationLevel, line: Line, time: int, expected: str) -> None:
     federation = interrupted(level, line, time)
     before = digest_of(federation) if federation.coordinator.ready else None
     if federation.leaving:

@@ -257,6 +257,7 @@ FORGERIES: dict[str, Edit] = {
     "deeper trees": rules(max_depth=63),
     "lower trees": rules(max_depth=1),
     "other classes": fact("CS", "targets", fields(n_classes=lambda _: 2)),
+    "training rows": fact("CS", "targets", fields(values=lambda _: bytes(800), weights=lambda _: bytes(800))),
     "no classes": fact("CS", "targets", fields(n_classes=lambda _: 0)),
     "many classes": fact("CS", "targets", fields(n_classes=lambda _: 2**40)),
     "labels of gigabytes": estimator(label_type="<U130000000"),

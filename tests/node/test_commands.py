@@ -337,7 +337,7 @@ def test_a_forest_that_was_grown_before_is_not_said_to_be_new(
     monkeypatch.chdir(federation.directory)
     done = CliRunner().invoke(app, ["train", "-d", "CS"])
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout.startswith("The forest existed already.\n")
+    assert done.stdout.startswith("The forest is already trained.\n")
     assert "classes  " in done.stdout
     federation.stop("CS")
     configure(federation.directory / "CS" / CONFIG, n_estimators=5, task="numbers")

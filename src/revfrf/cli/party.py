@@ -159,7 +159,7 @@ def revoke(
         typer.Option(
             min=1,
             max=2,
-            help="2: also rotate all keys, so that CS and CC cannot use old copies of the forest. 1: keep them.",
+            help="2: also rotate all keys, so that CS and CC cannot use old copies of the forest. 1: do not.",
         ),
     ] = 2,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,

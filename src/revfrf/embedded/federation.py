@@ -30,6 +30,7 @@ from revfrf.messages.fle_expan import Column
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.metering import measured
 from revfrf.names import CC, CS, DEFAULT_REQUESTER, KGC, PARTICIPANT, REQUESTER, check_name
+from revfrf.parallel import calls_at_once
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.protocols.common.identity import Identity, IdentityRecord
 from revfrf.protocols.paper.fle_expan import LevelReport
@@ -46,6 +47,8 @@ Codes = Mapping[str, NDArray[np.int64]]
 """Each party's x̂, of shape (n_columns, n_rows)."""
 
 _TOY_BITS = 256
+_CALLS_AT_ONCE = 8
+"""All parties of a process share its cores: more threads would only cost memory."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ class Federation:
         for party in self.with_policies.values():
             party.remember()
         started, federation = perf_counter(), f"embedded {secrets.token_hex(8)}"
-        with measured(self.network.ledger, KGC, "key set-up"):
+        with calls_at_once(_CALLS_AT_ONCE), measured(self.network.ledger, KGC, "key set-up"):
             run(
                 lambda: self.kgc.lifecycle_state(setup_requested=True),
                 {
@@ -197,7 +200,8 @@ class Federation:
 
     def votes(self, codes: Codes, n_rows: int, voting: Voting) -> NDArray[np.float64]:
         """FRF-Test on these rows. Each participant gets its own columns."""
-        with self._held(codes) as table, measured(self.network.ledger, CS, "FRF-Test"):
+        ledger = self.network.ledger
+        with self._held(codes) as table, calls_at_once(_CALLS_AT_ONCE), measured(ledger, CS, "FRF-Test"):
             return self.coordinator.votes(table, n_rows, voting)
 
     def enrol_requester(self, name: str) -> Requester:
@@ -260,7 +264,8 @@ class Federation:
             progress(rows)
 
         ledger, name = self.network.ledger, asking.identity.name
-        with watching_requests(lambda rows: progress(done + rows)), measured(ledger, name, "FRF-Predict"):
+        watching = watching_requests(lambda rows: progress(done + rows))
+        with watching, calls_at_once(_CALLS_AT_ONCE), measured(ledger, name, "FRF-Predict"):
             return asking.ask(codes, voting, partial, rows_done)
 
     def shadow(self, leavers: Collection[str]) -> "Federation":
@@ -329,8 +334,8 @@ class Federation:
         cs, kgc, ledger = self.coordinator, self.kgc, self.network.ledger
 
         def look() -> KgcState | CsState:
-            state = kgc.lifecycle_state()
-            return cs.lifecycle_state() if state.next_step is Step.WAIT else state
+            state, own = kgc.lifecycle_state(), cs.lifecycle_state()
+            return own if own.rebuilding or state.next_step is Step.WAIT else state
 
         def by(role: str, protocol: str, action: Callable[[], object]) -> Callable[[], None]:
             def act() -> None:
@@ -354,7 +359,7 @@ class Federation:
         }
         if create is not None:
             actions[Step.CREATE_FOREST] = by(CS, "FLE-Expan", create)
-        with _collector_paused():
+        with _collector_paused(), calls_at_once(_CALLS_AT_ONCE):
             run(look, actions)
 
     def _rebuild(self, targets: Sequence[Field], progress: Callable[[LevelReport], None]) -> None:

@@ -11,6 +11,7 @@ from revfrf.embedded.federation import Credentials, Federation
 from revfrf.errors import ProtocolError, StorageError
 from revfrf.estimators._file import EstimatorRecord
 from revfrf.estimators._validate import check_federation
+from revfrf.forest.criterion import TargetsRecord
 from revfrf.forest.unfinished import with_rows
 from revfrf.messages.base import of_number
 from revfrf.messages.fle_expan import Column
@@ -57,6 +58,8 @@ def restored(stores: StoreFactory, *, private_keys: bool, allow_insecure: bool, 
     kgc = stores.store(Store, KGC, KGC, create=False)
     cs = stores.store(CoordinatorStore, CS, CS, create=False)
     state, forest = kgc.expect("state", KeyCentreState), cs.expect("forest", ForestRecord)
+    if not isinstance(stores, Directory) and cs.expect("targets", TargetsRecord).values:
+        raise StorageError(f"{cs}: damaged: a saved forest has no training rows", kind="malformed")
     epoch = state.certificates[-1]
     own = {CS: cs, CC: stores.store(Store, CC, CC, create=False)}
     columns, secret_of = {}, {}

@@ -34,7 +34,7 @@ from revfrf.transport.calls import Endpoint
 
 log = logging.getLogger("revfrf.serve")
 
-_SERVE = "run `revfrf serve` there, and the work goes on"
+_SERVE = "run `revfrf serve` there, and the work continues"
 
 
 class Training(Record, frozen=True):
@@ -208,7 +208,9 @@ class TrainingJob:
     def expect_labels(self) -> Labels:
         """Return CS's labels. Raises UsageError once the rows are settled."""
         if self._labels is None:
-            raise UsageError("the forest's rows are settled, with their labels; `revfrf status` counts them")
+            raise UsageError(
+                "the first `train` has fixed the training rows; `revfrf status` shows their number"
+            )
         return self._labels
 
     # -- the forest ---------------------------------------------------------------------------------

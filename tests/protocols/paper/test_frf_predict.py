@@ -51,7 +51,6 @@ from revfrf.testing.federations import (
     random_case,
     set_up,
     targets_of,
-    toy_keys,
     train,
     with_rules,
 )
