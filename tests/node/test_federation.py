@@ -84,7 +84,7 @@ def test_the_same_random_state_grows_the_forest_of_the_library(trained: Known) -
         parties={owner: [3 * i, 3 * i + 1, 3 * i + 2] for i, owner in enumerate(OWNERS)},
         key_bits=256,
         allow_insecure_keys=True,
-        random_state=11,
+        random_state=10,
     )
     table = {name: values for owned in columns().values() for name, values in owned.items()}
     X = pd.DataFrame(table).iloc[rows]
