@@ -121,7 +121,7 @@ def leave(killing: Killing, level: api.RevocationLevel) -> None:
     federation = killing.federation
     killing.begin()
     revoke = api.Revoke(level)
-    killing.insist(lambda: federation.ask("h2", revoke), lambda: federation.is_ready(2), "has left already")
+    killing.insist(lambda: federation.ask("h2", revoke), lambda: federation.is_ready(2), "has already left")
 
 
 def request(killing: Killing, known: Known) -> None:

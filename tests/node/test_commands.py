@@ -368,13 +368,13 @@ def test_answers_call_the_ids_as_the_rows_do(federation: Running, monkeypatch: p
     assert "same names as in CS's own table" in refused
 
 
-def test_whoever_asks_before_there_is_a_forest_is_told_so_and_no_more(
+def test_a_request_before_there_is_a_forest_is_refused_for_just_that_reason(
     begin: Begin, founded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     federation = begin(founded)
     monkeypatch.chdir(federation.directory)
     ask = ["predict", "--encrypted", "clinic/rows.csv", "-d", "clinic"]
-    told = "has refused: the forest is not ready; its log says why\n"
+    told = "has refused: the forest is not ready\n"
     assert run(*ask, code=NO_ANSWER) == f"revfrf: 'KGC' {told}"  # nothing is set up
     run("match", "-d", "CS")
     assert run(*ask, code=NO_ANSWER) == f"revfrf: 'CS' {told}"

@@ -128,7 +128,7 @@ class KeyCentreService(Service):
     def _begin_epoch(self, new_keys: bool) -> None:
         """Begin the epoch without those who have asked to leave."""
         current, leaving = self.role.current, sorted(self.role.state.leaving)
-        step(log, "leaving", parties=leaving, level_of_revocation=2 if new_keys else 1)
+        step(log, "leaving", parties=leaving, revocation_level=2 if new_keys else 1)
         setup, epoch = None, current.epoch + 1
         if new_keys:
             self.endpoint.reach(member.name for member in current.members if member.name not in leaving)

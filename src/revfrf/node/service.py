@@ -7,7 +7,7 @@ from contextlib import ExitStack, nullcontext
 from threading import Lock, Thread
 from typing import ClassVar, TypeVar
 
-from revfrf.errors import PassportError, RefusedError, RevFRFError, StorageError
+from revfrf.errors import NoForestError, PassportError, RefusedError, RevFRFError, StorageError
 from revfrf.messages.alignment import MatchRequest, SchemaRequest
 from revfrf.messages.base import Message
 from revfrf.messages.frf_predict import ForestQuery, MaskedComparisons, PredictRequest, ShareRequest
@@ -206,7 +206,7 @@ class Service:
             self.fail(error)
             raise
         except RefusedError as error:
-            hint = "; its log says why" if error.reason.endswith(RevFRFError.peer_message) else ""
+            hint = "" if error.reason.endswith(NoForestError.peer_message) else "; its log says why"
             raise RefusedError(error.party, error.reason + hint) from error
         return result
 

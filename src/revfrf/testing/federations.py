@@ -58,6 +58,7 @@ def with_rules(**changes: Any) -> Rules:
 # -- keys -------------------------------------------------------------------------------------------
 
 
+@lru_cache
 def toy_keys() -> SetUp:
     """Return keys of 256 bits, the same in all of a process. They protect nothing and take no time."""
     return cached_setup(KEY_BITS, True, 1)
