@@ -161,7 +161,7 @@ def test_matching_counts_rows_and_settles_nothing(begin: Begin, founded: Path, t
     assert min(rows.shared for rows in found.participants) >= found.shared == federation.train().rows
     assert found.shared + found.not_shared == found.rows
     assert federation.digest() == trained.digest
-    with pytest.raises(RevFRFError, match="settled"):
+    with pytest.raises(RevFRFError, match="has fixed the training rows"):
         federation.ask("CS", api.Match())
 
 
