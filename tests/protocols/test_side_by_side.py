@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from revfrf.embedded.federation import Federation
 from revfrf.errors import RefusedError, UsageError
 from revfrf.messages.alignment import Align, Drop, MatchReply, MatchRequest, SchemaRequest
 from revfrf.messages.base import Done, Message
@@ -80,11 +81,12 @@ def meeting() -> Iterator[Meeting]:
 
 
 def test_all_parties_are_called_at_the_same_time_with_one_core() -> None:
+    """As between machines: in one process, where a call is work of its cores, `n_jobs` limits them."""
     rng = np.random.default_rng(5)
     codes = {party: rng.integers(-50, 50, size=(2, 80)) for party in PARTIES}
     y = [float(a > 0) for a in sum(table[0] for table in codes.values())]
     case = Case(codes, y, 2, rules=with_rules(n_trees=12))
-    with prepared_keys(), meeting() as made:
+    with prepared_keys(), patch.object(Federation, "_calls", len(EXPECTED)), meeting() as made:
         federation = train(case)
         federation.votes(codes, 80, "hard")
         federation.ask({party: table[:, :2] for party, table in codes.items()}, None, "hard", False, print)

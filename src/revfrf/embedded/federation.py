@@ -47,8 +47,8 @@ Codes = Mapping[str, NDArray[np.int64]]
 """Each party's x̂, of shape (n_columns, n_rows)."""
 
 _TOY_BITS = 256
-_CALLS_AT_ONCE = 8
-"""All parties of a process share its cores: more threads would only cost memory."""
+_CALLS_PER_JOB = 4
+"""With several jobs, parties mostly wait for worker processes that encrypt: more are called at once."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Federation:
         for party in self.with_policies.values():
             party.remember()
         started, federation = perf_counter(), f"embedded {secrets.token_hex(8)}"
-        with calls_at_once(_CALLS_AT_ONCE), measured(self.network.ledger, KGC, "key set-up"):
+        with calls_at_once(self._calls), measured(self.network.ledger, KGC, "key set-up"):
             run(
                 lambda: self.kgc.lifecycle_state(setup_requested=True),
                 {
@@ -175,6 +175,11 @@ class Federation:
         return {**self.participants, CS: self.coordinator, CC: self.compute}
 
     @property
+    def _calls(self) -> int:
+        """How many parties are called at once: all share the cores of this process."""
+        return 1 if self.n_jobs == 1 else self.n_jobs * _CALLS_PER_JOB
+
+    @property
     def n_jobs(self) -> int:
         """The number of cores that each role uses."""
         return self.coordinator.n_jobs
@@ -201,7 +206,7 @@ class Federation:
     def votes(self, codes: Codes, n_rows: int, voting: Voting) -> NDArray[np.float64]:
         """FRF-Test on these rows. Each participant gets its own columns."""
         ledger = self.network.ledger
-        with self._held(codes) as table, calls_at_once(_CALLS_AT_ONCE), measured(ledger, CS, "FRF-Test"):
+        with self._held(codes) as table, calls_at_once(self._calls), measured(ledger, CS, "FRF-Test"):
             return self.coordinator.votes(table, n_rows, voting)
 
     def enrol_requester(self, name: str) -> Requester:
@@ -265,7 +270,7 @@ class Federation:
 
         ledger, name = self.network.ledger, asking.identity.name
         watching = watching_requests(lambda rows: progress(done + rows))
-        with watching, calls_at_once(_CALLS_AT_ONCE), measured(ledger, name, "FRF-Predict"):
+        with watching, calls_at_once(self._calls), measured(ledger, name, "FRF-Predict"):
             return asking.ask(codes, voting, partial, rows_done)
 
     def shadow(self, leavers: Collection[str]) -> "Federation":
@@ -359,7 +364,7 @@ class Federation:
         }
         if create is not None:
             actions[Step.CREATE_FOREST] = by(CS, "FLE-Expan", create)
-        with _collector_paused(), calls_at_once(_CALLS_AT_ONCE):
+        with _collector_paused(), calls_at_once(self._calls):
             run(look, actions)
 
     def _rebuild(self, targets: Sequence[Field], progress: Callable[[LevelReport], None]) -> None:
