@@ -117,7 +117,7 @@ def test_who_may_read_a_new_file(tmp_path: Path, mode: int | None) -> None:
 
 @pytest.mark.parametrize("mode", [None, PRIVATE])
 def test_a_link_stays_a_link_but_a_private_file_takes_its_place(path: Path, mode: int | None) -> None:
-    """Whoever has planted the link does not say where secrets go, nor what they overwrite."""
+    """A planted link decides neither where secrets go nor what they overwrite."""
     link = path.with_name("link")
     path.write_bytes(OLD)
     link.symlink_to(path)
