@@ -100,5 +100,5 @@ def request(model: RevocableForestClassifier, X: Frame) -> Spent:
 
 def _comparisons(model: RevocableForestClassifier) -> int:
     """All comparisons so far, as the owners have counted them."""
-    learnt = model.leakage_()
+    learnt = model.leakage_
     return sum(learnt[party].get("comparisons with its splits", 0) for party in model.parties_)

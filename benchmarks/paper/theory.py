@@ -82,7 +82,7 @@ def built(model: Any, splits: int) -> dict[str, float]:
     check("powers of CS for the splits", by_cs, 0)
     return {
         "splits": splits,
-        "offers": model.leakage_()["CS"]["numbers of candidate cuts"],
+        "offers": model.leakage_["CS"]["numbers of candidate cuts"],
         "built by CS": by_cs,
         "built by owners": by_owners,
         "built bytes": costs.total("bytes", "FLE-Expan"),

@@ -159,7 +159,7 @@ def test_the_number_of_jobs_changes_neither_the_forest_nor_what_is_counted(make:
     alone, *others = (make(parties=PARTIES, n_jobs=jobs).fit(X, Y) for jobs in (1, 2, -1))
     for other in others:
         assert alone.digest_ == other.digest_
-        assert alone.leakage_() == other.leakage_()
+        assert alone.leakage_ == other.leakage_
         for what in ("exponentiations", "messages"):
             assert alone.costs_.total(what) == other.costs_.total(what)
     np.testing.assert_array_equal(alone.predict(X), others[0].predict(X))
@@ -231,7 +231,7 @@ def test_participants_talk_to_the_servers_only(forest: Any) -> None:
 
 
 def test_the_traffic_of_growth_holds_the_ciphertexts_and_the_bins(forest: Any) -> None:
-    learnt = forest.leakage_()["CS"]
+    learnt = forest.leakage_["CS"]
     received = sum(
         cell["bytes"]
         for link, protocols in forest.costs_.traffic.items()
@@ -286,7 +286,7 @@ def test_the_table_of_costs_adds_participants_up(forest: Any) -> None:
 def test_the_key_centre_learns_public_keys_and_the_compute_partner_the_rules_of_the_forest(
     forest: Any,
 ) -> None:
-    learnt = forest.leakage_()
+    learnt = forest.leakage_
     assert learnt["KGC"] == {"public keys": 2 + len(PARTIES)}
     assert learnt["CC"] == {
         "its strong share": 1,
@@ -298,9 +298,9 @@ def test_the_key_centre_learns_public_keys_and_the_compute_partner_the_rules_of_
 
 def test_a_prediction_tells_the_coordinator_paths_and_the_owners_rows() -> None:
     model = classifier(parties=PARTIES).fit(X, Y)
-    before = model.leakage_()
+    before = model.leakage_
     model.predict(X)
-    after = model.leakage_()
+    after = model.leakage_
     assert "path bits of test rows, in whole bytes" not in before["CS"]
     assert after["CS"]["path bits of test rows, in whole bytes"] > 0
     assert after["KGC"] == before["KGC"]
@@ -393,7 +393,7 @@ def test_a_silent_fit_draws_nothing(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_the_names_of_categories_are_among_what_the_coordinator_receives() -> None:
     rows = frame(b=pd.Categorical(np.where(np.arange(ROWS) % 3, "negative", "positive")))
-    learnt = classifier(parties=TWO_PARTIES).fit(rows, signs(frame())).leakage_()
+    learnt = classifier(parties=TWO_PARTIES).fit(rows, signs(frame())).leakage_
     assert learnt["CS"]["names of categories"] == 2
     assert "names of categories" not in learnt["bank"] | learnt["telco"] | learnt["CC"] | learnt["KGC"]
 

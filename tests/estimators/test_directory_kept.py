@@ -138,7 +138,7 @@ def test_requester_whose_admission_was_lost_may_enrol_again(
                 call_of(value)
     assert "insurer" not in model.federation_.network.roles
     assert not model.federation_.kgc.state.admitted
-    assert model.leakage_().keys() >= model.parties_.keys()
+    assert model.leakage_.keys() >= model.parties_.keys()
     model = again(model) if reopened else model
     model.enrol_requester("insurer")
     for requester in ("insurer", None):

@@ -211,9 +211,9 @@ def test_name_that_no_party_may_have_is_refused(model: Any, name: Any) -> None:
 
 
 def test_leakage_can_be_told_while_a_party_is_absent(model: Any) -> None:
-    before = model.leakage_()
+    before = model.leakage_
     model.federation_.network.roles.pop("telco")
-    assert model.leakage_()["telco"] == before["telco"]
+    assert model.leakage_["telco"] == before["telco"]
 
 
 def test_participant_that_is_absent_cannot_ask_and_is_named(model: Any) -> None:
@@ -396,10 +396,10 @@ def test_table_of_costs_tells_requesters_from_participants(model: Any) -> None:
 
 def test_requester_learns_the_schema_and_its_own_votes(model: Any) -> None:
     model.enrol_requester("insurer")
-    before = model.leakage_()
+    before = model.leakage_
     assert set(before["insurer"]) == {"public parameters", "its own admission"}
     model.predict_encrypted(ROWS, "insurer")
-    learnt = model.leakage_()
+    learnt = model.leakage_
     assert learnt["insurer"] == before["insurer"] | {
         "names and decimals of columns": 4,
         "the forest's rules": 1,

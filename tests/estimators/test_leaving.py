@@ -302,11 +302,11 @@ def everything(model: Any) -> Any:
 def test_preview_changes_nothing_and_comes_true(make: Callable[..., Any], leavers: Any) -> None:
     target = Y if make is classifier else NUMBERS
     model = make(6, parties=PARTIES).fit(X[:80], target[:80])
-    before, costs, leakage = everything(model), model.costs_.to_dict(), model.leakage_()
+    before, costs, leakage = everything(model), model.costs_.to_dict(), model.leakage_
     preview = model.revocation_preview(leavers)
     assert everything(model) == before
     assert model.costs_.to_dict() == costs
-    assert model.leakage_() == leakage
+    assert model.leakage_ == leakage
     assert (preview.score_now, preview.score_without) == (None, None)
     scored = model.revocation_preview(leavers, X[80:], target[80:])
     assert everything(model) == before
@@ -602,9 +602,9 @@ def test_level_2_is_the_default(model: Any) -> None:
 def test_costs_and_leakage_show_the_revocation(model: Any, level: RevocationLevel) -> None:
     before = model.costs_
     assert before.total("messages", "FRF-Revoc") == 0
-    told = model.leakage_()
+    told = model.leakage_
     certificate = model.revoke("bank", level)
-    costs, leakage = model.costs_, model.leakage_()
+    costs, leakage = model.costs_, model.leakage_
     for link in ("bank -> KGC", "CS -> KGC", "KGC -> CS", "CS -> telco"):
         assert costs.traffic[link]["FRF-Revoc"]["messages"] > 0
         assert costs.traffic[link]["FRF-Revoc"]["bytes"] > 0

@@ -219,7 +219,7 @@ def test_neither_representation_shows_keys(make: Maker) -> None:
         assert f"{modulus:x}" not in text
 
 
-@pytest.mark.parametrize("attribute", ["digest_", "n_nodes_", "parties_", "costs_"])
+@pytest.mark.parametrize("attribute", ["digest_", "n_nodes_", "parties_", "costs_", "leakage_"])
 def test_an_unfitted_forest_has_no_fitted_attribute(attribute: str) -> None:
     assert not hasattr(classifier(), attribute)
 
@@ -227,7 +227,7 @@ def test_an_unfitted_forest_has_no_fitted_attribute(attribute: str) -> None:
 @pytest.mark.parametrize("make", BOTH)
 def test_only_fit_makes_a_forest_fitted(make: Maker) -> None:
     model = make()
-    for use in (lambda: check_is_fitted(model), lambda: model.predict(table()), model.leakage_):
+    for use in (lambda: check_is_fitted(model), lambda: model.predict(table()), lambda: model.leakage_):
         with pytest.raises(ValueError, match="not fitted yet"):
             use()
     check_is_fitted(model.fit(table(), signs(table())))

@@ -84,7 +84,7 @@ def left(leaver: str = LEAVER, *, constant: bool = False) -> Story:
         ],
         certificate=certificate,
         costs=model.costs_,
-        leakage=model.leakage_(),
+        leakage=model.leakage_,
     )
 
 
@@ -148,7 +148,7 @@ def test_numbers_are_those_of_the_model(story: Story) -> None:
     assert {"2: new keys for everybody", leaving.certificate.signature.hex()} <= set(cells)
     assert "training 1.2 s, leaving & all 2.5 s" in text
     assert "256-bit keys: INSECURE" in text
-    for role, seen in model.leakage_().items():
+    for role, seen in model.leakage_.items():
         at = len(cells) - 1 - cells[::-1].index(role)  # the last time is its card
         card = cells[at + 1 : at + 1 + 2 * len(seen)]
         assert card == [part for what, count in seen.items() for part in (what, f"{count:,}")]

@@ -108,7 +108,7 @@ class Story:
             trials=self.trials,
             certificate=certificate,
             costs=model.costs_,
-            leakage=model.leakage_(),
+            leakage=model.leakage_,
         )
         write_text(self.page, page(leaving))
         console.print("\nThe same as a page, with a tree before and after: ", style="bold", end="")
@@ -262,7 +262,7 @@ class Story:
         step(9, "What each party received, counted from the messages of this run")
         table = Table("party", "what it received", "how much")
         for party in (*SERVERS, HOSPITALS[0], DOCTOR):  # the other hospitals are like the first
-            for what, count in model.leakage_()[party].items():
+            for what, count in model.leakage_[party].items():
                 table.add_row(party, what, f"{count:,}")
             table.add_section()
         console.print(table)

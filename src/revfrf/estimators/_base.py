@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
 from os import PathLike
 from typing import Any, ClassVar, Self, cast, get_args
@@ -44,6 +45,7 @@ Rows = Any
 _POSITIVE = Interval(Integral, 1, 2**31 - 1, closed="both")
 
 
+@dataclass(repr=False, eq=False)
 class BaseRevocableForest(BaseEstimator):
     """A forest without its targets. `__init__` only stores, and `fit` checks, as in scikit-learn."""
 
@@ -72,49 +74,29 @@ class BaseRevocableForest(BaseEstimator):
         "directory": [str, PathLike, None],
     }
 
-    n_features_in_: int
-    federation_: Federation
-    layout_: Layout
-    targets_: Targets
+    n_estimators: int = 100
+    _: KW_ONLY
+    max_depth: int | None = 10
+    max_features: str | int | float | None = "sqrt"
+    min_samples_split: int = 2
+    min_samples_leaf: int = 5
+    bootstrap: bool = True
+    candidates: str = "quantile"
+    n_candidates: int = 32
+    n_sampled: int = 128
+    parties: Mapping[str, Iterable[int | str]] | None = None
+    decimals: int | Mapping[int | str, int] = 6
+    key_bits: int = 3072
+    allow_insecure_keys: bool = False
+    random_state: int | np.random.RandomState | None = None
+    n_jobs: int | None = None
+    verbose: int = 0
+    directory: str | PathLike[str] | None = None
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        max_depth: int | None = 10,
-        max_features: str | int | float | None = "sqrt",
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 5,
-        bootstrap: bool = True,
-        candidates: str = "quantile",
-        n_candidates: int = 32,
-        n_sampled: int = 128,
-        parties: Mapping[str, Iterable[int | str]] | None = None,
-        decimals: int | Mapping[int | str, int] = 6,
-        key_bits: int = 3072,
-        allow_insecure_keys: bool = False,
-        random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        directory: str | PathLike[str] | None = None,
-    ) -> None:
-        self.n_estimators = n_estimators
-        self.max_depth = max_depth
-        self.max_features = max_features
-        self.min_samples_split = min_samples_split
-        self.min_samples_leaf = min_samples_leaf
-        self.bootstrap = bootstrap
-        self.candidates = candidates
-        self.n_candidates = n_candidates
-        self.n_sampled = n_sampled
-        self.parties = parties
-        self.decimals = decimals
-        self.key_bits = key_bits
-        self.allow_insecure_keys = allow_insecure_keys
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.directory = directory
+    n_features_in_: int = field(init=False)
+    federation_: Federation = field(init=False)
+    layout_: Layout = field(init=False)
+    targets_: Targets = field(init=False)
 
     # -- training -----------------------------------------------------------------------------------
 
@@ -168,7 +150,6 @@ class BaseRevocableForest(BaseEstimator):
                 federation = Federation(columns, setup=setup, seed=seed, n_jobs=n_jobs, stores=stores)
                 repeats = row_repeats(federation.seed, rules.n_trees, rules.bootstrap, weights)
                 self.layout_, self.targets_ = layout, self._targets(y, weights, repeats)
-                self._set_labels(y)
                 if self.directory is not None:
                     federation.coordinator.store.write(estimator=self._record())
                 federation.train(codes, rules, self.targets_, progress)
@@ -190,17 +171,13 @@ class BaseRevocableForest(BaseEstimator):
     def _check_y(self, y: ArrayLike) -> NDArray[Any]:
         """Return the targets as one column, checked."""
 
-    @abstractmethod
     def _class_weights(self, y: NDArray[Any]) -> NDArray[np.float64]:
         """Return the factor of each row's weight."""
+        return np.ones(len(y))
 
     @abstractmethod
     def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
-        """Return the targets as the criterion takes them."""
-
-    @abstractmethod
-    def _set_labels(self, y: NDArray[Any]) -> None:
-        """Set the attributes that are learnt from the targets."""
+        """Return the targets as the criterion takes them, and learn the classes, if there are any."""
 
     @abstractmethod
     def _record(self) -> EstimatorRecord:
@@ -210,9 +187,9 @@ class BaseRevocableForest(BaseEstimator):
     def _digest_fields(self) -> tuple[Field, ...]:
         """Return what of the targets belongs to the forest's digest."""
 
-    @abstractmethod
     def _checked_voting(self) -> Voting:
         """Return how the trees vote."""
+        return "soft"
 
     @abstractmethod
     def _answers(self, votes: NDArray[np.float64]) -> NDArray[Any]:
@@ -294,8 +271,9 @@ class BaseRevocableForest(BaseEstimator):
         check_is_fitted(self)
         return self.federation_.costs()
 
+    @property
     def leakage_(self) -> dict[str, dict[str, int]]:
-        """Return what each role has received so far, counted from the messages."""
+        """What each role has received so far, counted from the messages."""
         check_is_fitted(self)
         return self.federation_.leakage()
 

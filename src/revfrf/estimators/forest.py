@@ -1,7 +1,7 @@
 """The two estimators: a forest of classes and one of numbers."""
 
 from collections.abc import Iterable, Mapping
-from os import PathLike
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import msgspec
@@ -27,109 +27,7 @@ _LABEL_TYPES = ("|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "
 """NumPy types of labels other than text."""
 
 
-class RevocableForestRegressor(
-    PersistenceMixin, EncryptedPredictionMixin, RevocationMixin, RegressorMixin, BaseRevocableForest
-):
-    """A random forest for numbers, grown by parties who hold different columns of the same rows.
-
-    All roles run in this process and exchange the protocol's messages; every split is stored encrypted
-    under its owner's key. NaN and None are missing values, below every number; so are categories that `fit`
-    has not seen. `predict_encrypted` answers requests that only the requester can read, if the owners'
-    policies (`set_policy`) accept the requester (`enrol_requester`). `revoke` lets participants leave, and
-    proves it. `save` and `load` keep forests in files; `leakage_()` tells what each role received.
-
-    Parameters
-    ----------
-    n_estimators : int
-        The number of trees.
-    max_depth : int or None
-        The depth of the deepest leaf, at most 62; None is 62.
-    max_features : {"sqrt", "log2"}, int, float or None
-        The mean number of features that are candidates at a node: √F or log2 F of F features, or this
-        number. A float is the probability π that a feature is a candidate; None is all features.
-    min_samples_split, min_samples_leaf : int
-        The smallest number of rows of a node that is split, and of a leaf.
-    bootstrap : bool
-        Whether each tree draws its rows with replacement.
-    candidates : {"quantile", "uniform"}
-        How an owner chooses candidate thresholds: at even ranks or, as in the paper, evenly spaced.
-    n_candidates, n_sampled : int
-        How many cuts an owner proposes at a node, and how many rows it samples for that.
-    parties : dict of str to list, or None
-        Who owns which columns, by name or position: ``{"bank": ["age", "balance"], "telco": ["calls"]}``.
-        None makes one party of every column, as in the paper. Columns of an array are called "x0", "x1", …
-        within their party; give names, or parties, for a forest that stays the same when others leave.
-    decimals : int or dict
-        Digits after the point that count, for all columns or by column. Closer values are equal.
-    key_bits : int
-        The size of the keys: 3072 is about 128 bits of security, 2048 about 112.
-    allow_insecure_keys : bool
-        Accept keys below 2048 bits, for tests and simulations. Everything that shows such a model says
-        INSECURE.
-    random_state : int, RandomState or None
-        Makes forests repeat. Parties' keys are always fresh; the modulus and the servers' shares are made
-        once per process and key size.
-    n_jobs : int or None
-        The number of cores; -1 for all.
-    verbose : int
-        Whether to draw a progress bar.
-    directory : str, path or None
-        An empty directory in which every party keeps an SQLite database, with private keys and training
-        rows. `open` opens the forest there, and finishes what was interrupted. None keeps everything in
-        memory.
-
-    Attributes
-    ----------
-    digest_ : str
-        The digest of the forest's structure as CS knows it: rules, features, numbers of cuts, leaves.
-        Thresholds are the owners' secret and not part of it.
-    n_nodes_ : int
-        The number of splits and leaves of all trees.
-    costs_ : Costs
-        The cost so far, by role, protocol and link; grows with every prediction.
-    parties_ : dict
-        The names of the columns of each party.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_diabetes
-    >>> from revfrf import RevocableForestRegressor
-    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
-    >>> parties = {"clinic": ["age", "sex", "bmi", "bp"], "laboratory": ["s1", "s2", "s3", "s4", "s5", "s6"]}
-    >>> toy = {"key_bits": 256, "allow_insecure_keys": True}
-    >>> model = RevocableForestRegressor(20, parties=parties, random_state=0, **toy)
-    >>> round(model.fit(X, y).score(X, y), 1)
-    0.7
-    """
-
-    def predict(self, X: Rows) -> NDArray[np.float64]:
-        """Return the mean of all trees for each row, by FRF-Test: each party compares its own columns."""
-        return self._answers(self._votes(X))
-
-    def _answers(self, votes: NDArray[np.float64]) -> NDArray[np.float64]:
-        return numbers(votes, self.targets_.centre, self.targets_.places)
-
-    def _checked_voting(self) -> Voting:
-        return "soft"
-
-    def _check_y(self, y: ArrayLike) -> NDArray[Any]:
-        column = column_or_1d(y, warn=True)
-        checked: NDArray[Any] = check_array(column, ensure_2d=False, dtype=np.float64, input_name="y")
-        return checked
-
-    def _class_weights(self, y: NDArray[Any]) -> NDArray[np.float64]:
-        return np.ones(len(y))
-
-    def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
-        return Targets.regression(y, weights, repeats)
-
-    def _set_labels(self, y: NDArray[Any]) -> None:
-        """Numbers have no labels."""
-
-    def _digest_fields(self) -> tuple[Field, ...]:
-        return ("regression", self.targets_.centre.hex(), self.targets_.places)
-
-
+@dataclass(kw_only=True, repr=False, eq=False)
 class RevocableForestClassifier(
     PersistenceMixin, EncryptedPredictionMixin, RevocationMixin, ClassifierMixin, BaseRevocableForest
 ):
@@ -139,7 +37,7 @@ class RevocableForestClassifier(
     under its owner's key. NaN and None are missing values, below every number; so are categories that `fit`
     has not seen. `predict_encrypted` answers requests that only the requester can read, if the owners'
     policies (`set_policy`) accept the requester (`enrol_requester`). `revoke` lets participants leave, and
-    proves it. `save` and `load` keep forests in files; `leakage_()` tells what each role received.
+    proves it. `save` and `load` keep forests in files; `leakage_` tells what each role received.
 
     Parameters
     ----------
@@ -217,52 +115,10 @@ class RevocableForestClassifier(
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }
 
-    classes_: NDArray[Any]
+    voting: str = "hard"
+    class_weight: Mapping[Any, float] | str | None = None
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        max_depth: int | None = 10,
-        max_features: str | int | float | None = "sqrt",
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 5,
-        bootstrap: bool = True,
-        candidates: str = "quantile",
-        n_candidates: int = 32,
-        n_sampled: int = 128,
-        voting: str = "hard",
-        class_weight: Mapping[Any, float] | str | None = None,
-        parties: Mapping[str, Iterable[int | str]] | None = None,
-        decimals: int | Mapping[int | str, int] = 6,
-        key_bits: int = 3072,
-        allow_insecure_keys: bool = False,
-        random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        directory: str | PathLike[str] | None = None,
-    ) -> None:
-        super().__init__(
-            n_estimators,
-            max_depth=max_depth,
-            max_features=max_features,
-            min_samples_split=min_samples_split,
-            min_samples_leaf=min_samples_leaf,
-            bootstrap=bootstrap,
-            candidates=candidates,
-            n_candidates=n_candidates,
-            n_sampled=n_sampled,
-            parties=parties,
-            decimals=decimals,
-            key_bits=key_bits,
-            allow_insecure_keys=allow_insecure_keys,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-            directory=directory,
-        )
-        self.voting = voting
-        self.class_weight = class_weight
+    classes_: NDArray[Any] = field(init=False)
 
     def predict(self, X: Rows) -> NDArray[Any]:
         """Return the class of each row, by FRF-Test: each party compares its own columns.
@@ -308,11 +164,8 @@ class RevocableForestClassifier(
         return weights
 
     def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
-        classes, numbers = np.unique(y, return_inverse=True)
-        return Targets.classes(numbers.astype(np.int64), len(classes), weights, repeats)
-
-    def _set_labels(self, y: NDArray[Any]) -> None:
-        self.classes_ = np.unique(y)
+        self.classes_, numbers = np.unique(y, return_inverse=True)
+        return Targets.classes(numbers.astype(np.int64), len(self.classes_), weights, repeats)
 
     def _digest_fields(self) -> tuple[Field, ...]:
         return ("classes", *(repr(label) for label in self.classes_.tolist()))
@@ -334,3 +187,42 @@ class RevocableForestClassifier(
 def _text_type(labels: Iterable[object]) -> str:
     """Return the NumPy type of text as long as the longest of these labels."""
     return f"<U{max((len(label) for label in labels if isinstance(label, str)), default=0)}"
+
+
+class RevocableForestRegressor(
+    PersistenceMixin, EncryptedPredictionMixin, RevocationMixin, RegressorMixin, BaseRevocableForest
+):
+    """A random forest for numbers, grown by parties who hold different columns of the same rows.
+
+    Parameters, attributes and methods are those of `RevocableForestClassifier`, except for what belongs to
+    classes: `voting`, `class_weight`, `classes_` and `predict_proba`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from revfrf import RevocableForestRegressor
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> parties = {"clinic": ["age", "sex", "bmi", "bp"], "laboratory": ["s1", "s2", "s3", "s4", "s5", "s6"]}
+    >>> toy = {"key_bits": 256, "allow_insecure_keys": True}
+    >>> model = RevocableForestRegressor(20, parties=parties, random_state=0, **toy)
+    >>> round(model.fit(X, y).score(X, y), 1)
+    0.7
+    """
+
+    def predict(self, X: Rows) -> NDArray[np.float64]:
+        """Return the mean of all trees for each row, by FRF-Test: each party compares its own columns."""
+        return self._answers(self._votes(X))
+
+    def _answers(self, votes: NDArray[np.float64]) -> NDArray[np.float64]:
+        return numbers(votes, self.targets_.centre, self.targets_.places)
+
+    def _check_y(self, y: ArrayLike) -> NDArray[Any]:
+        column = column_or_1d(y, warn=True)
+        checked: NDArray[Any] = check_array(column, ensure_2d=False, dtype=np.float64, input_name="y")
+        return checked
+
+    def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
+        return Targets.regression(y, weights, repeats)
+
+    def _digest_fields(self) -> tuple[Field, ...]:
+        return ("regression", self.targets_.centre.hex(), self.targets_.places)

@@ -212,13 +212,11 @@ def _targets(forest: Model, texts: Sequence[str], name: str) -> Targets:
         if not np.isfinite(weights).all() or not weights.any():
             raise UsageError("with the forest's class weights no row has a weight")
         rules, seed = forest.federation_.coordinator.plan.rules, forest.federation_.seed
-        targets = forest._targets(y, weights, row_repeats(seed, rules.n_trees, rules.bootstrap, weights))
+        return forest._targets(y, weights, row_repeats(seed, rules.n_trees, rules.bootstrap, weights))
     except ValueError as error:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"the table, column {name!r}: {error}") from None
-    forest._set_labels(y)
-    return targets
 
 
 def _labels(forest: RevocableForestClassifier, texts: Sequence[str], name: str) -> NDArray[Any]:
