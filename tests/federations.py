@@ -39,7 +39,7 @@ def leaf_paths(federation: Federation) -> NDArray[np.uint64]:
 
 def digest_of(federation: Federation) -> str:
     """The forest's digest, with no targets of its own."""
-    return federation.coordinator.digest(())
+    return federation.coordinator.digest()
 
 
 # -- what the protocol has grown, in plain values ----------------------------------------------------

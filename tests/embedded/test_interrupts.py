@@ -60,7 +60,7 @@ def lines_of(level: RevocationLevel) -> Counter[Line]:
     """How often each line runs in an undisturbed revocation."""
     federation, found = train(CASE), Counter[Line]()
     with tracing(lambda line: found.update([line])):
-        federation.revoke(["bank"], level, (), ignore)
+        federation.revoke(["bank"], level, ignore)
     return found
 
 
@@ -75,7 +75,7 @@ def interrupted(level: RevocationLevel, line: Line, time: int) -> Federation:
             raise KeyboardInterrupt
 
     with suppress(KeyboardInterrupt), tracing(seen):  # a line may run less often with other keys
-        federation.revoke(["bank"], level, (), ignore)
+        federation.revoke(["bank"], level, ignore)
     return federation
 
 
@@ -83,9 +83,9 @@ def check_ends_well(level: RevocationLevel, line: Line, time: int, expected: str
     federation = interrupted(level, line, time)
     before = digest_of(federation) if federation.coordinator.ready else None
     if federation.leaving:
-        federation.resume((), ignore)
+        federation.resume(ignore)
     elif "bank" in federation.participants:  # KGC had not taken its request, or it was taken back
-        federation.revoke(["bank"], level, (), ignore)
+        federation.revoke(["bank"], level, ignore)
     assert not federation.leaving
     assert federation.coordinator.ready
     assert digest_of(federation) == expected

@@ -21,7 +21,7 @@ def test_cs_ends_the_first_revocation_before_it_enters_the_epoch_of_the_second(
     federation = train(case)
     first, second, *_ = sorted(federation.participants)
     expected = train(case)
-    expected.revoke([first, second], 1, (), ignore)
+    expected.revoke([first, second], 1, ignore)
     kgc, certify = federation.kgc, federation.kgc._certify
 
     def ask_to_leave_first(report: RevocationReport) -> RevocationCertificate:
@@ -36,7 +36,7 @@ def test_cs_ends_the_first_revocation_before_it_enters_the_epoch_of_the_second(
         patched.setattr(kgc, "_certify", ask_to_leave_first)
         patched.setattr(federation.coordinator, "finish", kill)
         with pytest.raises(Killed):
-            federation.revoke([first], 1, (), ignore)
-    federation.resume((), ignore)
+            federation.revoke([first], 1, ignore)
+    federation.resume(ignore)
     assert [c.leavers for c in federation.coordinator.certificates] == [(first,), (second,)]
     assert digest_of(federation) == digest_of(expected)

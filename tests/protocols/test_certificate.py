@@ -61,7 +61,7 @@ def leave(federation: Federation, levels: dict[str, RevocationLevel]) -> Revocat
     begin_epoch(federation, later_keys()[federation.kgc.current.epoch % 2] if second else None)
     for party in levels:
         del federation.participants[party]
-    return federation.coordinator.revoke((), ignore)
+    return federation.coordinator.revoke(ignore)
 
 
 def case_of_four() -> Case:
@@ -117,7 +117,7 @@ def test_certificate_holds_and_says_what_happened(any_left: Left) -> None:
     assert after.epoch == before.epoch + 1
     assert set(certificate.leavers) == set(after.revoked) - set(before.revoked)
     assert certificate.report.epoch == certificate_digest(after)
-    assert certificate.report.digest_after == any_left.federation.coordinator.digest(())
+    assert certificate.report.digest_after == any_left.federation.coordinator.digest()
     assert (before.n != after.n) == (certificate.level == 2)
 
 

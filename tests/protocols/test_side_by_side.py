@@ -90,7 +90,7 @@ def test_all_parties_are_called_at_the_same_time_with_one_core() -> None:
         federation = train(case)
         federation.votes(codes, 80, "hard")
         federation.ask({party: table[:, :2] for party, table in codes.items()}, None, "hard", False, print)
-        federation.revoke(PARTIES[:1], 2, (), lambda _: None)
+        federation.revoke(PARTIES[:1], 2, lambda _: None)
     assert made.began.keys() >= EXPECTED.keys()
     assert all(made.began[kind] >= count for kind, count in EXPECTED.items())
 

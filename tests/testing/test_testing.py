@@ -127,7 +127,7 @@ def test_a_federation_with_peers_that_do_nothing_wrong_grows_the_same_forest() -
     faulty.coordinator.channel = LyingChannel(faulty.network.channel(CS))
     for name in CASE.codes:
         faulty.network.roles[name] = FaultyPeer(faulty.network.roles[name])
-    assert train(CASE, faulty).coordinator.digest(()) == plain.coordinator.digest(())
+    assert train(CASE, faulty).coordinator.digest() == plain.coordinator.digest()
 
 
 def test_a_lie_on_a_channel_is_passed_on() -> None:
@@ -187,7 +187,7 @@ def test_prepared_keys_change_with_every_epoch() -> None:
     with prepared_keys():
         federation = train(CASE)
         first = federation.parameters
-        federation.revoke(["shop"], 2, (), lambda _: None)
+        federation.revoke(["shop"], 2, lambda _: None)
     assert first == toy_keys().parameters
     assert federation.parameters == other_keys(first).parameters != first
 

@@ -54,7 +54,7 @@ def run(case: Case, leavers: list[tuple[str, RevocationLevel]], grpc: bool) -> l
         assert isinstance(federation.network, GrpcNetwork) == grpc
         found.append(outcome(federation))
         for party, level in leavers:
-            federation.revoke([party], level, (), ignore).verify(federation.kgc._signing.verify_key)
+            federation.revoke([party], level, ignore).verify(federation.kgc._signing.verify_key)
             found.append(outcome(federation))
     return found
 
@@ -78,7 +78,7 @@ def test_who_has_left_is_not_let_in_again() -> None:
         federation = train(CASE)
         [network] = networks
         leaver = network.present["shop"].endpoint
-        federation.revoke(["shop"], 1, (), ignore)
+        federation.revoke(["shop"], 1, ignore)
         digest = digest_of(federation)
         network.endpoint(KGC)  # by now the leaver has hung up
         assert "shop" not in network.present
@@ -99,7 +99,7 @@ def test_a_federation_goes_on_after_all_links_have_broken() -> None:
         votes = federation.votes(SOME, 4, "soft")
         answers = federation.ask(SOME, None, "soft", False, lambda _: None).votes
         np.testing.assert_array_equal(votes, answers)
-        federation.revoke(["shop"], 1, (), ignore)
+        federation.revoke(["shop"], 1, ignore)
         networks[0].reconnect()
         assert digest_of(federation) == digest_of(train(CASE.without("shop")))
 

@@ -60,7 +60,7 @@ def run(request: pytest.FixtureRequest) -> Run:
             requests.append(Asked(name, values, codes, voting, answer.votes))
         compare_as_printed(federation, requests[-1])
         before, n_before = Held.by(federation), len(watch.sent)
-        federation.revoke([LEAVER], 2, (), ignore)
+        federation.revoke([LEAVER], 2, ignore)
         after = Held.by(federation, "new ")
     books = federation.leakage(), federation.costs()
     return Run(case, raw, federation, watch, requests, before, after, n_before, *books)

@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from revfrf.crypto.canonical import Field
 from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.crypto.secret import Secret
@@ -199,7 +198,7 @@ class Federation:
         for party, table in codes.items():
             self.participants[party].hold(TRAINING, table)
         started = perf_counter()
-        self.resume((), progress, lambda: self.coordinator.create(rules, self.seed, targets))
+        self.resume(progress, lambda: self.coordinator.create(rules, self.seed, targets))
         self.timings = msgspec.structs.replace(self.timings, training=perf_counter() - started)
         self.coordinator.store.write(timings=self.timings)
 
@@ -279,7 +278,7 @@ class Federation:
         columns = {name: participant.columns for name, participant in staying.items()}
         toys = cached_setup(_TOY_BITS, True, self.n_jobs)
         shadow = Federation(columns, setup=toys, seed=b"", n_jobs=self.n_jobs)
-        shadow.seed = self.seed
+        shadow.seed, shadow.coordinator.labels = self.seed, self.coordinator.labels
         for name, participant in staying.items():
             shadow.participants[name].secret = participant.secret
         codes = {name: participant.tables[TRAINING] for name, participant in staying.items()}
@@ -299,7 +298,6 @@ class Federation:
         self,
         parties: Sequence[str],
         level: RevocationLevel,
-        targets: Sequence[Field],
         progress: Callable[[LevelReport], None],
     ) -> RevocationCertificate:
         """FRF-Revoc: these participants leave together. If it fails half-way, `resume` ends it."""
@@ -311,7 +309,7 @@ class Federation:
         except BaseException:
             self.kgc.cancel_revocations(parties)
             raise
-        self.resume(targets, progress)
+        self.resume(progress)
         return self.coordinator.certificates[-1]
 
     @property
@@ -327,14 +325,11 @@ class Federation:
         return sorted({*self.kgc.state.leaving, *begun})
 
     def resume(
-        self,
-        targets: Sequence[Field],
-        progress: Callable[[LevelReport], None],
-        create: Callable[[], None] | None = None,
+        self, progress: Callable[[LevelReport], None], create: Callable[[], None] | None = None
     ) -> None:
         """Perform all steps of KGC and CS that are left: end a revocation, or grow what is not grown yet.
 
-        `targets` belong to the digest. `create` makes the forest, if there is none.
+        `create` makes the forest, if there is none.
         """
         cs, kgc, ledger = self.coordinator, self.kgc, self.network.ledger
 
@@ -360,14 +355,14 @@ class Federation:
             Step.BEGIN_EPOCH_WITH_NEW_KEYS: by(KGC, "FRF-Revoc", begin_with_new_keys),
             Step.OPEN_FOREST: by(CS, "FLE-Expan", cs.open),
             Step.GROW: by(CS, "FLE-Expan", lambda: cs.grow(progress)),
-            Step.REVOKE: by(CS, "FRF-Revoc", lambda: self._rebuild(targets, progress)),
+            Step.REVOKE: by(CS, "FRF-Revoc", lambda: self._rebuild(progress)),
         }
         if create is not None:
             actions[Step.CREATE_FOREST] = by(CS, "FLE-Expan", create)
         with _collector_paused(), calls_at_once(self._calls):
             run(look, actions)
 
-    def _rebuild(self, targets: Sequence[Field], progress: Callable[[LevelReport], None]) -> None:
+    def _rebuild(self, progress: Callable[[LevelReport], None]) -> None:
         """CS's part of FRF-Revoc, after everything of those who have left is discarded."""
         for party in self.kgc.current.revoked:
             self.stores.discard(PARTICIPANT, party)
@@ -377,7 +372,7 @@ class Federation:
         self.parameters = self.coordinator.identity.weak.parameters
         for name in self.requesters.keys() - self.participants.keys():
             self.requesters[name].forget_keys_but(self.parameters)
-        self.coordinator.revoke(targets, progress)
+        self.coordinator.revoke(progress)
 
     @contextmanager
     def _held(self, codes: Codes) -> Iterator[str]:

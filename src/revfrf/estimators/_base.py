@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
 from os import PathLike
-from typing import Any, ClassVar, Self, cast, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +19,6 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from revfrf.crypto.canonical import Field
 from revfrf.crypto.dtpkc.keys import SECURE_KEY_BITS
 from revfrf.embedded.costs import Costs
 from revfrf.embedded.federation import Codes, Federation
@@ -30,7 +29,7 @@ from revfrf.estimators._layout import Layout, is_frame
 from revfrf.forest.candidates import Method
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import MAX_DEPTH
-from revfrf.forest.randomness import candidate_limit, feature_probability, row_repeats
+from revfrf.forest.randomness import row_repeats
 from revfrf.forest.seeds import master_seed
 from revfrf.forest.tree import Rules
 from revfrf.forest.voting import Voting
@@ -141,7 +140,7 @@ class BaseRevocableForest(BaseEstimator):
         n_jobs = workers(self.n_jobs)
         layout = Layout.learn(X, self._names(), self.parties, self.decimals)
         codes = layout.encode(X)
-        rules, seed = self._rules(len(layout.columns)), master_seed(check_random_state(self.random_state))
+        rules, seed = Rules.of(self, len(layout.columns)), master_seed(check_random_state(self.random_state))
         columns = {party: layout.of(party) for party in layout.owned}
         stores = StoreFactory() if self.directory is None else Directory(self.directory, new=True)
         try:
@@ -150,6 +149,7 @@ class BaseRevocableForest(BaseEstimator):
                 federation = Federation(columns, setup=setup, seed=seed, n_jobs=n_jobs, stores=stores)
                 repeats = row_repeats(federation.seed, rules.n_trees, rules.bootstrap, weights)
                 self.layout_, self.targets_ = layout, self._targets(y, weights, repeats)
+                federation.coordinator.labels = self._labels()
                 if self.directory is not None:
                     federation.coordinator.store.write(estimator=self._record())
                 federation.train(codes, rules, self.targets_, progress)
@@ -183,9 +183,9 @@ class BaseRevocableForest(BaseEstimator):
     def _record(self) -> EstimatorRecord:
         """Return what is kept of the estimator itself with a forest."""
 
-    @abstractmethod
-    def _digest_fields(self) -> tuple[Field, ...]:
-        """Return what of the targets belongs to the forest's digest."""
+    def _labels(self) -> tuple[Any, ...]:
+        """Return the labels of the classes, if there are any."""
+        return ()
 
     def _checked_voting(self) -> Voting:
         """Return how the trees vote."""
@@ -194,19 +194,6 @@ class BaseRevocableForest(BaseEstimator):
     @abstractmethod
     def _answers(self, votes: NDArray[np.float64]) -> NDArray[Any]:
         """Return the answers that belong to the trees' mean votes."""
-
-    def _rules(self, n_features: int) -> Rules:
-        return Rules(
-            n_trees=int(self.n_estimators),
-            max_depth=MAX_DEPTH if self.max_depth is None else int(self.max_depth),
-            candidate_limit=candidate_limit(feature_probability(self.max_features, n_features)),
-            min_samples_split=int(self.min_samples_split),
-            min_samples_leaf=int(self.min_samples_leaf),
-            bootstrap=bool(self.bootstrap),
-            method=cast(Method, self.candidates),
-            n_candidates=int(self.n_candidates),
-            n_sampled=int(self.n_sampled),
-        )
 
     # -- prediction ---------------------------------------------------------------------------------
 
@@ -251,7 +238,7 @@ class BaseRevocableForest(BaseEstimator):
         Neither keys nor thresholds are part of it: thresholds are the owners' secret.
         """
         self._check_whole()
-        return self.federation_.coordinator.digest(self._digest_fields())
+        return self.federation_.coordinator.digest()
 
     @property
     def n_nodes_(self) -> int:

@@ -133,10 +133,11 @@ class PersistenceMixin(BaseRevocableForest):
             federation = restored(stores, private_keys=private_keys, allow_insecure=insecure, n_jobs=n_jobs)
             model.targets_ = federation.coordinator.targets
             model._restore_labels(record)
+            federation.coordinator.labels = model._labels()
             on_disk = isinstance(stores, Directory)
             if on_disk:
                 with level_progress(model.verbose) as progress:
-                    federation.resume(model._digest_fields(), progress)
+                    federation.resume(progress)
             check_restored(federation, training_rows=on_disk)
             model.federation_ = federation
             model._restore_layout(record)

@@ -68,14 +68,14 @@ class RevocationMixin(BaseRevocableForest):
         federation.n_jobs = workers(self.n_jobs)
         with level_progress(self.verbose) as progress:
             if federation.leaving:
-                federation.resume(self._digest_fields(), progress)
+                federation.resume(progress)
                 self._drop_columns()
                 ended = self.certificates_[-1]
                 if set(_names(party)) <= set(ended.leavers):
                     if ended.level < wanted:
                         raise UsageError("they have left already, at revocation level 1")
                     return ended
-            certificate = federation.revoke(self._leavers(party), wanted, self._digest_fields(), progress)
+            certificate = federation.revoke(self._leavers(party), wanted, progress)
         self._drop_columns()
         return certificate
 
@@ -128,7 +128,7 @@ class RevocationMixin(BaseRevocableForest):
             trees=federation.coordinator.plan.rules.n_trees,
             trees_touched=len({tree for tree, _ in going.nodes}),
             estimated_seconds=federation.revocation_seconds(len(going.nodes) / store.n_nodes, wanted),
-            digest_after=shadow.coordinator.digest(self._digest_fields()),
+            digest_after=shadow.coordinator.digest(),
             score_now=score_now,
             score_without=score_without,
         )

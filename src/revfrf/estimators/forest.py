@@ -13,7 +13,6 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
 
-from revfrf.crypto.canonical import Field
 from revfrf.errors import ModelFileError, UsageError
 from revfrf.estimators._base import BaseRevocableForest, Rows
 from revfrf.estimators._encrypted import EncryptedPredictionMixin, PartialAnswer
@@ -167,11 +166,11 @@ class RevocableForestClassifier(
         self.classes_, numbers = np.unique(y, return_inverse=True)
         return Targets.classes(numbers.astype(np.int64), len(self.classes_), weights, repeats)
 
-    def _digest_fields(self) -> tuple[Field, ...]:
-        return ("classes", *(repr(label) for label in self.classes_.tolist()))
+    def _labels(self) -> tuple[Any, ...]:
+        return tuple(self.classes_.tolist())
 
     def _record(self) -> EstimatorRecord:
-        labels, dtype = tuple(self.classes_.tolist()), self.classes_.dtype
+        labels, dtype = self._labels(), self.classes_.dtype
         if dtype.kind not in "biufUO" or not all(isinstance(label, str | int | float) for label in labels):
             raise ModelFileError("only labels that are numbers or strings can be saved", kind="parameters")
         label_type = _text_type(labels) if dtype.kind == "U" else dtype.newbyteorder("<").str
@@ -223,6 +222,3 @@ class RevocableForestRegressor(
 
     def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
         return Targets.regression(y, weights, repeats)
-
-    def _digest_fields(self) -> tuple[Field, ...]:
-        return ("regression", self.targets_.centre.hex(), self.targets_.places)

@@ -85,6 +85,7 @@ def retrain(
     for party in stayed:
         federation.participants[party].hold(TRAINING, codes[party])
     federation.coordinator.targets = forest.targets_ = targets
+    federation.coordinator.labels = forest._labels()
     trained = federation.shadow(federation.participants.keys() - set(stayed))
     return Retraining(
         leavers=certificate.leavers,
@@ -93,7 +94,7 @@ def retrain(
         ignored=ignored,
         same_targets=same,
         digest_certified=certificate.report.digest_after,
-        digest_trained=trained.coordinator.digest(forest._digest_fields()),
+        digest_trained=trained.coordinator.digest(),
     )
 
 

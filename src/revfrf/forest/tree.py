@@ -7,14 +7,15 @@ owner's secret, stored encrypted elsewhere. **Left iff x̂ ≤ ŝ.**
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from revfrf.crypto.canonical import Field, canonical
 from revfrf.forest.candidates import Method
 from revfrf.forest.kernel import Ints
-from revfrf.forest.nodes import Node
+from revfrf.forest.nodes import MAX_DEPTH, Node
+from revfrf.forest.randomness import candidate_limit, feature_probability
 
 
 class Split(Protocol):
@@ -49,6 +50,21 @@ class Rules:
     method: Method
     n_candidates: int
     n_sampled: int
+
+    @classmethod
+    def of(cls, given: Any, n_features: int) -> "Rules":
+        """Return the rules that an estimator's or a configuration's parameters ask for."""
+        return cls(
+            n_trees=int(given.n_estimators),
+            max_depth=MAX_DEPTH if given.max_depth is None else int(given.max_depth),
+            candidate_limit=candidate_limit(feature_probability(given.max_features, n_features)),
+            min_samples_split=int(given.min_samples_split),
+            min_samples_leaf=int(given.min_samples_leaf),
+            bootstrap=bool(given.bootstrap),
+            method=given.candidates,
+            n_candidates=int(given.n_candidates),
+            n_sampled=int(given.n_sampled),
+        )
 
     def fields(self) -> tuple[Field, ...]:
         """For signing and hashing."""

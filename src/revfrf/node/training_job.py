@@ -9,10 +9,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from revfrf.crypto.canonical import Field
 from revfrf.errors import AbsentError, ProtocolError, RefusedError, UsageError
 from revfrf.forest.criterion import Targets
-from revfrf.forest.randomness import candidate_limit, feature_probability, row_repeats
+from revfrf.forest.randomness import row_repeats
 from revfrf.forest.seeds import forest_seed, master_seed
 from revfrf.forest.tree import Rules
 from revfrf.io.party_data import Labels, Task, read_labels
@@ -65,6 +64,7 @@ class TrainingJob:
         self._endpoint, self._audit = endpoint, audit
         self._gathered: EpochCertificate | None = None
         self.record = role.store.read("training", Training)
+        role.labels_are_public = True
         if role.store.read("forest", ForestRecord) is not None:
             role.recall()
         if self.record is not None:
@@ -140,7 +140,7 @@ class TrainingJob:
                 n_features=sum(rows.columns for rows in parties),
                 not_common=len(labels.ids) - len(found.ids),
             )
-            _rules(settled)  # says what is wrong with them
+            Rules.of(settled.forest, settled.n_features)  # says what is wrong with them
         except UsageError as error:  # nothing has begun yet: the operator may change what is wrong
             self._update(msgspec.structs.replace(training, stopped=str(error)))
             raise
@@ -150,7 +150,7 @@ class TrainingJob:
     def _create_forest(self) -> None:
         training = self.expect_record()
         values, weights = training.values, np.ones(len(training.values))
-        rules = _rules(training)
+        rules = Rules.of(training.forest, training.n_features)
         repeats = row_repeats(training.seed, rules.n_trees, rules.bootstrap, weights)
         if training.task == "numbers":
             targets = Targets.regression(np.asarray(values, dtype=np.float64), weights, repeats)
@@ -167,7 +167,7 @@ class TrainingJob:
         step(log, "trained", digest=self.digest, nodes=self.role.store.n_nodes)
 
     def _revoke(self, progress: Callable[[LevelReport], None]) -> None:
-        leavers = self.role.revoke(self._fields(), progress).leavers
+        leavers = self.role.revoke(progress).leavers
         self._audit.append("revoked", leavers=list(leavers), digest=self.digest)
         step(log, "left", parties=list(leavers), digest=self.digest)
 
@@ -255,17 +255,10 @@ class TrainingJob:
         """The number of this epoch."""
         return self.role.certificate.epoch
 
-    def _fields(self) -> tuple[Field, ...]:
-        """Return what of the targets belongs to the forest's digest."""
-        targets, training = self.role.targets, self.expect_record()
-        if training.task == "numbers":
-            return ("regression", targets.centre.hex(), targets.places)
-        return ("classes", *(repr(label) for label in training.labels))
-
     @property
     def digest(self) -> str:
         """The digest of the forest."""
-        return self.role.digest(self._fields())
+        return self.role.digest()
 
     def summary(self) -> api.ForestSummary:
         """Describe the forest."""
@@ -287,18 +280,3 @@ def _report_growth(on_progress: OnProgress, level: LevelReport) -> None:
 
 def _seed(random_state: int | str | None) -> bytes:
     return secrets.token_bytes(32) if random_state is None else forest_seed(master_seed(random_state))
-
-
-def _rules(training: Training) -> Rules:
-    forest = training.forest
-    return Rules(
-        n_trees=forest.n_estimators,
-        max_depth=forest.max_depth,
-        candidate_limit=candidate_limit(feature_probability(forest.max_features, training.n_features)),
-        min_samples_split=forest.min_samples_split,
-        min_samples_leaf=forest.min_samples_leaf,
-        bootstrap=forest.bootstrap,
-        method=forest.candidates,
-        n_candidates=forest.n_candidates,
-        n_sampled=forest.n_sampled,
-    )

@@ -21,7 +21,6 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from revfrf.crypto.canonical import Field
 from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import ProtocolError
@@ -101,7 +100,7 @@ class RevokingServer(Protocol):
     @property
     def has_old_ciphertexts(self) -> bool: ...
 
-    def digest(self, targets: Sequence[Field]) -> str: ...
+    def digest(self) -> str: ...
     def enter_epoch(self) -> None: ...
     def drop_columns(self, leavers: Collection[str]) -> None: ...
     def open(self) -> None: ...
@@ -109,29 +108,27 @@ class RevokingServer(Protocol):
     def finish(self, certificate: RevocationCertificate) -> None: ...
 
 
-def frf_revoc(
-    cs: RevokingServer, targets: Sequence[Field], progress: Callable[[LevelReport], None]
-) -> RevocationCertificate:
+def frf_revoc(cs: RevokingServer, progress: Callable[[LevelReport], None]) -> RevocationCertificate:
     """Rebuild the forest for the current epoch, report it to KGC, and return the revocation certificate."""
     if cs.somebody_left:
-        _begin_rebuilding(cs, targets)  # lines 3 to 7
+        _begin_rebuilding(cs)  # lines 3 to 7
     if not cs.opened:
         cs.open()  # somebody left before all knew of the forest
     cs.grow(progress)  # line 8
     if cs.has_old_ciphertexts:
         reencrypt(cs.channel, cs.plan, cs.store)  # level 2 replaces lines 9 to 12, see deviations
     cs.store.scrub()
-    report = RevocationReport(report=_report(cs, targets))
+    report = RevocationReport(report=_report(cs))
     certificate = RevocationCertificate.from_json(cs.channel.call(KGC, report, Certified).certificate)
     certificate.verify(cs.identity.kgc)
     cs.finish(certificate)
     return certificate
 
 
-def _begin_rebuilding(cs: RevokingServer, targets: Sequence[Field]) -> None:
+def _begin_rebuilding(cs: RevokingServer) -> None:
     """Destroy the leavers' nodes, and record what the forest was before."""
     leavers, rebuilding = cs.leavers, cs.store.rebuilding  # not None if this was interrupted before
-    before = cs.digest(targets) if rebuilding is None else ""
+    before = cs.digest() if rebuilding is None else ""
     cs.enter_epoch()
     going = destroy(cs.channel, cs.plan, cs.store, leavers).nodes
     with cs.store.transaction():
@@ -140,7 +137,7 @@ def _begin_rebuilding(cs: RevokingServer, targets: Sequence[Field]) -> None:
         cs.drop_columns(leavers)
 
 
-def _report(cs: RevokingServer, targets: Sequence[Field]) -> Report:
+def _report(cs: RevokingServer) -> Report:
     """Describe, and sign, what became of the forest."""
     rebuilding, store = cs.store.rebuilding, cs.store
     if rebuilding is None or not store.whole(cs.plan.rules.n_trees):
@@ -149,7 +146,7 @@ def _report(cs: RevokingServer, targets: Sequence[Field]) -> Report:
         epoch=certificate_digest(cs.certificate),
         forest=cs.plan.forest,
         digest_before=rebuilding.digest_before,
-        digest_after=cs.digest(targets),
+        digest_after=cs.digest(),
         destroyed=rebuilding.destroyed,
         rebuilt=store.n_nodes - rebuilding.kept,
         kept=rebuilding.kept,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -71,8 +72,8 @@ class ForestRecord(Record, frozen=True):
 class Coordinator(AnsweringParty):
     """CS, with one forest: first `create`, then `grow`, then any number of `votes` and of requests.
 
-    `labels` are the names of the classes, if requesters are to know them. `absent` returns the members that
-    are not connected.
+    `labels` are those of the classes; requesters learn them if `labels_are_public`. `absent` returns the
+    members that are not connected.
     """
 
     plan: Plan
@@ -87,7 +88,8 @@ class Coordinator(AnsweringParty):
         self.channel = channel
         self.n_jobs = n_jobs
         self.certificates: tuple[RevocationCertificate, ...] = ()
-        self.labels: tuple[str, ...] = ()
+        self.labels: tuple[Any, ...] = ()
+        self.labels_are_public = False
         self.absent: Callable[[], Collection[str]] = tuple
 
     def recall(self) -> None:
@@ -245,13 +247,11 @@ class Coordinator(AnsweringParty):
         """Whether the forest is whole, without those who have left."""
         return self.lifecycle_state().ready
 
-    def revoke(
-        self, targets: Sequence[Field], progress: Callable[[LevelReport], None]
-    ) -> RevocationCertificate:
+    def revoke(self, progress: Callable[[LevelReport], None]) -> RevocationCertificate:
         """FRF-Revoc. Until it is done, nothing is answered. If it was interrupted, it goes on here."""
         if not self.lifecycle_state().revoking or not len(self.targets.values):
             raise ProtocolError("nobody has left, or there are no rows to grow a forest from", kind="order")
-        return frf_revoc(self, targets, progress)
+        return frf_revoc(self, progress)
 
     def enter_epoch(self) -> None:
         """Plan with the members and keys of the current epoch."""
@@ -297,7 +297,7 @@ class Coordinator(AnsweringParty):
             opening=self.opening,
             n_votes=self.targets.n_classes or 1,
             columns={party: tuple(owned) for party, owned in self.columns.items()},
-            labels=self.labels,
+            labels=self.labels if self.labels_are_public else (),
             centre=self.targets.centre,
             places=self.targets.places,
             absent=tuple(sorted(self.absent())),
@@ -327,9 +327,12 @@ class Coordinator(AnsweringParty):
             return write_failure(error)
         return write_answer(Answer(totals, n_voted, absent))
 
-    def digest(self, targets: Sequence[Field]) -> str:
-        """Return the digest of the forest's plain structure."""
-        return forest_digest(self.plan.rules, tuple(targets), self.store.splits, self.store.leaves)
+    def digest(self) -> str:
+        """Return the digest of the forest's plain structure, and of what its leaves are about."""
+        about: tuple[Field, ...] = ("regression", self.targets.centre.hex(), self.targets.places)
+        if self.targets.n_classes:
+            about = ("classes", *map(repr, self.labels))
+        return forest_digest(self.plan.rules, about, self.store.splits, self.store.leaves)
 
 
 def _check_schema(party: str, schema: Schema, n_rows: int) -> None:

@@ -41,7 +41,7 @@ def begin_epoch(federation: Federation, setup: SetUp | None = None) -> EpochCert
 def leave(
     federation: Federation, leavers: Sequence[str], level: RevocationLevel = 1
 ) -> RevocationCertificate:
-    return federation.revoke(leavers, level, (), ignore)
+    return federation.revoke(leavers, level, ignore)
 
 
 def answers(federation: Federation, codes: Codes, voting: Any = "soft") -> NDArray[np.float64]:

@@ -66,7 +66,7 @@ def test_whoever_leaves_in_whatever_order_the_forest_is_the_one_without_them(
     federation, order = train(case), data.draw(st.permutations(sorted(case.codes)))
     while len(order) > 1:
         group = order[: data.draw(st.integers(1, len(order) - 1))]
-        before = federation.coordinator.digest(())
+        before = federation.coordinator.digest()
         level = data.draw(st.sampled_from(LEVELS))
         certificate = leave(federation, group, level)
         case, order = without(case, group), order[len(group) :]

@@ -184,7 +184,7 @@ def test_no_request_is_answered_until_the_forest_is_whole(
     for name in (KGC, *left.codes):
         honest = federation.network.roles[name]
         federation.network.roles[name] = FaultyPeer(honest, on_request=attempt_first)
-    federation.revoke(["bank"], level, (), attempt)
+    federation.revoke(["bank"], level, attempt)
     assert attempts > 4
     check_same(federation, left, ask=True)
 
@@ -199,7 +199,7 @@ def test_request_between_the_new_epoch_and_the_rebuilding_is_refused(federation:
 
 
 def test_coordinator_rebuilds_only_after_somebody_has_left(federation: Federation) -> None:
-    assert refusal_kind(lambda: federation.coordinator.revoke((), ignore)) == "order"
+    assert refusal_kind(lambda: federation.coordinator.revoke(ignore)) == "order"
 
 
 @pytest.mark.parametrize("answered", [False, True], ids=["unheard", "heard"])
@@ -227,7 +227,7 @@ def test_interrupted_revocation_goes_on_where_it_stopped(
     assert federation.coordinator.ready != begun
     if not begun:
         check_same(federation, CASE, ask=True)
-    federation.resume((), ignore)
+    federation.resume(ignore)
     assert not federation.leaving
     [certificate] = federation.coordinator.certificates
     certificate.verify(federation.coordinator.identity.kgc)
@@ -273,5 +273,5 @@ def test_coordinator_that_is_absent_keeps_nobody_from_asking_to_leave(
     with offline(federation.network, CS), pytest.raises(AbsentError):
         leave(federation, ["bank"], level)
     assert "bank" in {*federation.kgc.state.leaving, *federation.kgc.current.revoked}
-    federation.resume((), ignore)
+    federation.resume(ignore)
     check_same(federation, CASE.without("bank"), ask=True)

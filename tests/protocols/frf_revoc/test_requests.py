@@ -90,7 +90,7 @@ def test_request_to_leave_another_forest_is_never_certified(federation: Federati
     send(federation, KGC, resigned(federation, "bank", forest=bytes(16)), "bank")
     begin_epoch(federation)
     with pytest.raises(RevFRFError):
-        federation.coordinator.revoke((), ignore)
+        federation.coordinator.revoke(ignore)
     assert not federation.coordinator.ready
 
 
