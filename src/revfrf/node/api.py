@@ -58,8 +58,8 @@ class HeldData(_Value, frozen=True):
     """What a participant holds: its columns, the rows that it trains on, the splits that it owns."""
 
     columns: tuple[str, ...]
-    rows: int
-    own_nodes: int
+    training_rows: int
+    own_splits: int
 
 
 class ForestSummary(_Value, frozen=True):
@@ -82,7 +82,7 @@ class PartyStatus(_Value, frozen=True):
     epoch: int
     members: tuple[str, ...]
     left: tuple[str, ...]
-    certificate_days: int
+    tls_certificate_days: int
     audit_head: str
     problem: str
     data: HeldData | None = None

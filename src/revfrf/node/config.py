@@ -4,8 +4,9 @@ Every mistake in it is a ConfigError that names the file, the line, the key, wha
 instead. Flags of the command line pass the same checks.
 """
 
+import difflib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -16,9 +17,10 @@ from msgspec.structs import FieldInfo, fields
 from revfrf.errors import ConfigError, UsageError
 from revfrf.io.files import create, writing
 from revfrf.io.party_data import Task
-from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER, Role, check_address, check_name
+from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER, SERVERS, Role, check_address, check_name
 from revfrf.node.logs import Format, Level
-from revfrf.node.toml_source import MAX_SIZE, Source, nearest, read_toml, shown, toml_text
+from revfrf.node.toml_source import Source, Tables, read_toml, shown, toml_text
+from revfrf.protocols.common.request import RequestPolicy
 
 LISTEN = "0.0.0.0:8470"
 _MANY, _MONTH = 2**31 - 1, 31 * 24 * 3600
@@ -101,7 +103,7 @@ class DataSection(Section, frozen=True):
     drop: Annotated[Texts, _key("columns to leave out", _COLUMNS)] = ()
 
 
-class PolicySection(Section, frozen=True):
+class PolicySection(RequestPolicy, frozen=True, kw_only=True):
     """Whose requests this party answers. Default: everybody's, any number of rows."""
 
     accepts: Annotated[Texts | None, _key("only these", _NAMES, ("clinic",))] = None
@@ -127,7 +129,9 @@ class ForestSection(Section, frozen=True):
 class KeysSection(Section, frozen=True):
     """The keys that the key centre deals."""
 
-    key_bits: Annotated[int, _number("bits of a key, a multiple of 16", 64, 16384)] = 3072
+    key_bits: Annotated[
+        int, _key("bits of a key", "a multiple of 16 from 64 to 16384", ge=64, le=16384, multiple_of=16)
+    ] = 3072
     allow_insecure: Annotated[bool, _key("for tests: keys that protect nothing", _SWITCH)] = False
 
 
@@ -146,7 +150,7 @@ class LogSection(Section, frozen=True):
     format: Annotated[Format, _key("for people or for programs", _choice(Format))] = "text"
 
 
-_SECTIONS: dict[str, type[Section]] = {
+_SECTIONS: dict[str, type[msgspec.Struct]] = {
     "party": PartySection,
     "network": NetworkSection,
     "data": DataSection,
@@ -172,36 +176,40 @@ _ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
 }
 """The roles of sections and keys that not all roles have. Such a key without a default must be given."""
 
-_OTHER_WORDS = {"trees": "n_estimators", "seed": "random_state", "host": "coordinator"}
 _FLAGS = {"file": "data", "accepts": "policy", "backend": "workers", "address": "workers"}
 """Flags of the command line whose names differ from the key that they set."""
+
+_KEYS = {
+    flag: (section, key)
+    for section, struct in _SECTIONS.items()
+    for key in struct.__struct_fields__
+    for flag in (key, f"{section}_{key}")
+}
+"""The key that each flag sets."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """A party's configuration. Sections that its role does not have are None; `path` is where it was read."""
+    """A party's configuration. Sections that its role does not have are at their defaults.
+
+    `tables` is what it was made from, and `path` the file.
+    """
 
     party: PartySection
     network: NetworkSection
-    data: DataSection | None = None
-    policy: PolicySection | None = None
-    forest: ForestSection | None = None
-    keys: KeysSection | None = None
-    work: WorkSection = field(default_factory=WorkSection)
-    log: LogSection = field(default_factory=LogSection)
+    data: DataSection
+    policy: PolicySection
+    forest: ForestSection
+    keys: KeysSection
+    work: WorkSection
+    log: LogSection
     path: Path | None = field(default=None, compare=False)
-
-    @property
-    def own_data(self) -> DataSection:
-        """The section on the party's table. Raises ConfigError if its role has none."""
-        if self.data is None:
-            raise ConfigError(_only(self.party.role, "data"), kind="section")
-        return self.data
+    tables: Tables = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def data_file(self) -> Path:
-        """The path of the party's table. Raises ConfigError if its role has none."""
-        return Path(self.path.parent if self.path else "") / self.own_data.file
+        """The path of the party's table."""
+        return Path(self.path.parent if self.path else "") / self.data.file
 
 
 def load_config(path: str | os.PathLike[str]) -> Config:
@@ -215,98 +223,83 @@ def new_config(**flags: Any) -> Config:
 
 
 def with_overrides(config: Config, **flags: Any) -> Config:
-    """Return `config` with other values for some keys, named as in the file or like `log_level`.
+    """Return the configuration with flags of the command line in place of keys; None leaves a key as it is.
 
-    None means that a flag was not given. A relative `file` is relative to the current directory. Raises
+    A flag is called as its key or, longer, `log_format`. `file` is relative to the current directory. Raises
     ConfigError, which names the flag.
     """
-    return _with_flags(_tables(config), flags, config.path)
+    return _with_flags(config.tables, flags, config.path)
 
 
 def write_config(path: str | os.PathLike[str], config: Config) -> Path:
     """Write the configuration to a new file, with comments, that only its owner can read. Return its path.
 
-    Raises ConfigError as `load_config` would, and for the file; kinds of that are `exists`,
-    `too-large` and `io`.
+    Raises ConfigError, of kind `exists` or `io`.
     """
-    target, tables = Path(path), _tables(config)
-    _checked(tables, Source())
     lines = ["# A party of a RevFRF federation. Keys that are left out have their defaults."]
-    for section, table in tables.items():
-        lines += ["", f"# {_SECTIONS[section].__doc__}", f"[{section}]"]
+    for section, struct in _SECTIONS.items():
+        if config.party.role in _roles(section):
+            lines += ["", f"# {struct.__doc__}", f"[{section}]"]
         for key, info in _fields(section, config.party.role).items():
             note, wants, example = _told(info)
-            line = f"{key} = {toml_text(table.get(key, example))}"
-            lines += [f"# {note}: {wants}", line if key in table else f"# {line}"]
-    try:
-        data = "\n".join([*lines, ""]).encode()
-    except UnicodeEncodeError:
-        raise ConfigError(f"{target}: a path or name that is not Unicode; rename it", kind="value") from None
-    if len(data) > MAX_SIZE:
-        raise ConfigError(f"{target}: too long to be written; name fewer columns", kind="too-large")
+            value = getattr(getattr(config, section), key)
+            line = f"{key} = {toml_text(example if value is None else value)}"
+            lines += [f"# {note}: {wants}", f"# {line}" if value is None else line]
+    target = Path(path)
     with writing(target, ConfigError):
-        create(target, data)
+        create(target, "\n".join([*lines, ""]).encode())
     return target
 
 
 # -- checks -----------------------------------------------------------------------------------------
 
 
-def _checked(tables: Mapping[str, Any], source: Source) -> Config:
+def _checked(tables: Tables, source: Source) -> Config:
     for name, table in tables.items():
         if name not in _SECTIONS:
-            what = "there is no such section" if isinstance(table, dict) else "it is in no section"
-            fix = _home(name) or nearest(name, list(_SECTIONS))
-            raise source.error(f"{what}; {fix}", (name,), kind="section")
+            what = f"there is no such section; {_instead(name, _SECTIONS)}"
+            raise source.error(what, (name,), kind="section")
         if not isinstance(table, dict):
-            raise source.error(f"it is a section; {_home(name)}", (name,), kind="section")
-    party = PartySection(**_values(tables.get("party", {}), "party", KGC, source))
+            what = f"is a section; write [{name}] on a line of its own, and its keys below"
+            raise source.error(what, (name,), kind="section")
+    party = PartySection(**_values(tables, "party", KGC, source))
     for name in tables:
         if party.role not in _roles(name):
             raise source.error(_only(party.role, name), (name,), kind="section")
     if party.role == CS:
         tables = {**tables, "network": {"listen": LISTEN, **tables.get("network", {})}}
     sections: dict[str, Any] = {
-        name: struct(**_values(tables.get(name, {}), name, party.role, source))
-        for name, struct in _SECTIONS.items()
-        if party.role in _roles(name)
+        name: struct(**_values(tables, name, party.role, source)) for name, struct in _SECTIONS.items()
     }
-    config = Config(**sections, path=source.path)
+    config = Config(**sections, path=source.path, tables=tables)
     for what, *keys in _faults(config):
         raise source.error(what, *keys)
     return config
 
 
-def _values(table: Mapping[str, Any], section: str, role: str, source: Source) -> dict[str, Any]:
+def _values(tables: Tables, section: str, role: str, source: Source) -> dict[str, Any]:
     """Return the checked values of a section."""
-    known = _fields(section, role)
-    for key in table:
+    table, known, values = tables.get(section, {}), _fields(section, role), {}
+    for key, value in table.items():
         if key not in known:
-            fix = _home(key) or nearest(_OTHER_WORDS.get(key, key), list(known))
-            only = (section, key) in _ONLY
-            what = _only(role, section, key) if only else f"there is no such key; {fix}"
+            only = _only(role, section, key) if (section, key) in _ONLY else ""
+            what = only or f"there is no such key; {_instead(key, known)}"
             raise source.error(what, (section, key), kind="key")
+        try:
+            values[key] = msgspec.convert(value, known[key].type)
+        except msgspec.ValidationError:
+            what = f"must be {_told(known[key])[1]}, not {shown(value)}"
+            raise source.error(what, (section, key)) from None
     for key, info in known.items():
         if key not in table and (info.required or ((section, key) in _ONLY and info.default is None)):
             raise source.error(f"is missing; give {_told(info)[1]}", (section, key), kind="key")
-    return {key: _value(known[key], table[key], (section, key), source) for key in table}
-
-
-def _value(info: FieldInfo, value: Any, key: tuple[str, ...], source: Source) -> Any:
-    try:
-        return msgspec.convert(value, info.type)
-    except msgspec.ValidationError:
-        if isinstance(value, dict) and len(value) > 1:
-            for name in value:
-                _value(info, {name: value[name]}, key, source)
-        inner = (*key, *value) if isinstance(value, dict) else key
-        raise source.error(f"must be {_told(info)[1]}, not {shown(value)}", inner, key) from None
+    return values
 
 
 def _faults(config: Config) -> Iterator[tuple[Any, ...]]:
     """Yield what is wrong although each value has the right type: a reason, and its keys."""
-    party, network, data, keys = config.party, config.network, config.data, config.keys
-    server = party.role not in (PARTICIPANT, REQUESTER)
+    party, network, keys = config.party, config.network, config.keys
+    server = party.role in SERVERS
     for key in ("federation",) if server else ("federation", "name"):
         try:
             check_name(key, getattr(party, key))
@@ -325,19 +318,9 @@ def _faults(config: Config) -> Iterator[tuple[Any, ...]]:
         yield f"{what}; lower the one or raise the other", ("network", "heartbeat"), ("network", "patience")
     if config.work.workers == 0:
         yield "must be a number of workers, or -1 for all cores, not 0", ("work", "workers")
-    if keys is not None and keys.key_bits % 16:
-        yield f"must be a multiple of 16, such as 3072, not {keys.key_bits}", ("keys", "key_bits")
-    if keys is not None and keys.key_bits < 2048 and not keys.allow_insecure:
-        yield (
-            f"{keys.key_bits}-bit keys protect nothing; give 2048 or more, or, to try it, --allow-insecure",
-            ("keys", "key_bits"),
-        )
-    for column in () if data is None else {data.id_column} & {*data.drop, *data.categories}:
-        yield (
-            f"names {column!r}, which is the column of ids; leave it out there",
-            ("data", "drop"),
-            ("data", "categories"),
-        )
+    if keys.key_bits < 2048 and not keys.allow_insecure:
+        remedy = "give 2048 or more, or, to try it, --allow-insecure"
+        yield f"{keys.key_bits}-bit keys protect nothing; {remedy}", ("keys", "key_bits")
 
 
 def _roles(*key: str) -> tuple[str, ...]:
@@ -353,7 +336,8 @@ def _only(role: str, *key: str) -> str:
 
 def _fields(section: str, role: str) -> dict[str, FieldInfo]:
     """Return the keys that a section has for this role."""
-    return {info.name: info for info in fields(_SECTIONS[section]) if role in _roles(section, info.name)}
+    infos = fields(_SECTIONS[section]) if role in _roles(section) else ()
+    return {info.name: info for info in infos if role in _roles(section, info.name)}
 
 
 def _told(info: FieldInfo) -> tuple[str, str, Any]:
@@ -361,46 +345,20 @@ def _told(info: FieldInfo) -> tuple[str, str, Any]:
     return meta.title, meta.description, meta.examples[0]
 
 
-def _home(key: str) -> str:
-    """Return what to do with a section or key that is in the wrong place, or nothing."""
-    if key in _SECTIONS:
-        return f"write [{key}] on a line of its own, and its keys below"
-    homes = [section for section, struct in _SECTIONS.items() if key in struct.__struct_fields__]
-    return f"put it below [{homes[0]}]" if homes else ""
+def _instead(name: str, known: Collection[str]) -> str:
+    """Return what to do with a section or key that is unknown where it is."""
+    if name in _KEYS:
+        return f"put it below [{_KEYS[name][0]}]"
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
 
 
-# -- flags ------------------------------------------------------------------------------------------
-
-
-def _with_flags(tables: dict[str, dict[str, Any]], flags: Mapping[str, Any], path: Path | None) -> Config:
+def _with_flags(tables: Tables, flags: Mapping[str, Any], path: Path | None) -> Config:
     names: dict[tuple[str, ...], str] = {}
     for flag, value in flags.items():
-        homes = [
-            (section, key)
-            for section, struct in _SECTIONS.items()
-            for key in struct.__struct_fields__
-            if flag in (key, f"{section}_{key}")
-        ]
-        label = f"--{_FLAGS.get(flag, flag).replace('_', '-')}"
-        if not homes:
-            raise ConfigError(f"{label}: there is no such key in a configuration", kind="key")
-        [(section, key)] = homes
         if value is not None:
-            names[(section,)] = names[section, key] = label
+            section, key = _KEYS[flag]
+            names[(section,)] = names[section, key] = f"--{_FLAGS.get(flag, flag).replace('_', '-')}"
             value = str(Path.cwd() / value) if key == "file" else value
             tables = {**tables, section: {**tables.get(section, {}), key: value}}
-    return _checked(tables, Source(path, {}, names))
-
-
-def _tables(config: Config) -> dict[str, dict[str, Any]]:
-    """Return the content of the file. Keys of other roles appear only if not at their default."""
-    role, found = config.party.role, {section: getattr(config, section) for section in _SECTIONS}
-
-    def is_written(section: str, info: FieldInfo, value: Any) -> bool:
-        return value is not None and (role in _roles(section, info.name) or value != info.default)
-
-    return {
-        section: {i.name: v for i in fields(table) if is_written(section, i, v := getattr(table, i.name))}
-        for section, table in found.items()
-        if table is not None
-    }
+    return _checked(tables, Source(path, flags=names))

@@ -1,11 +1,11 @@
-"""CS as a process."""
+"""The process of CS, the coordinator: it trains the forest, and answers its operator's requests."""
 
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -44,16 +44,14 @@ class CoordinatorService(MemberService):
 
     def __init__(self, home: Home, config: Config) -> None:
         super().__init__(home, config)
-        if not isinstance(home.store, CoordinatorStore):
-            raise UsageError(f"{home.path} is not the directory of CS")
-        self.store = home.store
+        self.store = cast(CoordinatorStore, home.store)
         self.role = Coordinator(home.identity(), self.endpoint, workers(config.work.workers), self.store)
         self.role.absent = lambda: {CC, *self.job.participants} - self.endpoint.present()
         self.job = TrainingJob(config, self.role, self.endpoint, self.audit)
         self._working = Lock()
         self._under_way: Progress | None = None
         self.waiting = ""
-        self.take_policy()
+        self.role.policy = config.policy
 
     def answer(self, sender: str, message: Message) -> Message:
         """See `Service.answer`. Disconnects those who have left."""
@@ -97,19 +95,6 @@ class CoordinatorService(MemberService):
 
         self.patience.retry(attempt, on_progress, lambda: self.store.n_nodes)
 
-    # -- testing ------------------------------------------------------------------------------------
-
-    def _votes(self, ids: Sequence[str], voting: Voting) -> NDArray[np.float64]:
-        """FRF-Test: return the trees' mean vote for rows that the participants hold."""
-        table = f"test {secrets.token_hex(8)}"
-        align(self.endpoint, self.job.epoch, table, ids, self.job.participants)
-        try:
-            votes = self.role.votes(table, len(ids), voting)
-        finally:
-            drop(self.endpoint, self.job.epoch, table, self.job.participants)
-        mean: NDArray[np.float64] = votes / self.role.plan.rules.n_trees
-        return mean
-
     # -- requests of the operator -------------------------------------------------------------------
 
     def match(self, _: api.Match, on_progress: OnProgress) -> api.Matched:
@@ -144,38 +129,40 @@ class CoordinatorService(MemberService):
     def _predict(
         self, ids: Sequence[str], file: str, column: str, voting: Voting, on_progress: OnProgress
     ) -> api.Predictions:
-        def find() -> tuple[list[str], NDArray[np.float64]]:
-            source = f"{file}, column {column!r}"
-            common = list(self.job.match(f"rows {secrets.token_hex(4)}", ids, source, on_progress).ids)
-            return common, self._votes(common, voting)
+        """FRF-Test: predict those of the rows that all participants hold."""
 
-        common, votes = self._when_ready(find, on_progress)
-        missing = len(ids) - len(common)
-        return api.Predictions(column, tuple(common), tuple(self._answers(votes)), not_shared=missing)
+        def find() -> tuple[tuple[str, ...], NDArray[np.float64]]:
+            table, source = f"test {secrets.token_hex(8)}", f"{file}, column {column!r}"
+            common = tuple(self.job.match(table, ids, source, on_progress).ids)
+            align(self.endpoint, self.job.epoch, table, common, self.job.participants)
+            try:
+                return common, self.role.votes(table, len(common), voting) / self.role.plan.rules.n_trees
+            finally:
+                drop(self.endpoint, self.job.epoch, table, self.job.participants)
+
+        common, mean = self._when_ready(find, on_progress)
+        targets, labels = self.role.targets, self.role.labels
+        if self.job.task == "numbers":
+            answers = tuple(map(float, numbers(mean, targets.centre, targets.places)))
+        else:
+            answers = tuple(labels[place] for place in mean.argmax(axis=1))
+        return api.Predictions(column, common, answers, not_shared=len(ids) - len(common))
 
     def test(self, request: api.Test, on_progress: OnProgress) -> api.TestScore:
         """Score the forest on rows whose labels are in a file."""
-        file = request.file
-        labels, trained = self.job.read_labels(file), self.job.record
-        if trained is not None and trained.labels:
-            _check_classes(file, labels.values.tolist(), trained.labels)
+        file, labels, classes = request.file, self.job.read_labels(request.file), self.role.labels
+        if classes and (strange := sorted({*map(str, labels.values)} - {*classes})):
+            no_class = "is not a class" if len(strange) == 1 else "are not classes"
+            raise UsageError(f"{file}: {some(strange)} {no_class} of the forest; they are {some(classes)}")
         found = self._predict(labels.ids, file, self.job.data.id_column, request.voting, on_progress)
-        truth, training = labels.of(found.ids), self.job.expect_record()
-        known = len({*training.ids} & {*found.ids})
+        known = len({*self.job.expect_record().ids} & {*found.ids})
         score = api.TestScore(rows=len(found.ids), not_shared=found.not_shared, trained_on=known)
         self.audit.append("tested", rows=score.rows)
-        if training.task == "classes":
-            right = [str(a) == str(b) for a, b in zip(truth, found.prediction, strict=True)]
-            return msgspec.structs.replace(score, accuracy=float(np.mean(right)))
-        error = np.asarray(truth, dtype=np.float64) - np.asarray(found.prediction, dtype=np.float64)
-        mse, mae = float(np.mean(error**2)), float(np.mean(np.abs(error)))
-        return msgspec.structs.replace(score, mse=mse, mae=mae)
-
-    def _answers(self, votes: NDArray[np.float64]) -> list[Any]:
-        targets, training = self.role.targets, self.job.expect_record()
-        if training.task == "numbers":
-            return list(map(float, numbers(votes, targets.centre, targets.places)))
-        return [training.labels[place] for place in votes.argmax(axis=1)]
+        truth, predicted = np.asarray(labels.of(found.ids)), np.asarray(found.prediction)
+        if self.job.task == "classes":
+            return msgspec.structs.replace(score, accuracy=float(np.mean(truth == predicted)))
+        mse, mae = np.mean((truth - predicted) ** 2), np.mean(np.abs(truth - predicted))
+        return msgspec.structs.replace(score, mse=float(mse), mae=float(mae))
 
     def _expect_ready(self) -> None:
         if not self.role.ready:
@@ -282,11 +269,3 @@ class CoordinatorService(MemberService):
         api.Structure: structure,
         api.Export: export,
     }
-
-
-def _check_classes(file: str, labels: Sequence[Any], classes: Sequence[str]) -> None:
-    """Raise UsageError for a label that no answer could be."""
-    strange = sorted({str(label) for label in labels} - {*classes})
-    if strange:
-        no_class = "is not a class" if len(strange) == 1 else "are not classes"
-        raise UsageError(f"{file}: {some(strange)} {no_class} of the forest; they are {some(classes)}")

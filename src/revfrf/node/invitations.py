@@ -72,7 +72,7 @@ def create_federation(path: str | os.PathLike[str], federation: str, coordinator
         "signing": signing.to_fields(),
         "authority": authority.to_fields(),
         "tls": tls.to_fields(),
-        "insecure": config.keys is not None and config.keys.allow_insecure,
+        "insecure": config.keys.allow_insecure,
         "state": KeyCentreState(),
         "invited": {},
         "serial": _OWN_SERIAL,

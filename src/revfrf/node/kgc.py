@@ -1,4 +1,4 @@
-"""KGC as a process."""
+"""The process of KGC, the key centre."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -59,13 +59,18 @@ class KeyCentreService(Service):
     def answer(self, sender: str, message: Message) -> Message:
         """See `Service.answer`. Also answers what needs calls to others."""
         if isinstance(message, AdmissionRequest):
-            self._admit_once(sender)
-            return Done()
+            return self._admit_once(sender)
         if not isinstance(message, SetUpRequest):
             return super().answer(sender, message)
-        reply = self._set_up()
+        missing = refused = None
+        try:
+            self.work(setup_requested=True)
+        except AbsentError as error:
+            missing = error.party
+        except RefusedError as error:
+            refused = error.party
         self.audit.append(type(message).__name__, sender=sender)
-        return reply
+        return SetUpReply(missing, refused)
 
     def admit(self, passport: Passport) -> None:
         """See `Service.admit`. Also refuses parties that are not invited."""
@@ -75,12 +80,11 @@ class KeyCentreService(Service):
             raise PassportError(f"{who} is not invited", kind="name")
         super().admit(passport)
 
-    def work(self) -> None:
-        """See `Service.work`: perform the next steps of the federation's life."""
-        self._advance()
+    def work(self, setup_requested: bool = False) -> None:
+        """See `Service.work`: perform all of KGC's steps that can be performed now.
 
-    def _advance(self, setup_requested: bool = False) -> None:
-        """Perform all of KGC's steps that can be performed now. Raises AbsentError and RefusedError."""
+        If CS asks for the set-up, that brings everybody into the current epoch, the first if there is none.
+        """
         with self._beginning:
             run(
                 lambda: self.role.lifecycle_state(setup_requested),
@@ -92,29 +96,15 @@ class KeyCentreService(Service):
                 },
             )
 
-    def _set_up(self) -> SetUpReply:
-        """Bring everybody into the current epoch, the first if there is none; name who prevents it."""
-        try:
-            self._advance(setup_requested=True)
-        except AbsentError as error:
-            return SetUpReply(missing=error.party, refused=None)
-        except RefusedError as error:
-            return SetUpReply(missing=None, refused=error.party)
-        return SetUpReply(missing=None, refused=None)
-
     def _begin_first_epoch(self) -> None:
         """Begin the epoch with everybody who is invited."""
         invited = self.home.store.expect("invited", dict[str, Invited])
         roles = {name: known.role for name, known in invited.items() if known.role != REQUESTER}
         if roles.get(CC) != CC or roles.get(CS) != CS or len(roles) < 3:
             raise ProtocolError("KGC has to invite CS, CC and at least one participant first", kind="order")
-        keys = self.config.keys
-        if keys is None:
-            raise ProtocolError("KGC has no [keys] in its configuration", kind="order")
         self.endpoint.reach(roles)
-        setup = self._setup_for(
-            1, lambda: fresh_setup(keys.key_bits, self.home.allow_insecure, self.role.n_jobs)
-        )
+        bits, insecure = self.config.keys.key_bits, self.home.allow_insecure
+        setup = self._setup_for(1, lambda: fresh_setup(bits, insecure, self.role.n_jobs))
 
         def known() -> dict[str, bytes]:
             if self.home.store.expect("invited", dict[str, Invited]) != invited:
@@ -153,26 +143,23 @@ class KeyCentreService(Service):
             if self.role.state.certificates and self.role.current.epoch >= epoch:
                 self._setup = None
 
-    def _admit_once(self, sender: str) -> None:
+    def _admit_once(self, sender: str) -> Done:
         """Admit a requester once at a time: it is called back, and could keep many threads waiting."""
         admitting = self._admitting.setdefault(sender, Lock())
         if not admitting.acquire(blocking=False):
             raise ProtocolError(f"{sender!r} is being admitted already", kind="order")
         try:
-            self._admit_requester(sender)
+            known = self.role.state.admitted.get(sender)
+            if known is not None:
+                try:
+                    return self.endpoint.call(sender, known, Done)
+                except RefusedError:  # it has other keys by now
+                    self.role.forget_admission(sender)
+            self.role.admit(self._parameters(), sender)
+            self.audit.append("admitted", party=sender, epoch=self.role.current.epoch)
+            return Done()
         finally:
             admitting.release()
-
-    def _admit_requester(self, sender: str) -> None:
-        known = self.role.state.admitted.get(sender)
-        if known is not None:
-            try:
-                self.endpoint.call(sender, known, Done)
-                return
-            except RefusedError:  # it has other keys by now
-                self.role.forget_admission(sender)
-        self.role.admit(self._parameters(), sender)
-        self.audit.append("admitted", party=sender, epoch=self.role.current.epoch)
 
     def accept(self, asked: api.Accept, _: OnProgress) -> api.Departure:
         """Accept a request to leave that did not come through CS."""

@@ -1,11 +1,11 @@
 """The processes of CC and the participants. CS's is in `node.coordinator`, KGC's in `node.kgc`."""
 
 import logging
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 import msgspec
 
-from revfrf.errors import AbsentError, RefusedError, UsageError
+from revfrf.errors import AbsentError, RefusedError
 from revfrf.forest.seeds import master_seed, participant_secret
 from revfrf.io.party_data import read_rows
 from revfrf.lifecycle import check_somebody_stays
@@ -16,13 +16,12 @@ from revfrf.messages.key_setup import EpochCertificate
 from revfrf.names import KGC
 from revfrf.node import api
 from revfrf.node.api import OnProgress
-from revfrf.node.config import Config, PolicySection
+from revfrf.node.config import Config
 from revfrf.node.home import Home
 from revfrf.node.logs import step
 from revfrf.node.requester import predict_encrypted
 from revfrf.node.service import Service
 from revfrf.parallel import workers
-from revfrf.protocols.common.request import RequestPolicy
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.participant import TRAINING, Participant
 from revfrf.roles.party import AnsweringParty
@@ -43,13 +42,6 @@ class MemberService(Service):
         """See `Service.certificate`."""
         return self.role.identity.certificate
 
-    def take_policy(self) -> None:
-        """Apply the configured policy on requests, if it has changed."""
-        policy = self.config.policy or PolicySection()
-        asked = RequestPolicy(policy.accepts, policy.refuses, policy.max_rows)
-        if asked != self.role.policy:
-            self.role.policy = asked
-
 
 class ComputeService(MemberService):
     """CC."""
@@ -60,7 +52,7 @@ class ComputeService(MemberService):
         super().__init__(home, config)
         self.role = ComputePartner(home.identity(), workers(config.work.workers), home.store)
         self.role.recall()
-        self.take_policy()
+        self.role.policy = config.policy
 
 
 class ParticipantService(MemberService):
@@ -70,22 +62,18 @@ class ParticipantService(MemberService):
 
     def __init__(self, home: Home, config: Config) -> None:
         super().__init__(home, config)
-        store = home.store
-        if not isinstance(store, ParticipantStore):
-            raise UsageError(f"{home.path} is not the directory of a participant")
-        data = config.own_data
-        rows = read_rows(
-            config.data_file,
-            data.id_column,
-            categories=data.categories,
-            drop=data.drop,
-            decimals=data.decimals,
-        )
+        store, data = cast(ParticipantStore, home.store), config.data
+        own: dict[str, Any] = {"categories": data.categories, "drop": data.drop, "decimals": data.decimals}
+        rows = read_rows(config.data_file, data.id_column, **own)
         columns = store.read("columns", tuple[Column, ...])
         if columns is None or store.read("aligned", bytes) is None:
             columns = rows.columns
             store.write(columns=columns)
-            if config.forest is not None and config.forest.random_state is not None:
+            if config.forest.random_state is not None:
+                log.warning(
+                    "random_state in [forest] replaces this party's secret: anyone who knows it can tell which "
+                    "rows this party samples; leave it out except in experiments"
+                )
                 master = master_seed(config.forest.random_state)
                 store.write(secret=participant_secret(master, home.who.name))
         else:
@@ -94,8 +82,7 @@ class ParticipantService(MemberService):
             home.identity(), columns, store.expect("secret", bytes), store, workers(config.work.workers)
         )
         self.role.recall()
-        self.role.rows = rows
-        self.take_policy()
+        self.role.rows, self.role.policy = rows, config.policy
         step(log, "rows read", file=str(config.data_file), rows=len(rows.ids), columns=len(columns))
 
     def predict_encrypted(self, request: api.PredictEncrypted, on_progress: OnProgress) -> api.Predictions:
@@ -139,8 +126,8 @@ class ParticipantService(MemberService):
         held = self.role.tables.get(TRAINING)
         data = api.HeldData(
             columns=tuple(column.name for column in self.role.columns),
-            rows=0 if held is None else held.shape[1],
-            own_nodes=len(self.role.store.own_splits),
+            training_rows=0 if held is None else held.shape[1],
+            own_splits=len(self.role.store.own_splits),
         )
         return msgspec.structs.replace(super().status(request, on_progress), data=data)
 

@@ -97,8 +97,7 @@ def exists(directory: Path) -> bool:
 
 def check(directory: Path, parties: int | None, key_bits: int | None) -> None:
     """Raise UsageError if the existing federation has another number of hospitals or bits."""
-    keys = look(directory / "kgc").keys
-    there = {"--parties": len(_hospitals(directory)), "--key-bits": None if keys is None else keys.key_bits}
+    there = {"--parties": len(_hospitals(directory)), "--key-bits": look(directory / "kgc").keys.key_bits}
     for flag, asked in (("--parties", parties), ("--key-bits", key_bits)):
         if asked not in (None, there[flag]):
             raise UsageError(

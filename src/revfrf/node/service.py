@@ -148,7 +148,7 @@ class Service:
         who = passport.who
         if who.name in self.revoked:
             raise PassportError(f"{who.name!r} has left", kind="revoked")
-        if who.role == REQUESTER and self.config.policy and who.name in self.config.policy.refuses:
+        if who.role == REQUESTER and who.name in self.config.policy.refuses:
             raise PassportError(f"{who.name!r} is refused by our policy", kind="name")
         identity = (who.role, passport.verify_key)
         for member in () if self.certificate is None else self.certificate.members:
@@ -221,7 +221,7 @@ class Service:
             epoch=0 if certificate is None else certificate.epoch,
             members=() if certificate is None else tuple(member.name for member in certificate.members),
             left=self.revoked,
-            certificate_days=days_left(self.home.tls().passport),
+            tls_certificate_days=days_left(self.home.tls().passport),
             audit_head=self.audit.head,
             problem=self.link_problem or self.loop.problem,
         )

@@ -1,9 +1,8 @@
-"""CS's way to a forest: shared rows, labels, training, and rebuilding when somebody has left."""
+"""The steps of CS's process towards a forest: find the shared rows, train, rebuild when somebody leaves."""
 
 import logging
 import secrets
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -60,7 +59,7 @@ class TrainingJob:
     """What CS's process does by itself, from its records; `advance` goes on after any interruption."""
 
     def __init__(self, config: Config, role: Coordinator, endpoint: Endpoint, audit: AuditLog) -> None:
-        self.config, self.data, self.role = config, config.own_data, role
+        self.config, self.data, self.role = config, config.data, role
         self._endpoint, self._audit = endpoint, audit
         self._gathered: EpochCertificate | None = None
         self.record = role.store.read("training", Training)
@@ -88,7 +87,12 @@ class TrainingJob:
 
     def advance(self, on_progress: OnProgress) -> None:
         """Perform all steps that are left. Raises AbsentError and RefusedError."""
-        growing = partial(_report_growth, on_progress)
+
+        def growing(level: LevelReport) -> None:
+            step(log, "growing", depth=level.depth, trees=level.trees, nodes=level.nodes)
+            detail = f"depth {level.depth}, {level.trees} trees, {level.nodes} nodes"
+            on_progress(Progress("growing", detail, level.work))
+
         run(
             lambda: self.state,
             {
@@ -220,7 +224,7 @@ class TrainingJob:
 
         Returns what the configuration says otherwise than when the forest was asked for.
         """
-        forest = self.config.forest or ForestSection()
+        forest = self.config.forest
         if self.record is None or self.record.stopped:
             self._update(Training(forest, self.task, _seed(forest.random_state), min_common))
             self._audit.append("training asked for", trees=forest.n_estimators)
@@ -270,12 +274,6 @@ class TrainingJob:
             not_shared=training.not_common,
             classes=len(training.labels) or None,
         )
-
-
-def _report_growth(on_progress: OnProgress, level: LevelReport) -> None:
-    step(log, "growing", depth=level.depth, trees=level.trees, nodes=level.nodes)
-    detail = f"depth {level.depth}, {level.trees} trees, {level.nodes} nodes"
-    on_progress(Progress("growing", detail, level.work))
 
 
 def _seed(random_state: int | str | None) -> bytes:
