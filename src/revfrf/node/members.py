@@ -71,8 +71,8 @@ class ParticipantService(MemberService):
             store.write(columns=columns)
             if config.forest.random_state is not None:
                 log.warning(
-                    "random_state in [forest] replaces this party's secret: anyone who knows it can tell which "
-                    "rows this party samples; leave it out except in experiments"
+                    "random_state in [forest] replaces this party's secret: anyone who knows it can tell "
+                    "which rows this party samples; leave it out except in experiments"
                 )
                 master = master_seed(config.forest.random_state)
                 store.write(secret=participant_secret(master, home.who.name))
