@@ -616,11 +616,11 @@ def test_class_weights_are_in_the_file(tmp_path: Path, class_weight: Any) -> Non
 
 
 WRONG_TABLES: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "no such target": (lambda X: X.drop(columns="y"), "the table has no column 'y'"),
+    "no such target": (lambda X: X.drop(columns="y"), "there is no column 'y'"),
     "no such column": (lambda X: X.drop(columns=["c", "d"]), "the table has no column 'c', 'd'"),
     "unknown label": (lambda X: X.replace({"y": {"yes": "maybe"}}), "'maybe' is not a label of this forest"),
     "missing label": (lambda X: X.replace({"y": {"yes": None}}), "'' is not a label of this forest"),
-    "text": (lambda X: X.assign(c="1_0"), "column 'c', row 1: '1_0' is not a number"),
+    "text": (lambda X: X.assign(c="1_0"), "line 2, column 'c': '1_0' is not a number"),
     "infinite": (lambda X: X.assign(c=np.inf), "column 'c'"),
     "too large": (lambda X: X.assign(c=1e300), "column 'c'"),
     "categories": (lambda X: X.assign(colour="green"), "no value is among its categories"),

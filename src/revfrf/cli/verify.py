@@ -71,7 +71,7 @@ def verify(
         if retrain is not None and data is not None and target is not None:
             from revfrf.estimators import retraining
 
-            compared = retraining.retrain(found, key, retrain, retraining.Table.read(data).as_text(), target)
+            compared = retraining.retrain(found, key, retrain, retraining.Table.read(data), target)
             _print_comparison(compared, as_json)
             return
     _print_verified("The revocation certificate is valid.", facts, as_json)

@@ -14,18 +14,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ModelFileError, UsageError
-from revfrf.estimators._layout import Layout
 from revfrf.estimators.forest import RevocableForestClassifier, RevocableForestRegressor
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import Nodes
 from revfrf.forest.randomness import row_repeats
+from revfrf.io.party_data import Rows
 from revfrf.io.table import Table, category, number, some
-from revfrf.messages.fle_expan import Column
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.roles.participant import TRAINING
 
@@ -75,15 +75,11 @@ def retrain(
     forest = _load(model)
     stayed = _stayed(certificate, kgc_key, forest, model)
     federation = forest.federation_
-    if target not in table.names:
-        raise UsageError(f"the table has no column {target!r}; its columns are {some(table.names)}")
-    layout = Layout({party: forest.layout_.owned[party] for party in stayed}, forest.layout_.columns)
-    positions, ignored = _positions(forest, layout, table, target)
-    codes = _encoded(layout, table, positions)
-    targets = _targets(forest, table.columns[table.names.index(target)], target)
+    texts = table.as_text().column(target)
+    places = _places(forest, stayed, table, target)
+    targets = _targets(forest, table, target, texts)
     same = _same_targets(forest, targets)
-    for party in stayed:
-        federation.participants[party].hold(TRAINING, codes[party])
+    _hold(forest, stayed, table, places)
     federation.coordinator.targets = forest.targets_ = targets
     federation.coordinator.labels = forest._labels()
     trained = federation.shadow(federation.participants.keys() - set(stayed))
@@ -91,7 +87,7 @@ def retrain(
         leavers=certificate.leavers,
         stayed=stayed,
         rows=len(targets.values),
-        ignored=ignored,
+        ignored=tuple(name for name in table.names if name not in (target, *places.values())),
         same_targets=same,
         digest_certified=certificate.report.digest_after,
         digest_trained=trained.coordinator.digest(),
@@ -138,12 +134,10 @@ def _stayed(
 # -- the table --------------------------------------------------------------------------------------
 
 
-def _positions(
-    forest: Model, layout: Layout, table: Table, target: str
-) -> tuple[dict[int, int], tuple[str, ...]]:
-    """Return where in the table each needed position of X is, and the names of unneeded columns."""
-    needed = sorted(position for owned in layout.owned.values() for position in owned)
-    given = [i for i, name in enumerate(table.names) if name != target]
+def _places(forest: Model, stayed: tuple[str, ...], table: Table, target: str) -> dict[int, str]:
+    """Return the name in the table of each needed column of X, by its position in X."""
+    needed = sorted(position for party in stayed for position in forest.layout_.owned[party])
+    given = [name for name in table.names if name != target]
     names = forest._names()
     if names is not None:
         missing = [names[position] for position in needed if names[position] not in table.names]
@@ -151,98 +145,64 @@ def _positions(
             raise UsageError(f"the table has no column {some(missing)}")
         if any(names[position] == target for position in needed):
             raise UsageError(f"the target {target!r} is one of the columns that the forest was trained on")
-        found = {position: table.names.index(names[position]) for position in needed}
-    elif len(given) == forest.n_features_in_:
-        found = {position: given[position] for position in needed}
-    elif len(given) == len(needed):
-        found = dict(zip(needed, given, strict=True))
-    else:
-        raise UsageError(
-            f"the table has {len(given)} columns besides {target!r}; the forest was trained on "
-            f"{forest.n_features_in_} columns without names, and those who stayed own {len(needed)} of them"
-        )
-    return found, tuple(table.names[i] for i in given if i not in found.values())
+        return {position: names[position] for position in needed}
+    if len(given) == forest.n_features_in_:
+        return {position: given[position] for position in needed}
+    if len(given) == len(needed):
+        return dict(zip(needed, given, strict=True))
+    raise UsageError(
+        f"the table has {len(given)} columns besides {target!r}; the forest was trained on "
+        f"{forest.n_features_in_} columns without names, and those who stayed own {len(needed)} of them"
+    )
 
 
-class _Columns(dict[int, Any]):
-    """Columns of a table that `Layout.encode` can read like an array."""
-
-    def __getitem__(self, key: Any) -> Any:
-        return super().__getitem__(key[1])
-
-
-def _encoded(layout: Layout, table: Table, positions: dict[int, int]) -> dict[str, NDArray[np.int64]]:
-    columns = {
-        position: _values(layout.columns[position], table.columns[place], table.names[place])
-        for position, place in positions.items()
-    }
+def _hold(forest: Model, stayed: tuple[str, ...], table: Table, places: dict[int, str]) -> None:
+    """Give the participants who stayed their columns of the table, encoded as they were for `fit`."""
+    ids = ("",) * len(table.columns[0])  # rows have no ids here, and keep their order
+    rows = Rows(table, "", ids, frozenset(), frozenset(), 6)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        try:
-            return layout.encode(_Columns(columns))
-        except UserWarning as warning:
-            raise UsageError(str(warning)) from None
+        for party in stayed:
+            columns = [(forest.layout_.columns[i], places[i]) for i in forest.layout_.owned[party]]
+            renamed = [msgspec.structs.replace(column, name=name) for column, name in columns]
+            try:
+                codes = rows.codes(renamed)
+            except UserWarning as warning:
+                raise UsageError(str(warning)) from None
+            forest.federation_.participants[party].hold(TRAINING, codes)
 
 
-def _values(column: Column, texts: Sequence[str], name: str) -> Any:
-    """Return a column of text as numbers or categories."""
-    if column.categories is None:
-        return _numbers(texts, name)
-    known = set(column.categories)
-    return np.array([category(text, known) for text in texts], dtype=object)
-
-
-def _numbers(texts: Sequence[str], name: str) -> list[int | float | None]:
-    values = []
-    for row, text in enumerate(texts, start=1):
-        try:
-            values.append(number(text))
-        except UsageError as error:
-            raise UsageError(f"the table, column {name!r}, row {row}: {error}") from None
-    return values
-
-
-def _targets(forest: Model, texts: Sequence[str], name: str) -> Targets:
+def _targets(forest: Model, table: Table, target: str, texts: Sequence[str]) -> Targets:
     """Return the targets as `fit` makes them from labels or numbers, every row counted once."""
     try:
         if isinstance(forest, RevocableForestClassifier):
-            y = _labels(forest, texts, name)
+            y = _labels(forest, table, texts)
         else:
-            y = forest._check_y(np.array(_numbers(texts, name), dtype=np.float64))
-        weights = np.ones(len(y)) * forest._class_weights(y)
+            y = forest._check_y(np.array([number(text) for text in texts], dtype=np.float64))
+        weights = forest._class_weights(y)
         if not np.isfinite(weights).all() or not weights.any():
             raise UsageError("with the forest's class weights no row has a weight")
         rules, seed = forest.federation_.coordinator.plan.rules, forest.federation_.seed
         return forest._targets(y, weights, row_repeats(seed, rules.n_trees, rules.bootstrap, weights))
     except ValueError as error:
-        if isinstance(error, UsageError):
-            raise
-        raise UsageError(f"the table, column {name!r}: {error}") from None
+        raise UsageError(f"{table.path}, column {target!r}: {error}") from None
 
 
-def _labels(forest: RevocableForestClassifier, texts: Sequence[str], name: str) -> NDArray[Any]:
+def _labels(forest: RevocableForestClassifier, table: Table, texts: Sequence[str]) -> NDArray[Any]:
     """Return labels of the type that the forest was trained with; 1.0 is 1."""
-    labels = forest.classes_.tolist()
-    known: dict[str | float, int] = {str(label): i for i, label in enumerate(labels)}
-    known |= {float(label): i for i, label in enumerate(labels) if type(label) in (int, float)}
+    labels = [str(label) for label in forest.classes_.tolist()]
+    known = {name(label): i for name in (category, str) for i, label in enumerate(labels)}
     found = []
-    for row, text in enumerate(texts, start=1):
-        place = known.get(text, known.get(_as_float(text)))
-        if place is None:
+    for row, text in enumerate(texts):
+        label = category(text, labels)
+        if label is None or label not in known:
             raise UsageError(
-                f"the table, column {name!r}, row {row}: {text!r} is not a label of this forest; "
-                f"its labels are {some([str(label) for label in labels])}"
+                f"{table.places([row])}: {text!r} is not a label of this forest; "
+                f"its labels are {some(labels)}"
             )
-        found.append(place)
+        found.append(known[label])
     labels_of: NDArray[Any] = forest.classes_[found]
     return labels_of
-
-
-def _as_float(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
 
 
 def _same_targets(forest: Model, targets: Targets) -> bool:
