@@ -397,34 +397,6 @@ def test_result_is_a_fresh_int64_array_even_when_empty() -> None:
     assert not np.shares_memory(ones, column().encode(ones))
 
 
-# --- decode -------------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.integers(-(2**52) + 1, 2**52 - 1) | st.just(MISSING)), decimals)
-def test_decode_then_encode_is_the_identity(codes: list[int], c: int) -> None:
-    fixed = column(c)
-    values = fixed.decode(np.array(codes, dtype=np.int64))
-    assert values.dtype == np.float64
-    assert fixed.encode(values).tolist() == codes
-    assert np.isnan(values).tolist() == [code == MISSING for code in codes]
-
-
-def test_decode_gives_back_short_decimals() -> None:
-    values = np.array([0.1, 2.67, -1234.56, 0.0, np.nan])
-    np.testing.assert_array_equal(column(2).decode(column(2).encode(values)), values)
-
-
-@pytest.mark.parametrize("codes", [[BOUND], [MISSING - 1], [0, -(2**63)]])
-def test_decode_refuses_what_encode_cannot_have_made(codes: list[int]) -> None:
-    with pytest.raises(RangeError, match="column 'income'"):
-        column().decode(np.array(codes, dtype=np.int64))
-
-
-def test_decode_refuses_floats() -> None:
-    with pytest.raises(UsageError, match="integers, not float64"):
-        column().decode(np.array([1.0]))
-
-
 def test_examples_in_the_docstrings_hold() -> None:
     result = doctest.testmod(encoding)
     assert result.attempted > 0
