@@ -117,7 +117,7 @@ def make_key(key_bits: int, allow_insecure: bool) -> SetUp:
                 completed=progress.tested,
                 total=max(progress.expected, progress.tested),
                 expected=progress.expected,
-                number=min(progress.found + 1, progress.wanted),
+                number=min(progress.found + 1, 2),
             )
 
         return set_up(key_bits, allow_insecure=allow_insecure, progress=show)
