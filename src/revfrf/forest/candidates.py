@@ -12,7 +12,7 @@ import numpy as np
 
 from revfrf.crypto.encoding import MISSING
 from revfrf.forest.kernel import Bytes, Ints, Paths, Positions, Rows, kernel
-from revfrf.forest.nodes import Nodes
+from revfrf.forest.nodes import Arrays, Nodes
 from revfrf.forest.randomness import nth
 
 _NEVER = np.iinfo(np.int64).max
@@ -62,42 +62,28 @@ def propose(
     n_candidates: int,
 ) -> Proposal:
     """Return the thresholds and bins of one column at the nodes at these positions, each with its seed."""
-    thresholds = np.empty((len(positions), n_candidates), dtype=np.int64)
-    n_cuts = np.zeros(len(positions), dtype=np.uint8)
-    bins = np.empty(nodes.sizes[positions].sum(), dtype=np.uint8)
-    used = _propose(
-        *values,
-        nodes.rows,
-        nodes.starts,
-        positions,
-        seeds,
-        method == "uniform",
-        n_sampled,
-        thresholds,
-        n_cuts,
-        bins,
-    )
-    return Proposal(thresholds, n_cuts, bins[:used])
+    uniform = method == "uniform"
+    return Proposal(*_propose(values, nodes.arrays, positions, seeds, uniform, n_sampled, n_candidates))
 
 
 @kernel
 def _propose(
-    codes: Ints,
-    distinct: Ints,
-    ranks: Bytes,
-    rows: Rows,
-    starts: Ints,
+    values: Values,
+    nodes: Arrays,
     positions: Positions,
     seeds: Paths,
     uniform: bool,
     n_sampled: int,
-    thresholds: Ints,
-    n_cuts: Bytes,
-    bins: Bytes,
-) -> int:
+    n_candidates: int,
+) -> tuple[Ints, Bytes, Bytes]:
+    codes, distinct, ranks = values
+    _, starts, rows = nodes
+    thresholds = np.empty((len(positions), n_candidates), dtype=np.int64)
+    n_cuts = np.zeros(len(positions), dtype=np.uint8)
+    bins = np.empty((starts[positions + 1] - starts[positions]).sum(), dtype=np.uint8)
     picked = np.empty(n_sampled, dtype=np.uint32)
     sample = np.empty(n_sampled, dtype=np.int64)
-    ladder = np.empty(2 * thresholds.shape[1] + 2, dtype=np.int64)
+    ladder = np.empty(2 * n_candidates + 2, dtype=np.int64)
     used = 0
     for j in range(len(positions)):
         node = rows[starts[positions[j]] : starts[positions[j] + 1]]
@@ -120,7 +106,7 @@ def _propose(
             else:
                 _search_bins(codes, node, own[:count], ladder, out)
             used += len(node)
-    return used
+    return thresholds, n_cuts, bins[:used]
 
 
 @kernel

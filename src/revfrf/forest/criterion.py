@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from revfrf.errors import FormatError
-from revfrf.forest.kernel import Bools, Bytes, Floats, Ints, Positions, Rows, Trees, kernel
-from revfrf.forest.nodes import Nodes, starts_of
+from revfrf.forest.kernel import Bools, Bytes, Floats, Ints, Positions, Rows, kernel
+from revfrf.forest.nodes import Arrays, Nodes, starts_of
 from revfrf.record import Record
 
 NO_CUT = -1
@@ -96,22 +96,19 @@ class Targets:
 
     def sums(self, nodes: Nodes) -> Ints:
         """Return what leaves keep, shape (n_nodes, n_classes or 2): weight by class, or (Σw, Σw·value)."""
-        sums = np.zeros((len(nodes), self.n_classes or 2), dtype=np.int64)
-        _sums(
-            self.values,
-            self.weights,
-            self.repeats,
-            self.n_classes,
-            nodes.trees,
-            nodes.starts,
-            nodes.rows,
-            sums,
-        )
-        return sums
+        return _sums(self._counted, nodes.arrays)
+
+    @property
+    def _counted(self) -> "_Counted":
+        return self.values, self.weights, self.repeats, self.n_classes
 
     def pure(self, nodes: Nodes) -> Bools:
         """Return whether all rows of a node have the same target."""
         return _pure(self.values, nodes.starts, nodes.rows)
+
+
+_Counted = tuple[Ints, Ints, Bytes, int]
+"""Values, weights and repeats of the rows, and the number of classes: what kernels take."""
 
 
 def fixed_weights(weights: Floats) -> Ints:
@@ -144,42 +141,23 @@ def best_cuts(
     starts = starts_of(np.where(n_cuts > 0, nodes.sizes[asked], 0))
     if len(bins) != starts[-1]:
         raise FormatError(f"{len(bins)} bins for {starts[-1]} rows", kind="length")
-    best = Best(np.full(len(asked), NO_CUT), np.full(len(asked), np.inf), starts)
-    in_range = _best_cuts(
-        targets.values,
-        targets.weights,
-        targets.repeats,
-        targets.n_classes,
-        nodes.trees,
-        nodes.starts,
-        nodes.rows,
-        asked,
-        n_cuts,
-        starts,
-        bins,
-        min_samples_leaf,
-        best.cuts,
-        best.scores,
+    cuts, scores, in_range = _best_cuts(
+        targets._counted, nodes.arrays, asked, n_cuts, starts, bins, min_samples_leaf
     )
     if not in_range:
         raise FormatError("a bin above the number of cuts", kind="out-of-range")
-    return best
+    return Best(cuts, scores, starts)
 
 
 @kernel
-def _sums(
-    values: Ints,
-    weights: Ints,
-    repeats: Bytes,
-    n_classes: int,
-    trees: Trees,
-    starts: Ints,
-    rows: Rows,
-    sums: Ints,
-) -> None:
+def _sums(targets: _Counted, nodes: Arrays) -> Ints:
+    values, weights, repeats, n_classes = targets
+    trees, starts, rows = nodes
+    sums = np.zeros((len(trees), n_classes or 2), dtype=np.int64)
     for j in range(len(trees)):
         for row in rows[starts[j] : starts[j + 1]]:
             _add(sums[j], values[row], weights[row] * repeats[trees[j], row], n_classes)
+    return sums
 
 
 @kernel
@@ -204,21 +182,17 @@ def _pure(values: Ints, starts: Ints, rows: Rows) -> Bools:
 
 @kernel
 def _best_cuts(
-    values: Ints,
-    weights: Ints,
-    repeats: Bytes,
-    n_classes: int,
-    trees: Trees,
-    node_starts: Ints,
-    rows: Rows,
+    targets: _Counted,
+    nodes: Arrays,
     asked: Positions,
     n_cuts: Bytes,
     starts: Ints,
     bins: Bytes,
     min_samples_leaf: int,
-    cuts: Ints,
-    scores: Floats,
-) -> bool:
+) -> tuple[Ints, Floats, bool]:
+    values, weights, repeats, n_classes = targets
+    trees, node_starts, rows = nodes
+    cuts, scores = np.full(len(asked), NO_CUT), np.full(len(asked), np.inf)
     channels = n_classes or 2
     sums = np.empty((256, channels), dtype=np.int64)
     counts = np.empty(256, dtype=np.int64)
@@ -236,7 +210,7 @@ def _best_cuts(
         for i in range(len(node)):
             row, b = node[i], node_bins[i]
             if b >= used:
-                return False
+                return cuts, scores, False
             counts[b] += 1
             _add(sums[b], values[row], weights[row] * repeat[row], n_classes)
         total[:] = 0
@@ -252,7 +226,7 @@ def _best_cuts(
                 if score < scores[q]:
                     scores[q] = score
                     cuts[q] = cut
-    return True
+    return cuts, scores, True
 
 
 @kernel
@@ -262,13 +236,13 @@ def _score(left: Ints, total: Ints, n_classes: int) -> float:
         weight_right = total[0] - left[0]
         sum_left = float(left[1] - mean * left[0])
         sum_right = float(total[1] - left[1] - mean * weight_right)
-        return -(sum_left**2 / float(left[0]) + sum_right**2 / float(weight_right))
+        return -(sum_left * sum_left / float(left[0]) + sum_right * sum_right / float(weight_right))
     squares_left = squares_right = 0.0
     weight_left = weight_right = 0
     for k in range(n_classes):
         rest = total[k] - left[k]
-        squares_left += float(left[k]) ** 2
-        squares_right += float(rest) ** 2
+        squares_left += float(left[k]) * float(left[k])
+        squares_right += float(rest) * float(rest)
         weight_left += left[k]
         weight_right += rest
     return -(squares_left / float(weight_left) + squares_right / float(weight_right))

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -14,6 +13,9 @@ Node = tuple[int, int]
 
 MAX_DEPTH = 62
 """Paths are 64-bit numbers."""
+
+Arrays = tuple[Trees, Ints, Rows]
+"""The trees of some nodes, where the rows of each start and end, and the rows."""
 
 Directions = bytes
 """One bit for each row of a node, set if it goes right; the highest bit of a byte comes first."""
@@ -55,6 +57,11 @@ class Nodes:
         return len(self.trees)
 
     @property
+    def arrays(self) -> Arrays:
+        """What kernels take: nodes without their paths."""
+        return self.trees, self.starts, self.rows
+
+    @property
     def sizes(self) -> Ints:
         """The number of rows of each node."""
         return np.diff(self.starts)
@@ -66,8 +73,7 @@ class Nodes:
     def take(self, positions: Positions) -> "Nodes":
         """The nodes at these positions, in this order."""
         starts = starts_of(self.sizes[positions])
-        rows = np.empty(starts[-1], dtype=np.uint32)
-        _gather(self.rows, self.starts, positions, starts, rows)
+        rows = _gather(self.rows, self.starts, positions, starts)
         return Nodes(self.trees[positions], self.paths[positions], starts, rows)
 
     def children(self, positions: Positions, right: Bools) -> "Nodes":
@@ -84,28 +90,26 @@ class Nodes:
 
     def pack_directions(self, positions: Positions, right: Bools) -> list[Directions]:
         """Return which rows go right, for each of the nodes at these positions."""
-        ends = np.cumsum(_direction_bytes(self.sizes[positions]))
-        packed = np.zeros(ends[-1] if len(ends) else 0, dtype=np.uint8)
-        _pack_directions(self.starts, positions, right, packed)
-        blob = packed.tobytes()
-        return [blob[a:b] for a, b in pairwise([0, *ends.tolist()])]
+        return [np.packbits(right[place]).tobytes() for place in self._places(positions)]
 
     def unpack_directions(self, positions: Positions, directions: Sequence[Directions]) -> Bools:
         """The inverse of `pack_directions`: whether each of all `rows` goes right. Refuses other lengths."""
-        if [len(d) for d in directions] != _direction_bytes(self.sizes[positions]).tolist():
-            raise FormatError("directions that do not fit the rows of their nodes", kind="length")
         right = np.zeros(len(self.rows), dtype=np.bool_)
-        _unpack_directions(self.starts, positions, np.frombuffer(b"".join(directions), dtype=np.uint8), right)
+        for place, packed in zip(self._places(positions), directions, strict=True):
+            size = place.stop - place.start
+            if len(packed) != (size + 7) // 8:
+                raise FormatError("directions that do not fit the rows of their nodes", kind="length")
+            right[place] = np.unpackbits(np.frombuffer(packed, np.uint8), count=size)
         return right
+
+    def _places(self, positions: Positions) -> list[slice]:
+        """Where the rows of the nodes at these positions are."""
+        return list(map(slice, self.starts[positions].tolist(), self.starts[positions + 1].tolist()))
 
 
 def starts_of(sizes: Ints) -> Ints:
     """Where stretches of these sizes begin, and, last, where they all end."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
-
-
-def _direction_bytes(sizes: Ints) -> Ints:
-    return (sizes + 7) // 8
 
 
 def pack_rows(nodes: Nodes) -> bytes:
@@ -129,10 +133,12 @@ def unpack_rows(packed: bytes, sizes: Ints, n_rows: int) -> Rows:
 
 
 @kernel
-def _gather(rows: Rows, starts: Ints, positions: Positions, new_starts: Ints, out: Rows) -> None:
+def _gather(rows: Rows, starts: Ints, positions: Positions, new_starts: Ints) -> Rows:
+    out = np.empty(new_starts[-1], dtype=np.uint32)
     for j in range(len(positions)):
         begin, end = starts[positions[j]], starts[positions[j] + 1]
         out[new_starts[j] : new_starts[j + 1]] = rows[begin:end]
+    return out
 
 
 @kernel
@@ -151,27 +157,6 @@ def _partition(rows: Rows, starts: Ints, positions: Positions, right: Bools, siz
             else:
                 out[left_at] = rows[i]
                 left_at += 1
-
-
-@kernel
-def _pack_directions(starts: Ints, positions: Positions, right: Bools, packed: Bytes) -> None:
-    at = 0
-    for j in range(len(positions)):
-        begin, end = starts[positions[j]], starts[positions[j] + 1]
-        for i in range(end - begin):
-            if right[begin + i]:
-                packed[at + i // 8] |= np.uint8(128 >> i % 8)
-        at += (end - begin + 7) // 8
-
-
-@kernel
-def _unpack_directions(starts: Ints, positions: Positions, packed: Bytes, right: Bools) -> None:
-    at = 0
-    for j in range(len(positions)):
-        begin, end = starts[positions[j]], starts[positions[j] + 1]
-        for i in range(end - begin):
-            right[begin + i] = packed[at + i // 8] & (128 >> i % 8) != 0
-        at += (end - begin + 7) // 8
 
 
 @kernel
