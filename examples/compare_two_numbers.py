@@ -10,7 +10,6 @@ from functools import partial
 from time import perf_counter
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from revfrf.crypto.dtpkc import as_printed
@@ -24,7 +23,6 @@ from revfrf.crypto.dtpkc.packing import (
     undo_coins,
 )
 from revfrf.crypto.dtpkc.possession import prove_possession, verify_possession
-from revfrf.crypto.dtpkc.primes import PrimeProgress
 from revfrf.crypto.dtpkc.sealed_bits import open_bits, seal_bits
 from revfrf.crypto.dtpkc.strong import SetUp, set_up
 from revfrf.crypto.encoding import FixedPoint
@@ -101,26 +99,9 @@ def encode(name: str, number: float) -> int:
 
 
 def make_key(key_bits: int, allow_insecure: bool) -> SetUp:
-    """Set up with a progress bar that shows the primes tested and the number expected: it takes luck."""
-    columns = (
-        TextColumn("safe prime {task.fields[number]} of 2"),
-        BarColumn(),
-        TextColumn("{task.completed} candidates tested, about {task.fields[expected]} expected"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task("primes", total=None, number=1, expected="…")
-
-        def show(progress: PrimeProgress) -> None:
-            bar.update(
-                task,
-                completed=progress.tested,
-                total=max(progress.expected, progress.tested),
-                expected=progress.expected,
-                number=min(progress.found + 1, 2),
-            )
-
-        return set_up(key_bits, allow_insecure=allow_insecure, progress=show)
+    """Set up the keys: a search for two safe primes, which takes luck."""
+    with console.status("searching for two safe primes: a second at 1024 bits, a minute at 3072"):
+        return set_up(key_bits, allow_insecure=allow_insecure)
 
 
 def refuse_rogue_key(key: WeakKey, cs_public: PublicKey) -> None:

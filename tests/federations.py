@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from revfrf.embedded.federation import Federation
 from revfrf.forest.nodes import Node
-from revfrf.forest.tree import Rules
-from revfrf.forest.unfinished import unfinished, with_rows
+from revfrf.forest.tree import Rules, unfinished, with_rows
 from revfrf.roles.participant import Participant
 from revfrf.testing.federations import Case
 from tests.reference import forest as reference

@@ -12,7 +12,7 @@ from revfrf.errors import ProtocolError, StorageError
 from revfrf.estimators._file import EstimatorRecord
 from revfrf.estimators._validate import check_federation
 from revfrf.forest.criterion import TargetsRecord
-from revfrf.forest.unfinished import with_rows
+from revfrf.forest.tree import with_rows
 from revfrf.messages.base import of_number
 from revfrf.messages.fle_expan import Column
 from revfrf.names import CC, CS, KGC, PARTICIPANT

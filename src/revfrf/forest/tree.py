@@ -5,7 +5,7 @@ owner's secret, stored encrypted elsewhere. **Left iff x̂ ≤ ŝ.**
 """
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,19 +13,22 @@ import numpy as np
 
 from revfrf.crypto.canonical import Field, canonical
 from revfrf.forest.candidates import Method
-from revfrf.forest.kernel import Ints
-from revfrf.forest.nodes import MAX_DEPTH, Node
+from revfrf.forest.kernel import Ints, Rows
+from revfrf.forest.nodes import MAX_DEPTH, Directions, Node, Nodes
 from revfrf.forest.randomness import candidate_limit, feature_probability
 
 
 class Split(Protocol):
-    """A feature, "party/column", and the number of its candidate cut that was chosen."""
+    """A feature, "party/column", the number of its cut that was chosen, and which of its rows go right."""
 
     @property
     def feature(self) -> str: ...
 
     @property
     def cut(self) -> int: ...
+
+    @property
+    def directions(self) -> Directions: ...
 
 
 def feature_id(party: str, column: str) -> str:
@@ -99,3 +102,37 @@ def _table(nodes: Collection[Node], *values: Sequence[int]) -> Ints:
     columns = [np.array(column, dtype="<i8") for column in (*zip(*nodes, strict=True), *values)]
     order = np.lexsort((columns[1], columns[0]))
     return np.column_stack([column[order] for column in columns])
+
+
+# -- what is not grown yet: all of it, or what a crash or a revocation has left open -----------------
+
+
+def unfinished(n_trees: int, splits: Collection[Node], leaves: Collection[Node]) -> set[Node]:
+    """The nodes that are neither split nor leaf, though their parents are split."""
+    missing = {(tree, 1) for tree in range(n_trees)}
+    for side in (0, 1):
+        missing.update([(tree, 2 * path + side) for tree, path in splits])
+    missing.difference_update(splits, leaves)
+    return missing
+
+
+def with_rows(used: Callable[[int], Rows], splits: Mapping[Node, Split], wanted: Collection[Node]) -> Nodes:
+    """These nodes, none of which is below another, with their rows.
+
+    `used` gives the rows of a tree. They are walked down from the root, on the ways to these nodes alone.
+    """
+    wanted, above = set(wanted), set[Node]()
+    for tree, path in wanted:
+        path >>= 1
+        while path and (tree, path) not in above:
+            above.add((tree, path))
+            path >>= 1
+    trees = sorted({tree for tree, _ in wanted})
+    here = Nodes.of(trees, [1] * len(trees), [used(tree) for tree in trees])
+    found = Nodes.of([], [], [])
+    while len(here):
+        names = here.names()
+        found += here.take(np.array([i for i, name in enumerate(names) if name in wanted], dtype=np.intp))
+        on = np.array([i for i, name in enumerate(names) if name in above], dtype=np.intp)
+        here = here.children(on, here.unpack_directions(on, [splits[names[i]].directions for i in on]))
+    return found

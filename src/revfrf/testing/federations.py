@@ -26,7 +26,7 @@ from revfrf.embedded import federation as _federation
 from revfrf.embedded.federation import Federation
 from revfrf.embedded.moduli import cached_setup
 from revfrf.forest.criterion import Targets
-from revfrf.forest.randomness import bootstrap, candidate_limit
+from revfrf.forest.randomness import candidate_limit, row_repeats
 from revfrf.forest.tree import Rules
 from revfrf.messages.fle_expan import Column
 from revfrf.protocols.paper.fle_expan import LevelReport
@@ -138,10 +138,7 @@ def columns_of(codes: Mapping[str, NDArray[np.int64]]) -> dict[str, list[Column]
 def targets_of(case: Case, forest_seed: bytes) -> Targets:
     """Return the targets as the estimators make them."""
     weights = np.array(case.row_weights)
-    repeats = np.zeros((case.rules.n_trees, case.n_rows), dtype=np.uint8)
-    there = np.flatnonzero(weights)
-    for tree in range(case.rules.n_trees):
-        repeats[tree, there] = bootstrap(forest_seed, tree, len(there)) if case.rules.bootstrap else 1
+    repeats = row_repeats(forest_seed, case.rules.n_trees, case.rules.bootstrap, weights)
     if not case.n_classes:
         return Targets.regression(np.array(case.y), weights, repeats)
     numbers = np.array(case.y).astype(np.int64)

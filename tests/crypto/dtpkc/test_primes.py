@@ -1,6 +1,5 @@
 import random
 import secrets
-import threading
 from itertools import islice
 from math import isqrt
 
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 from revfrf.crypto.dtpkc import primes as primes_module
 from revfrf.crypto.dtpkc.arithmetic import is_prime
 from revfrf.crypto.dtpkc.primes import (
-    PrimeProgress,
     _far_apart,
     _safe_primes_from,
     _sieve,
@@ -93,7 +91,7 @@ def test_randomness_is_the_systems(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_seeded_search_repeats_itself_and_follows_the_seed() -> None:
     def pair(seed: int, n_jobs: int) -> tuple[int, int]:
-        found = _safe_primes_from(random.Random(seed).randrange, 96, None, n_jobs)
+        found = _safe_primes_from(random.Random(seed).randrange, 96, n_jobs)
         return found.p, found.q
 
     assert pair(1, 1) == pair(1, 2) != pair(2, 2)
@@ -111,39 +109,3 @@ def test_sieve_keeps_exactly_what_has_no_small_factor(start: int) -> None:
         assert not (hit and alive[k])
         if is_prime(candidate) and is_prime(2 * candidate + 1):
             assert alive[k]
-
-
-def test_progress_is_told_in_the_calling_thread_and_ends_with_both_found() -> None:
-    told: list[PrimeProgress] = []
-    threads: set[threading.Thread] = set()
-
-    def tell(progress: PrimeProgress) -> None:
-        told.append(progress)
-        threads.add(threading.current_thread())
-
-    safe_primes(256, progress=tell)
-    assert threads == {threading.current_thread()}
-    assert told[-1].found == 2
-    assert [step.tested for step in told] == sorted(step.tested for step in told)
-    assert all(step.expected > 0 for step in told)
-
-
-@pytest.mark.slow
-def test_expected_tries_are_of_the_right_size() -> None:
-    tries = 0
-    for _ in range(20):
-        told: list[PrimeProgress] = []
-        safe_primes(128, progress=told.append)
-        tries += told[-1].tested
-    expected = 20 * told[-1].expected
-    assert expected / 3 < tries < expected * 3
-
-
-@pytest.mark.parametrize("interruption", [KeyboardInterrupt, RuntimeError])
-def test_a_callback_that_raises_stops_the_search_and_its_threads(interruption: type[BaseException]) -> None:
-    def stop(_: PrimeProgress) -> None:
-        raise interruption
-
-    with pytest.raises(interruption):
-        safe_primes(512, progress=stop)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("safe-prime")]

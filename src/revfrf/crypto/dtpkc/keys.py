@@ -18,18 +18,8 @@ SECURE_EXPONENT_BITS = 256
 SMALLEST_KEY_BITS, LARGEST_KEY_BITS = 64, 16384
 
 
-class LongNumbers:
-    """Mixin for a dataclass of numbers with thousands of bits: it prints as a few digits of the first."""
-
-    __slots__: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        first = type(self).__slots__[0]
-        return f"<{type(self).__name__} {getattr(self, first):x}"[:30] + "…>"
-
-
 @dataclass(frozen=True, slots=True, repr=False)
-class Ciphertext(LongNumbers):
+class Ciphertext:
     """[m] = (C, G). It does not say under which key: its holder keeps track of that."""
 
     c: int
@@ -179,26 +169,23 @@ def check_sizes(key_bits: int, exponent_bits: int | None, allow_insecure: bool) 
     Refuses sizes that cannot work, and, without the switch, sizes that protect nothing.
     """
     if type(key_bits) is not int or not SMALLEST_KEY_BITS <= key_bits <= LARGEST_KEY_BITS or key_bits % 16:
-        raise UsageError(
-            f"key_bits={key_bits!r}: give a multiple of 16, 3072 (the default) or from {SECURE_KEY_BITS} to "
-            f"{LARGEST_KEY_BITS}; {SMALLEST_KEY_BITS} is the least that works at all"
-        )
+        limits = f"{SECURE_KEY_BITS} to {LARGEST_KEY_BITS} ({SMALLEST_KEY_BITS} or more in tests)"
+        raise UsageError(f"key_bits={key_bits!r}: give a multiple of 16 from {limits}; 3072 is the default")
     if exponent_bits is None:
         exponent_bits = key_bits // 2
     if type(exponent_bits) is not int or not 16 <= exponent_bits <= key_bits:
         raise UsageError(
             f"exponent_bits={exponent_bits!r}: give 16 to key_bits={key_bits}; the default is half"
         )
-    if key_bits < SECURE_KEY_BITS and not allow_insecure:
-        raise InsecureKeyError(
-            f"{key_bits}-bit keys protect nothing; use {SECURE_KEY_BITS} or more (3072 is the default), "
-            "or, in tests and simulations, say allow_insecure=True (allow_insecure_keys=True to an estimator)"
-        )
-    if exponent_bits < SECURE_EXPONENT_BITS and not allow_insecure:
-        raise InsecureKeyError(
-            f"{exponent_bits}-bit exponents protect nothing; use {SECURE_EXPONENT_BITS} or more (half the "
-            "key is the default), or say allow_insecure=True in tests and simulations"
-        )
+    for what, bits, least, default in (
+        ("keys", key_bits, SECURE_KEY_BITS, "3072"),
+        ("exponents", exponent_bits, SECURE_EXPONENT_BITS, "half the key"),
+    ):
+        if bits < least and not allow_insecure:
+            raise InsecureKeyError(
+                f"{bits}-bit {what} protect nothing; use {least} or more ({default} is the default), or, in "
+                "tests and simulations, allow_insecure=True (allow_insecure_keys=True for an estimator)"
+            )
     return exponent_bits
 
 

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from revfrf.crypto.dtpkc.arithmetic import fixed_base, inverse, multiply, power, secret_power
-from revfrf.crypto.dtpkc.keys import Ciphertext, LongNumbers, Parameters, PublicKey
+from revfrf.crypto.dtpkc.keys import Ciphertext, Parameters, PublicKey
 from revfrf.crypto.dtpkc.strong import StrongShare, root_half, root_open
 from revfrf.crypto.secret import Secret, SecretInt
 from revfrf.errors import SlotError, UsageError
@@ -73,7 +73,7 @@ class Mask(Secret):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Pack(LongNumbers):
+class Pack:
     """CS → CC: the packed C part, CS's half of its opening, and how many slots are in use."""
 
     c: int

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from revfrf.crypto.canonical import digest
 from revfrf.crypto.dtpkc.arithmetic import inverse, multiply, power, secret_power
-from revfrf.crypto.dtpkc.keys import LongNumbers, Parameters, PublicKey, WeakKey
+from revfrf.crypto.dtpkc.keys import Parameters, PublicKey, WeakKey
 from revfrf.crypto.secret import SecretInt
 from revfrf.errors import ProofError, UsageError
 
@@ -21,7 +21,7 @@ _STATISTICAL_BITS = 128
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class PossessionProof(LongNumbers):
+class PossessionProof:
     """The challenge c and the response s = k + c·sk; the commitment g0^k = g0^s·h^-c follows from them."""
 
     challenge: int

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress, islice
-from math import isqrt, log
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -19,19 +19,8 @@ from revfrf.parallel import workers
 RandBelow = Callable[[int], int]
 
 _LONGEST_SIEVE = 20
-_AT_ONCE = 128  # candidates: at 3072 bits a tenth of a second on two cores
-
-
-@dataclass(frozen=True, slots=True)
-class PrimeProgress:
-    """Progress of the search: primes found of the two, candidates tested and expected in all."""
-
-    found: int
-    tested: int
-    expected: int
-
-
-ProgressCallback = Callable[[PrimeProgress], None]
+_AT_ONCE = 128
+"""Candidates that wait for a thread: so many that none idles, and few that are left when one is a prime."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -42,22 +31,16 @@ class SafePrimes(Secret):
     q: int
 
 
-def safe_primes(bits: int, *, progress: ProgressCallback | None = None, n_jobs: int = -1) -> SafePrimes:
-    """Two distinct random safe primes of `bits` bits with their two top bits set.
-
-    All cores search; `progress` is called several times a second, from the calling thread.
-    """
-    return _safe_primes_from(secrets.randbelow, bits, progress, n_jobs)
+def safe_primes(bits: int, *, n_jobs: int = -1) -> SafePrimes:
+    """Two distinct random safe primes of `bits` bits with their two top bits set. All cores search."""
+    return _safe_primes_from(secrets.randbelow, bits, n_jobs)
 
 
-def _safe_primes_from(
-    randbelow: RandBelow, bits: int, progress: ProgressCallback | None, n_jobs: int
-) -> SafePrimes:
+def _safe_primes_from(randbelow: RandBelow, bits: int, n_jobs: int) -> SafePrimes:
     """`safe_primes` with the randomness passed in: a seeded generator finds the same primes again."""
     primes: list[int] = []
-    tested, expected = 0, 2 * _expected_candidates(bits)
     window: Iterator[int] = iter(())
-    with ThreadPoolExecutor(workers(n_jobs), thread_name_prefix="safe-prime") as pool:
+    with ThreadPoolExecutor(workers(n_jobs)) as pool:
         while len(primes) < 2:
             candidates = list(islice(window, _AT_ONCE))
             found = next(compress(candidates, pool.map(_is_safe, candidates)), None)
@@ -66,9 +49,6 @@ def _safe_primes_from(
             if found or not candidates:
                 # One prime per window: two neighbours make a modulus that Fermat's method factors.
                 window = _window(randbelow, bits)
-            tested += candidates.index(found) + 1 if found else len(candidates)
-            if progress:
-                progress(PrimeProgress(len(primes), tested, expected))
     return SafePrimes(*primes)
 
 
@@ -130,8 +110,3 @@ def _small_primes() -> NDArray[np.int64]:
         if odd[i // 2]:
             odd[i * i // 2 :: i] = False
     return 2 * np.flatnonzero(odd).astype(np.int64) + 1
-
-
-def _expected_candidates(bits: int) -> int:
-    """Survivors of the sieve per safe prime: (ln p / (e^γ ln limit))², by the Hardy-Littlewood heuristic."""
-    return max(1, round((bits * log(2) / (1.781 * log(_sieve_limit(bits)))) ** 2))

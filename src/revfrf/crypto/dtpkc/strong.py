@@ -10,7 +10,7 @@ from typing import Literal, cast
 from revfrf.crypto.dtpkc.arithmetic import inverse, multiply, power, secret_power
 from revfrf.crypto.dtpkc.dtpkc import check_same_length, open_with_root
 from revfrf.crypto.dtpkc.keys import Parameters, check_sizes
-from revfrf.crypto.dtpkc.primes import ProgressCallback, RandBelow, SafePrimes, safe_primes
+from revfrf.crypto.dtpkc.primes import RandBelow, SafePrimes, safe_primes
 from revfrf.crypto.secret import Secret, SecretInt, hides_locals
 from revfrf.errors import UsageError
 from revfrf.parallel import in_threads
@@ -66,12 +66,7 @@ class SetUp:
 
 
 def set_up(
-    key_bits: int = 3072,
-    *,
-    exponent_bits: int | None = None,
-    allow_insecure: bool = False,
-    progress: ProgressCallback | None = None,
-    n_jobs: int = -1,
+    key_bits: int = 3072, *, exponent_bits: int | None = None, allow_insecure: bool = False, n_jobs: int = -1
 ) -> SetUp:
     """A new modulus with its strong shares.
 
@@ -80,7 +75,7 @@ def set_up(
     INSECURE ever after.
     """
     exponent_bits = check_sizes(key_bits, exponent_bits, allow_insecure)
-    primes = safe_primes(key_bits // 2, progress=progress, n_jobs=n_jobs)
+    primes = safe_primes(key_bits // 2, n_jobs=n_jobs)
     return _deal_from(secrets.randbelow, primes, exponent_bits, allow_insecure)
 
 

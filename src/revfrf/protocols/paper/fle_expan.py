@@ -28,8 +28,7 @@ from revfrf.forest.candidates import Proposal, Values
 from revfrf.forest.criterion import Targets
 from revfrf.forest.kernel import Bools, Ints, Positions
 from revfrf.forest.nodes import Directions, Node, Nodes
-from revfrf.forest.tree import Leaf, Rules
-from revfrf.forest.unfinished import unfinished, with_rows
+from revfrf.forest.tree import Leaf, Rules, unfinished, with_rows
 from revfrf.messages.base import CUTS, FEATURES, PATHS, QUESTIONS, TREES, array
 from revfrf.messages.fle_expan import LevelReply, LevelRequest, OpenForest
 from revfrf.metering import within
