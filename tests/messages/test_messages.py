@@ -617,12 +617,12 @@ def test_what_messages_of_a_request_disclose_is_counted() -> None:
     assert told[PredictRequest] == {"encrypted rows of requests": 2**16 - 1}
     assert told[PredictReply] == {"votes for rows of its own, in numbers": 2}
     assert told[MaskedComparisons] == {
-        "requests and levels": 1,
-        "owners of splits, by level": 2,
+        "rounds of requests": 1,
+        "owners of the splits compared": 2,
         "masked differences": 8,
     }
     assert told[SealedResults] == {"sealed results": 2}
-    assert told[ShareRequest] == {"requests and levels": 1, "comparisons with its splits": 2**32 - 1}
+    assert told[ShareRequest] == {"rounds of requests": 1, "comparisons with its splits": 2**32 - 1}
     assert told[ShareReply] == {"path bits of requests": 2**32 - 1}
     assert told[ForestFacts]["names and decimals of columns"] == 2
 

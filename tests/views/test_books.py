@@ -73,12 +73,12 @@ def disclosed_by_requests(f: dict[str, Any]) -> dict[str, int]:
             return {"votes for rows of its own, in numbers": len(f["votes"]) // 8}
         case "MaskedComparisons":
             counts = struct.unpack(f"<{len(f['counts']) // 4}I", f["counts"])
-            owners = {"requests and levels": 1, "owners of splits, by level": len(counts)}
+            owners = {"rounds of requests": 1, "owners of the splits compared": len(counts)}
             return owners | {"masked differences": sum(counts)}
         case "SealedResults":
             return {"sealed results": len(f["ciphertexts"]) // WIDTH}
         case "ShareRequest":
-            return {"requests and levels": 1, "comparisons with its splits": f["count"]}
+            return {"rounds of requests": 1, "comparisons with its splits": f["count"]}
         case "ShareReply":
             return {"path bits of requests": f["count"]}
     assert f["type"] in ("Done", "ForestQuery", "HoAddRequest", "HoLTRequest", "CiphertextReply")

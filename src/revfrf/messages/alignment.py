@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from revfrf.messages.base import MIB, Count, Message
+from revfrf.messages.base import MIB, Count, Message, counting, once
 
 TableName = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 
@@ -22,13 +22,10 @@ class MatchRequest(Message, frozen=True):
 
     protocol = "matching"
     max_bytes = 512 * MIB
+    discloses = once("numbers of ids asked about")
     epoch: Count
     table: TableName
     blinded: bytes
-
-    def discloses(self) -> dict[str, int]:
-        """How many ids CS asks about."""
-        return {"numbers of ids asked about": 1}
 
 
 class MatchReply(Message, frozen=True):
@@ -36,12 +33,9 @@ class MatchReply(Message, frozen=True):
 
     protocol = "matching"
     max_bytes = 1024 * MIB
+    discloses = once("answers to which ids are common")  # and how many others there are
     own: bytes
     twice: bytes
-
-    def discloses(self) -> dict[str, int]:
-        """Which of the ids that CS asked about it has, and how many others."""
-        return {"answers to which ids are common": 1}
 
 
 class Align(Message, frozen=True):
@@ -49,13 +43,10 @@ class Align(Message, frozen=True):
 
     protocol = "matching"
     max_bytes = 1024 * MIB
+    discloses = counting(ids="ids that all have")
     epoch: Count
     table: TableName
     ids: tuple[str, ...]
-
-    def discloses(self) -> dict[str, int]:
-        """Which of its rows all others have, too."""
-        return {"ids that all have": len(self.ids)}
 
 
 class Drop(Message, frozen=True):

@@ -6,6 +6,7 @@ thousands of bits are big-endian bytes. `protocol` says for which protocol a mes
 long it may be, and `discloses` what its receiver learns, for `leakage_`.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -36,6 +37,16 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def discloses(self) -> dict[str, int]:
         """What the receiver learns from this message, counted."""
         return {}
+
+
+def once(what: str) -> Callable[[Message], dict[str, int]]:
+    """The `discloses` of a message by which its receiver learns one thing."""
+    return lambda _: {what: 1}
+
+
+def counting(**fields: str) -> Callable[[Message], dict[str, int]]:
+    """The `discloses` of a message by which its receiver learns as many things as these fields are long."""
+    return lambda message: {what: len(getattr(message, name)) for name, what in fields.items()}
 
 
 class Done(Message, frozen=True):

@@ -7,13 +7,14 @@ import msgspec
 import numpy as np
 
 from revfrf.forest.candidates import Method
-from revfrf.messages.base import MIB, SIZES, Count, Id, Message, Name, Signature, array
+from revfrf.messages.base import MIB, SIZES, Count, Id, Message, Name, Signature, array, counting, once
 
 
 class OpenForest(Message, frozen=True):
     """CS to CC and the participants: a forest is to be grown, by these rules, after which it is called."""
 
     protocol = "FLE-Expan"
+    discloses = once("the forest's rules")
     federation: Name
     epoch: Count
     forest: Id
@@ -23,10 +24,6 @@ class OpenForest(Message, frozen=True):
     method: Method
     n_candidates: Annotated[int, msgspec.Meta(ge=1, le=255)]
     n_sampled: Annotated[int, msgspec.Meta(ge=2, le=2**20)]
-
-    def discloses(self) -> dict[str, int]:
-        """Rules."""
-        return {"the forest's rules": 1}
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,21 +103,17 @@ class LevelRequest(Message, frozen=True):
 class LevelReply(Message, frozen=True):
     """A participant to CS: its winning splits, encrypted and signed, and the bins of rows it was asked about.
 
-    For each question `n_cuts`, then, if that is not 0, the bin of every row of the node.
+    For each question `n_cuts`, then, if that is not 0, the bin of every row of the node. Bins tell the order
+    of values, coarsely; no value, and no cut but encrypted.
     """
 
     protocol = "FLE-Expan"
     max_bytes = 1024 * MIB
+    discloses = counting(
+        bins="bins of rows", n_cuts="numbers of candidate cuts", ciphertexts="bytes of encrypted splits"
+    )
     round: Count
     ciphertexts: bytes
     signature: Signature | None
     n_cuts: bytes
     bins: bytes
-
-    def discloses(self) -> dict[str, int]:
-        """Bins: the order of values, coarsely. No value, and no cut but encrypted."""
-        return {
-            "bins of rows": len(self.bins),
-            "numbers of candidate cuts": len(self.n_cuts),
-            "bytes of encrypted splits": len(self.ciphertexts),
-        }

@@ -6,12 +6,11 @@ import msgspec
 import numpy as np
 
 from revfrf.forest.voting import Voting
-from revfrf.messages.base import MIB, Count, Digest, Id, Message, Name, Number, Signature, array
+from revfrf.messages.base import MIB, Count, Digest, Id, Message, Name, Number, Signature, array, counting
 from revfrf.messages.fle_expan import Column, OpenForest, published
 from revfrf.messages.key_setup import Admission
 
-COMPARISONS = "<u4"
-"""The type of numbers of comparisons."""
+COMPARISONS = "<u4"  # the type of numbers of comparisons
 
 # -- FRF-Predict: a requester and CS ----------------------------------------------------------------
 
@@ -75,7 +74,6 @@ class PredictRequest(Message, frozen=True):
     rows: bytes
 
     def discloses(self) -> dict[str, int]:
-        """Ciphertexts."""
         return {"encrypted rows of requests": self.request.n_rows}
 
 
@@ -97,7 +95,6 @@ class PredictReply(Message, frozen=True):
     failure: Failure | None
 
     def discloses(self) -> dict[str, int]:
-        """The answer."""
         return {"votes for rows of its own, in numbers": len(self.votes) // 8}
 
 
@@ -118,11 +115,8 @@ class MaskedComparisons(Message, frozen=True):
     def discloses(self) -> dict[str, int]:
         """Who asks, whose splits are compared how often, and differences under masks."""
         differences = int(array(self.counts, COMPARISONS).sum(dtype=np.uint64))
-        return {
-            "requests and levels": 1,
-            "owners of splits, by level": len(self.owners),
-            "masked differences": differences,
-        }
+        owners = {"rounds of requests": 1, "owners of the splits compared": len(self.owners)}
+        return owners | {"masked differences": differences}
 
 
 class SealedResults(Message, frozen=True):
@@ -133,13 +127,10 @@ class SealedResults(Message, frozen=True):
 
     protocol = "HoLT"
     max_bytes = 256 * MIB
+    discloses = counting(signatures="sealed results")  # ciphertexts, until the owner consents
     ciphertexts: bytes
     masked: tuple[bytes, ...]
     signatures: tuple[Signature, ...]
-
-    def discloses(self) -> dict[str, int]:
-        """Ciphertexts, until the owner consents."""
-        return {"sealed results": len(self.signatures)}
 
 
 class ShareRequest(Message, frozen=True):
@@ -155,7 +146,7 @@ class ShareRequest(Message, frozen=True):
 
     def discloses(self) -> dict[str, int]:
         """Who asks, and how often this level compares with the owner's splits."""
-        return {"requests and levels": 1, "comparisons with its splits": self.count}
+        return {"rounds of requests": 1, "comparisons with its splits": self.count}
 
 
 class ShareReply(Message, frozen=True):

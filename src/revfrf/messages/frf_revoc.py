@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from revfrf.messages.base import MIB, Count, Digest, Id, Message, Name, Signature
+from revfrf.messages.base import MIB, Count, Digest, Id, Message, Name, Signature, counting, once
 
 RevocationLevel = Literal[1, 2]
 """1: the forest is as if the leaver had never been there. 2: also, copies of the old one stop working."""
@@ -15,6 +15,7 @@ class RevocationRequest(Message, frozen=True):
 
     protocol = "FRF-Revoc"
     max_bytes = 64 * 1024
+    discloses = once("requests to leave")
     federation: Name
     forest: Id
     epoch: Count
@@ -23,10 +24,6 @@ class RevocationRequest(Message, frozen=True):
     nonce: Id
     time: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     signature: Signature
-
-    def discloses(self) -> dict[str, int]:
-        """Who leaves."""
-        return {"requests to leave": 1}
 
 
 class Destroy(Message, frozen=True):
@@ -65,12 +62,9 @@ class Rekeyed(Message, frozen=True):
 
     protocol = "FRF-Revoc"
     max_bytes = 1024 * MIB
+    discloses = counting(ciphertexts="bytes of encrypted splits")
     ciphertexts: bytes
     signature: Signature
-
-    def discloses(self) -> dict[str, int]:
-        """Ciphertexts."""
-        return {"bytes of encrypted splits": len(self.ciphertexts)}
 
 
 ForestDigest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
@@ -94,11 +88,8 @@ class RevocationReport(Message, frozen=True):
 
     protocol = "FRF-Revoc"
     max_bytes = 64 * 1024
+    discloses = once("reports of revocations")
     report: Report
-
-    def discloses(self) -> dict[str, int]:
-        """Digests and numbers of nodes."""
-        return {"reports of revocations": 1}
 
 
 class Certified(Message, frozen=True):

@@ -30,5 +30,4 @@ class TestReply(Message, frozen=True):
     bits: bytes
 
     def discloses(self) -> dict[str, int]:
-        """Path bits."""
         return {"path bits of test rows, in whole bytes": 8 * len(self.bits)}

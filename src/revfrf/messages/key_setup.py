@@ -2,7 +2,7 @@
 
 import msgspec
 
-from revfrf.messages.base import MIB, Count, Digest, Message, Name, Number, Signature
+from revfrf.messages.base import MIB, Count, Digest, Message, Name, Number, Signature, counting, once
 from revfrf.names import PARTICIPANT
 
 
@@ -33,16 +33,13 @@ class Enrolment(Message, frozen=True):
     """A party to KGC: its public keys, and the proof that it holds the secret half of h."""
 
     protocol = "key set-up"
+    discloses = once("public keys")
     name: Name
     role: Name
     h: Number
     challenge: Number
     response: Number
     verify_key: Digest
-
-    def discloses(self) -> dict[str, int]:
-        """Public keys."""
-        return {"public keys": 1}
 
 
 class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,6 +56,7 @@ class EpochCertificate(Message, frozen=True):
 
     protocol = "key set-up"
     max_bytes = 64 * MIB
+    discloses = counting(members="members of the federation")
     federation: Name
     epoch: Count
     n: Number
@@ -73,10 +71,6 @@ class EpochCertificate(Message, frozen=True):
     def participants(self) -> list[str]:
         """The names of the members that are participants."""
         return [member.name for member in self.members if member.role == PARTICIPANT]
-
-    def discloses(self) -> dict[str, int]:
-        """Names and public keys."""
-        return {"members of the federation": len(self.members)}
 
 
 class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,7 +96,6 @@ class EpochAccepted(Message, frozen=True):
     receipt: Receipt | None
 
     def discloses(self) -> dict[str, int]:
-        """Nothing but that."""
         return {"erasure receipts": 1} if self.receipt else {}
 
 
@@ -111,14 +104,11 @@ class Admission(Message, frozen=True):
 
     protocol = "key set-up"
     max_bytes = 64 * 1024
+    discloses = once("its own admission")
     federation: Name
     epoch: Count
     member: Member
     signature: Signature
-
-    def discloses(self) -> dict[str, int]:
-        """Its own name and public keys."""
-        return {"its own admission": 1}
 
 
 class SetUpRequest(Message, frozen=True):
