@@ -74,7 +74,7 @@ class GrpcNetwork(MemoryNetwork):
         party = invited_by(self.authority, who, next(self._serials))
 
         def answer(sender: str, message: Message) -> Message:
-            self.deliver(sender, name, message, encode(message), message.protocol)
+            self.record(sender, name, message, encode(message), message.protocol)
             return self.roles[name].handle(sender, message)
 
         endpoint = _TappedEndpoint(who, answer, party.sealing, LIMITS, admit=self._admit)
@@ -121,7 +121,7 @@ class _GrpcChannel(MemoryChannel):
         if recipient not in self.network.roles:
             raise AbsentError(recipient, "is not there")
         reply = endpoint.call(recipient, request, reply_type)
-        self.network.deliver(recipient, self.sender, reply, encode(reply), request.protocol)
+        self.network.record(recipient, self.sender, reply, encode(reply), request.protocol)
         return reply
 
 

@@ -52,16 +52,16 @@ class Sent:
 def recording(network: MemoryNetwork | None = None) -> Iterator[list[Sent]]:
     """Record every message in order, as long as the block runs: of one network, or of all of this process."""
     sent: list[Sent] = []
-    deliver = MemoryNetwork.deliver
+    enter = MemoryNetwork.record
 
     def record(
         self: MemoryNetwork, sender: str, recipient: str, message: Message, data: bytes, protocol: str
     ) -> None:
         if network in (None, self):
             sent.append(Sent(sender, recipient, data))
-        deliver(self, sender, recipient, message, data, protocol)
+        enter(self, sender, recipient, message, data, protocol)
 
-    with patch.object(MemoryNetwork, "deliver", record):
+    with patch.object(MemoryNetwork, "record", record):
         yield sent
 
 

@@ -48,7 +48,7 @@ class MemoryNetwork:
             raise ProtocolError(f"{sender!r} was never connected", kind="sender")
         return decode_call(data, self._role_of[sender], self._role_of[recipient])
 
-    def deliver(self, sender: str, recipient: str, message: Message, data: bytes, protocol: str) -> None:
+    def record(self, sender: str, recipient: str, message: Message, data: bytes, protocol: str) -> None:
         """Enter a message in the books. A reply belongs to the protocol of its request."""
         link = (sender, recipient, protocol)
         with self._lock:
@@ -71,7 +71,7 @@ class MemoryChannel:
         with measured(self.network.ledger, recipient, request.protocol):
             answer = self._answer(recipient, data)
         reply = decode(answer, reply_type)
-        self.network.deliver(recipient, self.sender, reply, answer, request.protocol)
+        self.network.record(recipient, self.sender, reply, answer, request.protocol)
         return reply
 
     def _answer(self, recipient: str, data: bytes) -> bytes:
@@ -80,7 +80,7 @@ class MemoryChannel:
             raise AbsentError(recipient, "is not connected; connect it and retry")
         try:
             message = self.network.decode_call(self.sender, recipient, data)
-            self.network.deliver(self.sender, recipient, message, data, message.protocol)
+            self.network.record(self.sender, recipient, message, data, message.protocol)
             return encode(self.network.roles[recipient].handle(self.sender, message))
         except StorageError:  # of a party in this very process
             raise
