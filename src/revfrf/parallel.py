@@ -30,17 +30,10 @@ from revfrf.errors import UsageError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_WORTH_STARTING = 0.01
-"""Seconds of work for which it pays to start processes."""
-
-_WORTH_SENDING = 0.002
-"""Seconds of work in one message to a process that runs already."""
-
-_WORTH_A_JOURNEY = 0.02
-"""Seconds of work in one message to a worker of another backend, which may be on another machine."""
-
-_IDLE = 300
-"""Seconds after which worker processes that have nothing to do end."""
+# Seconds of work for which it pays to start processes, and for which to send a message to one that runs
+# already, or to a worker of another backend, which may be on another machine.
+_WORTH_STARTING, _WORTH_SENDING, _WORTH_A_JOURNEY = 0.01, 0.002, 0.02
+_IDLE = 300  # seconds after which worker processes that have nothing to do end
 
 
 class _Choice(NamedTuple):
@@ -148,7 +141,8 @@ def in_threads(function: Callable[[Item], Result], items: Sequence[Item], n_jobs
 def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """Return `[function(x) for x in items]`, all at once: for calls to other parties, which mostly wait.
 
-    If some fail, all the others still end, and the error of the first in `items` is raised.
+    If some fail, all the others still end, so that nothing is under way when the caller tries again. Then the
+    error of the first in `items` is raised.
     """
     return _threaded(function, items, min(len(items), _calls_at_once.get()))
 
@@ -206,10 +200,7 @@ def in_processes(
         return function(count)
     chunks = max(1, min(count, parts))
     counts = [count * (i + 1) // chunks - count * i // chunks for i in range(chunks)]
-    done: list[Result] = []
-    for results in _counted(function, counts, choice, jobs):
-        done += results
-    return done
+    return [result for results in _calls(function, counts, choice, jobs) for result in results]
 
 
 def parts_elsewhere(seconds: float, n_jobs: int) -> int:
@@ -228,7 +219,7 @@ def elsewhere(function: Callable[[Item], Result], items: Sequence[Item]) -> list
 
     The function and the items are pickled: secrets refuse that. Several threads may call this at once.
     """
-    return list(_counted(function, items, _chosen(), len(items)))
+    return _calls(function, items, _chosen(), len(items))
 
 
 def _parts(choice: _Choice, seconds: float, jobs: int) -> int:
@@ -240,13 +231,15 @@ def _parts(choice: _Choice, seconds: float, jobs: int) -> int:
     return 0 if jobs == 1 or seconds < least else max(1, min(jobs, int(seconds / each)))
 
 
-def _counted(
+def _calls(
     function: Callable[[Item], Result], items: Sequence[Item], choice: _Choice, jobs: int
-) -> Iterator[Result]:
-    """The results, and the work that was done for them on this process's account."""
-    for result, work in _calls(partial(_measured, function), items, choice, jobs):
+) -> list[Result]:
+    """`[function(x) for x in items]` by workers, whose work is on this process's account."""
+    call = partial(_measured, function)
+    done = _in_pool(call, items, jobs) if choice.is_ours else _abroad.calls(call, items, choice)
+    for _, work in done:
         metering.add_work(work)
-        yield result
+    return [result for result, _ in done]
 
 
 def _measured(function: Callable[[Item], Result], item: Item) -> tuple[Result, metering.Work]:
@@ -257,12 +250,8 @@ def _measured(function: Callable[[Item], Result], item: Item) -> tuple[Result, m
     return result, ledger.entries["worker", "any"]
 
 
-def _calls(
-    function: Callable[[Item], Result], items: Sequence[Item], choice: _Choice, jobs: int
-) -> list[Result]:
-    """joblib's default backend would do the same as ours, but looks for results only every 10 ms."""
-    if not choice.is_ours:
-        return _abroad.calls(function, items, choice)
+def _in_pool(function: Callable[[Item], Result], items: Sequence[Item], jobs: int) -> list[Result]:
+    """joblib's default backend would do the same, but looks for results only every 10 ms."""
     try:
         return list(_running(jobs).map(function, items))
     except BrokenProcessPool:  # a worker was killed, perhaps long ago
