@@ -41,7 +41,7 @@ from revfrf.protocols.certificate import FORMAT, RevocationCertificate
 from revfrf.transport.codec import decode, encode
 from revfrf.transport.frames import Frame
 from revfrf.transport.join_token import Token
-from revfrf.transport.letters import _CALL, _REPLY, Awaited, Letter, Offer, Place, _Call, _Reply, _sealed
+from revfrf.transport.letters import _CALL, _REPLY, Awaited, Letter, Place, _Call, _Reply, _sealed
 from revfrf.transport.passport import read_passport
 from tests.messages.test_messages import FULL, RECEIPT, REPORT, SAMPLES
 from tests.transport.links import known
@@ -123,14 +123,14 @@ def _common(data: bytes) -> object:
 
 def _valid_letter() -> list[bytes]:
     kgc, data = known("KGC"), b"a message"
-    sealed, _ = kgc.sealing.seal(PLACE, Offer(known("bank").passport, PUBLIC), data)
+    sealed, _ = kgc.sealing.seal(PLACE, Letter(known("bank").passport, PUBLIC), data)
     signature = kgc.signing.sign(_CALL, *PLACE, PUBLIC, PUBLIC, data)
     return [sealed, msgspec.msgpack.encode(_Call(kgc.tls.chain_pem, PUBLIC, signature, data))]
 
 
 def _valid_reply() -> list[bytes]:
     bank, data = known("bank"), b"a message"
-    sealed = bank.sealing.answer(PLACE, Letter(known("KGC").passport, b"", PUBLIC), data)
+    sealed = bank.sealing.answer(PLACE, Letter(known("KGC").passport, PUBLIC), data)
     signature = bank.signing.sign(_REPLY, *PLACE, PUBLIC, data)
     return [sealed, msgspec.msgpack.encode(_Reply(signature, data))]
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
-from queue import SimpleQueue
 from threading import Event
 from typing import Any, Protocol
 
@@ -21,11 +20,11 @@ from revfrf.testing.recorders import Recorder, until
 from revfrf.transport import calls, connections
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
-from revfrf.transport.connections import Timeouts
+from revfrf.transport.connections import Link, Timeouts
 from revfrf.transport.frames import Frame, frames
 from revfrf.transport.grpc import Dialler, Server
 from revfrf.transport.join_token import Authority, TlsIdentity, join
-from revfrf.transport.letters import Offer, Place, Sealing
+from revfrf.transport.letters import Letter, Place, Sealing
 from revfrf.transport.passport import PartyId, Passport
 from tests.transport.parties import ADDRESS, VERIFY_KEY, authority
 
@@ -94,9 +93,9 @@ def endpoint_of(
     return OPEN[-1]
 
 
-def offer_of(reader: Known, caller: str) -> Offer:
+def offer_of(reader: Known, caller: str) -> Letter:
     """A fresh key of this reader, for a letter of this caller; without its signature."""
-    return Offer(reader.passport, reader.sealing._keys.make(caller))
+    return Letter(reader.passport, reader.sealing._keys.make(caller))
 
 
 def letter(
@@ -150,9 +149,7 @@ def faithful(data: bytes) -> list[bytes]:
 
 
 class Unreliable:
-    """Drops, doubles, delays and reorders, by a seed; about one in `rate` frames each, as long as there are
-    `chances`.
-    """
+    """Drops and delays frames by a seed, about one in `rate` each, as long as there are `chances`."""
 
     def __init__(self, seed: int, rate: int, chances: Iterator[int] | None = None) -> None:
         self._rng, self._rate = random.Random(seed), rate
@@ -161,49 +158,36 @@ class Unreliable:
 
     def __call__(self, data: bytes) -> list[bytes]:
         fault, out = self._rng.randrange(self._rate), [data]
-        if fault < 3 and next(self._chances, None) is None:
+        if fault < 2 and next(self._chances, None) is None:
             fault = self._rate
         if fault == 0:
             out = []
         elif fault == 1:
-            out = [data, data]
-        elif fault == 2:
             out, self._delayed = [], [*self._delayed, data]
         if self._delayed and self._rng.random() < 0.5:
             out.append(self._delayed.pop(self._rng.randrange(len(self._delayed))))
         return out
 
 
-class MemoryLink:
+class MemoryLink(Link):
     """One end of a link in memory: what is sent comes out at `other`, in a thread of its own."""
 
     other: "MemoryLink"
 
     def __init__(self, endpoint: Endpoint, who: PartyId, faults: Faults) -> None:
-        self.endpoint, self.who, self._faults = endpoint, who, faults
-        self._queue: SimpleQueue[bytes | None] = SimpleQueue()
-        self._closed = Event()
-        self.silent = False
+        super().__init__(who, SOON)
+        self.endpoint, self._faults, self.silent = endpoint, faults, False
 
     def start(self) -> None:
         threading.Thread(target=self._pump, name="memory link", daemon=True).start()
 
-    def send(self, frame: bytes, wait: bool = True) -> None:  # noqa: ARG002
-        if self._closed.is_set():
-            raise AbsentError(self.who.name, "is not accepting data")
-        self._queue.put(frame)
-
-    pass_on = send
-
     def close(self) -> None:
         for end in (self, self.other):
-            if not end._closed.is_set():
-                end._closed.set()
-                end._queue.put(None)
+            Link.close(end)
 
     def _pump(self) -> None:
         try:
-            while (data := self._queue.get()) is not None:
+            for data in self.outgoing():
                 for each in [] if self.silent else self._faults(data):
                     self.other.endpoint.received(self.other, each)
         except RejectedError:
@@ -218,7 +202,7 @@ def link_up(
     there, here = MemoryLink(hub, passport.who, faults()), MemoryLink(leaf, hub.who, faults())
     there.other, here.other = here, there
     hub.connected(there, passport)
-    leaf.connected(here)
+    leaf.connected(here, hub.sealing._tls.passport)
     there.start()
     here.start()
     return here
@@ -327,14 +311,19 @@ class Held(Recorder):
         return self._later(sender, message)
 
 
-class RawLink:
+class RawLink(Link):
     """A neighbour of an endpoint who sends what it likes, and sees what comes back."""
 
-    def __init__(self, endpoint: Endpoint, who: PartyId, passport: Passport | None = None) -> None:
-        self.endpoint, self.who = endpoint, who
+    def __init__(self, endpoint: Endpoint, name: str = "", passport: Passport | None = None) -> None:
+        shown = passport or known(name).passport
+        super().__init__(shown.who, SOON)
+        self.endpoint = endpoint
         self.frames: list[Frame] = []
-        self.closed = False
-        endpoint.connected(self, passport)
+        endpoint.connected(self, shown)
+
+    @property
+    def closed(self) -> bool:
+        return not self._open
 
     def send(self, frame: bytes, wait: bool = True) -> None:  # noqa: ARG002
         if self.closed:
@@ -342,9 +331,6 @@ class RawLink:
         self.frames.append(Frame.decode(frame))
 
     pass_on = send
-
-    def close(self) -> None:
-        self.closed = True
 
     def say(self, *frames: Frame) -> None:
         """Send these; an error ends the link, as whoever carries frames does it."""
@@ -367,27 +353,7 @@ class RawLink:
         return found
 
 
-def raw_link(endpoint: Endpoint, name: str) -> RawLink:
-    """A party that sends what it likes to this endpoint, over a link of its own."""
-    return RawLink(endpoint, known(name).who, known(name).passport)
-
-
 def cs_with(*names: str, answer: Answer = nothing) -> tuple[Endpoint, list[RawLink]]:
     """CS, and raw links of these parties to it."""
     cs = endpoint_of("CS", answer)
-    return cs, [raw_link(cs, name) for name in names]
-
-
-class UnusedLink:
-    """A link of which only the neighbour matters."""
-
-    def __init__(self, name: str) -> None:
-        self.who = known(name).who
-
-    def send(self, frame: bytes, wait: bool = True) -> None:
-        raise NotImplementedError
-
-    pass_on = send
-
-    def close(self) -> None:
-        raise NotImplementedError
+    return cs, [RawLink(cs, name) for name in names]

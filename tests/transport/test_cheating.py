@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from revfrf.errors import AbsentError, PassportError, ProtocolError, RefusedError, RejectedError, StorageError
+from revfrf.errors import AbsentError, PassportError, ProtocolError, RefusedError, RejectedError
 from revfrf.messages.alignment import SchemaRequest
 from revfrf.messages.base import MIB, Done, Message
 from revfrf.messages.fle_expan import Schema
@@ -26,7 +26,6 @@ from tests.transport.links import (
     invited_by,
     known,
     place,
-    raw_link,
 )
 from tests.transport.parties import authority
 
@@ -40,7 +39,7 @@ def test_everybody_else_has_no_link_but_to_cs() -> None:
     bank = endpoint_of("bank")
     for who in (PartyId("KGC", "KGC"), PartyId("participant", "telco"), PartyId("participant", "CS")):
         with pytest.raises(ProtocolError):
-            RawLink(bank, who)
+            RawLink(bank, passport=known(who.name, who.role).passport)
 
 
 SERVERS_IN_DISGUISE = [
@@ -59,7 +58,7 @@ SERVERS_IN_DISGUISE = [
 def test_cs_has_no_link_to_cs_or_to_others_with_a_servers_name_or_role(role: str, name: str) -> None:
     who = PartyId(role, name)
     with pytest.raises(ProtocolError):
-        RawLink(endpoint_of("CS"), who, replace(known("bank").passport, who=who))
+        RawLink(endpoint_of("CS"), passport=replace(known("bank").passport, who=who))
 
 
 @pytest.mark.parametrize(
@@ -67,21 +66,8 @@ def test_cs_has_no_link_to_cs_or_to_others_with_a_servers_name_or_role(role: str
 )
 def test_a_party_may_be_called_what_it_is(who: PartyId) -> None:
     cs = endpoint_of("CS")
-    RawLink(cs, who, replace(known("bank").passport, who=who))
+    RawLink(cs, passport=replace(known("bank").passport, who=who))
     assert cs.present() == {who.name}
-
-
-def test_a_disk_that_fails_while_somebody_comes_is_told_of() -> None:
-    failures: list[StorageError] = []
-
-    def admit(_: Passport) -> None:
-        raise StorageError("the disk is full", kind="full")
-
-    cs = endpoint_of("CS", admit=admit, failed=failures.append)
-    with pytest.raises(StorageError):
-        raw_link(cs, "bank")
-    assert [failure.kind for failure in failures] == ["full"]
-    assert cs.present() == set()
 
 
 # -- neighbours who cheat -----------------------------------------------------------------------------
@@ -94,7 +80,7 @@ def to_cs(message: Message, number: int = 1, sender: str = "bank", recipient: st
 @pytest.mark.parametrize("recipient", ["telco", "CC", "clinic", "nobody"])
 def test_cs_passes_nothing_on_but_to_and_from_kgc(recipient: str) -> None:
     cs, [bank] = cs_with("bank")
-    others = [raw_link(cs, name) for name in ("telco", "CC", "clinic")]
+    others = [RawLink(cs, name) for name in ("telco", "CC", "clinic")]
     bank.say(*to_cs(PREDICT, recipient=recipient))
     assert bank.closed
     assert [other.frames for other in others] == [[], [], []]
@@ -102,7 +88,7 @@ def test_cs_passes_nothing_on_but_to_and_from_kgc(recipient: str) -> None:
 
 def test_nobody_but_cs_passes_anything_on() -> None:
     kgc = endpoint_of("KGC")
-    cs = RawLink(kgc, CS)
+    cs = RawLink(kgc, "CS")
     cs.say(*to_cs(PREDICT, recipient="bank"))
     assert cs.closed
 
@@ -124,7 +110,7 @@ def test_a_neighbours_message_that_is_too_long_ends_its_link() -> None:
 def test_nobody_beyond_cs_breaks_the_link_to_it() -> None:
     """A participant writes to KGC what is too long for it."""
     kgc = endpoint_of("KGC")
-    cs = RawLink(kgc, CS)
+    cs = RawLink(kgc, "CS")
     cs.say(Frame("call", "bank", "KGC", 7, 10 * MIB, 0, b"x"))
     [frame] = cs.heard()
     assert (frame.kind, frame.recipient, frame.call) == ("refusal", "bank", 7)
@@ -234,10 +220,10 @@ def limit(endpoint: Endpoint, sender: str) -> int:
 
 def test_limits_are_those_of_the_calls_that_may_come() -> None:
     kgc = endpoint_of("KGC")
-    RawLink(kgc, CS)
+    RawLink(kgc, "CS")
     assert limit(kgc, "CS") == 64 * 1024
     assert limit(kgc, "bank") == 64 * 1024 + Sealing.OVERHEAD
     bank = endpoint_of("bank")
-    RawLink(bank, CS)
+    RawLink(bank, "CS")
     assert limit(bank, "KGC") == 64 * MIB + Sealing.OVERHEAD
     assert limit(bank, "telco") == Sealing.OVERHEAD

@@ -1,6 +1,7 @@
 """What is kept of links and calls is bounded, is given back, and never lets a call count twice."""
 
 import random
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -10,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from revfrf.errors import AbsentError, RefusedError
+from revfrf.errors import AbsentError, ProtocolError, RefusedError
 from revfrf.messages.base import MIB, Done
 from revfrf.messages.key_setup import AdmissionRequest, EpochAccepted, SetUpRequest
 from revfrf.testing.recorders import until
 from revfrf.transport.codec import encode
-from revfrf.transport.connections import Connection, InFlightBudget, PendingCall, ReplayWindow, Timeouts
+from revfrf.transport.connections import Connection, InFlightBudget, Link, PendingCall, Timeouts
 from revfrf.transport.frames import Frame, frames
+from revfrf.transport.letters import Sealing
 from revfrf.transport.passport import PartyId
 from tests.transport.asking import CERTIFICATE, PREDICT, digests
 from tests.transport.links import (
@@ -28,7 +30,6 @@ from tests.transport.links import (
     Network,
     OverGrpc,
     RawLink,
-    UnusedLink,
     cs_with,
     endpoint_of,
     known,
@@ -36,44 +37,16 @@ from tests.transport.links import (
 )
 from tests.transport.parties import joined, token_for
 
-CS, KGC = PartyId("CS", "CS"), PartyId("KGC", "KGC")
+NOWHERE = Link(PartyId("KGC", "KGC"), 0.0)
 
 
-NOWHERE = UnusedLink("KGC")
-
-
-# -- what a line and a call keep ----------------------------------------------------------------------
-
-
-def test_a_link_owes_no_more_than_so_many_answers() -> None:
-    line = Connection(NOWHERE)
-    taken = [number for number in range(5000) if line.owe("bank", number)]
-    assert taken == list(range(64))
-    assert line.owe("telco", 5000)
-    line.settle("bank", 7)
-    assert (line.owes("bank", 7), line.owe("bank", 64), line.owe("bank", 65)) == (False, True, False)
-    line.settle("telco", 5000)
-    assert "telco" not in line.owed
-
-
-@given(st.lists(st.integers(0, 50), max_size=100))
-def test_a_call_is_new_once(numbers: list[int]) -> None:
-    seen = ReplayWindow()
-    new = [number for number in numbers if seen.is_new(number)]
-    assert sorted(new) == sorted(set(numbers))
-
-
-def test_old_numbers_are_forgotten_but_never_new_again() -> None:
-    seen = ReplayWindow()
-    assert all(seen.is_new(number) for number in range(0, 20_000, 2))
-    assert len(seen._recent) == 4096
-    assert not any(seen.is_new(number) for number in range(20_000 - 2 * 4096 - 1))
-    assert seen.is_new(19_999)
-    assert not seen.is_new(19_999)
+def line(name: str = "KGC") -> Connection:
+    """A link in use of which only the neighbour matters."""
+    return Connection(Link(known(name).who, 0.0), known(name).passport.not_after)
 
 
 def test_what_comes_back_first_counts() -> None:
-    waiting = PendingCall("CS", Connection(NOWHERE), 10, 0.0)
+    waiting = PendingCall("CS", line(), 10, 0.0)
     with pytest.raises(AbsentError, match="has not answered"):
         waiting.outcome()
     waiting.end("reply", b"first")
@@ -82,52 +55,102 @@ def test_what_comes_back_first_counts() -> None:
     assert waiting.outcome() == b"first"
 
 
+# -- what CS passes on -------------------------------------------------------------------------------
+
+
+def lines() -> tuple[Connection, Connection]:
+    """Those of KGC and of a requester."""
+    return line("KGC"), line("clinic")
+
+
+def test_an_answer_that_nobody_is_owed_goes_nowhere() -> None:
+    kgc, clinic = lines()
+    answer = Frame("reply", "KGC", "clinic", 7)
+    assert kgc.fate_of(answer, clinic) == "ignore"
+    assert clinic.fate_of(Frame("call", "clinic", "KGC", 7), kgc) == "pass on"
+    assert clinic.fate_of(Frame("reply", "clinic", "KGC", 7), kgc) == "ignore"
+    assert kgc.fate_of(answer, clinic) == "pass on"
+    assert kgc.fate_of(answer, clinic) == "ignore"
+
+
+def test_nobody_asks_with_more_than_its_role_has_to_say_nor_answers_at_length() -> None:
+    kgc, clinic = lines()
+    with pytest.raises(ProtocolError, match="sent"):
+        clinic.fate_of(Frame("call", "clinic", "KGC", 1, 1025 + Sealing.OVERHEAD), kgc)
+    with pytest.raises(ProtocolError, match="sent"):
+        clinic.fate_of(Frame("hello", "clinic", "KGC", 1, 1), kgc)
+    assert kgc.fate_of(Frame("call", "KGC", "clinic", 1, 64 * MIB), clinic) == "pass on"
+    with pytest.raises(ProtocolError, match="answered with"):
+        clinic.fate_of(Frame("reply", "clinic", "KGC", 1, 2 * MIB), kgc)
+    with pytest.raises(ProtocolError, match="may not write to"):
+        clinic.fate_of(Frame("call", "clinic", "bank", 1), line("bank"))
+
+
+def test_pieces_follow_the_first_one_alone() -> None:
+    kgc, clinic = lines()
+    assert kgc.fate_of(Frame("call", "KGC", "clinic", 3, 9, 4, b"piece"), clinic) == "ignore"
+    assert kgc.fate_of(Frame("call", "KGC", "clinic", 3, 9, 0, b"four"), clinic) == "pass on"
+    assert kgc.fate_of(Frame("call", "KGC", "clinic", 3, 9, 4, b"piece"), clinic) == "pass on"
+    assert kgc.fate_of(Frame("call", "KGC", "clinic", 4, 9, 0, b"four"), None) == "absence"
+    assert kgc.fate_of(Frame("call", "KGC", "clinic", 4, 9, 4, b"piece"), None) == "ignore"
+
+
+def test_who_asks_too_much_at_once_is_refused_and_the_others_are_not() -> None:
+    network = InMemory()
+    asked = []
+
+    def never(data: bytes) -> list[bytes]:
+        asked.append(Frame.decode(data))
+        return []
+
+    network.add("KGC", lambda *_: Done())
+    network.links["KGC"].other._faults = never  # KGC hears nothing
+    evil = RawLink(network.cs, "bank")
+    evil.say(*(Frame("hello", "bank", "KGC", number) for number in range(100)))
+    until(lambda: len(asked) == 64)
+    refused = evil.heard(36, kind="refusal")
+    assert [frame.call for frame in refused] == list(range(64, 100))
+    assert not evil.closed
+    assert "KGC" in network.cs.present()
+    network.links["KGC"].other._faults = lambda data: [data]
+    clinic = network.add("clinic")
+    assert clinic.call("KGC", AdmissionRequest(), Done) == Done()
+    network.cut("KGC")
+    assert len(evil.heard(64, kind="absence")) == 64
+
+
 # -- what waits of each sender ------------------------------------------------------------------------
 
 
 def test_calls_that_wait_are_bounded_but_the_longest_is_taken() -> None:
     load = InFlightBudget()
-    taken = [load.take("bank", 10, 16) for _ in range(100)]
-    assert [end is not None for end in taken] == [True] * 16 + [False] * 84
-    assert taken[3] is not None
-    taken[3].close()
-    assert load.take("bank", 10, 16) is not None
-    assert load.take("bank", 10, 16) is None
-    assert load.take("alone", 2**40, 16) is not None
-    assert load.take("alone", 1, 16) is None
-
-
-def test_many_long_calls_are_too_much_before_they_are_many() -> None:
-    load = InFlightBudget()
-    taken = [load.take("KGC", 100 * MIB, 256) for _ in range(20)]
-    assert sum(end is not None for end in taken) == 10
+    assert [load.take("bank", 10, 16) for _ in range(100)] == [True] * 16 + [False] * 84
+    load.give_back("bank", 10)
+    assert [load.take("bank", 10, 16) for _ in range(2)] == [True, False]
+    assert load.take("alone", 2**40, 16)
+    assert not load.take("alone", 1, 16)
+    assert sum(load.take("KGC", 100 * MIB, 256) for _ in range(20)) == 10
 
 
 @given(st.lists(st.sampled_from(["bank", "telco", "shop"]), max_size=120), st.randoms())
 def test_no_sender_counts_for_another_and_all_are_forgotten(senders: list[str], rng: random.Random) -> None:
     """Whatever the order in which calls come and end."""
     load = InFlightBudget()
-    taken = [(sender, load.take(sender, 1, 16)) for sender in senders]
-    ends = [(sender, end) for sender, end in taken if end is not None]
-    for sender in ("bank", "telco", "shop"):
-        assert sum(name == sender for name, _ in ends) == min(16, senders.count(sender))
-    rng.shuffle(ends)
-    for _, end in ends:
-        end.close()
+    taken = [sender for sender in senders if load.take(sender, 1, 16)]
+    assert Counter(taken) == {sender: min(16, count) for sender, count in Counter(senders).items()}
+    rng.shuffle(taken)
+    for sender in taken:
+        load.give_back(sender, 1)
     assert load._sizes == {}
 
 
 def test_no_more_than_so_many_senders_wait() -> None:
     """Somebody who passes calls on can make up names."""
     load = InFlightBudget()
-    taken = [load.take(f"party {number}", 1, 16) for number in range(10_000)]
-    assert sum(end is not None for end in taken) == len(load._sizes) == 1024
-    assert load.take("party 0", 1, 16) is not None
-    for end in taken:
-        if end is not None:
-            end.close()
-    assert load._sizes.keys() == {"party 0"}
-    assert load.take("party 9999", 1, 16) is not None
+    assert sum(load.take(f"party {number}", 1, 16) for number in range(10_000)) == len(load._sizes) == 1024
+    assert load.take("party 0", 1, 16)
+    load.give_back("party 1", 1)
+    assert load.take("party 9999", 1, 16)
 
 
 def test_sixteen_calls_of_a_neighbour_that_wait_keep_nobody_else_waiting() -> None:
@@ -196,11 +219,10 @@ def test_whoever_asks_too_much_is_refused_and_the_servers_go_on(make: type[InMem
 
 
 def test_a_line_has_a_fault_once_its_certificate_has_ended() -> None:
-    now = datetime.now(UTC)
-    assert Connection(NOWHERE).fault(1.0) == ""
-    assert Connection(NOWHERE, now + timedelta(seconds=60)).fault(1.0) == ""
-    assert "has ended" in Connection(NOWHERE, now - timedelta(seconds=1)).fault(1.0)
-    assert "silent" in Connection(NOWHERE, heard=0.0).fault(1.0)
+    soon, before = (datetime.now(UTC) + timedelta(seconds=seconds) for seconds in (60, -1))
+    assert Connection(NOWHERE, soon).fault(1.0) == ""
+    assert "has ended" in Connection(NOWHERE, before).fault(1.0)
+    assert "silent" in Connection(NOWHERE, soon, heard=0.0).fault(1.0)
 
 
 @pytest.mark.parametrize("hub", [True, False], ids=["of a party, at CS", "of CS, at a party"])
@@ -212,7 +234,7 @@ def test_a_link_ends_with_the_certificate_of_who_is_at_its_other_end(
     here, there = ("CS", "bank") if hub else ("bank", "CS")
     brief = joined(token_for(known(there).who, days=1)).passport
     endpoint = endpoint_of(here, nothing, Timeouts(heartbeat=0.02, call=5))
-    link = RawLink(endpoint, known(there).who, brief)
+    link = RawLink(endpoint, passport=brief)
     for count in (1, 2, 3):
         link.say(Frame("ping", there, here, 0))
         until(partial(lambda least: len(link.frames) >= least, count))

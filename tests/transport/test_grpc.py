@@ -18,9 +18,9 @@ from revfrf.messages.fle_expan import Schema
 from revfrf.messages.key_setup import AdmissionRequest
 from revfrf.testing.recorders import until
 from revfrf.transport.calls import Endpoint
-from revfrf.transport.connections import Timeouts
+from revfrf.transport.connections import _BYTES, _PASSED_ON, Link, Timeouts
 from revfrf.transport.frames import Frame
-from revfrf.transport.grpc import _BYTES, _METHOD, _NONCE, _PASSED_ON, _SERVICE, Dialler, Server, _StreamLink
+from revfrf.transport.grpc import _METHOD, _NONCE, _SERVICE, Dialler, Server
 from revfrf.transport.passport import PartyId, Passport
 from revfrf.transport.tls import channel_credentials, grpc, server_credentials
 from tests.node.founding import port_of_own
@@ -254,7 +254,7 @@ def test_a_taken_port_is_said_to_be() -> None:
 
 
 def test_a_full_queue_is_waited_for_but_not_for_ever() -> None:
-    link = _StreamLink(BANK, patience=0.2)
+    link = Link(BANK, patience=0.2)
     for _ in range(64):
         link.send(b"x")
     link.send(b"ping", wait=False)  # is not sent, and raises nothing
@@ -269,7 +269,7 @@ def test_a_full_queue_is_waited_for_but_not_for_ever() -> None:
 
 
 def test_closing_wakes_whoever_waits() -> None:
-    link, hung_up = _StreamLink(BANK, patience=2 * SOON), Event()
+    link, hung_up = Link(BANK, patience=2 * SOON), Event()
     link.hang_up = hung_up.set
     for _ in range(64):
         link.send(b"x")
@@ -288,7 +288,7 @@ def test_closing_wakes_whoever_waits() -> None:
 
 
 def test_who_waits_for_something_to_send_has_it_at_once() -> None:
-    link = _StreamLink(BANK, patience=2 * SOON)
+    link = Link(BANK, patience=2 * SOON)
     with ThreadPoolExecutor(1) as pool:
         taken = pool.submit(lambda: next(link.outgoing()))
         time.sleep(0.05)
@@ -357,12 +357,12 @@ def test_a_party_that_floods_kgc_and_hardly_reads_the_answers_cuts_nobody_off(
 
 
 def test_more_than_ever_should_wait_to_be_passed_on_ends_the_link() -> None:
-    link = _StreamLink(BANK, 1.0)
+    link = Link(BANK, 1.0)
     for _ in range(_PASSED_ON):
         link.pass_on(b"frame")
     with pytest.raises(AbsentError):
         link.pass_on(b"frame")
-    heavy, frame = _StreamLink(BANK, 1.0), bytes(MIB)
+    heavy, frame = Link(BANK, 1.0), bytes(MIB)
     for _ in range(_BYTES // MIB + 1):
         heavy.pass_on(frame)
     with pytest.raises(AbsentError):

@@ -17,6 +17,7 @@ from revfrf.messages.registry import MESSAGES, calls_between
 from revfrf.testing.recorders import Recorder, until
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
+from revfrf.transport.connections import Link
 from revfrf.transport.frames import Frame, frames
 from revfrf.transport.grpc import _METHOD, _NONCE, _SERVICE, Dialler, Server
 from revfrf.transport.join_token import Authority
@@ -30,14 +31,12 @@ from tests.transport.links import (
     InMemory,
     Known,
     RawLink,
-    UnusedLink,
     cs_with,
     endpoint_of,
     invited_by,
     known,
     letter,
     nothing,
-    raw_link,
 )
 from tests.transport.parties import ADDRESS, BANK, CS, DAY, NOW, VERIFY_KEY, authority, joined, token_for
 
@@ -150,7 +149,7 @@ def test_what_a_cheating_cs_passes_on_is_judged_by_its_writer(writer: str, recip
         return
     asked = Recorder(lambda *_: Done())
     endpoint = endpoint_of(recipient, asked)
-    cs = RawLink(endpoint, CS)
+    cs = RawLink(endpoint, "CS")
     numbers = {}
     for kind in MESSAGES:
         number = numbers[kind] = next(NUMBERS)
@@ -172,7 +171,7 @@ def test_nobody_speaks_for_another_on_its_own_link(victim: str) -> None:
     cs, [kgc] = cs_with("KGC", answer=asked)
     for kind in MESSAGES:
         for recipient in ("CS", "KGC"):
-            bank = raw_link(cs, "bank")
+            bank = RawLink(cs, "bank")
             bank.say(*frames("call", victim, recipient, next(NUMBERS), encode(sample(kind))))
             assert bank.closed
             assert bank.frames == []
@@ -185,7 +184,7 @@ def all_letters_are_refused(
 ) -> None:
     """Letters of every type, from these writers, to a party that must not be asked."""
     asked, sent = Recorder(lambda *_: Done()), 0
-    cs = RawLink(endpoint_of(recipient, asked, **more), CS)
+    cs = RawLink(endpoint_of(recipient, asked, **more), "CS")
     for writer in writers:
         for kind in MESSAGES:
             cs.say(*letter(writer, recipient, next(NUMBERS), sample(kind), caller=caller))
@@ -216,9 +215,9 @@ def revoked(passport: Passport) -> None:
 def test_who_has_left_gets_no_link(name: str) -> None:
     cs = endpoint_of("CS", admit=revoked)
     with pytest.raises(RejectedError):
-        raw_link(cs, name)
+        RawLink(cs, name)
     assert cs.present() == set()
-    late = UnusedLink(name)
+    late = Link(known(name).who, 0.0)
     for kind in MESSAGES:
         for recipient in ("CS", "KGC", "bank"):
             frame = Frame("call", name, recipient, next(NUMBERS), 1, 0, encode(sample(kind))[:1])

@@ -26,7 +26,7 @@ from tests.transport.links import (
     place,
 )
 from tests.transport.test_sealed import LOW_ORDER
-from tests.transport.writing import ACCEPTED, CS, reading, writing
+from tests.transport.writing import ACCEPTED, reading, writing
 
 # -- letters that are not what CS says ----------------------------------------------------------------
 
@@ -54,7 +54,7 @@ def test_a_letter_is_answered_once_over_whatever_link_it_comes() -> None:
         bank.cs.say(call)
         bank.cs.heard()
         bank.cs.say(call, msgspec.structs.replace(call, call=2**62))
-        again = RawLink(bank.endpoint, CS)
+        again = RawLink(bank.endpoint, "CS")
         again.say(call, *letter(known("KGC"), "bank", 7, CERTIFICATE))
         [frame] = again.heard()
         assert (frame.kind, frame.call) == ("reply", 7)

@@ -143,10 +143,10 @@ def test_an_answer_of_somebody_else_is_refused(writer: Known) -> None:
 def test_a_letter_is_no_answer_and_an_answer_no_letter() -> None:
     sealed, awaited = written()
     letter = BANK.sealing.open(PLACE, sealed)
-    signature = BANK.signing.sign(_CALL, *PLACE, letter.reply_key, ANSWER)
+    signature = BANK.signing.sign(_CALL, *PLACE, letter.key, ANSWER)
     plain = msgspec.msgpack.encode(_Reply(signature, ANSWER))
-    refused(awaited.open, _sealed(plain, letter.reply_key, _CALL, PLACE))
-    refused(awaited.open, _sealed(plain, letter.reply_key, _REPLY, PLACE))
+    refused(awaited.open, _sealed(plain, letter.key, _CALL, PLACE))
+    refused(awaited.open, _sealed(plain, letter.key, _REPLY, PLACE))
 
 
 # -- forged letters -----------------------------------------------------------------------------------
@@ -180,8 +180,8 @@ def test_what_was_signed_for_one_place_cannot_be_sealed_for_another(place: Place
 def test_what_was_signed_for_one_key_cannot_be_sealed_to_another() -> None:
     key, reply = BANK.sealing._keys.make("KGC"), BANK.sealing._keys.make("KGC")
     signature = KGC.signing.sign(_CALL, *PLACE, key, reply, SECRET)
-    assert isinstance(unread(forged(signature=signature, reply_key=reply)), SignatureError)
-    assert isinstance(unread(forged(reply_key=key)), SignatureError)
+    assert isinstance(unread(forged(signature=signature, key=reply)), SignatureError)
+    assert isinstance(unread(forged(key=key)), SignatureError)
 
 
 def test_cs_seals_in_nobodys_name_but_its_own() -> None:
@@ -310,7 +310,7 @@ def test_every_bit_counts(seed: int) -> None:
     sealed, awaited = written()
     unread(changed(sealed))
     answer = BANK.sealing.answer(
-        PLACE, Letter(KGC.passport, SECRET, awaited._key.public_key().public_bytes_raw()), ANSWER
+        PLACE, Letter(KGC.passport, awaited._key.public_key().public_bytes_raw()), ANSWER
     )
     refused(awaited.open, changed(answer))
     assert awaited.open(answer) == ANSWER

@@ -37,7 +37,7 @@ class Reading:
 def reading(name: str = "bank", sealing: Sealing | None = None) -> Iterator[Reading]:
     asked = Recorder(digests)
     endpoint = endpoint_of(name, asked, sealing=sealing)
-    yield Reading(endpoint, asked, RawLink(endpoint, CS))
+    yield Reading(endpoint, asked, RawLink(endpoint, "CS"))
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Writing:
 @contextmanager
 def writing(limits: Timeouts = LIMITS, **more: Any) -> Iterator[Writing]:
     kgc = endpoint_of("KGC", nothing, limits, **more)
-    cs = RawLink(kgc, CS)
+    cs = RawLink(kgc, "CS")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(kgc.call, "bank", CERTIFICATE, EpochAccepted)
         [hello] = cs.heard()

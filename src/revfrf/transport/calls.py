@@ -3,8 +3,8 @@
 Every party has one link, to CS, and CS one to everybody. What is not for CS itself, CS passes on: between KGC
 and anybody else, sealed, so that CS neither reads nor changes it. A link knows who is at its other end, and a
 message is answered only if its sender's role may send such a thing to this one; nothing else of it is even
-decoded. A call is answered at most once, and every wait ends: when the answer comes, a link on the way breaks
-or goes silent, or the longest time is over.
+decoded. Every wait ends: when the answer comes, a link on the way breaks or goes silent, or the longest time
+is over.
 """
 
 import logging
@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from itertools import count, takewhile
 from threading import Condition, Event, Lock, Thread
 
@@ -27,9 +27,8 @@ from revfrf.transport.base import Reply
 from revfrf.transport.codec import decode, decode_call, encode
 from revfrf.transport.connections import AWAY, Connection, InFlightBudget, Link, PendingCall, Timeouts
 from revfrf.transport.frames import Frame, Key, Kind, frames
-from revfrf.transport.letters import Offer, Place, Sealing
+from revfrf.transport.letters import Letter, Place, Sealing
 from revfrf.transport.passport import PartyId, Passport
-from revfrf.transport.relay import fate_of
 
 log = logging.getLogger(__name__)
 
@@ -80,25 +79,23 @@ class Endpoint:
 
     # -- links --------------------------------------------------------------------------------------
 
-    def connected(self, link: Link, passport: Passport | None = None) -> None:
+    def connected(self, link: Link, passport: Passport) -> None:
         """Use a link, instead of an older one to this neighbour. Raises RejectedError if it is not let in."""
         who = link.who
-        if (who.role == CS) == self.is_hub or (passport is not None and passport.who != who):
+        if (who.role == CS) == self.is_hub or passport.who != who:
             raise ProtocolError(f"no link to {who} is allowed here", kind="sender")
-        if passport is not None:
-            self._let_in(passport)
+        self._let_in(passport)
         with self._changed:
             if self._closed.is_set():
                 raise ProtocolError("this endpoint is closed", kind="order")
             before = self._lines.get(who.name)
-            line = self._lines[who.name] = Connection(link, None if passport is None else passport.not_after)
+            line = self._lines[who.name] = Connection(link, passport.not_after)
             self._met[who.name] += 1
             self._changed.notify_all()
         if before is not None:
             self._drop(before)
         try:
-            if passport is not None:
-                self._let_in(passport)  # it may have left before this link was there to be closed
+            self._let_in(passport)  # it may have left before this link was there to be closed
         except RevFRFError:
             self._drop(line)
             raise
@@ -106,10 +103,14 @@ class Endpoint:
 
     def disconnected(self, link: Link) -> None:
         """A link is down: end all calls that wait for an answer over it."""
+        if (line := self._line_of(link)) is not None:
+            self._drop(line)
+
+    def _line_of(self, link: Link) -> Connection | None:
+        """The connection that uses this link, if it is still in use."""
         with self._lock:
             line = self._lines.get(link.who.name)
-        if line is not None and line.link is link:
-            self._drop(line)
+        return line if line is not None and line.link is link else None
 
     def _drop(self, line: Connection) -> None:
         name = line.link.who.name
@@ -120,8 +121,8 @@ class Endpoint:
         line.link.close()
         with self._lock:
             lost = [waiting for waiting in self._waiting.values() if waiting.line is line]
-            owed, line.owed = line.owed, {}
-            callers = [(self._lines.get(caller), number) for caller in owed for number in owed[caller]]
+            callers = [(self._lines.get(caller), n) for caller, owed in line.owed.items() for n in owed]
+            line.owed.clear()
             for other in self._lines.values():
                 other.owed.pop(name, None)
         for waiting in lost:
@@ -135,11 +136,7 @@ class Endpoint:
         who = passport.who
         if {who.role, who.name} & {*SERVERS} and who.role != who.name:
             raise ProtocolError(f"{who} uses a server's name or role", kind="sender")
-        try:
-            self._admit(passport)
-        except StorageError as error:
-            self._failed(error)
-            raise
+        self._admit(passport)
 
     def present(self) -> set[str]:
         """The names of all neighbours."""
@@ -207,13 +204,13 @@ class Endpoint:
         letter, awaited = self.sealing.seal((self.who.name, recipient, number), offer, data)
         return awaited.open(self._ask(recipient, letter, limit + Sealing.OVERHEAD, number=number))
 
-    def _offer_of(self, recipient: str) -> Offer:
+    def _offer_of(self, recipient: str) -> Letter:
         number = next(self._numbers)
         answer = self._ask(recipient, b"", Sealing.OVERHEAD, kind="hello", number=number)
         offer = self.sealing.offered((self.who.name, recipient, number), answer)
-        if (name := offer.passport.who.name) != recipient:
+        if (name := offer.sender.who.name) != recipient:
             raise ProtocolError(f"{recipient!r} showed the TLS certificate of {name!r}", kind="sender")
-        self._let_in(offer.passport)
+        self._let_in(offer.sender)
         return offer
 
     def reach(self, names: Iterable[str]) -> None:
@@ -252,9 +249,7 @@ class Endpoint:
 
     def received(self, link: Link, data: bytes) -> None:
         """A frame has come. It is dealt with in other threads. Raises RejectedError to end the link."""
-        with self._lock:
-            line = self._lines.get(link.who.name)
-        if line is None or line.link is not link:
+        if (line := self._line_of(link)) is None:
             raise ProtocolError("a frame arrived over a link that is not in use", kind="sender")
         line.heard = math.inf  # a party that is being read is not silent
         try:
@@ -312,7 +307,7 @@ class Endpoint:
             raise ProtocolError(f"{frame.sender!r} may not write to {frame.recipient!r}", kind="sender")
         with self._lock:
             onward = self._lines.get(frame.recipient)
-            fate = fate_of(line, onward, frame)
+            fate = line.fate_of(frame, onward)
         if fate == "pass on" and onward is not None:
             try:
                 onward.link.pass_on(data)
@@ -345,26 +340,28 @@ class Endpoint:
         server = frame.sender in SERVERS
         pool, calls = (self._servers, _CALLS_OF_SERVERS) if server else (self._others, _CALLS)
         with self._lock:
-            counted = None if self._closed.is_set() else self._load.take(frame.sender, len(data), calls)
-            if counted is not None:
+            taken = not self._closed.is_set() and self._load.take(frame.sender, len(data), calls)
+            if taken:
                 with suppress(RuntimeError):  # no new thread to be had: one that is there takes it later
-                    pool.submit(self._answer_call, counted, line, frame, data)
-        if counted is None:
+                    pool.submit(self._answer_call, line, frame, data)
+        if not taken:
             self._send(line, frames("refusal", self.who.name, frame.sender, frame.call, _TOO_MUCH))
 
-    def _answer_call(self, counted: ExitStack, line: Connection, frame: Frame, data: bytes) -> None:
-        """In a thread of its own; nothing is said if the call has come before."""
-        with counted:
+    def _answer_call(self, line: Connection, frame: Frame, data: bytes) -> None:
+        """In a thread of its own; nothing is said to a letter that has come before."""
+        try:
             if outcome := self._outcome(line, frame, data):
                 kind, answer = outcome
                 self._send(line, frames(kind, self.who.name, frame.sender, frame.call, answer))
+        finally:
+            self._load.give_back(frame.sender, len(data))
 
     def _outcome(self, line: Connection, frame: Frame, data: bytes) -> tuple[Kind, bytes] | None:
-        """What to say to a call; None if it has come before."""
+        """What to say to a call; None to a letter that has come before."""
         try:
-            if frame.sender != line.link.who.name:
-                return "reply", self._answer_letter((frame.sender, self.who.name, frame.call), data)
-            return ("reply", self._reply(line.link.who, data)) if line.seen.is_new(frame.call) else None
+            if frame.sender == line.link.who.name:
+                return "reply", self._reply(line.link.who, data)
+            return "reply", self._answer_letter((frame.sender, self.who.name, frame.call), data)
         except LetterError as error:
             # the process that offered the key of this letter is gone
             return None if error.kind == "spent" else ("absence", b"")

@@ -6,8 +6,7 @@ expected one, if it is too long, or if a field is missing, unknown, or of the wr
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import Any
+from functools import cache
 
 import msgspec
 
@@ -42,9 +41,14 @@ def encode(message: Message) -> bytes:
 
 def decode(data: bytes, *expected: type[Reply]) -> Reply:
     """Return the message in these bytes, which must be of one of the expected types. Raises FormatError."""
-    _type_name(data, expected)
+    name = _type_name(data, expected)
+    kind = next((kind for kind in expected if kind.__name__ == name), None)
+    if kind is None:
+        raise FormatError(f"a {name!r} was not expected", kind="malformed")
+    if len(data) > kind.max_bytes:
+        raise FormatError(f"a {name} of {len(data):,} bytes", kind="too-large")
     with _strictly():
-        message: Reply = _decoder(expected).decode(memoryview(data)[1:])
+        message: Reply = _decoder(kind).decode(memoryview(data)[1:])
     return message
 
 
@@ -59,17 +63,13 @@ def decode_call(data: bytes, sender: str, recipient: str) -> Message:
 
 def _type_name(data: bytes, expected: Sequence[type[Message]]) -> str:
     """Return the name of a message's type without decoding the rest. Raises FormatError if it is too long."""
-    limits = {kind.__name__: kind.max_bytes for kind in expected}
-    longest = max(limits.values())
+    longest = max(kind.max_bytes for kind in expected)
     if len(data) > longest:
         raise FormatError(f"a message of {len(data):,} bytes; {longest:,} are allowed", kind="too-large")
     if not data or data[0] != VERSION:
         raise FormatError(f"not a message of version {VERSION}", kind="version")
     with _strictly():
-        name = _tag.decode(memoryview(data)[1:]).type
-    if len(data) > limits.get(name, longest):
-        raise FormatError(f"a {name} of {len(data):,} bytes", kind="too-large")
-    return name
+        return _tag.decode(memoryview(data)[1:]).type
 
 
 @contextmanager
@@ -83,9 +83,4 @@ def _strictly() -> Iterator[None]:
         raise FormatError("not a message") from None
 
 
-@lru_cache
-def _decoder(expected: tuple[type[Message], ...]) -> msgspec.msgpack.Decoder[Any]:
-    union: Any = expected[0]
-    for kind in expected[1:]:
-        union |= kind
-    return msgspec.msgpack.Decoder(union)
+_decoder = cache(msgspec.msgpack.Decoder)

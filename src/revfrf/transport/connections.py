@@ -1,31 +1,41 @@
-"""What is kept of a link in use, and of a call that waits for its answer. All of it is bounded."""
+"""What is kept of a link in use, of a call that waits for its answer, and of calls that CS passes on.
+
+All of it is bounded, and nobody waits for another: a party that asks too much is refused, which the others do
+not notice.
+"""
 
 import time
-from bisect import bisect_left
-from contextlib import ExitStack
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from threading import Event, Lock
-from typing import Protocol
+from threading import Condition, Lock
+from typing import Literal
 
-from revfrf.errors import AbsentError, RefusedError
+from revfrf.errors import AbsentError, ProtocolError, RefusedError
 from revfrf.messages.base import MIB
-from revfrf.transport.frames import Assembly, Kind, refusal
+from revfrf.messages.registry import longest_call
+from revfrf.names import KGC
+from revfrf.transport.frames import Assembly, Frame, Kind, refusal
+from revfrf.transport.letters import Sealing
 from revfrf.transport.passport import PartyId
 
 AWAY = "is not connected; run `revfrf serve` there, then ask again"
 
+_QUEUE, _PASSED_ON = 64, 1024
+"""Frames that wait to be sent over one link: a sender of more has to wait, except for what CS relays."""
+
+_BYTES = 192 * MIB
+"""And their size: two messages of the longest kind that CS passes on, and what waits besides."""
+
 _LOAD, _LEAST_LOAD = 1024 * MIB, 4 * MIB
 """Bytes of one sender's calls that wait for their answers, and for how many each counts at least."""
 
-_SENDERS = 1024
-"""Senders of calls that wait: a relay can make up names."""
-
-_REMEMBERED = 4096
-"""Calls of which it is known that they have come."""
-
-_OWED = 64
-"""Calls of one caller that CS has passed on to one party, and that wait for their answers."""
+_SENDERS = 1024  # of calls that wait: a relay can make up names
+_OWED = 64  # calls of one caller that CS has passed on to one party, and that wait for their answers
+_ANSWER = MIB + Sealing.OVERHEAD  # bytes: what KGC and the others say to each other in answers is short
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,39 +51,62 @@ class Timeouts:
         return 3 * self.heartbeat
 
 
-class Link(Protocol):
-    """The way to a neighbour, who is known by its certificate."""
+class Link:
+    """The way to a neighbour, who is known by its certificate: a queue from which a stream takes frames.
 
-    who: PartyId
+    They arrive once and in order, until the link breaks. `hang_up` ends the stream; `patience` is how many
+    seconds to wait for a neighbour that takes nothing.
+    """
+
+    def __init__(self, who: PartyId, patience: float) -> None:
+        self.who, self._patience = who, patience
+        self.hang_up: Callable[[], object] = lambda: None
+        self._outgoing: deque[bytes] = deque()
+        self._open = True
+        self._changed = Condition()
 
     def send(self, frame: bytes, wait: bool = True) -> None:
         """Send a frame, or raise AbsentError. Without `wait`, one that would have to wait is not sent."""
+        with self._changed:
+            if wait:
+                self._changed.wait_for(lambda: not self._open or not self._is_full, self._patience)
+            if not self._open or (wait and self._is_full):
+                raise AbsentError(self.who.name, "is not accepting data")
+            if not self._is_full:
+                self._outgoing.append(frame)
+                self._changed.notify_all()
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._outgoing) >= _QUEUE
 
     def pass_on(self, frame: bytes) -> None:
         """Send another party's frame without waiting, or raise AbsentError if too much waits already."""
+        with self._changed:
+            waiting = self._outgoing
+            if not self._open or len(waiting) >= _PASSED_ON or sum(map(len, waiting)) > _BYTES:
+                raise AbsentError(self.who.name, "is not accepting data")
+            waiting.append(frame)
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Stop sending and receiving."""
+        with self._changed:
+            self._open = False
+            self._outgoing.clear()
+            self._changed.notify_all()
+        self.hang_up()
 
-
-class ReplayWindow:
-    """The numbers of one sender's calls, which ascend: of those of long ago it is known that they are old."""
-
-    def __init__(self) -> None:
-        self._recent: list[int] = []
-        self._old = -1
-        self._lock = Lock()
-
-    def is_new(self, number: int) -> bool:
-        """Whether this call has not come before; from now on it has."""
-        with self._lock:
-            place = bisect_left(self._recent, number)
-            if number <= self._old or number in self._recent[place : place + 1]:
-                return False
-            self._recent.insert(place, number)
-            if len(self._recent) > _REMEMBERED:
-                self._old = self._recent.pop(0)
-            return True
+    def outgoing(self) -> Iterator[bytes]:
+        """What is to be sent, until the link is closed."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._outgoing or not self._open)
+                if not self._open:
+                    return
+                frame = self._outgoing.popleft()
+                self._changed.notify_all()
+            yield frame
 
 
 class InFlightBudget:
@@ -83,65 +116,79 @@ class InFlightBudget:
         self._sizes: dict[str, list[int]] = {}
         self._lock = Lock()
 
-    def take(self, sender: str, size: int, calls: int) -> ExitStack | None:
-        """None if that is too much of this sender, or too many calls; else a stack to be closed."""
+    def take(self, sender: str, size: int, calls: int) -> bool:
+        """Whether one more call of this size is not too much of this sender; until it is given back."""
         counted = max(size, _LEAST_LOAD)
         with self._lock:
             waiting = self._sizes.get(sender, [])
             if len(waiting) >= calls or (waiting and sum(waiting) + counted > _LOAD):
-                return None
+                return False
             if not waiting and len(self._sizes) >= _SENDERS:
-                return None
-            self._sizes[sender] = waiting
-            waiting.append(counted)
+                return False
+            self._sizes[sender] = [*waiting, counted]
+            return True
 
-        def give_back() -> None:
-            with self._lock:
-                waiting.remove(counted)
-                if not waiting and self._sizes.get(sender) is waiting:
-                    del self._sizes[sender]
+    def give_back(self, sender: str, size: int) -> None:
+        """The call that was taken has been answered."""
+        with self._lock:
+            self._sizes[sender].remove(max(size, _LEAST_LOAD))
+            if not self._sizes[sender]:
+                del self._sizes[sender]
 
-        wait = ExitStack()
-        wait.callback(give_back)
-        return wait
+
+Fate = Literal["pass on", "ignore", "absence", "refusal"]
+"""What becomes of a frame that is not for CS itself; the last two are reported to its sender."""
 
 
 @dataclass(eq=False)
 class Connection:
-    """A link in use: what has come over it, which answers CS is to pass on, and the last sign of life."""
+    """A link in use: what has come over it, which answers CS is to pass on, and the last sign of life.
+
+    `owed` has, by caller, the calls that CS has passed on over this link, and that wait for their answers.
+    """
 
     link: Link
-    not_after: datetime | None = None
+    not_after: datetime
     assembly: Assembly = field(default_factory=Assembly)
-    seen: ReplayWindow = field(default_factory=ReplayWindow)
-    owed: dict[str, set[int]] = field(default_factory=dict)
+    owed: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     heard: float = field(default_factory=time.monotonic)
-
-    def owe(self, caller: str, number: int) -> bool:
-        """Whether a call of this caller may be passed on over this link; from now on it is owed an answer."""
-        numbers = self.owed.setdefault(caller, set())
-        if len(numbers) < _OWED:
-            numbers.add(number)
-        return number in numbers
-
-    def owes(self, caller: str, number: int) -> bool:
-        """Whether this call waits for its answer over this link."""
-        return number in self.owed.get(caller, ())
-
-    def settle(self, caller: str, number: int) -> None:
-        """The answer has come."""
-        numbers = self.owed.get(caller, set())
-        numbers.discard(number)
-        if not numbers:
-            self.owed.pop(caller, None)
 
     def fault(self, silence: float) -> str:
         """Return why the link must not be used, if so."""
         if time.monotonic() - self.heard > silence:
             return "is silent"
-        if self.not_after is not None and datetime.now(UTC) > self.not_after:
-            return "has a certificate that has ended"
-        return ""
+        return "has a certificate that has ended" if datetime.now(UTC) > self.not_after else ""
+
+    def fate_of(self, frame: Frame, onward: "Connection | None") -> Fate:
+        """What CS does with a frame for the party at `onward`. Raises ProtocolError to end this link.
+
+        It passes on calls between KGC and the others, of those who may make them, and answers that are owed.
+        """
+        if KGC not in (frame.sender, frame.recipient):
+            raise ProtocolError(f"{frame.sender!r} may not write to {frame.recipient!r}", kind="sender")
+        if not frame.asks:
+            return self._fate_of_answer(frame, onward)
+        if onward is None:
+            return "absence" if frame.offset == 0 else "ignore"
+        longest = longest_call(self.link.who.role, onward.link.who.role) + Sealing.OVERHEAD
+        if frame.size > (0 if frame.kind == "hello" else longest):
+            raise ProtocolError(f"{frame.sender!r} sent a call of {frame.size:,} bytes", kind="too-large")
+        owed = onward.owed[frame.sender]
+        if frame.offset == 0 and len(owed) < _OWED:
+            owed.add(frame.call)
+        if frame.call in owed:
+            return "pass on"
+        return "ignore" if frame.offset else "refusal"
+
+    def _fate_of_answer(self, frame: Frame, onward: "Connection | None") -> Fate:
+        owed = self.owed.get(frame.recipient, set())
+        if frame.call not in owed:
+            return "ignore"  # nobody has asked
+        if frame.size > _ANSWER:
+            raise ProtocolError(f"{frame.sender!r} answered with {frame.size:,} bytes", kind="too-large")
+        if frame.offset + len(frame.piece) >= frame.size:
+            owed.remove(frame.call)
+        return "ignore" if onward is None else "pass on"
 
 
 @dataclass(eq=False)
@@ -152,20 +199,23 @@ class PendingCall:
     line: Connection
     limit: int
     seconds: float
-    _result: tuple[Kind, bytes] = ("absence", b"")
-    _done: Event = field(default_factory=Event)
+    _answer: Future[bytes] = field(default_factory=Future)
     _began: float = field(default_factory=time.monotonic)
 
     def end(self, kind: Kind, data: bytes = b"") -> None:
         """This has come back; what comes later does not count."""
-        if not self._done.is_set():
-            self._result = kind, data
-            self._done.set()
+        with suppress(InvalidStateError):
+            if kind == "absence":
+                self._answer.set_exception(AbsentError(self.recipient, AWAY))
+            elif kind == "refusal":
+                self._answer.set_exception(RefusedError(self.recipient, f"has refused: {refusal(data)}"))
+            else:
+                self._answer.set_result(data)
 
     @property
     def goes_on(self) -> bool:
         """Whether nothing has come back, and there is time."""
-        return not self._done.is_set() and self._left > 0
+        return not self._answer.done() and self._left > 0
 
     @property
     def _left(self) -> float:
@@ -173,11 +223,8 @@ class PendingCall:
 
     def outcome(self) -> bytes:
         """Wait for the answer. Raises AbsentError or RefusedError if there is none."""
-        if not self._done.wait(self._left):
-            raise AbsentError(self.recipient, f"has not answered within {self.seconds:,.0f} seconds")
-        kind, data = self._result
-        if kind == "absence":
-            raise AbsentError(self.recipient, AWAY)
-        if kind == "refusal":
-            raise RefusedError(self.recipient, f"has refused: {refusal(data)}")
-        return data
+        try:
+            return self._answer.result(self._left)
+        except TimeoutError:
+            reason = f"has not answered within {self.seconds:,.0f} seconds"
+            raise AbsentError(self.recipient, reason) from None

@@ -1,8 +1,8 @@
-"""Frames: messages of any length in pieces, over links that carry some of them, in some order.
+"""Frames: messages of any length in pieces, so that several of them can share a link.
 
 A piece names the message it belongs to, how long that is, and its place in it. Nothing is kept of a message
-that is too long for its receiver. Pieces that are out of order, or disagree about the length, lose the
-message; pieces that come twice are ignored. Losing it is all that a bad link can do.
+that is too long for its receiver. A piece that is not the next one, or disagrees about the length, loses the
+message: that is all that a CS can do that cheats with what it passes on.
 """
 
 from collections.abc import Iterator
@@ -97,16 +97,13 @@ class Assembly:
         if frame.size > limit:
             self._parts.pop(key, None)
             raise FormatError(f"a message of {frame.size:,} bytes; {limit:,} are accepted", kind="too-large")
-        if frame.offset == 0 and frame.size == len(frame.piece):
-            self._parts.pop(key, None)
-            return frame.piece
-        if frame.offset == 0 and key not in self._parts:
+        if frame.offset == 0:
             self._parts[key] = _Part(frame.size, limit)
         part = self._parts.get(key)
-        if part is None or (frame.size == part.size and frame.offset < len(part.data)):
-            return None
+        if part is None:
+            return None  # its beginning is lost
         end = frame.offset + len(frame.piece)
-        if frame.size != part.size or frame.offset != len(part.data) or not frame.piece or end > part.size:
+        if (frame.size, frame.offset) != (part.size, len(part.data)) or end > part.size:
             self._lose(key)
             return None
         part.data += frame.piece
@@ -139,8 +136,5 @@ class Assembly:
 
 def refusal(data: bytes) -> str:
     """What a peer says of its refusal, in so far as it can be printed."""
-    try:
-        text = data[:200].decode()
-    except UnicodeDecodeError:
-        text = ""
+    text = data[:200].decode(errors="ignore")
     return text if text and text.isprintable() else RejectedError.peer_message

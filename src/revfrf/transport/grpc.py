@@ -7,16 +7,15 @@ import logging
 import random
 import secrets
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Condition, Event, Thread, Timer
+from threading import Event, Thread, Timer
 from typing import Any
 
-from revfrf.errors import AbsentError, ProtocolError, RejectedError, RevFRFError, UsageError
-from revfrf.messages.base import MIB
+from revfrf.errors import ProtocolError, RejectedError, RevFRFError, UsageError
 from revfrf.names import CS
 from revfrf.transport.calls import Endpoint
+from revfrf.transport.connections import Link
 from revfrf.transport.frames import MAX_FRAME
 from revfrf.transport.join_token import TlsIdentity
 from revfrf.transport.passport import PartyId
@@ -29,15 +28,7 @@ _NONCE, _CHAIN, _SIGNATURE = "revfrf-nonce-bin", "revfrf-chain-bin", "revfrf-sig
 """What a party says when it dials, and what CS says first to whom it lets in: that it is the CS of before."""
 
 _NONCE_BYTES = 32
-_LEFT = "left"
-"""What CS says to somebody who has left, and to no other whom it refuses."""
-
-_QUEUE, _PASSED_ON = 64, 1024
-"""Frames that wait to be sent over one link: a sender of more has to wait, except for what CS relays."""
-
-_BYTES = 192 * MIB
-"""And their size: two messages of the longest kind that CS passes on, and what waits besides."""
-
+_LEFT = "left"  # what CS says to somebody who has left, and to no other whom it refuses
 MAX_LINKS = 512
 
 _HAS_LEFT = "this party has left the federation"
@@ -49,76 +40,18 @@ _REMEDY = (
 _OPTIONS = [("grpc.max_send_message_length", MAX_FRAME), ("grpc.max_receive_message_length", MAX_FRAME)]
 
 
-class _StreamLink:
-    """A link whose frames a stream takes from a queue. `hang_up` ends the stream."""
-
-    def __init__(self, who: PartyId, patience: float) -> None:
-        self.who = who
-        self.hang_up: Callable[[], object] = lambda: None
-        self._patience = patience
-        self._outgoing: deque[bytes] = deque()
-        self._open = True
-        self._changed = Condition()
-
-    def send(self, frame: bytes, wait: bool = True) -> None:
-        """See `Link.send`."""
-        with self._changed:
-            if self._open and not wait and len(self._outgoing) >= _QUEUE:
-                return
-            taken = self._changed.wait_for(
-                lambda: not self._open or len(self._outgoing) < _QUEUE, self._patience
-            )
-            if not taken or not self._open:
-                raise AbsentError(self.who.name, "is not accepting data")
-            self._outgoing.append(frame)
-            self._changed.notify_all()
-
-    def pass_on(self, frame: bytes) -> None:
-        """See `Link.pass_on`."""
-        with self._changed:
-            waiting = self._outgoing
-            if not self._open or len(waiting) >= _PASSED_ON or sum(map(len, waiting)) > _BYTES:
-                raise AbsentError(self.who.name, "is not accepting data")
-            waiting.append(frame)
-            self._changed.notify_all()
-
-    def close(self) -> None:
-        """See `Link.close`."""
-        with self._changed:
-            self._open = False
-            self._outgoing.clear()
-            self._changed.notify_all()
-        self.hang_up()
-
-    def outgoing(self) -> Iterator[bytes]:
-        """What is to be sent, until the link is closed."""
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._outgoing or not self._open)
-                if not self._open:
-                    return
-                frame = self._outgoing.popleft()
-                self._changed.notify_all()
-            yield frame
-
-
-def _carry(endpoint: Endpoint, link: _StreamLink, incoming: Any) -> None:
+def _carry(endpoint: Endpoint, link: Link, incoming: Any) -> None:
     """Hand on what comes over a link until it ends."""
     try:
         for data in incoming:
             endpoint.received(link, data)
     except RejectedError as error:
         log.warning("closing the link to %s: %s", link.who.name, error)
-    except grpc.RpcError as error:
-        log.info("the link to %s is down: %s", link.who.name, _reason(error))
+    except grpc.RpcError:
+        log.info("the link to %s is down", link.who.name)
     finally:
         endpoint.disconnected(link)
         link.close()
-
-
-def _reason(error: Any) -> str:
-    code = getattr(error, "code", lambda: None)()
-    return code.name.lower().replace("_", " ") if code is not None else "closed"
 
 
 # -- CS ---------------------------------------------------------------------------------------------
@@ -151,7 +84,7 @@ class Server:
             nonce = dict(context.invocation_metadata()).get(_NONCE, b"")
             if len(nonce) != _NONCE_BYTES:
                 raise ProtocolError(f"{passport.who} dialled without a nonce", kind="order")
-            link = _StreamLink(passport.who, self._endpoint.limits.silence)
+            link = Link(passport.who, self._endpoint.limits.silence)
             link.hang_up = context.cancel  # also a stream whose other end does not read
             self._endpoint.connected(link, passport)
         except RevFRFError as error:
@@ -185,7 +118,7 @@ class Dialler:
     def __init__(self, endpoint: Endpoint, tls: TlsIdentity, address: str) -> None:
         self._endpoint, self._tls, self._address = endpoint, tls, address
         self._closed = Event()
-        self._link: _StreamLink | None = None
+        self._link: Link | None = None
         self.problem, self.left = "", False
         self._thread = Thread(target=self._dial, name="dialler", daemon=True)
         self._thread.start()
@@ -208,7 +141,7 @@ class Dialler:
         patience = self._endpoint.limits.silence
         credentials, options = channel_credentials(self._tls)
         with grpc.secure_channel(self._address, credentials, [*_OPTIONS, *options]) as channel:
-            self._link = link = _StreamLink(PartyId(CS, CS), patience)
+            self._link = link = Link(PartyId(CS, CS), patience)
             stream, nonce = channel.stream_stream(f"/{_SERVICE}/{_METHOD}"), secrets.token_bytes(_NONCE_BYTES)
             incoming = stream(link.outgoing(), metadata=((_NONCE, nonce),))
             link.hang_up = incoming.cancel

@@ -50,8 +50,6 @@ _CLOCKS_DIFFER = timedelta(hours=1)  # certificates are good from this long befo
 class Authority(Secret):
     """The key by which KGC invites the parties of one federation."""
 
-    __slots__ = ("_certificate", "_key", "federation")
-
     def __init__(self, certificate: x509.Certificate, key: PrivateKey) -> None:
         self.federation = read_authority(certificate)
         _check_pair(certificate, key)
@@ -114,17 +112,6 @@ class _TokenRecord(Record, frozen=True):
 class Token(Secret):
     """An invitation, and all that its bearer must know. Made by `Authority.invite`, or read by `parse`."""
 
-    __slots__ = (
-        "_authority",
-        "_invitation",
-        "_key",
-        "address",
-        "federation",
-        "kgc_verify_key",
-        "serial",
-        "who",
-    )
-
     def __init__(
         self,
         authority: x509.Certificate,
@@ -144,11 +131,6 @@ class Token(Secret):
     def ca_pem(self) -> bytes:
         """The certificate of the federation's authority."""
         return to_pem(self._authority)
-
-    @property
-    def not_after(self) -> datetime:
-        """When it expires."""
-        return self._invitation.not_valid_after_utc
 
     @hides_locals
     def text(self) -> str:
@@ -192,8 +174,6 @@ class Token(Secret):
 
 class TlsIdentity(Secret):
     """What a party shows and proves whenever it connects. Made by `join`."""
-
-    __slots__ = ("_key", "ca_pem", "chain_pem", "passport")
 
     def __init__(self, ca_pem: bytes, chain_pem: bytes, key: PrivateKey) -> None:
         bearer, _ = load_certificates(chain_pem, 2)

@@ -47,10 +47,7 @@ class _Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like
     signature: Signature
 
 
-class _Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    chain: _Chain
-    reply_key: _Key
-    signature: Signature
+class _Call(_Offer, frozen=True):
     data: bytes
 
 
@@ -63,20 +60,12 @@ _Part = TypeVar("_Part", _Offer, _Call, _Reply)
 
 
 @dataclass(frozen=True)
-class Offer:
-    """Whose key this is, to which one letter may be sealed."""
-
-    passport: Passport
-    key: bytes
-
-
-@dataclass(frozen=True)
 class Letter:
-    """What somebody has written to us, and the key to which the answer is sealed."""
+    """What somebody has written to us, and the key to which what we write back is sealed."""
 
     sender: Passport
-    data: bytes
-    reply_key: bytes
+    key: bytes
+    data: bytes = b""
 
 
 class OneTimeKeys(Secret):
@@ -120,8 +109,7 @@ class Sealing(Secret):
     def __init__(self, tls: TlsIdentity, signing: SigningKey) -> None:
         self._tls, self._signing, self._keys = tls, signing, OneTimeKeys()
 
-    def read(self, chain: bytes) -> Passport:
-        """Whose certificates these are. Raises PassportError."""
+    def _read(self, chain: bytes) -> Passport:
         return read_passport(self._tls.ca_pem, chain)
 
     def welcome(self, nonce: bytes, guest: Passport) -> tuple[bytes, bytes]:
@@ -131,7 +119,7 @@ class Sealing(Secret):
 
     def welcomed(self, nonce: bytes, chain: bytes, signature: bytes) -> Passport:
         """Who has welcomed us, with nobody in between. Raises RejectedError for another's certificates."""
-        host, own = self.read(chain), self._tls.passport
+        host, own = self._read(chain), self._tls.passport
         VerifyKey(host.verify_key).verify(signature, _WELCOME, nonce, own.who.name, own.key_digest)
         return host
 
@@ -141,39 +129,37 @@ class Sealing(Secret):
         signature = self._signing.sign(_OFFER, *place, key)
         return msgspec.msgpack.encode(_Offer(self._tls.chain_pem, key, signature))
 
-    def offered(self, place: Place, data: bytes) -> Offer:
+    def offered(self, place: Place, data: bytes) -> Letter:
         """Who has offered us a key, and the key. Raises RejectedError."""
         offer = _decoded(data, _Offer)
-        passport = self.read(offer.chain)
-        VerifyKey(passport.verify_key).verify(offer.signature, _OFFER, *place, offer.key)
-        return Offer(passport, offer.key)
+        sender = self._read(offer.chain)
+        VerifyKey(sender.verify_key).verify(offer.signature, _OFFER, *place, offer.key)
+        return Letter(sender, offer.key)
 
     @hides_locals
-    def seal(self, place: Place, offer: Offer, data: bytes) -> tuple[bytes, "Awaited"]:
+    def seal(self, place: Place, offer: Letter, data: bytes) -> tuple[bytes, "Awaited"]:
         """A letter that only the party that made the offer can read, once; and what opens the answer."""
         reply_key = X25519PrivateKey.generate()
         public = reply_key.public_key().public_bytes_raw()
         signature = self._signing.sign(_CALL, *place, offer.key, public, data)
         letter = msgspec.msgpack.encode(_Call(self._tls.chain_pem, public, signature, data))
         sealed = offer.key + _sealed(letter, offer.key, _CALL, place)
-        return sealed, Awaited(place, offer.passport, reply_key)
+        return sealed, Awaited(place, offer.sender, reply_key)
 
     @hides_locals
     def open(self, place: Place, sealed: bytes) -> Letter:
         """What was sealed for us, for this place. Raises RejectedError."""
         key = sealed[:_KEY_BYTES]
         letter = _decoded(_opened(sealed[_KEY_BYTES:], self._keys.take(place[0], key), _CALL, place), _Call)
-        sender = self.read(letter.chain)
-        VerifyKey(sender.verify_key).verify(
-            letter.signature, _CALL, *place, key, letter.reply_key, letter.data
-        )
-        return Letter(sender, letter.data, letter.reply_key)
+        sender = self._read(letter.chain)
+        VerifyKey(sender.verify_key).verify(letter.signature, _CALL, *place, key, letter.key, letter.data)
+        return Letter(sender, letter.key, letter.data)
 
     @hides_locals
     def answer(self, place: Place, letter: Letter, data: bytes) -> bytes:
         """The answer to a letter, for its sender alone."""
-        signature = self._signing.sign(_REPLY, *place, letter.reply_key, data)
-        return _sealed(msgspec.msgpack.encode(_Reply(signature, data)), letter.reply_key, _REPLY, place)
+        signature = self._signing.sign(_REPLY, *place, letter.key, data)
+        return _sealed(msgspec.msgpack.encode(_Reply(signature, data)), letter.key, _REPLY, place)
 
 
 class Awaited(Secret):

@@ -10,10 +10,11 @@ form, field by field; any other is refused, so that nothing in it can mean one t
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -43,6 +44,7 @@ _UNREADABLE = (
     RecursionError,
     UnsupportedAlgorithm,
     x509.DuplicateExtension,
+    x509.ExtensionNotFound,
     x509.InvalidVersion,
     x509.UnsupportedGeneralNameType,
     msgspec.MsgspecError,
@@ -81,16 +83,17 @@ class Passport:
     """What a chain proves. `serial` is its invitation's, `key_digest` SHA-256 of the TLS key it is for."""
 
     who: PartyId
-    federation: str
     verify_key: bytes
     serial: int
     not_after: datetime
     key_digest: bytes
-    chain: bytes
 
 
 class _Authority(Record, frozen=True, tag="authority"):
     federation: str
+
+    def __post_init__(self) -> None:
+        _check_text("federation", self.federation)
 
 
 class _Invitation(Record, frozen=True, tag="invitation"):
@@ -98,9 +101,20 @@ class _Invitation(Record, frozen=True, tag="invitation"):
     name: str
     serial: int
 
+    def __post_init__(self) -> None:
+        if not 0 < self.serial <= MAX_SERIAL:
+            raise UsageError(f"serial {self.serial}: invitations are counted from 1")
+
+    @property
+    def who(self) -> PartyId:
+        return PartyId(self.role, self.name)
+
 
 class _Bearer(Record, frozen=True, tag="bearer"):
     verify_key: bytes
+
+    def __post_init__(self) -> None:
+        VerifyKey(self.verify_key)
 
 
 _Said = TypeVar("_Said", _Authority, _Invitation, _Bearer)
@@ -129,52 +143,38 @@ def read_passport(ca_pem: bytes, chain_pem: bytes, now: datetime | None = None) 
     Raises PassportError for everything else; its kinds are `malformed`, `authority`, `expired` and `name`.
     """
     [authority], [bearer, invitation] = load_certificates(ca_pem, 1), load_certificates(chain_pem, 2)
-    federation = read_authority(authority)
     who, serial = read_invitation(authority, invitation)
+    form = partial(_bearer_form, read_authority(authority), who)
     with _reading(f"certificate of {who}"):
-        _check_issuer(bearer, invitation)
-        said = _said(bearer, _Bearer)
-        VerifyKey(said.verify_key)
-        _check_form(bearer, invitation, _bearer_form(federation, who, said))
+        said = _read(bearer, invitation, _Bearer, form)
         check_dates(now, authority, invitation, bearer)
-        public = bearer.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    public = bearer.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return Passport(
         who=who,
-        federation=federation,
         verify_key=said.verify_key,
         serial=serial,
         not_after=min(each.not_valid_after_utc for each in (authority, invitation, bearer)),
         key_digest=hashlib.sha256(public).digest(),
-        chain=to_pem(bearer, invitation),
     )
 
 
 def read_authority(authority: x509.Certificate) -> str:
     """The federation that this certificate is the root of. Raises PassportError; dates are not looked at."""
     with _reading("certificate of the authority"):
-        _check_issuer(authority, authority)
-        federation = _said(authority, _Authority).federation
-        _check_text("federation", federation)
-        _check_form(authority, authority, _authority_form(federation))
-    return federation
+        return _read(authority, authority, _Authority, _authority_form).federation
 
 
 def read_invitation(authority: x509.Certificate, invitation: x509.Certificate) -> tuple[PartyId, int]:
     """Who is invited, and the invitation's number. Raises PassportError; dates are not looked at."""
-    federation = read_authority(authority)
+    form = partial(_invitation_form, read_authority(authority))
     with _reading("invitation"):
-        _check_issuer(invitation, authority)
-        said = _said(invitation, _Invitation)
-        who = PartyId(said.role, said.name)
-        _check_serial(said.serial)
-        _check_form(invitation, authority, _invitation_form(federation, who, said.serial))
-    return who, said.serial
+        said = _read(invitation, authority, _Invitation, form)
+    return said.who, said.serial
 
 
 def certify_authority(federation: str, key: PrivateKey, dates: Dates) -> x509.Certificate:
     """The root of a federation."""
-    _check_text("federation", federation)
-    form = _authority_form(federation)
+    form = _authority_form(_Authority(federation))
     return _issue(form, key.public_key(), form.subject, key, dates)
 
 
@@ -182,8 +182,7 @@ def certify_invitation(
     authority: x509.Certificate, issuer: PrivateKey, key: PublicKey, who: PartyId, serial: int, dates: Dates
 ) -> x509.Certificate:
     """An invitation by this authority, whose key is `issuer`."""
-    _check_serial(serial)
-    form = _invitation_form(read_authority(authority), who, serial)
+    form = _invitation_form(read_authority(authority), _Invitation(who.role, who.name, serial))
     return _issue(form, key, authority.subject, issuer, dates)
 
 
@@ -195,7 +194,6 @@ def certify_bearer(
     verify_key: bytes,
 ) -> x509.Certificate:
     """The certificate of the holder of this invitation and its key; valid as long as the invitation."""
-    VerifyKey(verify_key)
     who, _ = read_invitation(authority, invitation)
     form = _bearer_form(read_authority(authority), who, _Bearer(verify_key))
     dates = invitation.not_valid_before_utc, invitation.not_valid_after_utc
@@ -243,26 +241,21 @@ def moment(now: datetime | None) -> datetime:
 # -- forms --------------------------------------------------------------------------------------------
 
 
-def _authority_form(federation: str) -> _Form:
-    extensions = _extensions(_Authority(federation), path_length=1)
-    return _Form(_name(federation, CN="RevFRF authority"), extensions)
+def _authority_form(said: _Authority) -> _Form:
+    return _Form(_name(said.federation, "RevFRF authority"), _extensions(said, path_length=1))
 
 
-def _invitation_form(federation: str, who: PartyId, serial: int) -> _Form:
-    extensions = _extensions(_Invitation(who.role, who.name, serial), path_length=0)
-    constraints = x509.NameConstraints(permitted_subtrees=[x509.DNSName(who.dns)], excluded_subtrees=None)
-    return _Form(
-        _name(federation, CN=f"RevFRF invitation {serial}"),
-        [*extensions, (constraints, True), (_purposes(who), False)],
-    )
+def _invitation_form(federation: str, said: _Invitation) -> _Form:
+    own = [x509.DNSName(said.who.dns)]
+    more = [(x509.NameConstraints(own, excluded_subtrees=None), True), (_purposes(said.who), False)]
+    subject = _name(federation, f"RevFRF invitation {said.serial}")
+    return _Form(subject, [*_extensions(said, path_length=0), *more])
 
 
 def _bearer_form(federation: str, who: PartyId, said: _Bearer) -> _Form:
-    extensions = _extensions(said, path_length=None)
     names = x509.SubjectAlternativeName([x509.DNSName(who.dns)])
-    return _Form(
-        _name(federation, OU=who.role, CN=who.name), [*extensions, (names, False), (_purposes(who), False)]
-    )
+    more = [(names, False), (_purposes(who), False)]
+    return _Form(_name(federation, who.name, who.role), [*_extensions(said, path_length=None), *more])
 
 
 def _extensions(said: Record, path_length: int | None) -> _Extensions:
@@ -290,16 +283,11 @@ def _purposes(who: PartyId) -> x509.ExtendedKeyUsage:
     return x509.ExtendedKeyUsage([*servers, ExtendedKeyUsageOID.CLIENT_AUTH])
 
 
-def _name(federation: str, **attributes: str) -> x509.Name:
+def _name(federation: str, name: str, unit: str = "") -> x509.Name:
     """For people: what does not fit is cut off; the extension has all of it."""
-    kinds = {
-        "O": NameOID.ORGANIZATION_NAME,
-        "OU": NameOID.ORGANIZATIONAL_UNIT_NAME,
-        "CN": NameOID.COMMON_NAME,
-    }
-    values = {"O": federation, **attributes}
-    cut = {kind: value.encode()[:_MAX_ATTRIBUTE].decode(errors="ignore") for kind, value in values.items()}
-    return x509.Name([x509.NameAttribute(kinds[kind], value) for kind, value in cut.items()])
+    kinds = NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME, NameOID.COMMON_NAME
+    cut = [text.encode()[:_MAX_ATTRIBUTE].decode(errors="ignore") for text in (federation, unit, name)]
+    return x509.Name([x509.NameAttribute(kind, text) for kind, text in zip(kinds, cut, strict=True) if text])
 
 
 def _issue(
@@ -340,20 +328,20 @@ def _key_of(certificate: x509.Certificate) -> PublicKey:
     return key
 
 
-def _check_issuer(certificate: x509.Certificate, issuer: x509.Certificate) -> None:
+def _read(
+    certificate: x509.Certificate, issuer: x509.Certificate, kind: type[_Said], form: Callable[[_Said], _Form]
+) -> _Said:
+    """What a certificate says, which this issuer must have made, and in this form."""
     try:
         certificate.verify_directly_issued_by(issuer)
     except (ValueError, TypeError, InvalidSignature):
         raise PassportError("not issued by the certificate above it", kind="authority") from None
     if certificate.signature_algorithm_oid != SignatureAlgorithmOID.ECDSA_WITH_SHA256:
         raise PassportError("not signed by ECDSA with SHA-256", kind="malformed")
-
-
-def _said(certificate: x509.Certificate, kind: type[_Said]) -> _Said:
-    for extension in certificate.extensions:
-        if extension.oid == _EXTENSION and isinstance(extension.value, x509.UnrecognizedExtension):
-            return msgspec.json.decode(extension.value.value, type=kind)
-    raise PassportError("not a certificate of RevFRF", kind="malformed")
+    extension = certificate.extensions.get_extension_for_oid(_EXTENSION).value
+    said = msgspec.json.decode(extension.public_bytes(), type=kind)
+    _check_form(certificate, issuer, form(said))
+    return said
 
 
 def _check_form(certificate: x509.Certificate, issuer: x509.Certificate, form: _Form) -> None:
@@ -368,8 +356,3 @@ def _check_form(certificate: x509.Certificate, issuer: x509.Certificate, form: _
 def _names(extensions: _Extensions) -> _Extensions:
     kinds = x509.SubjectAlternativeName, x509.NameConstraints
     return [(value, critical) for value, critical in extensions if isinstance(value, kinds)]
-
-
-def _check_serial(serial: int) -> None:
-    if not 0 < serial <= MAX_SERIAL:
-        raise UsageError(f"serial {serial}: invitations are counted from 1")

@@ -7,7 +7,6 @@ from here. If it was loaded before, only `peer_passport` refuses a peer that spe
 
 import os
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from revfrf.errors import RejectedError, UsageError
@@ -50,9 +49,7 @@ def channel_credentials(identity: TlsIdentity) -> tuple[Any, list[tuple[str, str
     return credentials, [("grpc.ssl_target_name_override", PartyId(CS, CS).dns)]
 
 
-def peer_passport(
-    ca_pem: bytes, auth_context: Mapping[str, Sequence[bytes]], now: datetime | None = None
-) -> Passport:
+def peer_passport(ca_pem: bytes, auth_context: Mapping[str, Sequence[bytes]]) -> Passport:
     """Who is on the other side, by what a gRPC handler's `context.auth_context()` says.
 
     Raises PassportError, and RejectedError of kind `tls-version` unless the peer is known to speak TLS 1.3.
@@ -62,4 +59,4 @@ def peer_passport(
     # The certificates above the first: servers are not told the first one among them, clients are.
     above = b"".join(auth_context.get("x509_pem_cert_chain", []))
     first = b"".join(auth_context.get("x509_pem_cert", []))
-    return read_passport(ca_pem, above if above.startswith(first) else first + above, now)
+    return read_passport(ca_pem, above if above.startswith(first) else first + above)
