@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from revfrf.cli.exits import Program, errors
+from revfrf.cli.exits import Program
 from revfrf.errors import UsageError
 
 app = typer.Typer(
@@ -54,9 +54,8 @@ def paper(
       python -m benchmarks paper --quick
       python -m benchmarks paper --only classification --only regression
     """
-    with errors(False):
-        code = _module("paper.bench").main("quick" if quick else "full", data, out, only or (), fresh)
-    raise typer.Exit(code)
+    settings = "quick" if quick else "full"
+    raise typer.Exit(_module("paper.bench").main(settings, data, out, only or (), fresh))
 
 
 @app.command("micro")
@@ -73,8 +72,7 @@ def micro(
     Example:
       python -m benchmarks micro --bits 2048 --rounds 3
     """
-    with errors(False):
-        _module("micro.bench").main(bits or (1024, 2048, 3072), rounds, json)
+    _module("micro.bench").main(bits or (1024, 2048, 3072), rounds, json)
 
 
 def _module(name: str) -> ModuleType:

@@ -184,6 +184,7 @@ def test_commands_are_listed_as_they_are_used() -> None:
     found = [line.split()[0] for line in listed.splitlines() if line.startswith("  ") and line[2] != " "]
     assert found[:7] == ["kgc", "join", "serve", "match", "train", "test", "predict"]
     assert set(found) == {command[0] for command in commands()}
+    assert "..." not in listed  # no line is cut off
 
 
 def test_sigterm_ends_a_command_in_order_with_143(tmp_path: Path) -> None:
@@ -310,6 +311,10 @@ def test_wrong_usage_is_2(arguments: Sequence[str]) -> None:
         assert ran.json["reason"] in one_line(ran)
     else:
         assert "Usage: revfrf" in ran.err
+
+
+def test_a_question_in_an_error_keeps_its_mark() -> None:
+    check_failure(run("statu"), 2, "Did you mean 'status'? See `revfrf --help`")
 
 
 def test_entry_point_is_the_program() -> None:

@@ -495,23 +495,34 @@ def heed_hangups() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, None], ids=["hangup", "term", "down"])
 def test_whoever_ends_a_federation_in_the_foreground_ends_all_of_it(
-    tmp_path: Path, number: signal.Signals
+    tmp_path: Path, number: signal.Signals | None
 ) -> None:
+    """By a signal to `revfrf up`, or by `revfrf down`."""
     sandbox.make(tmp_path / "f", 2, 256, allow_insecure=True)
     shown = [sys.executable, "-m", "revfrf", "up", "-d", "f"]
     with subprocess.Popen(
-        shown, cwd=tmp_path, stdout=subprocess.PIPE, text=True, preexec_fn=heed_hangups
+        shown,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_hangups,
     ) as up:
         assert up.stdout is not None
+        assert up.stderr is not None
         assert "All are connected" in up.stdout.readline()
         names = ("kgc", "cs", "cc", "hospital-1", "hospital-2")
         sockets = [tmp_path / "f" / name / CONTROL for name in names]
         processes = [process_of(socket) for socket in sockets]
         assert all(processes)
-        up.send_signal(number)
+        if number is None:
+            run("down", "-d", tmp_path / "f")
+        else:
+            up.send_signal(number)
         assert up.wait(LONG) == 0
+        assert up.stderr.read().endswith("stopping …\n" if number else "all processes have stopped\n")
     assert [process_of(socket) for socket in sockets] == [None] * 5
     assert not any(sandbox._is_alive(process) for process in processes if process)
 

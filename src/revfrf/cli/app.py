@@ -1,5 +1,6 @@
 """The command line. It parses and prints; the work is done elsewhere. `cli.exits` lists the exit codes."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -8,21 +9,15 @@ import revfrf
 from revfrf.cli import coordinator, kgc, local, party, predict, verify
 from revfrf.cli.exits import Program
 
-_ORDER = (
-    *("kgc", "join", "serve", "match", "train", "test", "predict", "revoke", "status", "history", "export"),
-    *("report", "verify", "verify-log", "up", "down", "demo"),
-)
-"""Commands in the order in which they are used."""
 
-
-class _InOrder(Program):
+class _KeyCentreFirst(Program):
     def list_commands(self, ctx: Any) -> list[str]:
-        """See `TyperGroup.list_commands`."""
-        return sorted(super().list_commands(ctx), key=_ORDER.index)
+        """See `TyperGroup.list_commands`, which lists groups last."""
+        return sorted(super().list_commands(ctx), key=lambda name: name != "kgc")
 
 
 app = typer.Typer(
-    cls=_InOrder,
+    cls=_KeyCentreFirst,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -55,6 +50,26 @@ def main(
     """
 
 
-for commands in (party, coordinator, predict, verify, local):
-    app.registered_commands += commands.app.registered_commands
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "join": party.join,
+    "serve": party.serve,
+    "match": coordinator.match,
+    "train": coordinator.train,
+    "test": coordinator.score,
+    "predict": predict.predict,
+    "revoke": party.revoke,
+    "status": party.status,
+    "history": coordinator.history,
+    "export": coordinator.export,
+    "report": coordinator.report,
+    "verify": verify.verify,
+    "verify-log": verify.verify_log,
+    "up": local.up,
+    "down": local.down,
+    "demo": local.demo,
+}
+"""In the order in which they are used."""
+
+for _name, _command in _COMMANDS.items():
+    app.command(_name)(_command)
 app.add_typer(kgc.app, name="kgc")

@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from revfrf.cli.exits import end_interrupted, one_line, print_json
+from revfrf.cli.exits import one_line, print_json
 from revfrf.errors import RevFRFError
 from revfrf.io.files import write_text
 from revfrf.node.api import OnProgress, Progress, Request
@@ -154,11 +154,11 @@ def _repeating(text: Callable[[], str]) -> Iterator[None]:
 
 def ask_party(directory: Path, request: Request[Result], quiet: bool) -> Result:
     """Ask the party that runs in a directory, and show progress. If none runs, see `run_offline`."""
-    home, continues = directory.expanduser().absolute(), "; a running party continues what it has begun"
+    home, asked = directory.expanduser(), True
 
     def offline() -> Result:
-        nonlocal continues
-        continues = ""
+        nonlocal asked
+        asked = False
         from revfrf.node.roles import run_offline
 
         return run_offline(home, request, on_progress)
@@ -167,7 +167,9 @@ def ask_party(directory: Path, request: Request[Result], quiet: bool) -> Result:
         try:
             return ask(home / CONTROL, request, on_progress, offline)
         except KeyboardInterrupt as interrupt:
-            end_interrupted(interrupt, continues)
+            if asked:
+                interrupt.add_note("a running party continues what it has begun")
+            raise
         except RevFRFError as error:
             if error.kind == "wrong-role":
                 from revfrf.node.roles import check_role

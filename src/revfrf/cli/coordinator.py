@@ -18,17 +18,15 @@ from revfrf.cli.console import (
     show,
     write_file,
 )
-from revfrf.cli.exits import errors, print_json, say
+from revfrf.cli.exits import advising, print_json, say
 from revfrf.io.files import check_place
 from revfrf.node import api
 
-app = typer.Typer()
 OutFile = Annotated[Path, typer.Argument(metavar="FILE", help=f"Where to write it; {REPLACED}")]
 
 
-@app.command()
 def match(directory: Directory = Path(), as_json: Json = False) -> None:
-    """CS: count the rows shared by all participants, without training.
+    """CS: count the rows shared by all participants.
 
     The federation is set up with everybody who is invited. The participants are asked which of CS's ids
     they hold. Nothing is settled: you can correct a table, restart `revfrf serve` and count again. `train`
@@ -38,8 +36,7 @@ def match(directory: Directory = Path(), as_json: Json = False) -> None:
     Example:
       revfrf match -d cs
     """
-    with errors(as_json):
-        result = ask_party(directory, api.Match(), as_json)
+    result = ask_party(directory, api.Match(), as_json)
     facts = facts_of(result)
     if as_json:
         print_json(facts)
@@ -51,20 +48,12 @@ def match(directory: Directory = Path(), as_json: Json = False) -> None:
         typer.echo(f"  {found.party}: {has}; {found.shared:,} rows shared with CS")
 
 
-@app.command()
 def train(
     directory: Directory = Path(),
     min_common: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            metavar="FRACTION",
-            help="Abort if fewer than this fraction of CS's rows is shared by all participants (default "
-            "0.5).",
-            show_default=False,
-        ),
-    ] = None,
+        float,
+        typer.Option(min=0, max=1, help="Abort if fewer than this fraction of CS's rows is shared by all."),
+    ] = 0.5,
     as_json: Json = False,
 ) -> None:
     """CS: train the forest, or continue training.
@@ -77,12 +66,9 @@ def train(
     Example:
       revfrf train -d cs
     """
-    with errors(as_json):
-        request = api.Train() if min_common is None else api.Train(min_common)
-        result = ask_party(directory, request, as_json)
+    result = ask_party(directory, api.Train(min_common), as_json)
     for name in result.changed:
-        changed = f"{name} in the configuration has changed since `train` was first called"
-        say(f"{changed}; a federation has one forest")
+        say(f"{name} in the configuration has changed since the first `train`; a federation has one forest")
     if as_json:
         print_json(facts_of(result))
     else:
@@ -90,7 +76,6 @@ def train(
         show(title, result.forest, as_json)
 
 
-@app.command("test")
 def score(
     labels: Annotated[Path, typer.Argument(metavar="LABELS", help="Labelled rows, not trained on.")],
     directory: Directory = Path(),
@@ -107,12 +92,11 @@ def score(
       revfrf test later.csv -d cs
     """
     same = "the id and label columns must have the same names as in CS's own table"
-    with errors(as_json, {"no-ids": same, "no-labels": same}):
+    with advising({"no-ids": same, "no-labels": same}, labels):
         result = ask_party(directory, api.Test(str(labels.absolute()), voting), as_json)
     show("Score", result, as_json)
 
 
-@app.command()
 def history(directory: Directory = Path(), as_json: Json = False) -> None:
     """CS: list who has left, and how that changed the forest.
 
@@ -120,8 +104,7 @@ def history(directory: Directory = Path(), as_json: Json = False) -> None:
     Example:
       revfrf history -d cs
     """
-    with errors(as_json):
-        result = ask_party(directory, api.History(), as_json)
+    result = ask_party(directory, api.History(), as_json)
     if as_json:
         print_json([facts_of(revocation) for revocation in result])
         return
@@ -131,7 +114,6 @@ def history(directory: Directory = Path(), as_json: Json = False) -> None:
         typer.echo("Nobody has left.")
 
 
-@app.command()
 def export(
     out: OutFile,
     directory: Directory = Path(),
@@ -154,27 +136,24 @@ def export(
       revfrf export bank-has-left.json -d cs
       revfrf export forest.json -d cs --forest
     """
-    with errors(as_json):
-        check_place(out)
-        if forest:
-            structure = ask_party(directory, api.Structure(), as_json)
-            text = msgspec.json.encode(structure).decode() + "\n"
-        else:
-            text = ask_party(directory, api.Export(number), as_json)
-        _write(out, text, as_json)
+    check_place(out)
+    if forest:
+        structure = ask_party(directory, api.Structure(), as_json)
+        text = msgspec.json.encode(structure).decode() + "\n"
+    else:
+        text = ask_party(directory, api.Export(number), as_json)
+    _write(out, text, as_json)
 
 
-@app.command()
 def report(out: OutFile, directory: Directory = Path(), as_json: Json = False) -> None:
-    """CS: write a page for browsers: who owns which splits, and who has left.
+    """CS: write an HTML page: who owns which splits, and who has left.
 
     \b
     Example:
       revfrf report forest.html -d cs
     """
-    with errors(as_json):
-        check_place(out)
-        _write(out, ask_party(directory, api.Report(), as_json), as_json)
+    check_place(out)
+    _write(out, ask_party(directory, api.Report(), as_json), as_json)
 
 
 def _write(out: Path, text: str, as_json: bool) -> None:

@@ -10,8 +10,9 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any, NoReturn
 
@@ -61,64 +62,87 @@ def _ending_on_sigterm() -> Iterator[None]:
 class Program(TyperGroup):
     """Commands that end with one line and an exit code, whatever happens."""
 
-    def main(self, *args: Any, **extra: Any) -> NoReturn:
-        """See `TyperGroup.main`."""
+    def main(
+        self, *_: Any, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> NoReturn:
+        """See `TyperGroup.main`, which has exit codes of its own."""
+        given = sys.argv[1:] if args is None else args
         try:
-            with _ending_on_sigterm():
-                sys.exit(super().main(*args, **extra | {"standalone_mode": False}) or 0)
-        except _WrongUsage as error:
-            _explain(error, as_json="--json" in (extra.get("args") or sys.argv))
-            sys.exit(WRONG_USAGE)
+            with _ending_on_sigterm(), warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_, **__: say(str(message))
+                with self.make_context(prog_name or "revfrf", [*given], **extra) as context:
+                    self.invoke(context)
+            code = 0
+        except (Exception, KeyboardInterrupt) as error:
+            code = _explain(error, "--json" in given)
+        sys.exit(code)
 
-    def make_context(self, *args: Any, **extra: Any) -> Any:
-        """See `TyperGroup.make_context`."""
-        with _one_line_errors():
-            return super().make_context(*args, **extra)
 
-    def invoke(self, ctx: Any) -> Any:
-        """See `TyperGroup.invoke`."""
-        with _one_line_errors(), warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_, **__: say(str(message))
-            return super().invoke(ctx)
+def _explain(error: BaseException, as_json: bool) -> int:
+    """Say in one line why a command has ended, and return its exit code.
+
+    In JSON, `holds` is null if nothing could be checked.
+    """
+    if isinstance(error, typer.Exit):
+        return error.exit_code
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        say(_with_notes("interrupted", error))
+        terminated = any(isinstance(each, _Terminated) for each in (error, error.__context__))
+        return TERMINATED if terminated else INTERRUPTED
+    if isinstance(error, OSError):
+        sys.stdout = io.StringIO()  # flushing the rest would fail at exit
+        if isinstance(error, BrokenPipeError):
+            return BROKEN_PIPE
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()  # type: ignore[attr-defined]
+        return WRONG_USAGE
+    code, kind, reason = _outcome(error)
+    if as_json:
+        try:
+            print_json({"holds": False if code == NOT_VERIFIED else None, "kind": kind, "reason": reason})
+        except OSError:
+            sys.stdout = io.StringIO()
+    say(reason)
+    return code
+
+
+def _outcome(error: BaseException) -> tuple[int, str, str]:
+    """Return the exit code for an error, its kind, and the reason."""
+    if isinstance(error, RevFRFError):
+        kind, code = error.kind, WRONG_USAGE
+        if isinstance(error, AuditLogError | CertificateError) and kind not in _NOTHING_CHECKED:
+            code = NOT_VERIFIED
+        elif isinstance(error, PartyError) or kind in ("absent", "refused"):
+            code = NO_ANSWER
+        return code, kind, _with_notes(str(error), error)
+    if isinstance(error, _WrongUsage):
+        said = error.format_message().rstrip(".")
+        command = "revfrf" if error.ctx is None else error.ctx.command_path
+        return WRONG_USAGE, "usage", f"{said}{' See' if said.endswith('?') else '; see'} `{command} --help`"
+    if isinstance(error, MemoryError):
+        return WRONG_USAGE, "memory", "not enough memory"
+    if isinstance(error, OSError):
+        return WRONG_USAGE, "io", f"{error.filename or 'output cannot be written'}: {error.strerror}"
+    with suppress(OSError):
+        traceback.print_exception(error)
+    return INTERNAL_ERROR, "error", "internal error; please report it with the traceback above"
+
+
+def _with_notes(reason: str, error: BaseException) -> str:
+    return "; ".join([reason, *getattr(error, "__notes__", ())])
 
 
 @contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """Turn what goes wrong in this process into one line and its own exit code."""
+def advising(remedies: Mapping[str, str], file: Path | None = None) -> Iterator[None]:
+    """Add a command's advice to errors, by their kind, and name the file as the user did."""
     try:
         yield
-    except (typer.Exit, _WrongUsage):
+    except RevFRFError as error:
+        if file is not None:
+            error.args = (str(error).replace(str(file.absolute()), str(file)),)
+        if error.kind in remedies:
+            error.add_note(remedies[error.kind])
         raise
-    except (KeyboardInterrupt, typer.Abort) as interrupt:
-        end_interrupted(interrupt)
-    except BrokenPipeError:
-        sys.stdout = io.StringIO()  # flushing the rest would fail at exit
-        raise typer.Exit(BROKEN_PIPE) from None
-    except OSError as error:
-        sys.stdout = io.StringIO()
-        fail(f"{error.filename or 'output cannot be written'}: {error.strerror}", WRONG_USAGE)
-    except Exception:
-        with suppress(OSError):
-            traceback.print_exc()
-        fail("internal error; please report it with the traceback above", INTERNAL_ERROR)
-
-
-def _explain(error: Any, as_json: bool) -> None:
-    """Say what is wrong with a command line; print help if it is empty."""
-    if type(error).__name__ == "NoArgsIsHelpError":
-        error.show()
-        return
-    command = "revfrf" if error.ctx is None else error.ctx.command_path
-    reason = f"{error.format_message().rstrip('.')}; see `{command} --help`"
-    if as_json:
-        print_json({"holds": None, "kind": "usage", "reason": reason})
-    say(reason)
-
-
-def end_interrupted(interrupt: BaseException, more: str = "") -> NoReturn:
-    """End with 128 and the signal's number, as shells do."""
-    terminated = any(isinstance(each, _Terminated) for each in (interrupt, interrupt.__context__))
-    fail(f"interrupted{more}", TERMINATED if terminated else INTERRUPTED)
 
 
 def fail(reason: str, code: int) -> NoReturn:
@@ -142,22 +166,3 @@ def one_line(text: str) -> str:
 def print_json(value: Any) -> None:
     """Print JSON, for programs."""
     typer.echo(json.dumps(value, indent=2))
-
-
-@contextmanager
-def errors(as_json: bool, remedies: Mapping[str, str] | None = None) -> Iterator[None]:
-    """End with one line and an exit code on errors. In JSON, `holds` is null if nothing could be checked.
-
-    `remedies` has advice of this command for kinds of errors.
-    """
-    try:
-        yield
-    except (RevFRFError, MemoryError) as error:
-        kind = error.kind if isinstance(error, RevFRFError) else "memory"
-        checked = isinstance(error, AuditLogError | CertificateError) and kind not in _NOTHING_CHECKED
-        remedy = (remedies or {}).get(kind)
-        reason = (str(error) or "not enough memory") + (f"; {remedy}" if remedy else "")
-        if as_json:
-            print_json({"holds": False if checked else None, "kind": kind, "reason": reason})
-        absent = isinstance(error, PartyError) or kind in ("absent", "refused")
-        fail(reason, NOT_VERIFIED if checked else NO_ANSWER if absent else WRONG_USAGE)

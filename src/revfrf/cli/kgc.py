@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from revfrf.cli.console import AllowInsecure, Directory, Json, ask_party, print_done, quoted, show
-from revfrf.cli.exits import errors
 from revfrf.errors import RevFRFError, UsageError
 from revfrf.io.files import check_place, create, reading, writing
 from revfrf.node import api
@@ -18,8 +17,8 @@ MAX_REQUEST = 2**20
 app = typer.Typer(no_args_is_help=True, help="Create a federation and invite its parties.")
 
 
-@app.command("init")
-def kgc_init(
+@app.command()
+def init(
     federation: Annotated[str, typer.Argument(metavar="FEDERATION", help="The federation's name.")],
     coordinator: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="CS's address, the only open port of the federation.")
@@ -39,9 +38,8 @@ def kgc_init(
     """
     from revfrf.node.invitations import create_federation
 
-    with errors(as_json):
-        keys = {"key_bits": key_bits, "allow_insecure": allow_insecure or None}
-        create_federation(directory, federation, coordinator, **keys)
+    insecure = allow_insecure or None
+    create_federation(directory, federation, coordinator, key_bits=key_bits, allow_insecure=insecure)
     print_done(
         as_json,
         {"directory": str(directory), "federation": federation},
@@ -50,8 +48,8 @@ def kgc_init(
     )
 
 
-@app.command("invite")
-def kgc_invite(
+@app.command()
+def invite(
     role: Annotated[str, typer.Argument(metavar="ROLE", help="CS, CC, participant or requester.")],
     name: Annotated[
         str,
@@ -75,24 +73,23 @@ def kgc_invite(
       revfrf kgc invite CS -d kgc
       revfrf kgc invite participant bank -d kgc --out bank.token
     """
-    with errors(as_json):
-        if out is not None:
-            check_place(out)
-            if os.path.lexists(out):
-                raise UsageError(f"{out} exists and is not overwritten; give another path")
-        token = ask_party(directory, api.Invite(role, name, days), as_json)
-        if out is not None:
-            with writing(out, UsageError):
-                create(out, f"{token}\n".encode())
-            typer.echo(f"written to {out}", err=True)
+    if out is not None:
+        check_place(out)
+        if os.path.lexists(out):
+            raise UsageError(f"{out} exists and is not overwritten; give another path")
+    token = ask_party(directory, api.Invite(role, name, days), as_json)
+    if out is not None:
+        with writing(out, UsageError):
+            create(out, f"{token}\n".encode())
+        typer.echo(f"written to {out}", err=True)
     if out is None:
         print_done(as_json, {"role": role, "name": name or role, "token": token}, token)
     else:
         print_done(as_json, {"file": str(out)})
 
 
-@app.command("uninvite")
-def kgc_uninvite(
+@app.command()
+def uninvite(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The party's name.")],
     directory: Directory = Path("kgc"),
     as_json: Json = False,
@@ -105,13 +102,12 @@ def kgc_uninvite(
     Example:
       revfrf kgc uninvite bank -d kgc
     """
-    with errors(as_json):
-        ask_party(directory, api.Uninvite(name), as_json)
+    ask_party(directory, api.Uninvite(name), as_json)
     print_done(as_json, {"name": name}, f"Invitation for {name} cancelled.")
 
 
-@app.command("accept")
-def kgc_accept(
+@app.command()
+def accept(
     request: Annotated[Path, typer.Argument(metavar="REQUEST", help="The file of `revfrf revoke --out`.")],
     directory: Directory = Path("kgc"),
     as_json: Json = False,
@@ -122,12 +118,11 @@ def kgc_accept(
     Example:
       revfrf kgc accept leave.request -d kgc
     """
-    with errors(as_json):
-        digits = _read_request(request)
-        try:
-            result = ask_party(directory, api.Accept(digits), as_json)
-        except RevFRFError as error:
-            raise error if error.kind != "usage" else UsageError(f"{request}: {error}") from None
+    digits = _read_request(request)
+    try:
+        result = ask_party(directory, api.Accept(digits), as_json)
+    except RevFRFError as error:
+        raise error if error.kind != "usage" else UsageError(f"{request}: {error}") from None
     show("KGC has the request.", result, as_json)
 
 

@@ -8,17 +8,13 @@ from typing import Annotated
 import typer
 
 from revfrf.cli.console import REPLACED, AllowInsecure, Json, print_done, quoted
-from revfrf.cli.exits import errors
-from revfrf.errors import UsageError
 from revfrf.io.files import check_place
 
-app = typer.Typer()
 FederationDirectory = Annotated[
     Path, typer.Option("--directory", "-d", metavar="DIR", help="The directory of all parties' directories.")
 ]
 
 
-@app.command()
 def up(
     parties: Annotated[
         int | None,
@@ -38,41 +34,38 @@ def up(
 
     Every party is a process. The first time, the federation is created in the directory, with scikit-learn's
     breast-cancer data spread over the hospitals. Later, what is there is started again. It runs until Ctrl-C,
-    SIGTERM or until its terminal is closed; with --detach, until `revfrf down`.
+    SIGTERM, until its terminal is closed, or until `revfrf down`; with --detach, until `revfrf down`.
 
     \b
     Examples:
       revfrf up
       revfrf up --detach --parties 3 -d tryout
     """
-    from revfrf.node.sandbox import check, exists, make, start, staying, stop
+    from revfrf.node.sandbox import check, exists, make, running, start, staying, stop
 
-    with errors(as_json):
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` ignores it
-                signal.signal(number, signal.default_int_handler)
-        if exists(directory):
-            check(directory, parties, key_bits)
-        else:
-            make(
-                directory,
-                5 if parties is None else parties,
-                2048 if key_bits is None else key_bits,
-                allow_insecure,
-            )
-        started = start(directory, lambda line: typer.echo(line, err=True))
-        try:
-            hospitals = staying(directory)
-            facts = {"directory": str(directory), "started": started, "hospitals": hospitals}
-            print_done(as_json, facts, *_next_commands(directory, hospitals, detach))
-            while not detach:
-                time.sleep(1)  # unlike `signal.pause`, it also ends after a signal that came just before
-        except KeyboardInterrupt:
-            typer.echo("stopping …", err=True)
-            detach = False
-        finally:
-            if not detach:
-                stop(directory)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` ignores it
+            signal.signal(number, signal.default_int_handler)
+    if exists(directory):
+        check(directory, parties, key_bits)
+    else:
+        bits = 2048 if key_bits is None else key_bits
+        make(directory, 5 if parties is None else parties, bits, allow_insecure)
+    started = start(directory, lambda line: typer.echo(line, err=True))
+    try:
+        hospitals = staying(directory)
+        facts = {"directory": str(directory), "started": started, "hospitals": hospitals}
+        print_done(as_json, facts, *_next_commands(directory, hospitals, detach))
+        while not detach and running(directory):
+            time.sleep(1)  # unlike `signal.pause`, it also ends after a signal that came just before
+        if not detach:
+            typer.echo("all processes have stopped", err=True)
+    except KeyboardInterrupt:
+        typer.echo("stopping …", err=True)
+        detach = False
+    finally:
+        if not detach:
+            stop(directory)
 
 
 def _next_commands(directory: Path, hospitals: list[str], detach: bool) -> list[str]:
@@ -96,7 +89,6 @@ def _next_commands(directory: Path, hospitals: list[str], detach: bool) -> list[
     return [f"All are connected. {where}:", *(f"  revfrf {line}" for line in lines)]
 
 
-@app.command()
 def down(directory: FederationDirectory = Path("federation"), as_json: Json = False) -> None:
     """Stop all processes of a federation of `revfrf up`.
 
@@ -106,15 +98,13 @@ def down(directory: FederationDirectory = Path("federation"), as_json: Json = Fa
     """
     from revfrf.node.sandbox import stop
 
-    with errors(as_json):
-        ended = stop(directory)
+    ended = stop(directory)
     print_done(as_json, {"ended": ended}, f"Stopped {ended} processes.")
 
 
-@app.command()
 def demo(
     key_bits: Annotated[int, typer.Option(help="Size of the keys.")] = 3072,
-    trees: Annotated[int, typer.Option(help="Number of trees.")] = 30,
+    trees: Annotated[int, typer.Option(min=1, help="Number of trees.")] = 30,
     allow_insecure: AllowInsecure = False,
     page: Annotated[
         Path, typer.Option(metavar="FILE", help=f"Where to write the page about it; {REPLACED}")
@@ -128,11 +118,10 @@ def demo(
     Example:
       revfrf demo --page story.html
     """
-    with errors(False):
-        check_place(page)
-        from revfrf.cli.demo import Story  # scikit-learn takes seconds to load
+    check_place(page)
+    from revfrf.crypto.dtpkc.keys import check_sizes
 
-        try:
-            Story(key_bits, trees, allow_insecure, page).run()
-        except ValueError as error:
-            raise error if isinstance(error, UsageError) else UsageError(str(error)) from None
+    check_sizes(key_bits, None, allow_insecure)
+    from revfrf.cli.demo import Story  # scikit-learn takes seconds to load
+
+    Story(key_bits, trees, allow_insecure, page).run()

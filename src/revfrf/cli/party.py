@@ -18,12 +18,10 @@ from revfrf.cli.console import (
     show,
     write_file,
 )
-from revfrf.cli.exits import errors
+from revfrf.cli.exits import advising
 from revfrf.errors import UsageError
 from revfrf.io.files import check_place
 from revfrf.node import api
-
-app = typer.Typer()
 
 _OWN_TABLE = {
     "no-table": "put the table there, give --data FILE, or set `file` in [data] of revfrf.toml",
@@ -32,7 +30,6 @@ _OWN_TABLE = {
 }
 
 
-@app.command()
 def join(
     token: Annotated[
         str, typer.Argument(metavar="TOKEN", help="The token from KGC; - reads it from standard input.")
@@ -55,13 +52,12 @@ def join(
     from revfrf.node.invitations import join_federation
     from revfrf.transport.join_token import MAX_TOKEN, Token
 
-    with errors(as_json):
-        if len(token) < 250 and Path(token).is_file():
-            raise UsageError(f"{token} is a file; use: revfrf join - < {quoted(Path(token))}")
-        text = sys.stdin.read(MAX_TOKEN).strip() if token == "-" else token  # noqa: S105
-        home = directory or Path(Token.parse(text).who.name)
-        renewed = (home / CONFIG).exists()
-        who = join_federation(home, text, allow_insecure=allow_insecure)
+    if len(token) < 250 and Path(token).is_file():
+        raise UsageError(f"{token} is a file; use: revfrf join - < {quoted(Path(token))}")
+    text = sys.stdin.read(MAX_TOKEN).strip() if token == "-" else token  # noqa: S105
+    home = directory or Path(Token.parse(text).who.name)
+    renewed = (home / CONFIG).exists()
+    who = join_federation(home, text, allow_insecure=allow_insecure)
     if renewed:
         lines = [f"The TLS certificate of {who} in {home} is renewed; its keys are unchanged."]
     elif who.role == REQUESTER:
@@ -73,7 +69,6 @@ def join(
     print_done(as_json, facts, *lines)
 
 
-@app.command()
 def serve(
     directory: Directory = Path(),
     data: Annotated[Path | None, typer.Option(metavar="FILE", help="The table: CSV or Parquet.")] = None,
@@ -100,7 +95,7 @@ def serve(
       revfrf serve -d bank --data customers.csv --id-column customer
     """
     flags = {"file": data, "id_column": id_column, "target": target, "task": task, "listen": listen}
-    with errors(False, _OWN_TABLE):
+    with advising(_OWN_TABLE):
         _serve(directory, {**flags, "accepts": policy or None, "log_format": log_format, **_workers(workers)})
 
 
@@ -138,7 +133,6 @@ def _workers(workers: str | None) -> dict[str, Any]:
         ) from None
 
 
-@app.command()
 def status(directory: Directory = Path(), as_json: Json = False) -> None:
     """Show the party's status: connected peers and current problems.
 
@@ -146,12 +140,10 @@ def status(directory: Directory = Path(), as_json: Json = False) -> None:
     Example:
       revfrf status -d cs
     """
-    with errors(as_json):
-        result = ask_party(directory, api.Status(), as_json)
+    result = ask_party(directory, api.Status(), as_json)
     show(f"{result.role} {result.name!r}", result, as_json)
 
 
-@app.command()
 def revoke(
     directory: Directory = Path(),
     level: Annotated[
@@ -191,20 +183,19 @@ def revoke(
       revfrf revoke -d bank
     """
     wanted: api.RevocationLevel = 2 if level == 2 else 1
-    with errors(as_json):
-        if out is not None:
-            check_place(out)
-        if not yes and not _confirmed():
-            raise typer.Exit(1)
-        if out is not None:
-            signed = ask_party(directory, api.SignRevocation(wanted), as_json)
-            write_file(out, f"{signed.request}\n")
-            result, title = signed.departure, f"The request is in {out}; take it to `revfrf kgc accept`."
-        else:
-            result, title = ask_party(directory, api.Revoke(wanted), as_json), "KGC has the request."
-            if not no_wait:
-                _wait_until_left(directory, as_json)
-                title = "KGC has the request, and CS no longer accepts this party: it has left."
+    if out is not None:
+        check_place(out)
+    if not yes and not _confirmed():
+        raise typer.Exit(1)
+    if out is not None:
+        signed = ask_party(directory, api.SignRevocation(wanted), as_json)
+        write_file(out, f"{signed.request}\n")
+        result, title = signed.departure, f"The request is in {out}; take it to `revfrf kgc accept`."
+    else:
+        result, title = ask_party(directory, api.Revoke(wanted), as_json), "KGC has the request."
+        if not no_wait:
+            _wait_until_left(directory, as_json)
+            title = "KGC has the request, and CS no longer accepts this party: it has left."
     show(title, result, as_json)
 
 

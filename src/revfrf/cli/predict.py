@@ -7,17 +7,12 @@ from typing import Annotated
 import typer
 
 from revfrf.cli.console import REPLACED, Directory, Json, Voting, ask_party, facts_of, write_file
-from revfrf.cli.exits import errors
+from revfrf.cli.exits import advising
 from revfrf.errors import RevFRFError, UsageError
 from revfrf.io.files import check_place
 from revfrf.node import api
 
-app = typer.Typer()
 
-DEFAULT_COVERAGE = 0.5
-
-
-@app.command()
 def predict(
     rows: Annotated[Path, typer.Argument(metavar="ROWS", help="CSV or Parquet.")],
     encrypted: Annotated[
@@ -32,8 +27,7 @@ def predict(
         bool,
         typer.Option(
             "--partial",
-            help="With --encrypted: skip trees that need an offline participant. A refusal still aborts the "
-            "request.",
+            help="With --encrypted: skip trees that need an offline participant; a refusal still aborts.",
         ),
     ] = False,
     min_coverage: Annotated[
@@ -41,10 +35,8 @@ def predict(
         typer.Option(
             min=0,
             max=1,
-            metavar="FRACTION",
-            help="With --partial: fail if the coverage of a row is lower (default 0.5). Coverage is the "
-            "fraction of trees that voted.",
-            show_default=False,
+            show_default="0.5",
+            help="With --partial: fail if a row has a lower coverage, the fraction of trees that voted.",
         ),
     ] = None,
     voting: Voting = "hard",
@@ -62,24 +54,24 @@ def predict(
       revfrf predict --encrypted rows.csv -d clinic
       revfrf predict ids.csv -d cs
     """
-    with errors(as_json, {"no-ids": "give the id column with --id-column"}):
-        if partial and not encrypted:
-            raise UsageError("--partial: only with --encrypted; without it, all participants are needed")
-        if min_coverage is not None and not partial:
-            raise UsageError("--min-coverage: only with --partial; without it, all trees vote")
-        _check_output(out, rows)
-        file = str(rows.absolute())
-        request: api.Request[api.Predictions] = api.Predict(file, id_column, voting)
-        if encrypted:
-            request = api.PredictEncrypted(file, id_column or "id", voting, partial)
+    if partial and not encrypted:
+        raise UsageError("--partial: only with --encrypted; without it, all participants are needed")
+    if min_coverage is not None and not partial:
+        raise UsageError("--min-coverage: only with --partial; without it, all trees vote")
+    _check_output(out, rows)
+    file = str(rows.absolute())
+    request: api.Request[api.Predictions] = api.Predict(file, id_column, voting)
+    if encrypted:
+        request = api.PredictEncrypted(file, id_column or "id", voting, partial)
+    with advising({"no-ids": "give the id column with --id-column"}, rows):
         result = ask_party(directory, request, as_json)
-        _check_coverage(result, DEFAULT_COVERAGE if min_coverage is None else min_coverage)
-        text = json.dumps(facts_of(result), indent=2) + "\n" if as_json else _csv(result)
-        if out is None:
-            typer.echo(text, nl=False)
-        else:
-            write_file(out, text)
-        _report_gaps(result)
+    _check_coverage(result, 0.5 if min_coverage is None else min_coverage)
+    text = json.dumps(facts_of(result), indent=2) + "\n" if as_json else _csv(result)
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_file(out, text)
+    _report_gaps(result)
 
 
 def _check_output(out: Path | None, rows: Path) -> None:

@@ -182,12 +182,16 @@ def _last_line(log: Path) -> str:
     return f"{log} ends with: {next(filter(None, reversed(lines)), '')}"
 
 
+def running(directory: Path) -> list[int]:
+    """Return the numbers of the processes that run there."""
+    return [process for process in map(process_of, directory.glob(f"*/{CONTROL}")) if process]
+
+
 def stop(directory: Path) -> int:
     """Stop the processes that run there, and return their number."""
     if not exists(directory):
         raise UsageError(f"{directory} is not a federation of `revfrf up`; pass its directory with -d")
-    listening = map(process_of, sorted(directory.glob(f"*/{CONTROL}")))
-    processes = [process for process in listening if process]
+    processes = running(directory)
     _end(processes)
     return len(processes)
 
