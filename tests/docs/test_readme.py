@@ -65,7 +65,7 @@ def test_make_demo_tells_its_story() -> None:
         assert what in story
     assert "INSECURE" not in story
     assert "True" not in story
-    assert f"a tree before and after: {page}" in story
+    assert f"a tree before and after: {page.name}" in story
     html = page.read_text(encoding="utf-8")
     [nodes] = re.findall(r"(\d+) nodes destroyed, (\d+) rebuilt, (\d+) kept", story)
     for what, count in zip(("destroyed", "rebuilt", "kept"), nodes, strict=True):

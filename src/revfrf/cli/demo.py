@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.padding import Padding
@@ -25,19 +25,39 @@ from revfrf.crypto.dtpkc.packing import Comparison, mask_comparisons, read_packs
 from revfrf.crypto.dtpkc.strong import root_half, root_open
 from revfrf.errors import CertificateError, RefusedError, RejectedError
 from revfrf.io.files import write_text
-from revfrf.names import SERVERS
+from revfrf.names import CC, CS, KGC, SERVERS
 from revfrf.protocols.certificate import RevocationCertificate
-from revfrf.report.drawing import outline
-from revfrf.report.leaving import MARKS, PROTOCOLS, ROLES, Leaving, Trial, Verdict, page
+from revfrf.report.drawing import Outline, outline
+from revfrf.report.forest import Standing, forest_page
 
-console = Console(highlight=False, markup=False)
+console = Console(highlight=False, markup=False, record=True)
 
 HOSPITALS = ("Aarau", "Basel", "Chur", "Davos", "Engelberg")
 LEAVER = "Davos"
 DOCTOR = "Dr. Frei"
 DIAGNOSES = ("malignant", "benign")
+Result = TypeVar("Result")
 TRIED = 6
 """How many stolen splits of each hospital are tried."""
+
+ROLES = {
+    KGC: "Key centre. Sets up the keys and signs certificates.",
+    CS: "Coordinator. Holds the labels and the shape of the trees, runs the protocols.",
+    CC: "Computing partner. Helps CS compare encrypted numbers. Must not collude with CS.",
+}
+PROTOCOLS = {
+    "key set-up": "issue and renew keys",
+    "FLE-Expan": "grow all trees, depth by depth",
+    "FOS-Find": "choose splits and encrypt them (sent with FLE-Expan)",
+    "FRF-Test": "predict rows that the owners hold",
+    "FRF-Predict": "predict a requester's encrypted rows",
+    "HoLT": "compare two encrypted numbers",
+    "FRF-Revoc": "remove a leaver and rebuild",
+}
+"""What each server and each protocol of the run does; protocols have the paper's names."""
+
+GOOD, LIMIT, BAD = "✓", "•", "✗"
+"""Marks: protected or verified, a known limit, and unexpected."""
 
 
 def step(number: int, text: str) -> None:
@@ -67,11 +87,10 @@ class Story:
     trees: int
     allow_insecure: bool
     page: Path
-    seconds: dict[str, float] = field(default_factory=dict)
-    trials: list[Trial] = field(default_factory=list)
+    failed: bool = field(default=False, init=False)
 
     def run(self) -> None:
-        """Run all steps and write the page. Raises UsageError, and SystemExit if a check fails."""
+        """Run all steps and write the page. Raises SystemExit if a check fails."""
         X, y = load_breast_cancer(return_X_y=True, as_frame=True)
         self.train, self.test, self.labels, self.truth = train_test_split(X, y, random_state=0)
         self.columns = {name: list(X.columns[i :: len(HOSPITALS)]) for i, name in enumerate(HOSPITALS)}
@@ -80,53 +99,26 @@ class Story:
             f"{', '.join(HOSPITALS)}. The hospitals show each other no column. Three servers help them:"
         )
         say("\n".join(f"{role:4} {what}" for role, what in ROLES.items()))
-        model = self.grow()
-        score_before = self.score(model)
-        self.ask(model)
-        self.preview(model)
-        copy, key = self.steal(model)
-        before = outline(model.federation_.coordinator.store)
-        certificate = self.leave(model)
-        score_after = float(model.score(self.test, self.truth))
-        self.use_the_copy(model, copy, key)
-        self.train_without(model)
-        self.check(model, certificate)
-        self.account(model)
-        leaving = Leaving(
-            title=f"{LEAVER} has left the forest",
-            summary=(
-                f"Five hospitals trained a forest of {self.trees} trees on {len(self.train)} "
-                f"patients, without showing each other a column. Then {LEAVER} left. The forest is now, bit "
-                "for bit, the one that the others would have trained without it."
-            ),
-            columns=self.columns,
-            before=before,
-            after=outline(model.federation_.coordinator.store),
-            score_before=score_before,
-            score_after=score_after,
-            seconds=self.seconds,
-            trials=self.trials,
-            certificate=certificate,
-            costs=model.costs_,
-            leakage=model.leakage_,
-        )
-        write_text(self.page, page(leaving))
-        console.print("\nThe same as a page, with a tree before and after: ", style="bold", end="")
-        console.print(str(self.page.resolve()), soft_wrap=True)
-        if any(trial.verdict == "bad" for trial in self.trials):
-            raise SystemExit("a check has failed; see ✗ above")
+        self.model = self.forest(self.columns)
+        self.grow()
+        self.score()
+        self.ask()
+        self.preview()
+        copy, key = self.steal()
+        before = outline(self.model.federation_.coordinator.store)
+        certificate = self.leave()
+        self.use_the_copy(copy, key)
+        self.train_without()
+        self.check(certificate)
+        self.account()
+        self.write_page(before, certificate)
+        if self.failed:
+            raise SystemExit(f"a check has failed; see {BAD} above")
 
-    def clock(self, what: str, do: Callable[[], Any]) -> Any:
-        """Do it, and note how long it took."""
-        started = perf_counter()
-        done = do()
-        self.seconds[what] = perf_counter() - started
-        return done
-
-    def note(self, what: str, outcome: str, verdict: Verdict) -> None:
-        """Record the outcome of a trial, and print it."""
-        say(f"{MARKS[verdict]} {what}: {outcome}", style="bold red" if verdict == "bad" else "")
-        self.trials.append(Trial(what, outcome, verdict))
+    def note(self, mark: str, what: str, outcome: str) -> None:
+        """Print the outcome of something that was tried."""
+        self.failed |= mark == BAD
+        say(f"{mark} {what}: {outcome}", style="bold red" if mark == BAD else "")
 
     # -- a forest ------------------------------------------------------------------------------------
 
@@ -135,54 +127,50 @@ class Story:
         settings = {"verbose": int(console.is_terminal), "random_state": 0, "n_jobs": -1, **secure, **changes}
         return RevocableForestClassifier(self.trees, parties=parties, **settings)
 
-    def grow(self) -> RevocableForestClassifier:
+    def grow(self) -> None:
         step(1, "The hospitals train a forest")
         say("They propose splits, CS chooses the best, and each split is stored encrypted.")
-        model = self.forest(self.columns)
-        self.clock("training", lambda: model.fit(self.train, self.labels))
-        say(f"{model.n_nodes_} nodes in {self.seconds['training']:.1f} s, digest {model.digest_[:16]}…")
-        return model
+        _, seconds = timed(lambda: self.model.fit(self.train, self.labels))
+        say(f"{self.model.n_nodes_} nodes in {seconds}, digest {self.model.digest_[:16]}…")
 
-    def score(self, model: RevocableForestClassifier) -> float:
+    def score(self) -> None:
         step(2, "They test it")
         say("Each hospital compares its own columns of new patients with its own thresholds.")
         plain = RandomForestClassifier(self.trees, max_depth=10, min_samples_leaf=5, random_state=0)
         pooled = plain.fit(self.train, self.labels).score(self.test, self.truth)
-        accuracy = float(model.score(self.test, self.truth))
-        say(f"accuracy {accuracy:.1%} on {len(self.test)} patients")
+        say(f"accuracy {self.model.score(self.test, self.truth):.1%} on {len(self.test)} patients")
         say(f"scikit-learn, with all columns in one place: {pooled:.1%}")
-        return accuracy
 
-    def ask(self, model: RevocableForestClassifier) -> None:
+    def ask(self) -> None:
         step(3, "A doctor sends an encrypted request about one patient")
         say("Nobody else sees the values. Each hospital consents to the use of its own splits.")
-        model.enrol_requester(DOCTOR)
-        self.answer(model, "an encrypted request")
-        model.set_policy(LEAVER, RequestPolicy(refuses=[DOCTOR]))
+        self.model.enrol_requester(DOCTOR)
+        self.answer()
+        self.model.set_policy(LEAVER, RequestPolicy(refuses=[DOCTOR]))
         try:
-            model.predict_encrypted(self.test[:1], requester=DOCTOR)
+            self.model.predict_encrypted(self.test[:1], requester=DOCTOR)
         except RefusedError as refusal:
             say(f"Now {LEAVER} stops accepting the doctor: {refusal}")
 
-    def answer(self, model: RevocableForestClassifier, what: str) -> None:
-        [answer] = self.clock(what, lambda: model.predict_encrypted(self.test[:1], requester=DOCTOR))
-        same = "the same as" if answer == model.predict(self.test[:1])[0] else "NOT the same as"
-        say(f"{DIAGNOSES[answer]}, in {self.seconds[what]:.1f} s; {same} without encryption")
+    def answer(self) -> None:
+        [answer], seconds = timed(lambda: self.model.predict_encrypted(self.test[:1], requester=DOCTOR))
+        same = "the same as" if answer == self.model.predict(self.test[:1])[0] else "NOT the same as"
+        say(f"{DIAGNOSES[answer]}, in {seconds}; {same} without encryption")
 
     # -- leaving -------------------------------------------------------------------------------------
 
-    def preview(self, model: RevocableForestClassifier) -> None:
+    def preview(self) -> None:
         step(4, f"{LEAVER} asks what leaving would cost")
-        costs = model.revocation_preview(LEAVER, self.test, self.truth)
+        costs = self.model.revocation_preview(LEAVER, self.test, self.truth)
         say(
             f"Leaving would regrow {costs.nodes_lost} of {costs.nodes} nodes in {costs.trees_touched} of "
             f"{costs.trees} trees and take about {costs.estimated_seconds:.0f} s in all. "
             f"Accuracy would be {costs.score_without:.1%} without {LEAVER}; it is {costs.score_now:.1%} now."
         )
 
-    def steal(self, model: RevocableForestClassifier) -> tuple[list[Stolen], WeakKey]:
+    def steal(self) -> tuple[list[Stolen], WeakKey]:
         """Copy some of CS's splits and the leaver's key, as a thief would."""
-        federation = model.federation_
+        federation = self.model.federation_
         copy: list[Stolen] = []
         for node, stored in sorted(federation.coordinator.store.splits.items()):
             if sum(stolen.owner == stored.owner for stolen in copy) < TRIED:
@@ -191,7 +179,7 @@ class Story:
                 copy.append(Stolen(stored.owner, split, threshold))
         say(f"A thief copies the encrypted forest, and {LEAVER}'s key.")
         before = f"Before {LEAVER} leaves, CS and CC can compare with the stolen copy"
-        self.attempt(before, copy, partial(compare, model), expected=len(copy))
+        self.attempt(before, copy, self.compare, expected=len(copy))
         return copy, federation.participants[LEAVER].identity.weak
 
     def attempt(
@@ -202,25 +190,25 @@ class Story:
         for stolen in copy:
             with suppress(RejectedError):
                 worked += use(stolen)
-        verdict: Verdict = "bad" if worked != expected else "limit" if expected else "good"
-        self.note(what, f"{worked} of {len(copy)} splits{why}", verdict)
+        mark = BAD if worked != expected else LIMIT if expected else GOOD
+        self.note(mark, what, f"{worked} of {len(copy)} splits{why}")
 
-    def leave(self, model: RevocableForestClassifier) -> RevocationCertificate:
+    def leave(self) -> RevocationCertificate:
         step(5, f"{LEAVER} leaves, at revocation level 2")
         say("Its nodes and all below them are destroyed and regrown, and everybody gets new keys.")
-        certificate: RevocationCertificate = self.clock("leaving", lambda: model.revoke(LEAVER))
+        certificate, seconds = timed(lambda: self.model.revoke(LEAVER))
         report = certificate.report
         counts = f"{report.destroyed} nodes destroyed, {report.rebuilt} rebuilt, {report.kept} kept"
-        say(f"{counts}, in {self.seconds['leaving']:.1f} s")
-        say(f"accuracy {model.score(self.test, self.truth):.1%} without {LEAVER}'s columns")
+        say(f"{counts}, in {seconds}")
+        say(f"accuracy {self.model.score(self.test, self.truth):.1%} without {LEAVER}'s columns")
         say("The doctor asks again, and nobody refuses:")
-        self.answer(model, "a request after that")
+        self.answer()
         return certificate
 
-    def use_the_copy(self, model: RevocableForestClassifier, copy: list[Stolen], key: WeakKey) -> None:
+    def use_the_copy(self, copy: list[Stolen], key: WeakKey) -> None:
         step(6, "The thief uses the old copy")
-        self.attempt("After it has left, CS and CC can compare with the copy", copy, partial(compare, model))
-        self.attempt("After it has left, CS and CC can decrypt the copy", copy, partial(open_strongly, model))
+        self.attempt("After it has left, CS and CC can compare with the copy", copy, self.compare)
+        self.attempt("After it has left, CS and CC can decrypt the copy", copy, self.open_strongly)
         others = [stolen for stolen in copy if stolen.owner != LEAVER]
         own = [stolen for stolen in copy if stolen.owner == LEAVER]
         decrypt = partial(open_with_key, key)
@@ -228,7 +216,7 @@ class Story:
         why = " (known to it anyway)"
         self.attempt(f"{LEAVER}'s stolen key opens its own splits", own, decrypt, len(own), why)
 
-    def train_without(self, model: RevocableForestClassifier) -> None:
+    def train_without(self) -> None:
         step(7, f"The others train a forest without {LEAVER}, from the start")
         parties = {name: columns for name, columns in self.columns.items() if name != LEAVER}
         n_columns = len(self.train.columns)
@@ -236,33 +224,33 @@ class Story:
         share = n_columns**0.5 / n_columns  # "sqrt" of fewer columns would give another forest
         rows = self.train.drop(columns=self.columns[LEAVER])
         never = self.forest(parties, max_features=share, **toy).fit(rows, self.labels)
-        say(f"{model.digest_[:32]}…  after {LEAVER} has left")
+        say(f"{self.model.digest_[:32]}…  after {LEAVER} has left")
         say(f"{never.digest_[:32]}…  without {LEAVER} from the start")
-        same = never.digest_ == model.digest_
-        outcome: tuple[str, Verdict] = ("bit for bit the same", "good") if same else ("different", "bad")
-        self.note(f"The forest is the one trained without {LEAVER}", *outcome)
+        same = never.digest_ == self.model.digest_
+        outcome = "bit for bit the same" if same else "different"
+        self.note(GOOD if same else BAD, f"The forest is the one trained without {LEAVER}", outcome)
 
-    def check(self, model: RevocableForestClassifier, certificate: RevocationCertificate) -> None:
+    def check(self, certificate: RevocationCertificate) -> None:
         step(8, "An outsider checks the revocation certificate with KGC's public key")
-        certificate.verify(model.kgc_key_)
-        self.note("The revocation certificate, with KGC's public key", "verified", "good")
+        certificate.verify(self.model.kgc_key_)
+        self.note(GOOD, "The revocation certificate, with KGC's public key", "verified")
         changed = bytearray(certificate.to_json())
         at = changed.index(certificate.report.digest_after.encode())
         changed[at : at + 1] = b"1" if changed[at : at + 1] == b"0" else b"0"
         forged = "The same with one byte changed"
         try:
-            RevocationCertificate.from_json(bytes(changed)).verify(model.kgc_key_)
+            RevocationCertificate.from_json(bytes(changed)).verify(self.model.kgc_key_)
         except CertificateError as error:
-            self.note(forged, "rejected", "good")
+            self.note(GOOD, forged, "rejected")
             say(f"  {str(error).partition(' (')[0]}")
         else:
-            self.note(forged, "accepted", "bad")
+            self.note(BAD, forged, "accepted")
 
-    def account(self, model: RevocableForestClassifier) -> None:
+    def account(self) -> None:
         step(9, "What each party received, counted from the messages of this run")
         table = Table("party", "what it received", "how much")
         for party in (*SERVERS, HOSPITALS[0], DOCTOR):  # the other hospitals are like the first
-            for what, count in model.leakage_[party].items():
+            for what, count in self.model.leakage_[party].items():
                 table.add_row(party, what, f"{count:,}")
             table.add_section()
         console.print(table)
@@ -272,27 +260,54 @@ class Story:
         )
         step(10, "What it cost")
         say("\n".join(f"{protocol:12} {what}" for protocol, what in PROTOCOLS.items()))
-        console.print(f"\n{model.costs_}")
+        console.print(f"\n{self.model.costs_}")
 
+    def write_page(self, before: Outline, certificate: RevocationCertificate) -> None:
+        costs = self.model.costs_
+        standing = Standing(
+            federation="five hospitals",
+            facts={
+                "participants": HOSPITALS,
+                "left": LEAVER,
+                "rows": len(self.train),
+                "trees": self.trees,
+                "nodes": self.model.n_nodes_,
+                "digest": self.model.digest_,
+                "security": f"{costs.key_bits}-bit keys: {costs.security}",
+            },
+            columns=self.columns,
+            forest=outline(self.model.federation_.coordinator.store),
+            certificates=[certificate],
+            before=before,
+            transcript=console.export_html(code_format="{code}", inline_styles=True),
+        )
+        write_text(self.page, forest_page(standing))
+        console.print("\nThe same as a page, with a tree before and after: ", style="bold", end="")
+        console.print(str(self.page), soft_wrap=True)
 
-# -- a thief's tools: each returns whether it gives the right answer --------------------------------------
+    # -- a thief's tools: each returns whether it gives the right answer ------------------------------
 
+    def compare(self, stolen: Stolen) -> bool:
+        """Compare a split with zero."""
+        cs, cc = self.model.federation_.coordinator.identity, self.model.federation_.compute.identity
+        [zero] = ho_enc(cs.weak.public, [0], n_jobs=1)
+        packs, coins = mask_comparisons(cs.share, cs.weak.public, [Comparison(zero, stolen.split)])
+        return undo_coins(read_packs(cc.share, packs), coins) == [stolen.threshold >= 0]
 
-def compare(model: RevocableForestClassifier, stolen: Stolen) -> bool:
-    """Compare a split with zero."""
-    cs, cc = model.federation_.coordinator.identity, model.federation_.compute.identity
-    [zero] = ho_enc(cs.weak.public, [0], n_jobs=1)
-    packs, coins = mask_comparisons(cs.share, cs.weak.public, [Comparison(zero, stolen.split)])
-    return undo_coins(read_packs(cc.share, packs), coins) == [stolen.threshold >= 0]
-
-
-def open_strongly(model: RevocableForestClassifier, stolen: Stolen) -> bool:
-    """Decrypt a split with both strong shares."""
-    cs, cc = model.federation_.coordinator.identity, model.federation_.compute.identity
-    halves = root_half(cs.share, [stolen.split.c])
-    return root_open(cc.share, [stolen.split.c], halves) == [stolen.threshold]
+    def open_strongly(self, stolen: Stolen) -> bool:
+        """Decrypt a split with both strong shares."""
+        cs, cc = self.model.federation_.coordinator.identity, self.model.federation_.compute.identity
+        halves = root_half(cs.share, [stolen.split.c])
+        return root_open(cc.share, [stolen.split.c], halves) == [stolen.threshold]
 
 
 def open_with_key(key: WeakKey, stolen: Stolen) -> bool:
     """Decrypt a split with one owner's key."""
     return par_h_dec2(key, [stolen.split]) == [stolen.threshold]
+
+
+def timed(do: Callable[[], Result]) -> tuple[Result, str]:
+    """Return a result, and how long it took."""
+    started = perf_counter()
+    done = do()
+    return done, f"{perf_counter() - started:.1f} s"

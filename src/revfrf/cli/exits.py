@@ -10,7 +10,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -62,15 +62,13 @@ def _ending_on_sigterm() -> Iterator[None]:
 class Program(TyperGroup):
     """Commands that end with one line and an exit code, whatever happens."""
 
-    def main(
-        self, *_: Any, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
-    ) -> NoReturn:
+    def main(self, args: Any = None, prog_name: str | None = None, *_: Any, **__: Any) -> NoReturn:
         """See `TyperGroup.main`, which has exit codes of its own."""
         given = sys.argv[1:] if args is None else args
         try:
             with _ending_on_sigterm(), warnings.catch_warnings():
                 warnings.showwarning = lambda message, *_, **__: say(str(message))
-                with self.make_context(prog_name or "revfrf", [*given], **extra) as context:
+                with self.make_context(prog_name or "revfrf", [*given]) as context:
                     self.invoke(context)
             code = 0
         except (Exception, KeyboardInterrupt) as error:

@@ -77,13 +77,9 @@ def _above(path: int) -> Iterator[int]:
 
 
 def tags_of(parties: Sequence[str]) -> Tags:
-    """Give each party a colour and its initial; if these clash, the number in its name, or its position."""
-    letters = [name[0].upper() for name in parties]
-    if len(set(letters)) < len(parties):
-        letters = [name[len(name.rstrip("0123456789")) :] for name in parties]
-        if len(set(letters)) < len(parties) or not all(0 < len(letter) < 3 for letter in letters):
-            letters = [str(i + 1) for i in range(len(parties))]
-    return {name: (i % COLOURS, letters[i]) for i, name in enumerate(parties)}
+    """Give each party a colour and its initial or, if two have the same, its position."""
+    clash = len({name[0].upper() for name in parties}) < len(parties)
+    return {name: (i % COLOURS, str(i + 1) if clash else name[0].upper()) for i, name in enumerate(parties)}
 
 
 _STEP, _DROP, _MARGIN = 17, 46, 22

@@ -5,10 +5,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from revfrf.protocols.certificate import RevocationCertificate
-from revfrf.report.drawing import Outline, by_tree, figure, legend, size_of, tags_of
+from revfrf.protocols.certificate import RevocationCertificate, shown_by
+from revfrf.report.drawing import (
+    Outline,
+    below,
+    by_tree,
+    figure,
+    legend,
+    most_telling_tree,
+    size_of,
+    tags_of,
+    tops_of,
+)
 from revfrf.report.html import document, facts, section, table
-from revfrf.report.leaving import certificate_facts
 
 _WORDS = (
     "<p>An epoch is the time between two changes of the members; a new one begins whenever somebody "
@@ -18,23 +27,31 @@ _WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The content of the page. `columns` are those of the current participants."""
+    """The content of the page.
+
+    `columns` are those of the participants. If `before` is given, it is the forest before the last of the
+    certificates, the page also shows what has changed, and `columns` has the leavers, too. `transcript` is
+    HTML.
+    """
 
     federation: str
     facts: Mapping[str, Any]
     columns: Mapping[str, Sequence[str]]
     forest: Outline
     certificates: Sequence[RevocationCertificate]
+    before: Outline | None = None
+    transcript: str = ""
 
 
 def forest_page(standing: Standing) -> str:
     """Return the page, as HTML."""
-    left = [section(f"{', '.join(c.leavers)} left", certificate_facts(c)) for c in standing.certificates]
+    left = [section(f"{', '.join(c.leavers)} left", _certificate(c)) for c in standing.certificates]
     sections = [
         section("The federation", facts(standing.facts) + _WORDS),
         section("Splits by owner", _splits(standing)),
-        section("One of the trees", _tree(standing)),
+        section("One of the trees", _trees(standing)),
         *reversed(left),
+        section("The run", f"<pre>{standing.transcript}</pre>") if standing.transcript else "",
     ]
     summary = (
         "What the coordinator (CS) knows: who owns each split, and which column it looks at. "
@@ -55,10 +72,28 @@ def _splits(standing: Standing) -> str:
     return table(("participant", "splits", "share", "most used columns"), rows)
 
 
-def _tree(standing: Standing) -> str:
-    """Draw the tree of median size."""
-    trees = by_tree(standing.forest)
-    number = sorted(trees, key=lambda n: len(trees[n]))[len(trees) // 2]
-    tree, tags = trees[number], tags_of([*standing.columns])
-    drawn = figure(tree, size_of(tree), (), tags, "", f"Tree {number + 1:,} of {len(trees):,}")
-    return f'{legend(standing.columns, (), tags)}<div class="trees">{drawn}</div>'
+def _trees(standing: Standing) -> str:
+    """Draw the tree of median size or, if somebody has just left, the most telling one before and after."""
+    trees, tags = by_tree(standing.forest), tags_of([*standing.columns])
+    leavers: Sequence[str] = ()
+    if standing.before is None:
+        number = sorted(trees, key=lambda n: len(trees[n]))[len(trees) // 2]
+        drawn = figure(trees[number], size_of(trees[number]), (), tags, "", "The tree of median size")
+    else:
+        leavers = standing.certificates[-1].leavers
+        number = most_telling_tree(standing.before, standing.forest, leavers)
+        old, new = by_tree(standing.before)[number], trees[number]
+        tops, size = tops_of(old, leavers), size_of(old, new)
+        gone, fresh = len(below(old, tops)), len(below(new, tops))
+        drawn = figure(old, size, tops, tags, "gone", f"Before: {gone:,} nodes will be destroyed")
+        drawn += figure(new, size, tops, tags, "new", f"After: {fresh:,} nodes are rebuilt")
+    return (
+        f"<p>Tree {number + 1:,} of {len(trees):,}. Each circle is a split, with the colour and letter of "
+        f"its owner; small grey dots are leaves.</p>{legend(standing.columns, leavers, tags)}"
+        f'<div class="trees">{drawn}</div>'
+    )
+
+
+def _certificate(certificate: RevocationCertificate) -> str:
+    level = "2: new keys for everybody" if certificate.level == 2 else "1: the keys stay as they are"
+    return facts({**shown_by(certificate), "level": level, "signed by KGC": certificate.signature.hex()})

@@ -22,19 +22,12 @@ body{margin:0;background:var(--paper);color:var(--ink);font:1rem/1.5 system-ui,"
 h1{font-size:clamp(1.5rem,5vw,2.1rem);line-height:1.2;margin:.5rem 0}h3{font-size:.9rem;margin:0 0 .4rem}
 h2{font-size:1.2rem;margin:2rem 0 .5rem}p{margin:.3rem 0 .8rem;max-width:46rem}small{color:var(--soft)}
 footer{color:var(--soft);margin-top:2rem;border-top:1px solid var(--line);padding-top:.8rem;font-size:.85rem}
-.card,table{background:var(--card);border:1px solid var(--line);border-radius:.6rem}.card{padding:.7rem 1rem}
-.cards,.trees{display:grid;gap:.8rem 1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,18rem),1fr))}
-.trees{grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr));align-items:start}
-.flow{columns:18rem;column-gap:1rem}.flow .card{break-inside:avoid;margin:0 0 1rem}
-.big{font-size:1.7rem;line-height:1.2;font-weight:600;margin:0}.then{color:var(--soft);padding:0 .5rem}
-.bar{display:flex;gap:2px;margin:.45rem 0 0}.bar span{padding:.3rem .5rem;font-size:.85rem;min-width:5.6rem;
-border:1.5px solid var(--line);border-radius:.3rem}.bar .kept{background:var(--line)}
-.bar .destroyed{background:var(--gone-tint);border:1.5px dashed var(--gone)}
-.bar .rebuilt{background:var(--new-tint);border-color:var(--new)}
-.facts{display:grid;grid-template-columns:1fr auto;gap:.2rem 1rem;margin:0;font-size:.9rem}
-.facts dt{color:var(--soft)}.facts dd{margin:0;text-align:right;font-variant-numeric:tabular-nums}
-.facts.card{grid-template-columns:max-content 1fr}
-.facts.card dd{text-align:left;overflow-wrap:anywhere}code{font:.85em ui-monospace,Menlo,Consolas,monospace}
+.facts,table,pre{background:var(--card);border:1px solid var(--line);border-radius:.6rem;padding:.7rem 1rem}
+.trees{display:grid;gap:.8rem 1rem;align-items:start;
+grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr))}
+.facts{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem;margin:0;font-size:.9rem}
+.facts dt{color:var(--soft)}.facts dd{margin:0;overflow-wrap:anywhere;font-variant-numeric:tabular-nums}
+code,pre{font:.85em ui-monospace,Menlo,Consolas,monospace}pre{overflow-x:auto}
 summary{cursor:pointer}details{margin:.3rem 0}details[open]>summary{margin-bottom:.5rem}
 .legend{display:flex;flex-wrap:wrap;gap:0 1rem}.left{color:var(--gone);font-size:.85rem}
 .key{width:1.4rem;height:1.4rem;vertical-align:middle}
@@ -65,18 +58,13 @@ def section(title: str, body: str) -> str:
     return f"<section><h2>{escape(title)}</h2>{body}</section>\n"
 
 
-def details(summary: str, body: str) -> str:
-    """Return a part that unfolds when it is clicked."""
-    return f"<details><summary>{escape(summary)}</summary>{body}</details>"
-
-
-def facts(values: Mapping[str, Any], card: bool = True) -> str:
-    """Return names and values, with a frame if `card`; underscores of identifiers become spaces."""
+def facts(values: Mapping[str, Any]) -> str:
+    """Return names and values; underscores of identifiers become spaces."""
     rows = "".join(
         f"<dt>{escape(what.replace('_', ' ') if what.isidentifier() else what)}</dt><dd>{_shown(fact)}</dd>"
         for what, fact in values.items()
     )
-    return f'<dl class="facts{" card" if card else ""}">{rows}</dl>'
+    return f'<dl class="facts">{rows}</dl>'
 
 
 def _shown(value: Any) -> str:
@@ -100,13 +88,3 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
     body = "".join(cells("td", line) for line in lines)
     return f"<table><thead>{cells('th', head)}</thead><tbody>{body}</tbody></table>"
-
-
-def show_seconds(seconds: float) -> str:
-    """Return seconds as text."""
-    return f"{seconds:,.1f} s"
-
-
-def show_bytes(size: float) -> str:
-    """Return a number of bytes as text."""
-    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.1f} kB"
