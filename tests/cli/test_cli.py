@@ -484,7 +484,7 @@ def log(tmp_path: Path) -> Path:
 def test_audit_log_that_holds_is_0_and_says_its_head(log: Path) -> None:
     ran = run("verify-log", str(log), "--json")
     found = json.loads(ran.out)
-    assert (ran.code, found["holds"], found["count"]) == (0, True, 2)
+    assert (ran.code, found["holds"], found["lines"]) == (0, True, 2)
     assert run("verify-log", str(log), "--head", found["head"]).code == 0
 
 

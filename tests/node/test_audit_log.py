@@ -78,7 +78,7 @@ def test_lines_are_json_objects_chained_from_their_owner_on(path: Path) -> None:
         assert entry["facts"] == {"level": n, "parties": ["clinic", "archive"], "whole": n % 2 == 0}
         previous = entry["hash"]
     summary = verify_log(path, previous, who=WHO)
-    assert (summary.count, summary.head) == (3, previous)
+    assert (summary.lines, summary.head) == (3, previous)
     assert summary.first == json.loads(lines(path)[0])["time"]
     assert summary.last == entry["time"]
 
@@ -109,7 +109,7 @@ def test_whatever_is_appended_is_one_line_and_read_back_as_it_was(
     [line, _] = path.read_text("ascii").splitlines()
     entry = json.loads(line)
     assert (entry["event"], entry["facts"]) == (event, facts)
-    assert verify_log(path, who=WHO).count == 2
+    assert verify_log(path, who=WHO).lines == 2
 
 
 def test_a_log_goes_on_where_it_ended(path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_log_goes_on_where_it_ended(path: Path) -> None:
         assert log.head == head
         log.append("again")
         assert log.head != head
-    assert verify_log(path, head).count == 3
+    assert verify_log(path, head).lines == 3
 
 
 def test_a_new_log_has_a_head_which_is_its_owner(path: Path) -> None:
@@ -129,14 +129,14 @@ def test_a_new_log_has_a_head_which_is_its_owner(path: Path) -> None:
     for unknown in (GENESIS, ""):
         assert refusal(path, unknown).kind == "head"
     made(path, 1)
-    assert verify_log(path, GENESIS).count == 1
+    assert verify_log(path, GENESIS).lines == 1
     assert refusal(path, "").kind == "head"
 
 
 def test_many_threads_write_whole_lines(path: Path) -> None:
     with AuditLog(path, WHO) as log, ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: log.append("tried", number=number), range(80)))
-    assert verify_log(path).count == 80
+    assert verify_log(path).lines == 80
     assert {json.loads(line)["facts"]["number"] for line in lines(path)} == {*range(80)}
 
 
@@ -150,14 +150,7 @@ def test_facts_of_other_types_are_refused_and_leave_no_line(path: Path, fact: An
         with pytest.raises(UsageError):
             log.append("tried", x=fact)
         log.append("tried", x="fine")
-    assert verify_log(path).count == 1
-
-
-@pytest.mark.parametrize("event", ["", b"x", None, 5])
-def test_an_event_is_a_text(path: Path, event: Any) -> None:
-    with AuditLog(path, WHO) as log, pytest.raises(UsageError):
-        log.append(event)
-    assert not path.read_bytes()
+    assert verify_log(path).lines == 1
 
 
 def test_a_line_has_a_longest_length(path: Path) -> None:
@@ -168,7 +161,7 @@ def test_a_line_has_a_longest_length(path: Path) -> None:
         with pytest.raises(UsageError, match=str(MAX_LINE)):
             log.append("tried", x="x" * (room + 1))
     assert [len(line) for line in lines(path)] == [MAX_LINE - room, MAX_LINE]
-    assert verify_log(path).count == 2
+    assert verify_log(path).lines == 2
 
 
 # -- what is found ----------------------------------------------------------------------------------
@@ -218,6 +211,7 @@ def test_a_changed_log_is_refused_with_the_line(path: Path, change: str) -> None
     error = refusal(path)
     assert error.kind == kind
     assert f"line {number}: " in str(error)
+    assert ("not an audit log" in str(error)) == (kind == "malformed" and number == 1)
 
 
 def forged(line: bytes, **changes: Any) -> bytes:
@@ -250,7 +244,7 @@ def test_the_log_of_another_party_is_refused(path: Path) -> None:
     with pytest.raises(AuditLogError) as caught:
         verify_log(path, who=other)
     assert caught.value.kind == "chain"
-    assert verify_log(path, who=WHO).count == 5
+    assert verify_log(path, who=WHO).lines == 5
 
 
 def test_the_parts_of_an_owner_do_not_run_into_each_other(path: Path) -> None:
@@ -264,7 +258,7 @@ def test_the_parts_of_an_owner_do_not_run_into_each_other(path: Path) -> None:
 def test_an_end_cut_off_is_found_by_the_head_alone(path: Path, left: int) -> None:
     head = verify_log(made(path)).head
     path.write_bytes(b"".join(lines(path)[:left]))
-    assert verify_log(path).count == left
+    assert verify_log(path).lines == left
     assert refusal(path, head).kind == "head"
 
 
@@ -272,14 +266,14 @@ def test_a_log_written_anew_as_a_whole_is_found_by_the_head_alone(path: Path) ->
     head = verify_log(made(path)).head
     path.unlink()
     made(path)
-    assert verify_log(path, who=WHO).count == 5
+    assert verify_log(path, who=WHO).lines == 5
     assert refusal(path, head).kind == "head"
 
 
 def test_a_head_noted_long_ago_is_still_found(path: Path) -> None:
     noted = verify_log(made(path)).head
     made(path)
-    assert verify_log(path, f" {noted.upper()}\n").count == 10
+    assert verify_log(path, f" {noted.upper()}\n").lines == 10
 
 
 def test_what_is_no_file_is_refused(path: Path) -> None:
@@ -303,7 +297,7 @@ def test_a_crash_at_any_byte_of_a_line_is_repaired_and_told(path: Path) -> None:
         assert (torn.kind, "line 3: " in str(torn)) == ("torn", True)
         with AuditLog(path, WHO) as log:
             log.append("again")
-        assert verify_log(path).count == 4
+        assert verify_log(path).lines == 4
         repair = json.loads(lines(path)[2])
         assert (repair["event"], repair["facts"]) == ("log repaired", {"bytes": end - start})
 
@@ -344,7 +338,7 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_line_loses_nothing(
                 assert path.read_bytes() == before
         log.append("room again")
     assert calls == 4
-    assert verify_log(path).count == 6
+    assert verify_log(path).lines == 6
 
 
 @pytest.mark.parametrize("broken", ["write", "fsync"])
@@ -360,7 +354,7 @@ def test_a_line_that_could_not_be_undone_is_undone_before_the_next(
             patch.setattr(os, broken, fail)
             assert stored(log.append, "tried") == "io"
         log.append("again")
-    assert verify_log(path).count == 1
+    assert verify_log(path).lines == 1
 
 
 @contextmanager
@@ -381,7 +375,7 @@ def test_a_real_limit_in_the_middle_of_a_line_loses_nothing(path: Path) -> None:
             assert stored(log.append, "tried") == "full"
         assert path.read_bytes() == before
         log.append("room again")
-    assert verify_log(path).count == 6
+    assert verify_log(path).lines == 6
 
 
 def test_a_line_is_one_write_and_on_disk_before_append_returns(
@@ -496,4 +490,3 @@ def test_links_pipes_and_directories_are_refused(path: Path, tmp_path: Path) -> 
     assert stored(AuditLog, path, WHO) == "malformed"
     assert stored(AuditLog, tmp_path, WHO) == "io"
     assert stored(AuditLog, tmp_path / "no" / "log", WHO) == "missing"
-    assert stored(AuditLog, "\0", WHO) == "io"

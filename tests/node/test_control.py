@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, suppress
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import get_args, get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
 import pytest
@@ -17,11 +17,11 @@ import pytest
 from revfrf.errors import RevFRFError, StorageError, UsageError
 from revfrf.node import control
 from revfrf.node.api import (
-    AnyRequest,
     Invite,
     OnProgress,
     PredictEncrypted,
     Progress,
+    Request,
     Status,
     Train,
     Uninvite,
@@ -39,9 +39,9 @@ class Listening:
     """What a process has heard. It answers everything."""
 
     def __init__(self) -> None:
-        self.heard: list[AnyRequest] = []
+        self.heard: list[Request[Any]] = []
 
-    def __call__(self, request: AnyRequest, on_progress: OnProgress) -> object:
+    def __call__(self, request: Request[Any], on_progress: OnProgress) -> object:
         self.heard.append(request)
         if isinstance(request, Uninvite):
             raise UsageError("not that")
@@ -165,6 +165,17 @@ def test_what_is_no_partys_process_is_told_from_one(tmp_path: Path, answer: byte
                 asking.result(LONG)
 
 
+def test_a_result_that_is_too_large_is_an_error_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "MAX_RESULT", len('"a token"'))
+    with closing(Control(tmp_path / CONTROL, lambda request, _: f"a token{'s' * (request == INVITE)}")):
+        assert ask(tmp_path / CONTROL, Invite("participant", "bob")) == "a token"
+        with pytest.raises(RevFRFError, match="10 bytes, more than 9; ask about fewer rows") as caught:
+            ask(tmp_path / CONTROL, INVITE)
+    assert caught.value.kind == "usage"
+
+
 @pytest.mark.parametrize("what", ["nothing", "file", "pipe"])
 def test_where_there_is_no_directory_nobody_is_asked(tmp_path: Path, what: str) -> None:
     place = tmp_path / "place"
@@ -199,6 +210,6 @@ def test_a_request_that_is_not_exactly_of_its_type_is_not_answered(tmp_path: Pat
 
 def test_every_request_has_a_handler_that_takes_it_and_returns_its_result() -> None:
     tables = [service.handlers for service in SERVICES.values()]
-    assert {request for table in tables for request in table} == {*get_args(AnyRequest)}
+    assert {request for table in tables for request in table} == {*Request.__subclasses__()}
     for request, handler in ((request, handler) for table in tables for request, handler in table.items()):
         assert [*get_type_hints(handler).values()] == [request, OnProgress, result_type(request)]

@@ -5,7 +5,7 @@ Loading this takes no time: commands import it whether or not they use it.
 """
 
 from collections.abc import Callable
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, Generic, Literal, TypeVar, cast, get_args
 
 import msgspec
 
@@ -47,8 +47,7 @@ class Request(_Value, Generic[Result], frozen=True, tag_field="command"):
 def result_type(request: type[Request[Result]]) -> type[Result]:
     """Return the type of a request's result."""
     [base] = vars(request)["__orig_bases__"]
-    found: type[Result] = get_args(base)[0]
-    return found
+    return cast(type[Result], get_args(base)[0])
 
 
 # -- every party ------------------------------------------------------------------------------------
@@ -288,24 +287,6 @@ class Uninvite(Request[None], frozen=True, tag="kgc uninvite"):
 
     name: str
 
-
-AnyRequest = (
-    Status
-    | Match
-    | Train
-    | Test
-    | Predict
-    | History
-    | Export
-    | Structure
-    | Report
-    | PredictEncrypted
-    | Revoke
-    | SignRevocation
-    | Accept
-    | Invite
-    | Uninvite
-)
 
 Handlers = dict[type[Request[Any]], Callable[..., Any]]
 """Which method of a service answers which request. It is called with the request and `OnProgress`."""

@@ -14,13 +14,14 @@ import json
 import os
 import re
 import stat
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from typing import BinaryIO, Self
+from typing import Annotated, BinaryIO, Self
 
 import msgspec
 
@@ -35,9 +36,17 @@ MAX_LINE = 64 * 1024
 _DOMAIN = "revfrf audit log v1"
 _OWNER = "revfrf audit log owner v1"
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FULL = "the disk is full; make room: no line is lost", "full"
+_REASONS = {
+    errno.EWOULDBLOCK: ("in use by another process; stop that one first", "in-use"),
+    errno.ENOENT: ("there is no such file or directory", "missing"),
+    errno.ELOOP: ("a symbolic link; give the path of the log itself", "malformed"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
+}
+"""What errors of the file system mean, and their kinds."""
 
-Single = str | int | bool
+
+Single = str | bool | Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Fact = Single | list[Single]
 
 
@@ -54,7 +63,7 @@ class _Entry(Record, frozen=True):
 class LogSummary:
     """A valid log: the number of lines, the times of the first and last one, and the last one's hash."""
 
-    count: int
+    lines: int
     first: str | None
     last: str | None
     head: str
@@ -107,9 +116,8 @@ class AuditLog:
         with self._stored():
             self._descriptor = self._opened()
             try:
-                with os.fdopen(os.dup(self._descriptor), "rb") as file:
-                    for _ in self._chain.follow(file):
-                        pass
+                with os.fdopen(self._descriptor, "rb", closefd=False) as file:
+                    deque(self._chain.follow(file), 0)
                 if self._chain.torn:
                     os.ftruncate(self._descriptor, self._chain.size)
                     self._append("log repaired", {"bytes": self._chain.torn})
@@ -150,10 +158,8 @@ class AuditLog:
 
     def _opened(self) -> int:
         flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        try:
-            descriptor, new = os.open(self.path, flags | os.O_CREAT | os.O_EXCL, PRIVATE), True
-        except FileExistsError:
-            descriptor, new = os.open(self.path, flags), False
+        new = not os.path.lexists(self.path)
+        descriptor = os.open(self.path, flags | (os.O_CREAT | os.O_EXCL if new else 0), PRIVATE)
         try:
             if new:
                 os.fchmod(descriptor, PRIVATE)  # the umask may have taken bits away
@@ -205,24 +211,10 @@ class AuditLog:
         """Turn errors of the file system into StorageError."""
         try:
             yield
-        except BlockingIOError:
-            raise StorageError(
-                f"{self.path}: in use by another process; stop that one first", kind="in-use"
-            ) from None
-        except FileNotFoundError:
-            raise StorageError(f"{self.path}: there is no such file or directory", kind="missing") from None
         except OSError as error:
-            if error.errno in _FULL:
-                reason, kind = "the disk is full; make room: no line is lost", "full"
-            elif error.errno == errno.ELOOP:
-                reason, kind = "a symbolic link; give the path of the log itself", "malformed"
-            else:
-                reason, kind = f"cannot be read or written: {error.strerror}", "io"
+            other = f"cannot be read or written: {error.strerror}", "io"
+            reason, kind = _REASONS.get(error.errno or 0, other)
             raise StorageError(f"{self.path}: {reason}", kind=kind) from None
-        except ValueError as error:
-            if isinstance(error, UsageError):
-                raise
-            raise StorageError(f"{self.path!r}: {error}", kind="io") from None
 
 
 # -- lines ------------------------------------------------------------------------------------------
@@ -276,29 +268,22 @@ class _Chain:
 
     def _error(self, what: str, kind: str) -> AuditLogError:
         fix = "find out who changed the log; if it was the disk, restore a backup"
+        if not self.count and kind == "malformed":
+            fix = "this file is not an audit log, or its beginning was changed"
         return AuditLogError(f"{self.path}, line {self.count + 1}: {what}; {fix}", kind=kind)
 
 
 def _entry(n: int, time: str, event: str, facts: dict[str, Fact], previous: str) -> _Entry:
-    if type(event) is not str or not event:
-        raise UsageError(f"an event is a str, not {type(event).__name__}")
-    ordered = {name: _fact(name, facts[name]) for name in sorted(facts)}
+    try:
+        ordered = {name: msgspec.convert(facts[name], Fact) for name in sorted(facts)}
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            f"{event!r}: a fact is a str, a bool, an int of 64 bits or a list: {error}"
+        ) from None
     fields: tuple[Field, ...] = tuple(
         (name, tuple(fact) if isinstance(fact, list) else fact) for name, fact in ordered.items()
     )
     return _Entry(n, time, event, ordered, previous, digest(_DOMAIN, n, time, event, fields, previous).hex())
-
-
-def _fact(name: str, fact: object) -> Fact:
-    return [_single(name, part) for part in fact] if isinstance(fact, list | tuple) else _single(name, fact)
-
-
-def _single(name: str, fact: object) -> Single:
-    if type(fact) is str or type(fact) is bool or (type(fact) is int and -(2**63) <= fact < 2**63):
-        return fact
-    raise UsageError(
-        f"{name}: a fact is a str, a bool, an int of 64 bits or a list, not {type(fact).__name__}"
-    )
 
 
 def _line(entry: _Entry) -> bytes:

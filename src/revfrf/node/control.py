@@ -13,25 +13,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union
 
 import msgspec
 
 from revfrf.errors import RevFRFError, StorageError, UsageError
 from revfrf.io.files import check_writable_by_owner_alone
-from revfrf.node.api import AnyRequest, OnProgress, Progress, Request, no_progress, result_type
+from revfrf.node.api import OnProgress, Progress, Request, no_progress, result_type
 
 log = logging.getLogger("revfrf.control")
 
 Result = TypeVar("Result")
-Answer = Callable[[AnyRequest, OnProgress], Any]
+Answer = Callable[[Request[Any], OnProgress], Any]
 """Answers a request. Raises RevFRFError."""
 
 CONTROL = "control"
 """The socket's name."""
 
-MAX_REQUEST, MAX_REPLY = 2**22, 2**28
-"""Bytes in a line."""
+MAX_REQUEST, MAX_RESULT = 2**22, 2**28
+"""Bytes of a request, with the end of its line, and of a result."""
 
 ALIVE_SECONDS, DEAD_SECONDS = 5.0, 30.0
 """How often a process that is at work shows that it is alive, and when it is given up."""
@@ -64,16 +64,13 @@ class Succeeded(_Line, frozen=True):
     result: msgspec.Raw
 
 
-_REQUEST: msgspec.json.Decoder[AnyRequest] = msgspec.json.Decoder(AnyRequest)
-_REPLY: msgspec.json.Decoder[Progress | Alive | Failed | Succeeded] = msgspec.json.Decoder(
-    Progress | Alive | Failed | Succeeded
-)
+_Reply = Progress | Alive | Failed | Succeeded
+_REQUEST: msgspec.json.Decoder[Request[Any]] = msgspec.json.Decoder(Union[tuple(Request.__subclasses__())])  # noqa: UP007 (known at run time)
+_REPLY = msgspec.json.Decoder(_Reply)
 
 
-def _decode_request(line: bytes) -> AnyRequest:
+def _decode_request(line: bytes) -> Request[Any]:
     try:
-        if not line.endswith(b"\n"):
-            raise ValueError("the line is too long, or has no end")
         return _REQUEST.decode(line)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"not a request: {error}") from None
@@ -101,8 +98,11 @@ class _Handler(socketserver.StreamRequestHandler):
 
     def _reply(self, line: bytes) -> _Line:
         try:
-            result = self.server.answer(_decode_request(line), self._on_progress)
-            return Succeeded(msgspec.Raw(msgspec.json.encode(result)))
+            result = msgspec.json.encode(self.server.answer(_decode_request(line), self._on_progress))
+            if len(result) > MAX_RESULT:
+                size = f"{len(result):,} bytes, more than {MAX_RESULT:,}"
+                raise UsageError(f"the result has {size}; ask about fewer rows at once")
+            return Succeeded(msgspec.Raw(result))
         except RevFRFError as error:
             reason = str(error).encode(errors="backslashreplace").decode()  # file names may not be UTF-8
             return Failed(error.kind, reason)
@@ -261,7 +261,7 @@ def _exchange(connection: socket.socket, line: bytes) -> Iterator[bytes]:
     """Send a line, and yield the lines that come back until the process closes the connection or ends."""
     with suppress(ConnectionError, TimeoutError), connection.makefile("rb") as lines:
         connection.sendall(line)
-        while (found := lines.readline(MAX_REPLY)).endswith(b"\n"):
+        while (found := lines.readline(MAX_RESULT + MAX_REQUEST)).endswith(b"\n"):
             yield found
 
 

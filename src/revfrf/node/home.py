@@ -150,24 +150,21 @@ def wait_until_left(directory: Path) -> None:
 
     Raises RevFRFError if it has ended for another reason.
     """
-    while (left := _has_left(directory)) is None:
-        time.sleep(POLL_SECONDS)
-    if not left:
-        raise RevFRFError(
-            f"KGC has the request, but the process in {directory} ended before CS refused it; "
-            "`revfrf history` at CS shows whether it has left",
-            kind="absent",
-        )
-
-
-def _has_left(directory: Path) -> bool | None:
-    """See `has_left`; None while a process runs there."""
-    try:
-        return None if is_running(directory / CONTROL) else has_left(directory)
-    except StorageError as error:
-        if error.kind != "in-use":
-            raise
-        return None
+    while True:
+        while is_running(directory / CONTROL):
+            time.sleep(POLL_SECONDS)
+        try:
+            if has_left(directory):
+                return
+            break
+        except StorageError as error:  # it is just ending, or just starting
+            if error.kind != "in-use":
+                raise
+    raise RevFRFError(
+        f"KGC has the request, but the process in {directory} ended before CS refused it; "
+        "`revfrf history` at CS shows whether it has left",
+        kind="absent",
+    )
 
 
 class Pins:

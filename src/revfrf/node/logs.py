@@ -16,7 +16,7 @@ import re
 import sys
 import traceback
 from collections.abc import Mapping, Set
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from numbers import Integral, Real
 from pathlib import PurePath
 from typing import Any, Literal, TextIO
@@ -66,20 +66,14 @@ class _Formatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         facts = {name: _plain(fact) for name, fact in getattr(record, _FACTS, {}).items()}
-        facts |= self._trouble(record)
+        if record.exc_info and (error := record.exc_info[1]):
+            trace = {"traceback": "".join(traceback.format_exception(error))} if self._traces else {}
+            facts |= {"error": _plain(error), **trace}
         if self._as_json:
             line = {"time": time, "level": record.levelname.lower(), "event": _message(record)}
             return json.dumps({**line, "facts": facts}, separators=(",", ":"))
         shown = [f"{_one_line(name)}={_quoted(fact)}" for name, fact in facts.items()]
         return " ".join([time, f"{record.levelname:<5}", _one_line(_message(record)), *shown])
-
-    def _trouble(self, record: logging.LogRecord) -> dict[str, Any]:
-        """Return a record's exception: its kind and reason and, when debugging, its traceback."""
-        error = record.exc_info[1] if record.exc_info else None
-        if error is None:
-            return {}
-        trace = {"traceback": "".join(traceback.format_exception(error))} if self._traces else {}
-        return {"error": _plain(error), **trace}
 
 
 def _message(record: logging.LogRecord) -> str:
@@ -113,7 +107,7 @@ def _plain(value: object, depth: int = 0) -> Any:
         return whole if -(2**64) < whole < 2**64 else f"<a number of {whole.bit_length()} bits>"
     if isinstance(value, Real):
         return float(value) if math.isfinite(value) else str(float(value))
-    if isinstance(value, PurePath | date):
+    if isinstance(value, PurePath):
         return str(value)
     if isinstance(value, Mapping) and depth < _DEEPEST:
         return {str(_plain(name)): _plain(value[name], depth + 1) for name in value}

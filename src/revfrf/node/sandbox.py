@@ -158,9 +158,9 @@ def _wait(directory: Path, expected: set[str], processes: Mapping[str, subproces
     while time.monotonic() < until:
         for name, process in processes.items():
             if process.poll():
-                raise RevFRFError(
-                    f"{name} has stopped; {_last_line(directory / f'{name}.log')}", kind="absent"
-                )
+                log = directory / f"{name}.log"
+                last = next(filter(None, reversed(log.read_text(errors="replace").split("\n"))), "")
+                raise RevFRFError(f"{name} has stopped; {log} ends with: {last}", kind="absent")
         try:
             status = ask(directory / "cs" / CONTROL, Status())
         except StorageError:
@@ -171,15 +171,8 @@ def _wait(directory: Path, expected: set[str], processes: Mapping[str, subproces
         if not missing:
             return
         time.sleep(0.1)
-    names = ", ".join(sorted(missing))
-    raise RevFRFError(
-        f"{names}: not connected after {START_SECONDS:.0f} seconds; look at {directory}/*.log", kind="absent"
-    )
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
-    return f"{log} ends with: {next(filter(None, reversed(lines)), '')}"
+    late = f"{', '.join(sorted(missing))}: not connected after {START_SECONDS:.0f} seconds"
+    raise RevFRFError(f"{late}; look at {directory}/*.log", kind="absent")
 
 
 def running(directory: Path) -> list[int]:
@@ -210,7 +203,6 @@ def _end(processes: Collection[int]) -> None:
 
 def _is_alive(process: int) -> bool:
     """Return whether a process runs. One that has ended but was not reaped has no command line."""
-    try:
+    with suppress(OSError):
         return bool(Path(f"/proc/{process}/cmdline").read_bytes())
-    except OSError:
-        return False
+    return False

@@ -78,7 +78,8 @@ class Service:
                 "the TLS certificate expires in %d days; ask KGC for a new token, and `revfrf join` it", days
             )
         with ExitStack() as closing:
-            closing.callback(self._close_log)
+            closing.callback(self.audit.close)
+            closing.callback(self._log_end)
             self.audit.append("started")
             if network.listen is not None:
                 self._link = server = Server(self.endpoint, tls, network.listen)
@@ -96,24 +97,20 @@ class Service:
         if self.failure is not None:
             raise self.failure
 
+    def _log_end(self) -> None:
+        if self.failure is None:
+            self.audit.append("stopped")
+
     def _watch_link(self) -> None:
         """Until stopped, log each new problem with the link once."""
         logged = ""
         while self.loop.pause():
-            problem = self.link_problem
-            if problem != logged:
-                logged = problem
-                if problem:
-                    log.warning("not connected: %s", problem)
+            if self.link_problem != logged:
+                logged = self.link_problem
+                if logged:
+                    log.warning("not connected: %s", logged)
                 if isinstance(self._link, Dialler) and self._link.left:
                     self.on_expelled()
-
-    def _close_log(self) -> None:
-        try:
-            if self.failure is None:
-                self.audit.append("stopped")
-        finally:
-            self.audit.close()
 
     @property
     def link_problem(self) -> str:
