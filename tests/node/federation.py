@@ -206,16 +206,8 @@ class Running:
         end = time.monotonic() + seconds
         while not done():
             if time.monotonic() > end:
-                self._show_stacks()
                 raise AssertionError(f"within {seconds} seconds: {what}\n{self.logs()}")
             time.sleep(0.02)
-
-    def _show_stacks(self) -> None:
-        """Have forked ones write to their logs what they are doing."""
-        for process in self.processes.values():
-            if isinstance(process, Forked) and process.poll() is None:
-                os.kill(process.pid, signal.SIGUSR1)
-        time.sleep(0.2)
 
     def wait_until_connected(self) -> None:
         """Until everybody who runs has a link to CS, and CS has that very link."""

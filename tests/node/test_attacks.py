@@ -183,11 +183,6 @@ def test_whose_token_was_withdrawn_does_not_become_a_requester(federation: Feder
     assert (role.calls, federation.kgc.role.state.admitted) == ([], {})
 
 
-def test_a_requester_that_is_invited_is_admitted(federation: Federation) -> None:
-    federation.open("clinic").endpoint.call("KGC", AdmissionRequest(), Done)
-    assert list(federation.kgc.role.state.admitted) == ["clinic"]
-
-
 def remembers_a_share(federation: Federation) -> bool:
     """Whether KGC has the set-up of the current epoch, or its process keeps it for later forests."""
     kept = {made.parameters.n for made in moduli._made.values()}
@@ -249,6 +244,7 @@ def test_a_requester_that_does_not_answer_its_admission_is_admitted_once_at_a_ti
 
 def test_a_question_that_costs_nothing_fills_no_audit_log(federation: Federation) -> None:
     federation.open("clinic").endpoint.call("KGC", AdmissionRequest(), Done)
+    assert list(federation.kgc.role.state.admitted) == ["clinic"]
     query, cs = ForestQuery(admission=federation.kgc.role.state.admitted["clinic"]), federation.services["CS"]
     lines = len((federation.directory / "CS" / AUDIT).read_text().splitlines())
     for _ in range(50):

@@ -56,12 +56,6 @@ def facts(**values: object) -> Any:
     return json.loads(stream.getvalue())["facts"]
 
 
-def test_a_step_is_one_line_of_text() -> None:
-    stream = listening()
-    step(log, "level grown", level=3, nodes=812, seconds=0.41, whole=True, left=None)
-    assert said(stream) == "INFO  level grown level=3 nodes=812 seconds=0.41 whole=true left=null"
-
-
 def test_a_step_is_one_json_object_and_a_fact_named_level_is_not_the_level() -> None:
     stream = listening("json")
     step(log, "level grown", level=3, nodes=812)
@@ -81,6 +75,9 @@ def test_a_step_is_one_json_object_and_a_fact_named_level_is_not_the_level() -> 
         ("a\\b", r'"a\\b"'),
         ("Zürich", "Zürich"),
         ([1, 2], "[1,2]"),
+        (0.41, "0.41"),
+        (True, "true"),
+        (None, "null"),
     ],
 )
 def test_values_are_quoted_where_one_could_not_see_their_end(value: object, written: str) -> None:
@@ -138,17 +135,27 @@ def test_bytes_secrets_and_numbers_of_the_size_of_keys_are_never_written(secret:
         assert shown not in written
 
 
-def test_an_object_is_written_as_the_name_of_its_type() -> None:
-    class Holder:
-        def __repr__(self) -> str:
-            return "5ec4e7"
-
-    assert facts(x=Holder(), y=SigningKey.generate()) == {"x": "<Holder>", "y": "<secret>"}
+class Holder:
+    def __repr__(self) -> str:
+        return "5ec4e7"
 
 
-def test_numbers_of_numpy_and_what_json_has_no_word_for_are_written() -> None:
-    values = facts(a=np.int64(3), b=np.float64(0.5), c=float("nan"), d=float("-inf"), e=Path("a/b"))
-    assert values == {"a": 3, "b": 0.5, "c": "nan", "d": "-inf", "e": "a/b"}
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (Holder(), "<Holder>"),
+        (SigningKey.generate(), "<secret>"),
+        (np.int64(3), 3),
+        (np.float64(0.5), 0.5),
+        (float("nan"), "nan"),
+        (float("-inf"), "-inf"),
+        (Path("a/b"), "a/b"),
+    ],
+)
+def test_what_json_has_no_word_for_is_a_number_a_text_or_the_name_of_a_type(
+    value: object, written: object
+) -> None:
+    assert facts(x=value) == {"x": written}
 
 
 def test_what_is_nested_without_end_is_cut() -> None:
@@ -181,27 +188,24 @@ def test_a_traceback_is_there_for_those_who_debug_and_breaks_no_line(form: Forma
     except StorageError:
         log.exception("failed")
     [line] = stream.getvalue().splitlines()
-    assert "full: no room" in line
-    assert "Traceback" in line
-    assert r"\n  File " in line
+    assert all(part in line for part in ("full: no room", "Traceback", r"\n  File "))
 
 
-def test_plain_calls_are_written_too() -> None:
-    stream = listening()
-    log.warning("%s refused a message of %s: %s", "CS", "clinic", UsageError("too long"))
-    assert said(stream) == "WARNING CS refused a message of clinic: usage: too long"
-    stream = listening()
-    log.error("%(a)d%% of %(b)s", {"a": 5, "b": b"key"})
-    assert said(stream) == "ERROR 5% of <secret>"
-    stream = listening()
-    log.info("100%")
-    assert said(stream) == "INFO  100%"
+CALLS: list[tuple[tuple[Any, ...], str]] = [
+    (("%s refused %s: %s", "CS", "clinic", UsageError("too long")), "CS refused clinic: usage: too long"),
+    (("%(a)d%% of %(b)s", {"a": 5, "b": b"key"}), "5% of <secret>"),
+    (("100%",), "100%"),
+    (("%d of %d", b"5ec4e7"), "%d of %d (with values that do not fit)"),
+]
 
 
-def test_a_call_whose_values_do_not_fit_is_a_line_and_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("call", "written"), CALLS)
+def test_plain_calls_are_written_too(
+    call: tuple[Any, ...], written: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     stream = listening()
-    log.warning("%d of %d", b"5ec4e7")
-    assert said(stream) == "WARNING %d of %d (with values that do not fit)"
+    log.warning(*call)
+    assert said(stream) == f"WARNING {written}"
     assert capsys.readouterr() == ("", "")
 
 
@@ -226,10 +230,10 @@ def test_standard_error_is_the_default_and_other_loggers_hear_nothing(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     set_up_logging()
-    step(log, "tried", x=1)
+    step(log, "tried", x=1, y="a b")
     out, err = capsys.readouterr()
     assert not out
-    assert err.endswith("INFO  tried x=1\n")
+    assert err.endswith('INFO  tried x=1 y="a b"\n')
     assert not caplog.records
 
 

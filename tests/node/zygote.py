@@ -6,7 +6,6 @@ any other, that runs `revfrf serve`; it may also die by SIGKILL at a chosen step
 Commands come as JSON, a line each, and so do answers. When there are no more, all parties are killed.
 """
 
-import faulthandler
 import json
 import os
 import resource
@@ -45,11 +44,6 @@ def count_steps(steps: Steps) -> None:
     steps.count(AuditLog, "append", lambda _, event, **__: f"log {event}", after=None)
 
 
-def dial_often() -> None:
-    """Parties whose link breaks again and again dial again soon."""
-    Dialler.LONGEST_PAUSE = 0.4
-
-
 def warm_up() -> None:
     """Load what is compiled, with a forest that nobody needs."""
     rng = np.random.default_rng(0)
@@ -73,7 +67,6 @@ def begin(command: dict[str, Any]) -> Callable[[], None]:
     null = os.open(os.devnull, os.O_RDONLY)
     for descriptor, number in ((null, 0), (log, 1), (log, 2)):
         os.dup2(descriptor, number)
-    faulthandler.register(signal.SIGUSR1)
     if command["limit"]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (command["limit"], resource.RLIM_INFINITY))
     if command["steps"]:
@@ -99,7 +92,7 @@ def main() -> Callable[[], None]:
     """Fork a child for each command to start one; only children return, with what they live for."""
     children: dict[int, int | None] = {}
     warm_up()
-    dial_often()
+    Dialler.LONGEST_PAUSE = 0.4  # parties whose link breaks again and again dial again soon
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     for line in sys.stdin:
