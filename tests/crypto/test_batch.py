@@ -68,13 +68,6 @@ def test_reordered_or_changed_batch_is_refused(statements: list[bytes]) -> None:
     refused(signature, [*statements[:-1], statements[-1] + b"\0"])
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 7])
-def test_last_statement_twice_is_another_batch(count: int) -> None:
-    """A tree that doubles a lone node would give both the same root."""
-    statements = statements_of(count)
-    refused(sign_batch(KEY, CONTEXT, statements), [*statements, statements[-1]])
-
-
 def test_batch_without_statements_is_refused() -> None:
     refused(batch_of(1).signature, [])
 

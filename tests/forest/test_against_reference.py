@@ -147,19 +147,6 @@ def test_forest_of_every_kind_is_the_reference_s(n_classes: int, method: str, bo
     assert_same_votes(case, federation, plain, random_case(2).codes)
 
 
-@pytest.mark.parametrize("kind", sorted(set(KINDS)))
-@pytest.mark.parametrize("method", ["quantile", "uniform"])
-def test_forest_of_columns_of_one_kind_is_the_reference_s(kind: str, method: str) -> None:
-    rng = random.Random(kind)
-    codes = {
-        party: np.array([column_of(rng, kind, 50) for _ in range(2)], dtype=np.int64) for party in ("a", "b")
-    }
-    case = Case(codes, [float(rng.randrange(2)) for _ in range(50)], 2, with_rules(method=method))
-    federation, plain = assert_same_forest(case)
-    assert bool(plain.forest.splits) == (kind not in ("constant", "missing"))
-    assert_same_votes(case, federation, plain, codes)
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -183,14 +170,6 @@ def test_forest_by_any_rules_is_the_reference_s(changes: dict[str, Any]) -> None
     case = random_case(4, rules=with_rules(**changes))
     federation, plain = assert_same_forest(case)
     assert_same_votes(case, federation, plain, case.codes)
-
-
-def test_forest_whose_features_are_hardly_ever_candidates_asks_them_all() -> None:
-    case = random_case(5, rules=with_rules(candidate_limit=0))
-    federation, plain = assert_same_forest(case)
-    everybody = grow_plainly(random_case(5, rules=with_rules(candidate_limit=2**64 - 1)))
-    assert plain.forest.splits == everybody.forest.splits
-    assert len(federation.coordinator.store.splits) > 4
 
 
 def test_larger_forest_is_the_reference_s() -> None:

@@ -63,23 +63,6 @@ def test_bin_of_every_row_is_the_number_of_cuts_below_it(values: list[int], meth
     assert proposal.bins.tolist() == (bins if cuts else [])
 
 
-@given(st.lists(codes, min_size=1, max_size=60), st.sampled_from(METHODS), st.integers(1, 40))
-def test_cuts_ascend_and_leave_something_on_both_sides(values: list[int], method: Method, c: int) -> None:
-    cuts = cuts_of(proposed(values, [range(len(values))], method, 64, c))
-    assert cuts == sorted(set(cuts))
-    assert len(cuts) <= c
-    assert all(min(values) <= cut < max(values) for cut in cuts)
-    assert bool(cuts) == (len(set(values)) > 1)
-
-
-def test_only_the_sampled_rows_shape_the_cuts() -> None:
-    """Two of 1000 rows are sampled: of two values there is one quantile cut, the lower."""
-    proposal = proposed(range(1000), [range(1000)], "quantile", 2, 32)
-    (cut,) = cuts_of(proposal)
-    assert cut < 500
-    assert proposal.bins.tolist() == [int(x > cut) for x in range(1000)]
-
-
 def test_bins_come_node_by_node_without_those_that_have_no_cut() -> None:
     values = [5, 5, 5, 1, 2, 9, 7, 8]
     proposal = proposed(values, [[0, 1, 2], [3, 4], [0, 2], [5, 6, 7]], "quantile", 16, 1)

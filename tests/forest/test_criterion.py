@@ -123,11 +123,6 @@ def test_targets_too_close_to_tell_apart_are_pure() -> None:
     assert regression([0.0, 1e-30, 1.0]).pure(nodes).tolist() == [True, False, True]
 
 
-def test_equal_targets_are_zero_around_their_value() -> None:
-    targets = regression([4.5] * 3)
-    assert (targets.values.tolist(), targets.centre, targets.places) == ([0, 0, 0], 4.5, 0)
-
-
 def test_rows_without_weight_have_no_say_in_the_range_of_targets() -> None:
     there = regression([1.0, 2.0, 5.0], [1, 1, 2])
     diluted = regression([1.0, 1e300, 2.0, 5.0], [1, 0, 1, 2], [1, 0, 1, 1])
@@ -180,24 +175,6 @@ def test_best_cut_and_its_score_are_the_reference_s(
                 chosen, lowest = cut, score
     answer = best(targets, bins, n_cuts, min_samples_leaf)
     assert (answer.cuts.tolist(), answer.scores.tolist()) == ([chosen], [lowest])
-
-
-def test_lowest_of_equally_good_cuts_wins() -> None:
-    assert best(classes([0, 1, 1, 0], 2), [0, 1, 2, 3], 3).cuts.tolist() == [0]
-    assert best(classes([0, 0, 1, 1], 2), [0, 0, 3, 3], 3).cuts.tolist() == [0]
-
-
-def test_cut_that_leaves_too_few_rows_is_no_cut() -> None:
-    targets = classes([0, 1, 1, 1], 2)
-    assert best(targets, [0, 1, 1, 1], 1).cuts.tolist() == [0]
-    assert best(targets, [0, 1, 1, 1], 1, 2).cuts.tolist() == [NO_CUT]
-    assert best(targets, [0, 0, 0, 0], 1).cuts.tolist() == [NO_CUT]
-    assert best(targets, [1, 1, 1, 1], 1).cuts.tolist() == [NO_CUT]
-
-
-def test_rows_count_once_for_the_smallest_leaf_however_heavy_they_are() -> None:
-    targets = classes([0, 1, 1], 2, [100.0, 1.0, 1.0], times=9)
-    assert best(targets, [0, 1, 1], 1, 2).cuts.tolist() == [NO_CUT]
 
 
 def test_feature_without_cuts_has_no_bins_and_no_cut() -> None:

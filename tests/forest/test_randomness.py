@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,13 +47,6 @@ def test_feature_draws_have_a_row_a_node_and_a_column_a_feature() -> None:
     ]
 
 
-def test_draw_of_a_feature_does_not_depend_on_the_others() -> None:
-    numbers, paths = np.arange(50, dtype=np.uint32), np.arange(1, 51, dtype=np.uint64)
-    alone = feature_draws(b"seed", ["b/x"], numbers, paths)[:, 0]
-    among = feature_draws(b"seed", ["a/x", "b/x", "c/x"], numbers, paths)[:, 1]
-    assert alone.tolist() == among.tolist()
-
-
 def test_private_seeds_need_the_secret() -> None:
     numbers, paths = np.zeros(30, np.uint32), np.arange(1, 31, dtype=np.uint64)
     seeds = [private_seeds(secret, "a/x", numbers, paths).tolist() for secret in (b"one", b"two")]
@@ -69,26 +61,8 @@ def test_limit_is_the_largest_draw_below_the_probability(pi: float) -> None:
     assert limit == reference.candidate_limit(pi)
 
 
-def test_features_are_candidates_as_often_as_the_probability_says() -> None:
-    numbers, paths = np.arange(20_000, dtype=np.uint32), np.ones(20_000, np.uint64)
-    for pi in (0.01, 0.3, 1.0):
-        draws = feature_draws(b"seed", ["a/x"], numbers, paths)
-        share = float((draws <= np.uint64(candidate_limit(pi))).mean())
-        assert abs(share - pi) <= 4 * (pi * (1 - pi) / 20_000) ** 0.5
-
-
 @given(st.binary(max_size=8), st.integers(0, 2**32 - 1), st.integers(1, 200))
 def test_bootstrap_is_the_reference_s(seed: bytes, tree: int, n: int) -> None:
     drawn = bootstrap(seed, tree, n)
     assert drawn.dtype == np.uint8
     assert drawn.tolist() == reference.bootstrap(seed, tree, [1] * n)
-
-
-def test_bootstrap_draws_as_many_rows_as_there_are() -> None:
-    assert int(bootstrap(b"seed", 3, 100_000).sum()) == 100_000
-    assert abs(float((bootstrap(b"seed", 4, 100_000) == 0).mean()) - np.exp(-1)) < 0.01
-
-
-@pytest.mark.parametrize(("tree", "other"), [(0, 1), (0, 2**16), (5, 2**31)])
-def test_trees_have_their_own_bootstrap(tree: int, other: int) -> None:
-    assert bootstrap(b"seed", tree, 100).tolist() != bootstrap(b"seed", other, 100).tolist()

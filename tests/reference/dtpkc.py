@@ -208,7 +208,7 @@ def h_re_enc(params: Parameters, sk_cs: int, ciphertext: Paper) -> Paper:
 
 
 def compressed_h_re_enc(params: Parameters, sk_cs: int, ciphertext: Compressed) -> Compressed:
-    """HReEnc, compressed: C·(G^sk_CS mod N)^N."""
+    """HReEnc, compressed: C·(G^sk_CS mod N)^N. HEncRef is the same with r_p for sk_CS."""
     check_ciphertext(params, ciphertext)
     mask = pow(pow(ciphertext.g, sk_cs, params.n), params.n, params.n2)
     return Compressed(ciphertext.c * mask % params.n2, ciphertext.g)
@@ -217,11 +217,6 @@ def compressed_h_re_enc(params: Parameters, sk_cs: int, ciphertext: Compressed) 
 def h_enc_ref(params: Parameters, r_p: int, ciphertext: Paper) -> Paper:
     """HEncRef: C1·C2^r_p; what opens it is sk + r_p."""
     return h_re_enc(params, r_p, ciphertext)
-
-
-def compressed_h_enc_ref(params: Parameters, r_p: int, ciphertext: Compressed) -> Compressed:
-    """HEncRef, compressed."""
-    return compressed_h_re_enc(params, r_p, ciphertext)
 
 
 # -- ParHDec1, ParHDec2 -----------------------------------------------------------------------------

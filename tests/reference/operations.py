@@ -92,7 +92,7 @@ def re_encrypt(params: Parameters, inputs: Inputs) -> Outputs:
 
 def refresh(params: Parameters, inputs: Inputs) -> Outputs:
     x, r = Compressed(inputs["c"], inputs["g"]), inputs["r"]
-    shifted = dtpkc.compressed_h_enc_ref(params, r, x)
+    shifted = dtpkc.compressed_h_re_enc(params, r, x)
     _agree(params, shifted, dtpkc.h_enc_ref(params, r, dtpkc.expand(params, x)))
     return _opened(params, shifted, inputs["sk"], r)
 

@@ -99,18 +99,6 @@ def test_refresh_moves_the_key_by_r(world: World, a: int, r: int) -> None:
     assert par_h_dec2(WeakKey(world.parameters, SecretInt(sk + 2 * r)), even) == [a]
 
 
-def test_encryptions_of_one_message_all_differ(toy: World) -> None:
-    encrypted = ho_enc(toy.alice.public, [7] * 200)
-    assert len({c.c for c in encrypted}) == len({c.g for c in encrypted}) == 200
-
-
-def test_honest_elements_pass_the_checks_whatever_is_done_to_them(world: World) -> None:
-    p = world.parameters
-    a, b = ho_enc(world.alice.public, [5, -5])
-    for ciphertext in (a, b, add(p, a, b), negate(p, a), scale(p, a, -3), *h_re_enc(world.cs, [a])):
-        p.check(ciphertext)
-
-
 @pytest.mark.parametrize("bits", [2048, 3072])
 def test_everything_holds_at_real_sizes(bits: int) -> None:
     world = world_of(bits)

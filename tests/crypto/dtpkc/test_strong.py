@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from revfrf.crypto.dtpkc.dtpkc import h_enc_ref, ho_enc
+from revfrf.crypto.dtpkc.dtpkc import ho_enc
 from revfrf.crypto.dtpkc.keys import Ciphertext
 from revfrf.crypto.dtpkc.primes import SafePrimes
 from revfrf.crypto.dtpkc.strong import (
-    StrongShare,
     _deal_from,
     root_half,
     root_open,
@@ -21,8 +20,7 @@ from revfrf.crypto.dtpkc.strong import (
     strong_half,
     strong_open,
 )
-from revfrf.crypto.secret import SecretInt
-from revfrf.errors import DecryptionError, ElementError, InsecureKeyError, UsageError
+from revfrf.errors import DecryptionError, InsecureKeyError, UsageError
 from tests.conftest import World, world_of
 
 messages = st.lists(st.integers(min_value=-(2**62), max_value=2**62), min_size=1, max_size=5)
@@ -75,52 +73,6 @@ def test_one_half_alone_opens_nothing(toy: World) -> None:
             for wrong in ([1], half(share, cs)):
                 with pytest.raises(DecryptionError):
                     finish(share, cs, wrong)
-
-
-def test_shares_of_another_dealing_open_nothing() -> None:
-    primes = PRIMES
-    one, two = (_deal_from(random.Random(seed).randrange, primes, 16, allow_insecure=True) for seed in (1, 2))
-    assert one.parameters.n == two.parameters.n
-    cs = [one.parameters.lift(one.parameters.g0)]
-    assert root_open(one.cc_share, cs, root_half(one.cs_share, cs)) == [0]
-    for half, finish in FORMS:
-        with pytest.raises(DecryptionError):
-            finish(two.cc_share, cs, half(one.cs_share, cs))
-
-
-@pytest.mark.parametrize("bad", [0, -1])
-def test_halves_outside_the_group_are_rejected(toy: World, bad: int) -> None:
-    cs = c_parts(ho_enc(toy.alice.public, [5]))
-    for half, finish in FORMS:
-        with pytest.raises(ElementError):
-            finish(toy.cc_share, cs, [bad])
-        with pytest.raises(ElementError):
-            half(toy.cs_share, [bad])
-
-
-@laws
-@given(m=st.integers(min_value=-(2**62), max_value=2**62), refreshes=st.integers(min_value=1, max_value=4))
-def test_the_papers_refresh_does_not_stop_the_strong_halves(world: World, m: int, refreshes: int) -> None:
-    ciphertexts = ho_enc(world.alice.public, [m])
-    for _ in range(refreshes):
-        ciphertexts = h_enc_ref(world.parameters, SecretInt(1 + secrets.randbelow(2**100)), ciphertexts)
-    cs = c_parts(ciphertexts)
-    assert strong_open(world.cc_share, cs, strong_half(world.cs_share, cs)) == [m]
-
-
-@pytest.mark.parametrize("m", [1, 2, -5, 12345])
-def test_the_papers_split_of_lambda_returns_m_times_lambda(m: int) -> None:
-    """λ = λ1 + λ2, as printed: the halves then open m·λ, which is why the dealt shares are another sum."""
-    primes = PRIMES
-    dealt = _deal_from(secrets.randbelow, primes, 16, allow_insecure=True)
-    p = dealt.parameters
-    lambda_ = (primes.p - 1) * (primes.q - 1) // 2
-    lambda_1 = p.n + secrets.randbelow(lambda_ * (p.n - 4))
-    cs_share = StrongShare(p, "CS", SecretInt(lambda_1))
-    cc_share = StrongShare(p, "CC", SecretInt((lambda_ - lambda_1) % (lambda_ * p.n)))
-    cs = [p.lift(p.g0) * (1 + m % p.n * p.n) % p.n_squared]
-    [opened] = strong_open(cc_share, cs, strong_half(cs_share, cs))
-    assert opened == p.signed(m * lambda_ % p.n) != m
 
 
 def test_set_up_makes_what_was_asked_for() -> None:
