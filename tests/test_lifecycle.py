@@ -46,11 +46,14 @@ KGC_LAWS: dict[str, tuple[Callable[[KgcState], bool], set[Step]]] = {
         {Step.WAIT},
     ),
     "nothing happens while nobody asks to leave": (
-        lambda kgc: kgc.epoch > 0 and kgc.announced and kgc.leaving == 0,
+        lambda kgc: kgc.epoch > 0 and kgc.announced and kgc.leaving_level == 0,
         {Step.WAIT},
     ),
-    "level 1 keeps the keys": (lambda kgc: kgc.leaving == 1, {*KGC_STEPS} - {Step.BEGIN_EPOCH_WITH_NEW_KEYS}),
-    "level 2 changes the keys": (lambda kgc: kgc.leaving == 2, {*KGC_STEPS} - {Step.BEGIN_EPOCH}),
+    "level 1 keeps the keys": (
+        lambda kgc: kgc.leaving_level == 1,
+        {*KGC_STEPS} - {Step.BEGIN_EPOCH_WITH_NEW_KEYS},
+    ),
+    "level 2 changes the keys": (lambda kgc: kgc.leaving_level == 2, {*KGC_STEPS} - {Step.BEGIN_EPOCH}),
     "a request of CS begins no epoch but the first": (
         lambda kgc: kgc.epoch > 0 and kgc.setup_requested,
         {Step.ANNOUNCE, Step.WAIT},
@@ -60,7 +63,7 @@ KGC_LAWS: dict[str, tuple[Callable[[KgcState], bool], set[Step]]] = {
             kgc.epoch > 0
             and kgc.announced
             and not (kgc.revocation_in_progress or kgc.setup_requested)
-            and kgc.leaving > 0
+            and kgc.leaving_level > 0
         ),
         {Step.BEGIN_EPOCH, Step.BEGIN_EPOCH_WITH_NEW_KEYS},
     ),

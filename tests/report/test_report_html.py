@@ -13,7 +13,7 @@ from msgspec import structs
 from revfrf import RevocableForestClassifier
 from revfrf.report import drawing
 from revfrf.report.drawing import COLOURS, most_telling_tree, outline
-from revfrf.report.forest import Standing, forest_page
+from revfrf.report.forest import ForestOverview, forest_page
 from revfrf.report.html import STYLE, THEME, facts, table
 
 COLUMNS = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a & b", "it's", "plain", "plainer"]
@@ -50,7 +50,7 @@ class Reader(HTMLParser):
         return sum(t == tag and kind in (a.get("class") or "").split() for t, a in self.tags)
 
 
-def left(*, constant: bool = False) -> Standing:
+def left(*, constant: bool = False) -> ForestOverview:
     rng = np.random.default_rng(5)
     X = rng.normal(size=(200, len(COLUMNS)))
     y = (X @ [1, -1, 1, -1, 1, -1] > 0).astype(int)
@@ -61,7 +61,7 @@ def left(*, constant: bool = False) -> Standing:
     model = RevocableForestClassifier(5, parties=PARTIES, **toy).fit(table, y)
     before, columns = outline(model.federation_.coordinator.store), model.parties_
     certificate = model.revoke(LEAVER)
-    return Standing(
+    return ForestOverview(
         federation="<all> & more",
         facts={"members": [*PARTIES], "nodes": model.n_nodes_, "digest": model.digest_},
         columns=columns,
@@ -73,13 +73,13 @@ def left(*, constant: bool = False) -> Standing:
 
 
 @pytest.fixture(scope="module")
-def standing() -> Standing:
+def overview() -> ForestOverview:
     return left()
 
 
 @pytest.fixture(scope="module")
-def html(standing: Standing) -> str:
-    return forest_page(standing)
+def html(overview: ForestOverview) -> str:
+    return forest_page(overview)
 
 
 def legend(html: str) -> str:
@@ -119,23 +119,23 @@ def test_every_party_is_in_the_legend_and_the_leaver_is_marked(html: str) -> Non
     assert found[: found.index("has left")].rindex(LEAVER) > found.index("Ada & <b>")
 
 
-def test_numbers_are_those_of_the_certificate_and_the_forest(standing: Standing, html: str) -> None:
-    cells, [certificate] = Reader(html).text, standing.certificates
+def test_numbers_are_those_of_the_certificate_and_the_forest(overview: ForestOverview, html: str) -> None:
+    cells, [certificate] = Reader(html).text, overview.certificates
     report = certificate.report
     for what in ("destroyed", "rebuilt", "kept"):
         assert cells[cells.index(f"nodes {what}") + 1] == f"{getattr(report, what):,}"
     assert {report.digest_before, report.digest_after, certificate.signature.hex()} <= set(cells)
     assert {"2: new keys for everybody", ", ".join(PARTIES)} <= set(cells)
     for party in PARTIES:
-        splits = sum((feature or "").startswith(f"{party}/") for feature in standing.forest.values())
+        splits = sum((feature or "").startswith(f"{party}/") for feature in overview.forest.values())
         assert cells[cells.index(party, cells.index("most used columns")) + 1] == f"{splits:,}"
 
 
-def test_the_trees_are_drawn_node_by_node(standing: Standing, html: str) -> None:
-    assert standing.before is not None
-    number = most_telling_tree(standing.before, standing.forest, [LEAVER])
+def test_the_trees_are_drawn_node_by_node(overview: ForestOverview, html: str) -> None:
+    assert overview.before is not None
+    number = most_telling_tree(overview.before, overview.forest, [LEAVER])
     figures = html.split("<figure>")[1:]
-    for forest, figure in zip((standing.before, standing.forest), figures, strict=True):
+    for forest, figure in zip((overview.before, overview.forest), figures, strict=True):
         reader = Reader("<figure>" + figure.partition("</figure>")[0] + "</figure>")
         nodes = [feature for (tree, _), feature in forest.items() if tree == number]
         assert reader.count("circle", "leaf") == nodes.count(None)
@@ -147,31 +147,31 @@ def test_the_trees_are_drawn_node_by_node(standing: Standing, html: str) -> None
     assert old.count("box gone") == new.count("box new") > 0
 
 
-def test_without_an_earlier_forest_one_tree_is_drawn_and_nothing_is_marked(standing: Standing) -> None:
-    html = forest_page(replace(standing, before=None, transcript=""))
+def test_without_an_earlier_forest_one_tree_is_drawn_and_nothing_is_marked(overview: ForestOverview) -> None:
+    html = forest_page(replace(overview, before=None, transcript=""))
     assert html.count("<figure>") == 1
     for marked in ('class="box', "<em", "<pre>"):
         assert marked not in html
 
 
-def test_a_leaver_cannot_break_the_page_by_the_time_it_claims(standing: Standing) -> None:
-    [certificate] = standing.certificates
+def test_a_leaver_cannot_break_the_page_by_the_time_it_claims(overview: ForestOverview) -> None:
+    [certificate] = overview.certificates
     requests = tuple(structs.replace(each, time=2**53) for each in certificate.requests)
-    claimed = replace(standing, certificates=[structs.replace(certificate, requests=requests)])
+    claimed = replace(overview, certificates=[structs.replace(certificate, requests=requests)])
     assert f"Bea: {2**53} seconds after 1970" in Reader(forest_page(claimed)).text
 
 
 def test_a_leaver_without_a_split_leaves_nothing_marked() -> None:
-    standing = left(constant=True)
-    assert standing.before == standing.forest
-    html = forest_page(standing)
+    overview = left(constant=True)
+    assert overview.before == overview.forest
+    html = forest_page(overview)
     assert "0 nodes will be destroyed" in html
     assert 'class="box' not in html
 
 
-def test_parties_with_one_initial_are_numbered(standing: Standing) -> None:
+def test_parties_with_one_initial_are_numbered(overview: ForestOverview) -> None:
     more = {f"B{i}": ["column"] for i in range(COLOURS + 1)}
-    html = forest_page(replace(standing, columns={**standing.columns, **more}))
+    html = forest_page(replace(overview, columns={**overview.columns, **more}))
     letters = [text for text in Reader(legend(html)).text if text.isdigit()]
     assert letters == [str(i + 1) for i in range(len(PARTIES) + len(more))]
 

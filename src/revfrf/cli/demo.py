@@ -28,7 +28,7 @@ from revfrf.io.files import write_text
 from revfrf.names import CC, CS, KGC, SERVERS
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.report.drawing import Outline, outline
-from revfrf.report.forest import Standing, forest_page
+from revfrf.report.forest import ForestOverview, forest_page
 
 console = Console(highlight=False, markup=False, record=True)
 
@@ -264,7 +264,7 @@ class Story:
 
     def write_page(self, before: Outline, certificate: RevocationCertificate) -> None:
         costs = self.model.costs_
-        standing = Standing(
+        overview = ForestOverview(
             federation="five hospitals",
             facts={
                 "participants": HOSPITALS,
@@ -281,7 +281,7 @@ class Story:
             before=before,
             transcript=console.export_html(code_format="{code}", inline_styles=True),
         )
-        write_text(self.page, forest_page(standing))
+        write_text(self.page, forest_page(overview))
         console.print("\nThe same as a page, with a tree before and after: ", style="bold", end="")
         console.print(str(self.page), soft_wrap=True)
 

@@ -24,7 +24,7 @@ from revfrf.io.files import replace as replace_file
 from revfrf.names import CC, CS, KGC, PARTICIPANT
 from revfrf.protocols.common.identity import Identity, IdentityRecord
 from revfrf.record import Record
-from revfrf.roles.kgc import KeyCentreState
+from revfrf.roles.kgc import KeyCentreRecord
 from revfrf.storage.memory import AnyStore, CoordinatorStore, ParticipantStore, Store, StoreFactory
 from revfrf.storage.tables import SavedTables, Tables
 
@@ -108,7 +108,7 @@ def saved(federation: Federation, estimator: EstimatorRecord, digest: str, priva
     if private and kgc.signing is None:
         raise UsageError("this forest was loaded without its private keys; they cannot be saved")
     stores: list[SavedStore] = []
-    known = _copy(Store, state=KeyCentreState(certificates=(kgc.current,), receipts=kgc.state.receipts))
+    known = _copy(Store, state=KeyCentreRecord(certificates=(kgc.current,), receipts=kgc.state.receipts))
     if private and kgc.signing is not None:
         known.write(signing=kgc.signing.to_fields())
     stores.append(_rows(KGC, KGC, known))

@@ -20,7 +20,7 @@ from revfrf.protocols.common.epoch import SHARE_HOLDERS
 from revfrf.protocols.common.identity import Identity, IdentityRecord
 from revfrf.protocols.key_setup import check_certificate
 from revfrf.roles.coordinator import Coordinator, ForestRecord
-from revfrf.roles.kgc import KeyCentreState
+from revfrf.roles.kgc import KeyCentreRecord
 from revfrf.roles.participant import TRAINING
 from revfrf.storage.directory import Directory
 from revfrf.storage.memory import CoordinatorStore, ParticipantStore, Store, StoreFactory
@@ -38,7 +38,7 @@ def _check_begun(directory: Directory) -> None:
     if not directory.databases:
         raise StorageError(f"{directory.path}: there is no forest in this directory", kind="missing")
     try:
-        kgc = directory.store(Store, KGC, KGC, create=False).read("state", KeyCentreState)
+        kgc = directory.store(Store, KGC, KGC, create=False).read("state", KeyCentreRecord)
     except StorageError as error:
         if error.kind != "missing" or len(directory.databases) > 1:
             raise
@@ -57,7 +57,7 @@ def restored(stores: StoreFactory, *, private_keys: bool, allow_insecure: bool, 
     """Return the federation as its parties' stores have it, with all private keys or without any."""
     kgc = stores.store(Store, KGC, KGC, create=False)
     cs = stores.store(CoordinatorStore, CS, CS, create=False)
-    state, forest = kgc.expect("state", KeyCentreState), cs.expect("forest", ForestRecord)
+    state, forest = kgc.expect("state", KeyCentreRecord), cs.expect("forest", ForestRecord)
     if not isinstance(stores, Directory) and cs.expect("targets", TargetsRecord).values:
         raise StorageError(f"{cs}: damaged: a saved forest has no training rows", kind="malformed")
     epoch = state.certificates[-1]
@@ -81,7 +81,7 @@ def restored(stores: StoreFactory, *, private_keys: bool, allow_insecure: bool, 
     return federation
 
 
-def _identity(store: Store, kgc: KeyCentreState, private_keys: bool, allow_insecure: bool) -> Identity:
+def _identity(store: Store, kgc: KeyCentreRecord, private_keys: bool, allow_insecure: bool) -> Identity:
     """Return a party's identity, whose epoch certificate must be one of KGC's last two and name its keys."""
     identity = store.expect("identity", IdentityRecord).identity(allow_insecure)
     secrets = (identity.signing, identity.keys)

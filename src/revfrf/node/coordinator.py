@@ -27,7 +27,7 @@ from revfrf.parallel import workers
 from revfrf.protocols.alignment import Matched, align, drop
 from revfrf.protocols.certificate import shown_by
 from revfrf.report.drawing import outline
-from revfrf.report.forest import Standing, forest_page
+from revfrf.report.forest import ForestOverview, forest_page
 from revfrf.roles.coordinator import Coordinator
 from revfrf.storage.memory import CoordinatorStore
 
@@ -202,7 +202,7 @@ class CoordinatorService(MemberService):
         """Return a page about the forest, as HTML."""
         self._expect_ready()
         status, forest = self.status(api.Status()), self.job.summary()
-        standing = Standing(
+        overview = ForestOverview(
             federation=self.config.party.federation,
             facts={
                 "epoch": status.epoch,
@@ -216,7 +216,7 @@ class CoordinatorService(MemberService):
             forest=outline(self.store),
             certificates=self.role.certificates,
         )
-        return forest_page(standing)
+        return forest_page(overview)
 
     def structure(self, _: api.Structure, __: OnProgress) -> api.ForestStructure:
         """Return the forest as CS knows it."""

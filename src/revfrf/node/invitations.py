@@ -21,7 +21,7 @@ from revfrf.node.config import Config, new_config, write_config
 from revfrf.node.home import CONFIG, DATABASE, PUBLIC_KEY, Home
 from revfrf.protocols.common.identity import Identity
 from revfrf.record import Record
-from revfrf.roles.kgc import KeyCentreState
+from revfrf.roles.kgc import KeyCentreRecord
 from revfrf.storage.memory import Store
 from revfrf.storage.sqlite import Database
 from revfrf.transport.join_token import Authority, Token, join
@@ -73,7 +73,7 @@ def create_federation(path: str | os.PathLike[str], federation: str, coordinator
         "authority": authority.to_fields(),
         "tls": tls.to_fields(),
         "insecure": config.keys.allow_insecure,
-        "state": KeyCentreState(),
+        "state": KeyCentreRecord(),
         "invited": {},
         "serial": _OWN_SERIAL,
     }
@@ -88,7 +88,7 @@ def invite(home: Home, role: str, name: str, days: int = _DAYS) -> Token:
     name = _named(role, name)
     with _inviting:
         invited = home.store.expect("invited", dict[str, Invited])
-        _check_invitation(invited, home.store.expect("state", KeyCentreState), role, name)
+        _check_invitation(invited, home.store.expect("state", KeyCentreRecord), role, name)
         serial = home.store.expect("serial", int) + 1
         authority = Authority.from_fields(home.store.expect("authority", dict[str, str]))
         address = home.config.network.coordinator or ""
@@ -114,7 +114,7 @@ def _named(role: str, name: str) -> str:
     return name
 
 
-def _check_invitation(invited: Mapping[str, Invited], state: KeyCentreState, role: str, name: str) -> None:
+def _check_invitation(invited: Mapping[str, Invited], state: KeyCentreRecord, role: str, name: str) -> None:
     """Raise UsageError if no party of this role and name can be invited."""
     for known in invited.keys() - {name}:
         if known.casefold() == name.casefold():
@@ -136,7 +136,7 @@ def uninvite(home: Home, name: str) -> None:
         invited = home.store.expect("invited", dict[str, Invited])
         if name not in invited:
             raise UsageError(f"{name!r} is not invited (invited: {', '.join(sorted(invited)) or 'none'})")
-        certified = home.store.expect("state", KeyCentreState).certificates
+        certified = home.store.expect("state", KeyCentreRecord).certificates
         if certified and invited[name].role != REQUESTER:
             raise UsageError("the federation is set up; a member leaves by its own `revfrf revoke`")
         with home.store.transaction():

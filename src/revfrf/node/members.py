@@ -24,7 +24,7 @@ from revfrf.node.service import Service
 from revfrf.parallel import workers
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.participant import TRAINING, Participant
-from revfrf.roles.party import AnsweringParty
+from revfrf.roles.party import PolicyParty
 from revfrf.roles.requester import Requester
 from revfrf.storage.memory import ParticipantStore
 from revfrf.transport.codec import encode
@@ -35,7 +35,7 @@ log = logging.getLogger("revfrf.serve")
 class MemberService(Service):
     """A member of every epoch that may refuse requests: CS, CC or a participant."""
 
-    role: AnsweringParty
+    role: PolicyParty
 
     @property
     def certificate(self) -> EpochCertificate | None:

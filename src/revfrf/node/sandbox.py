@@ -20,7 +20,7 @@ from revfrf.node.api import Status
 from revfrf.node.control import CONTROL, ask, is_running, process_of
 from revfrf.node.home import CONFIG, Home, look
 from revfrf.node.invitations import create_federation, invite, join_federation
-from revfrf.roles.kgc import KeyCentreState
+from revfrf.roles.kgc import KeyCentreRecord
 
 ROWS, TEST, REQUEST = "rows.csv", "test.csv", "request.csv"
 REQUESTER_NAME = "clinic"
@@ -118,7 +118,7 @@ def staying(directory: Path) -> list[str]:
         left = ask(kgc / CONTROL, Status()).left
     else:
         with closing(Home.open(kgc)) as home:
-            certificates = home.store.expect("state", KeyCentreState).certificates
+            certificates = home.store.expect("state", KeyCentreRecord).certificates
         left = certificates[-1].revoked if certificates else ()
     return [name for name in _hospitals(directory) if name not in left]
 

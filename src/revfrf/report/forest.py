@@ -26,7 +26,7 @@ _WORDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ForestOverview:
     """The content of the page.
 
     `columns` are those of the participants. If `before` is given, it is the forest before the last of the
@@ -43,28 +43,28 @@ class Standing:
     transcript: str = ""
 
 
-def forest_page(standing: Standing) -> str:
+def forest_page(overview: ForestOverview) -> str:
     """Return the page, as HTML."""
-    left = [section(f"{', '.join(c.leavers)} left", _certificate(c)) for c in standing.certificates]
+    left = [section(f"{', '.join(c.leavers)} left", _certificate(c)) for c in overview.certificates]
     sections = [
-        section("The federation", facts(standing.facts) + _WORDS),
-        section("Splits by owner", _splits(standing)),
-        section("One of the trees", _trees(standing)),
+        section("The federation", facts(overview.facts) + _WORDS),
+        section("Splits by owner", _splits(overview)),
+        section("One of the trees", _trees(overview)),
         *reversed(left),
-        section("The run", f"<pre>{standing.transcript}</pre>") if standing.transcript else "",
+        section("The run", f"<pre>{overview.transcript}</pre>") if overview.transcript else "",
     ]
     summary = (
         "What the coordinator (CS) knows: who owns each split, and which column it looks at. "
         "Only the owner of a split knows its threshold."
     )
-    return document(f"The forest of {standing.federation}", summary, sections, "Made by RevFRF.")
+    return document(f"The forest of {overview.federation}", summary, sections, "Made by RevFRF.")
 
 
-def _splits(standing: Standing) -> str:
+def _splits(overview: ForestOverview) -> str:
     """Count the splits of each participant and of its columns."""
-    splits = Counter(feature for feature in standing.forest.values() if feature is not None)
+    splits = Counter(feature for feature in overview.forest.values() if feature is not None)
     rows = []
-    for party, columns in standing.columns.items():
+    for party, columns in overview.columns.items():
         own = Counter({column: splits[f"{party}/{column}"] for column in columns})
         used = ", ".join(f"{column} ({count:,})" for column, count in own.most_common(5))
         share = own.total() / max(1, splits.total())
@@ -72,24 +72,24 @@ def _splits(standing: Standing) -> str:
     return table(("participant", "splits", "share", "most used columns"), rows)
 
 
-def _trees(standing: Standing) -> str:
+def _trees(overview: ForestOverview) -> str:
     """Draw the tree of median size or, if somebody has just left, the most telling one before and after."""
-    trees, tags = by_tree(standing.forest), tags_of([*standing.columns])
+    trees, tags = by_tree(overview.forest), tags_of([*overview.columns])
     leavers: Sequence[str] = ()
-    if standing.before is None:
+    if overview.before is None:
         number = sorted(trees, key=lambda n: len(trees[n]))[len(trees) // 2]
         drawn = figure(trees[number], size_of(trees[number]), (), tags, "", "The tree of median size")
     else:
-        leavers = standing.certificates[-1].leavers
-        number = most_telling_tree(standing.before, standing.forest, leavers)
-        old, new = by_tree(standing.before)[number], trees[number]
+        leavers = overview.certificates[-1].leavers
+        number = most_telling_tree(overview.before, overview.forest, leavers)
+        old, new = by_tree(overview.before)[number], trees[number]
         tops, size = tops_of(old, leavers), size_of(old, new)
         gone, fresh = len(below(old, tops)), len(below(new, tops))
         drawn = figure(old, size, tops, tags, "gone", f"Before: {gone:,} nodes will be destroyed")
         drawn += figure(new, size, tops, tags, "new", f"After: {fresh:,} nodes are rebuilt")
     return (
         f"<p>Tree {number + 1:,} of {len(trees):,}. Each circle is a split, with the colour and letter of "
-        f"its owner; small grey dots are leaves.</p>{legend(standing.columns, leavers, tags)}"
+        f"its owner; small grey dots are leaves.</p>{legend(overview.columns, leavers, tags)}"
         f'<div class="trees">{drawn}</div>'
     )
 

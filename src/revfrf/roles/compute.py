@@ -11,11 +11,11 @@ from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import check_request, enter_request
 from revfrf.protocols.paper.as_printed import answer_ho_add, answer_ho_lt
 from revfrf.protocols.paper.ho_lt import answer_comparisons, read_counts
-from revfrf.roles.party import AnsweringParty
+from revfrf.roles.party import PolicyParty
 from revfrf.storage.memory import Store
 
 
-class ComputePartner(AnsweringParty):
+class ComputePartner(PolicyParty):
     """CC, in one forest.
 
     It opens masked comparisons for requests that it has checked, at most as many as a request can

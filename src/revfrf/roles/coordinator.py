@@ -37,7 +37,7 @@ from revfrf.protocols.paper.frf_predict import Answer, frf_predict, read_rows, w
 from revfrf.protocols.paper.frf_test import frf_test
 from revfrf.protocols.paper.ho_lt import ComparingServer
 from revfrf.record import Record
-from revfrf.roles.party import AnsweringParty
+from revfrf.roles.party import PolicyParty
 from revfrf.storage.memory import CoordinatorStore
 from revfrf.transport.base import Channel
 
@@ -69,7 +69,7 @@ class ForestRecord(Record, frozen=True):
     n: bytes
 
 
-class Coordinator(AnsweringParty):
+class Coordinator(PolicyParty):
     """CS, with one forest: first `create`, then `grow`, then any number of `votes` and of requests.
 
     `labels` are those of the classes; requesters learn them if `labels_are_public`. `absent` returns the

@@ -23,7 +23,7 @@ from revfrf.storage.memory import Store
 from revfrf.transport.base import Channel
 
 
-class KeyCentreState(Record, frozen=True):
+class KeyCentreRecord(Record, frozen=True):
     """What KGC remembers. `left` are the requests that began the current epoch, until KGC has certified the
     revocation. `receipts` are the members' signatures for their erased keys. `deals` counts all deals.
     """
@@ -49,7 +49,7 @@ class KeyCentre:
         self.signing = signing
         self.n_jobs = n_jobs
         self.store = store or Store()
-        self.state = KeyCentreState()
+        self.state = KeyCentreRecord()
         self._changes = RLock()  # held for each change, and never while somebody is called
 
     def remember(self) -> None:
@@ -58,7 +58,7 @@ class KeyCentre:
 
     def recall(self) -> None:
         """Read what was written down, except the key, with which KGC is made."""
-        self.state = self.store.expect("state", KeyCentreState)
+        self.state = self.store.expect("state", KeyCentreRecord)
 
     def _update(self, **changes: Any) -> None:
         """Change the state and write it down, in one step."""
@@ -81,7 +81,7 @@ class KeyCentre:
             setup_requested=setup_requested,
             announced=self.announced,
             revocation_in_progress=self.revocation_in_progress,
-            leaving=max((request.level for request in state.leaving.values()), default=0),
+            leaving_level=max((request.level for request in state.leaving.values()), default=0),
         )
 
     @property
@@ -184,7 +184,7 @@ class KeyCentre:
         leaving = tuple(request for _, request in sorted(self.state.leaving.items()))
         if not leaving:
             raise UsageError("nobody has asked to leave")
-        if (self.lifecycle_state().leaving == 2) != (setup is not None):
+        if (self.lifecycle_state().leaving_level == 2) != (setup is not None):
             raise UsageError("a revocation at level 2 needs a new set-up, and one at level 1 none")
         names = [request.party for request in leaving]
         certificate = next_epoch(self.channel, self._signing, self.current, names, setup, self._next_deal())

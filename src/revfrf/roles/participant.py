@@ -22,7 +22,7 @@ from revfrf.protocols.frf_revoc import answer_destroy, answer_rekey
 from revfrf.protocols.paper.fle_expan import Growth, answer_level
 from revfrf.protocols.paper.frf_test import answer_test
 from revfrf.protocols.paper.ho_lt import answer_share, verify_result
-from revfrf.roles.party import AnsweringParty
+from revfrf.roles.party import PolicyParty
 from revfrf.storage.memory import ParticipantStore
 
 TRAINING = "training"
@@ -30,7 +30,7 @@ _TABLES = 4
 """How many tables to test on a participant holds at a time. The oldest is dropped first."""
 
 
-class Participant(AnsweringParty):
+class Participant(PolicyParty):
     """One owner of columns, in one forest.
 
     `secret` keys its private draws and is kept for the forest's life. `tables` are the rows it holds, as

@@ -94,7 +94,7 @@ class Party:
             )
 
 
-class AnsweringParty(Party):
+class PolicyParty(Party):
     """A party that has a say in requests: its policy, and its book of those it has seen in this epoch."""
 
     def __init__(self, identity: Identity, store: Store | None = None) -> None:

@@ -23,7 +23,7 @@ from revfrf.protocols.common.epoch import member_fields, sign_certificate
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import RequestPolicy, enter_request, sign_request
 from revfrf.protocols.key_setup import _ADMISSION
-from revfrf.roles.kgc import KeyCentreState
+from revfrf.roles.kgc import KeyCentreRecord
 from revfrf.roles.requester import Requester
 from revfrf.storage.memory import RequestBook
 from revfrf.testing.federations import random_case, train
@@ -523,7 +523,7 @@ def test_servers_are_no_requesters(fresh: Federation, name: str) -> None:
 
 @pytest.mark.parametrize("name", [OWNER, "clinic"])
 def test_revoked_name_is_not_admitted_again(fresh: Federation, name: str) -> None:
-    fresh.kgc.state = KeyCentreState(certificates=(certificate(fresh, revoked=(name,)),))
+    fresh.kgc.state = KeyCentreRecord(certificates=(certificate(fresh, revoked=(name,)),))
     roles, sent = dict(fresh.network.roles), fresh.network.messages.copy()
     with pytest.raises(UsageError, match="revoked"):
         fresh.enrol_requester(name)
