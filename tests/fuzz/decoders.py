@@ -78,6 +78,22 @@ def _table(file: Path) -> object:
     return rows.codes(rows.columns)
 
 
+def _message(data: bytes) -> None:
+    """What parses is the same once more, but for numbers that are none."""
+    again = encode(decode(data, *MESSAGES))
+    assert encode(decode(again, *MESSAGES)) == again
+
+
+def _frame(data: bytes) -> None:
+    frame = Frame.decode(data)
+    assert Frame.decode(frame.encode()) == frame
+
+
+def _passport(data: bytes) -> None:
+    """A signature can be written in more than one way; what is signed cannot."""
+    assert read_passport(known("bank").tls.ca_pem, data) == known("bank").passport
+
+
 def _offer(data: bytes) -> object:
     return known("KGC").sealing.offered(PLACE, data)
 
@@ -135,25 +151,22 @@ def _valid_reply() -> list[bytes]:
     return [sealed, msgspec.msgpack.encode(_Reply(signature, data))]
 
 
-def _valid_frames() -> list[bytes]:
-    return [Frame("call", "bank", "CS", 7, 30, 10, b"piece").encode(), Frame("hello", "a", "b", 0).encode()]
-
-
-def _valid_request() -> list[bytes]:
-    return [psi.Query(IDS, federation=FEDERATION, table=TABLE).request()]
-
-
 def _valid_reply_to_request() -> list[bytes]:
     own, twice = psi.answer(IDS[1:], _asking().request(), 100, federation=FEDERATION, table=TABLE, n_jobs=1)
     points = own[psi.TAG_BYTES :] + twice[psi.TAG_BYTES :]
     return [encode(MatchReply(own=own, twice=twice)), points]
 
 
+FRAMES = [Frame("call", "bank", "CS", 7, 30, 10, b"piece").encode(), Frame("hello", "a", "b", 0).encode()]
+CSV = [b"id,age,job\na,1,u\nb,,v\n", b'id,age,job\n"a b",1e3,"u, v"\r\nc,2,""\n']
+QUESTIONS = [b'{"command": "revoke", "level": 2}\n', b'{"command": "status"}\n']
+ANSWERS = [
+    b'{"type": "progress", "step": "growing", "done": 0.5}\n',
+    b'{"type": "succeeded", "result": [1, null]}\n',
+    b'{"type": "alive"}',
+    b'{"type": "failed", "kind": "absent", "reason": "who?"}\n',
+]
 COLUMNS = {"id": ["a", "b", "c"], "age": [1.5, None, 3.0], "job": ["u", "v", None], "n": [1, 2, 3]}
-
-
-def _valid_csv() -> list[bytes]:
-    return [b"id,age,job\na,1,u\nb,,v\n", b'id,age,job\n"a b",1e3,"u, v"\r\nc,2,""\n']
 
 
 def _valid_parquet() -> list[bytes]:
@@ -163,16 +176,6 @@ def _valid_parquet() -> list[bytes]:
         parquet.write_table(pyarrow.table(COLUMNS), file, **options)
         made.append(file.getvalue())
     return made
-
-
-def _valid_question() -> list[bytes]:
-    return [b'{"command": "revoke", "level": 2}\n', b'{"command": "status"}\n']
-
-
-def _valid_answer() -> list[bytes]:
-    failed = b'{"type": "failed", "kind": "absent", "reason": "who?"}\n'
-    progress = b'{"type": "progress", "step": "growing", "done": 0.5}\n'
-    return [progress, b'{"type": "succeeded", "result": [1, null]}\n', b'{"type": "alive"}', failed]
 
 
 def _valid_certificate() -> list[bytes]:
@@ -216,27 +219,25 @@ class Decoder:
         return True
 
 
-CA, CHAIN = known("bank").tls.ca_pem, known("bank").tls.chain_pem
-
 DECODERS: dict[str, Decoder] = {
-    "codec": Decoder(lambda data: decode(data, *MESSAGES), lambda: [encode(sample) for sample in SAMPLES]),
-    "frame": Decoder(Frame.decode, _valid_frames),
+    "codec": Decoder(_message, lambda: [encode(sample) for sample in SAMPLES]),
+    "frame": Decoder(_frame, lambda: FRAMES),
     "offer": Decoder(_offer, lambda: [known("bank").sealing.offer(PLACE)]),
     "letter": Decoder(_letter, _valid_letter),
     "reply": Decoder(_reply, _valid_reply),
-    "passport": Decoder(lambda data: read_passport(CA, data), lambda: [CHAIN]),
+    "passport": Decoder(_passport, lambda: [known("bank").tls.chain_pem]),
     "token": Decoder(
         lambda data: Token.parse(data.decode(errors="replace")), lambda: [token_for(BANK).text().encode()]
     ),
-    "matching": Decoder(_answer, _valid_request),
+    "matching": Decoder(_answer, lambda: [_asking().request()]),
     "matched": Decoder(_common, _valid_reply_to_request),
     "certificate": Decoder(RevocationCertificate.from_json, _valid_certificate),
     "config": Decoder(_from_file(load_config), _valid_config),
     "log": Decoder(_from_file(verify_log), _valid_log),
-    "csv": Decoder(_from_file(_table, ".csv"), _valid_csv),
+    "csv": Decoder(_from_file(_table, ".csv"), lambda: CSV),
     "parquet": Decoder(_from_file(_table, ".parquet"), _valid_parquet),
-    "question": Decoder(control._decode_request, _valid_question),
-    "answer": Decoder(lambda data: control._decode(Path("control"), control._REPLY, data), _valid_answer),
+    "question": Decoder(control._decode_request, lambda: QUESTIONS),
+    "answer": Decoder(lambda data: control._decode(Path("control"), control._REPLY, data), lambda: ANSWERS),
 }
 
 

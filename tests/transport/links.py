@@ -211,21 +211,6 @@ def link_up(
 # -- networks -----------------------------------------------------------------------------------------
 
 
-class Network(Protocol):
-    """CS, and whoever has been added."""
-
-    cs: Endpoint
-
-    def add(self, name: str, answer: Answer = nothing, **more: Any) -> Endpoint:
-        """A party that is connected."""
-
-    def cut(self, name: str) -> None:
-        """Its link breaks."""
-
-    def close(self) -> None:
-        """All is over."""
-
-
 class InMemory:
     """Links in memory."""
 
@@ -292,6 +277,9 @@ class OverGrpc:
         for dialler in self.diallers.values():
             dialler.close()
         self.server.close()
+
+
+Network = InMemory | OverGrpc
 
 
 # -- what others see ----------------------------------------------------------------------------------

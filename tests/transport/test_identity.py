@@ -38,7 +38,7 @@ from tests.transport.links import (
     letter,
     nothing,
 )
-from tests.transport.parties import ADDRESS, BANK, CS, DAY, NOW, VERIFY_KEY, authority, joined, token_for
+from tests.transport.parties import CS, authority
 
 PARTIES = ("KGC", "CS", "CC", "bank", "telco", "clinic")
 NUMBERS = count(1)
@@ -302,21 +302,6 @@ def refused_by_tls_or_cs(at: Listening, credentials: Any, name: str) -> Any:
 def test_without_certificates_nobody_is_heard(listening: Listening) -> None:
     credentials = grpc.ssl_channel_credentials(authority().certificate_pem)
     assert refused_by_tls_or_cs(listening, credentials, "bank") == grpc.StatusCode.UNAVAILABLE
-
-
-def foreigner() -> Any:
-    tls = joined(FOREIGN.invite(BANK, ADDRESS, VERIFY_KEY, 1))
-    return grpc.ssl_channel_credentials(authority().certificate_pem, tls.key_pem, tls.chain_pem)
-
-
-def expired() -> Any:
-    tls = joined(token_for(BANK, days=2, ago=10 * DAY), NOW - 9 * DAY)
-    return channel_credentials(tls)[0]
-
-
-@pytest.mark.parametrize("credentials", [foreigner, expired])
-def test_with_bad_certificates_nobody_is_heard(listening: Listening, credentials: Any) -> None:
-    assert refused_by_tls_or_cs(listening, credentials(), "bank") == grpc.StatusCode.UNAVAILABLE
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from revfrf.errors import AbsentError, RejectedError
+from revfrf.errors import AbsentError
 from revfrf.messages.key_setup import EpochAccepted
 from revfrf.testing.recorders import Recorder, until
 from revfrf.transport import frames as frames_module
 from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame, frames
-from revfrf.transport.letters import _CALL, _Call, _sealed
 from tests.transport.asking import CERTIFICATE, digests
 from tests.transport.links import (
     SOON,
@@ -22,11 +21,8 @@ from tests.transport.links import (
     known,
     letter,
     no_threads_left,
-    offer_of,
-    place,
 )
-from tests.transport.test_sealed import LOW_ORDER
-from tests.transport.writing import ACCEPTED, reading, writing
+from tests.transport.writing import reading, writing
 
 # -- letters that are not what CS says ----------------------------------------------------------------
 
@@ -131,32 +127,6 @@ def test_noise_spends_no_key() -> None:
 
 
 # -- answers ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("writer", ["CS", "telco", "KGC"])
-def test_an_answer_of_somebody_else_is_refused(writer: str) -> None:
-    """Who was told what the letter says."""
-    with writing() as kgc:
-        asked = kgc.letter()
-        read = known("bank").sealing.open(place(asked), asked.piece)
-        forged = known(writer).sealing.answer(place(asked), read, ACCEPTED)
-        kgc.cs.say(*frames("reply", "bank", "KGC", asked.call, forged))
-        with pytest.raises(RejectedError):
-            kgc.waiting.result(timeout=SOON)
-
-
-@pytest.mark.parametrize("point", LOW_ORDER, ids=lambda point: point[:2].hex())
-def test_nothing_is_answered_to_a_key_of_low_order(point: bytes) -> None:
-    """KGC itself would let everybody read bank's answer."""
-    here, kgc = ("KGC", "bank", 1), known("KGC")
-    key = offer_of(known("bank"), "KGC").key
-    data = encode(CERTIFICATE)
-    signature = kgc.signing.sign(_CALL, *here, key, point, data)
-    plain = msgspec.msgpack.encode(_Call(kgc.tls.chain_pem, point, signature, data))
-    with reading() as bank:
-        bank.cs.say(*frames("call", *here, key + _sealed(plain, key, _CALL, here)))
-        [frame] = bank.cs.heard()
-        assert (frame.kind, frame.piece) == ("refusal", b"rejected")
 
 
 def test_letters_in_many_pieces_and_their_answers_come_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,6 @@ from tests.transport.links import (
     place,
 )
 from tests.transport.parties import ADDRESS, DAY, NOW, VERIFY_KEY, authority
-from tests.transport.test_sealed import LOW_ORDER
 from tests.transport.writing import ACCEPTED, BANK, reading, writing
 
 # -- keys -------------------------------------------------------------------------------------------------
@@ -133,15 +132,6 @@ OFFERS: dict[str, Callable[[Place], bytes]] = {
 def test_nothing_is_sealed_to_an_offer_that_is_not_for_this_letter(bad: str) -> None:
     with writing() as kgc:
         kgc.offers(OFFERS[bad](place(kgc.hello)))
-        kgc.refuses()
-
-
-@pytest.mark.parametrize("point", LOW_ORDER, ids=lambda point: point[:2].hex())
-def test_nothing_is_sealed_to_a_point_of_low_order_whoever_offers_it(point: bytes) -> None:
-    with writing() as kgc:
-        here, bank = place(kgc.hello), known("bank")
-        signature = bank.signing.sign(_OFFER, *here, point)
-        kgc.offers(changed(bank.sealing.offer(here), key=point, signature=signature))
         kgc.refuses()
 
 

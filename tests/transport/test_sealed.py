@@ -242,6 +242,13 @@ def test_points_of_low_order_open_nothing(point: bytes) -> None:
     assert isinstance(refused(awaited.open, point + answer[32:]), FormatError)
 
 
+@pytest.mark.parametrize("point", LOW_ORDER, ids=lambda point: point[:2].hex())
+def test_nothing_is_sealed_to_a_point_of_low_order_whoever_offers_it(point: bytes) -> None:
+    """Everybody could read it: a letter to such an offer, or the answer to a letter with such a key."""
+    refused(KGC.sealing.seal, PLACE, Letter(BANK.passport, point), SECRET)
+    refused(BANK.sealing.answer, PLACE, Letter(KGC.passport, point), ANSWER)
+
+
 # -- noise --------------------------------------------------------------------------------------------
 
 CHAIN, KEY = KGC.tls.chain_pem, KGC.passport.verify_key
@@ -283,19 +290,6 @@ def test_what_is_no_letter_is_refused(plain: bytes) -> None:
 )
 def test_what_is_no_offer_is_refused(data: bytes) -> None:
     assert isinstance(refused(KGC.sealing.offered, PLACE, data), FormatError | PassportError)
-
-
-@given(st.binary(max_size=300))
-def test_noise_is_refused(data: bytes) -> None:
-    sealed, awaited = written()
-    unread(data)
-    unread(data + b"x" + sealed)
-    unread(sealed[:32] + data)
-    unread(around(data))
-    refused(KGC.sealing.offered, PLACE, data)
-    refused(awaited.open, data)
-    own = awaited._key.public_key().public_bytes_raw()
-    refused(awaited.open, _sealed(data, own, _REPLY, PLACE))
 
 
 @given(st.integers(0, 2**32))

@@ -33,12 +33,8 @@ from revfrf.transport.passport import PartyId, Passport
 log = logging.getLogger(__name__)
 
 _STRANGERS = (PARTICIPANT, REQUESTER)
-_ANSWERING = 64
-"""Calls that a party answers at once: of the servers, and as many of all others."""
-
-_CALLS, _CALLS_OF_SERVERS = 16, 256
-"""Calls of one sender that may wait for their answers."""
-
+_ANSWERING = 64  # calls that a party answers at once: of the servers, and as many of all others
+_CALLS, _CALLS_OF_SERVERS = 16, 256  # calls of one sender that may wait for their answers
 _TOO_MUCH = b"too much at once"
 
 
@@ -54,12 +50,12 @@ class Endpoint:
         who: PartyId,
         answer: Callable[[str, Message], Message],
         sealing: Sealing,
-        limits: Timeouts | None = None,
+        limits: Timeouts,
         admit: Callable[[Passport], None] = lambda _: None,
         failed: Callable[[StorageError], None] = lambda _: None,
         met: Callable[[], None] = lambda: None,
     ) -> None:
-        self.who, self.limits, self.ledger = who, limits or Timeouts(), Ledger()
+        self.who, self.limits, self.ledger = who, limits, Ledger()
         self.is_hub = who.name == CS
         self._answer, self.sealing, self._admit = answer, sealing, admit
         self._failed, self._tell_met = failed, met
@@ -280,11 +276,13 @@ class Endpoint:
             self._give_up(line, frame.key, "refusal")
         for key in line.assembly.lost():
             self._give_up(line, key, "absence")
-        if message is not None and waiting is not None:
+        if message is None:
+            return
+        if waiting is not None:
             waiting.end(frame.kind, message)
-        elif message is not None and frame.kind == "hello":
+        elif frame.kind == "hello":
             self._greet(line, frame)
-        elif message is not None:
+        else:
             self._take(line, frame, message)
 
     def _give_up(self, line: Connection, key: Key, kind: Kind) -> None:

@@ -42,8 +42,8 @@ _ANSWER = MIB + Sealing.OVERHEAD  # bytes: what KGC and the others say to each o
 class Timeouts:
     """Seconds: between signs of life, and for the longest call. A link is dead after three such silences."""
 
-    heartbeat: float = 10.0
-    call: float = 3600.0
+    heartbeat: float
+    call: float
 
     @property
     def silence(self) -> float:

@@ -19,8 +19,7 @@ Kind = Literal["hello", "call", "reply", "refusal", "absence", "ping"]
 
 PIECE = MIB
 MAX_FRAME = PIECE + 4096
-_UNFINISHED = 64
-"""Messages of one link that may be on their way at once."""
+_UNFINISHED = 64  # messages of one link that may be on their way at once
 
 _Size = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 

@@ -34,8 +34,7 @@ _KEY_BYTES = 32
 _OFFER, _CALL, _REPLY = "revfrf one-time key v1", "revfrf sealed call v1", "revfrf sealed reply v1"
 _WELCOME = "revfrf welcome v1"
 
-_OFFERED, _CALLERS = 64, 1024
-"""Keys that wait for letters: the limit per caller, and of callers."""
+_OFFERED, _CALLERS = 64, 1024  # keys that wait for letters: the limit per caller, and of callers
 
 _Chain = Annotated[bytes, msgspec.Meta(max_length=MAX_CHAIN)]
 _Key = Annotated[bytes, msgspec.Meta(min_length=_KEY_BYTES, max_length=_KEY_BYTES)]
@@ -80,8 +79,7 @@ class OneTimeKeys(Secret):
         key = X25519PrivateKey.generate()
         public = key.public_key().public_bytes_raw()
         with self._lock:
-            offered = self._offered.pop(caller, {})
-            self._offered[caller] = offered
+            offered = self._offered[caller] = self._offered.pop(caller, {})
             offered[public] = key
             if len(offered) > _OFFERED:
                 del offered[next(iter(offered))]

@@ -149,13 +149,8 @@ def read_passport(ca_pem: bytes, chain_pem: bytes, now: datetime | None = None) 
         said = _read(bearer, invitation, _Bearer, form)
         check_dates(now, authority, invitation, bearer)
     public = bearer.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    return Passport(
-        who=who,
-        verify_key=said.verify_key,
-        serial=serial,
-        not_after=min(each.not_valid_after_utc for each in (authority, invitation, bearer)),
-        key_digest=hashlib.sha256(public).digest(),
-    )
+    not_after = min(each.not_valid_after_utc for each in (authority, invitation, bearer))
+    return Passport(who, said.verify_key, serial, not_after, hashlib.sha256(public).digest())
 
 
 def read_authority(authority: x509.Certificate) -> str:
