@@ -1,6 +1,7 @@
 import math
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from revfrf.errors import FormatError
-from revfrf.forest.criterion import NO_CUT, Best, Targets, best_cuts, fixed_weights
+from revfrf.forest.criterion import NO_CUT, Best, Targets, TargetsRecord, best_cuts, fixed_weights
 from revfrf.forest.nodes import Nodes
 from tests.reference import forest as reference
 
@@ -138,6 +139,24 @@ def test_targets_of_any_scale_come_back_from_their_fixed_point(y: list[float]) -
     assert all(
         math.isclose(a, b, rel_tol=1e-15, abs_tol=spread * 1e-15) for a, b in zip(back, y, strict=True)
     )
+
+
+def test_targets_come_back_from_their_record() -> None:
+    targets = regression([1.5, 2.0, -4.0], [1.0, 0.5, 2.0])
+    same = Targets.of(targets.record(), lambda weights: repeats_of([1] * len(weights)))
+    for name in Targets.__slots__:
+        assert np.array_equal(getattr(same, name), getattr(targets, name)), name
+    left = Targets.unknown(0, targets.centre, targets.places).record()
+    assert left == msgspec.structs.replace(targets.record(), values=b"", weights=b"")
+
+
+@pytest.mark.parametrize(
+    ("values", "weights"), [([0, 1], [1]), ([0, 1], [1, -1]), ([0, 2], [1, 1]), ([0, -1], [1, 1])]
+)
+def test_record_of_targets_that_no_rows_have_is_refused(values: list[int], weights: list[int]) -> None:
+    record = TargetsRecord(np.array(values, "<i8").tobytes(), np.array(weights, "<i8").tobytes(), 2, 0.0, 0)
+    with pytest.raises(FormatError, match="no rows"):
+        Targets.of(record, lambda weights: repeats_of([1] * len(weights)))
 
 
 # -- the best cut -----------------------------------------------------------------------------------

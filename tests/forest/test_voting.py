@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revfrf.forest.nodes import Nodes
-from revfrf.forest.voting import add_votes, leaf_votes
+from revfrf.forest.voting import add_votes, leaf_votes, numbers
 from tests.reference import forest as reference
 
 leaves = st.lists(
@@ -36,17 +36,19 @@ def test_soft_votes_are_shares_of_one_vote(sums: list[list[int]]) -> None:
 
 def test_value_of_a_leaf_is_its_weighted_mean() -> None:
     sums = np.array([[2, 6], [4, -4], [1, 2**61]], dtype=np.int64)
-    assert leaf_votes(sums, 0, "soft").tolist() == [[3.0], [-1.0], [2.0**61]]
+    votes = leaf_votes(sums, 0, "soft")
+    assert votes.tolist() == [[3.0], [-1.0], [2.0**61]]
+    assert numbers(votes, 0.5, 1).tolist() == [2.0, 0.0, 2.0**60 + 0.5]
 
 
 def test_votes_are_added_to_the_rows_of_their_leaf() -> None:
     nodes = Nodes.of([0, 0, 1], [2, 3, 1], [np.array(r, np.uint32) for r in ([0, 2], [1], [0, 1, 2])])
     totals = np.zeros((4, 2))
-    add_votes(totals, nodes, np.array([[1.0, 0.0], [0.0, 1.0], [0.25, 0.75]]))
+    add_votes(totals, nodes.arrays, np.array([[1.0, 0.0], [0.0, 1.0], [0.25, 0.75]]))
     assert totals.tolist() == [[1.25, 0.75], [0.25, 1.75], [1.25, 0.75], [0.0, 0.0]]
 
 
 def test_no_leaves_add_nothing() -> None:
     totals = np.ones((2, 2))
-    add_votes(totals, Nodes.of([], [], []), np.empty((0, 2)))
+    add_votes(totals, Nodes.of([], [], []).arrays, np.empty((0, 2)))
     assert totals.tolist() == [[1.0, 1.0], [1.0, 1.0]]

@@ -196,14 +196,12 @@ def _exact_ratio(x: Any) -> tuple[int, int]:
     """Numerator and denominator; OverflowError for the infinite, TypeError for anything but a real number."""
     if _is_integer(x):
         return int(x), 1
-    if isinstance(x, Fraction):
-        return int(x.numerator), int(x.denominator)
     if isinstance(x, Decimal) and x.is_finite() and abs(x.adjusted()) > 40:
         # Far out of range or far below the last decimal: do not spell out a million zeros.
         if x and x.adjusted() > 0:
             raise OverflowError
         return 0, 1
-    if isinstance(x, float | np.floating | Decimal):
+    if isinstance(x, float | np.floating | Decimal | Fraction):
         numerator, denominator = x.as_integer_ratio()
         return int(numerator), int(denominator)
     raise TypeError

@@ -70,11 +70,11 @@ class VerifyKey:
 class SigningKey(Secret):
     """The secret half. Made by `generate`, or by `from_bytes` from what `export` gave."""
 
-    __slots__ = ("_key", "_verify_key")
+    __slots__ = ("_key", "verify_key")
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
-        self._verify_key = VerifyKey(key.public_key().public_bytes_raw())
+        self.verify_key = VerifyKey(key.public_key().public_bytes_raw())
 
     @classmethod
     def generate(cls) -> Self:
@@ -101,11 +101,6 @@ class SigningKey(Secret):
     def from_fields(cls, fields: Mapping[str, str]) -> Self:
         """The inverse of `to_fields`."""
         return cls.from_bytes(bytes.fromhex(fields["seed"]))
-
-    @property
-    def verify_key(self) -> VerifyKey:
-        """The public half."""
-        return self._verify_key
 
     def sign(self, domain: str, *fields: Field) -> bytes:
         """The 64 bytes that `verify_key.verify` accepts for exactly this domain and these fields."""

@@ -4,8 +4,8 @@ from typing import Literal
 
 import numpy as np
 
-from revfrf.forest.kernel import Floats, Ints, Rows, kernel
-from revfrf.forest.nodes import Nodes
+from revfrf.forest.kernel import Floats, Ints, kernel
+from revfrf.forest.nodes import Arrays
 
 Voting = Literal["hard", "soft"]
 
@@ -31,13 +31,10 @@ def numbers(votes: Floats, centre: float, places: int) -> Floats:
     return found
 
 
-def add_votes(totals: Floats, leaves: Nodes, votes: Floats) -> None:
-    """Add the vote of each leaf to the totals of the rows that ended there."""
-    _add_votes(totals, leaves.starts, leaves.rows, votes)
-
-
 @kernel
-def _add_votes(totals: Floats, starts: Ints, rows: Rows, votes: Floats) -> None:
-    for j in range(len(starts) - 1):
+def add_votes(totals: Floats, leaves: Arrays, votes: Floats) -> None:
+    """Add the vote of each leaf to the totals of the rows that ended there."""
+    trees, starts, rows = leaves
+    for j in range(len(trees)):
         for row in rows[starts[j] : starts[j + 1]]:
             totals[row] += votes[j]

@@ -285,7 +285,7 @@ class Coordinator(PolicyParty):
         """Add the votes of these leaves to those of their rows."""
         sums = np.array([self.store.leaves[name] for name in leaves.names()], dtype=np.int64)
         votes = leaf_votes(sums.reshape(-1, self.targets.n_classes or 2), self.targets.n_classes, voting)
-        add_votes(totals, leaves, votes)
+        add_votes(totals, leaves.arrays, votes)
 
     def _check_ready(self) -> None:
         if not self.ready:

@@ -36,15 +36,16 @@ AskSign = Callable[[int, int, PublicKey], Ciphertext]
 def ho_add(share: StrongShare, term_1: Term, term_2: Term, ask_sum: AskSum) -> Ciphertext:
     """HoAdd, the side of CS: [m1]_{u1} and [m2]_{u2} become [m1 + m2] under the joint key."""
     p = share.parameters
+    c_parts, alphas = [], []
     for term in (term_1, term_2):
         p.check(term.value)
-    alpha_1, alpha_2 = _random_message(p), _random_message(p)
-    masked_1, masked_2 = _mask(term_1, alpha_1), _mask(term_2, alpha_2)  # [m + α] = [m]·[α]
-    c_parts = [masked_1.c, masked_2.c]
+        alphas.append(_random_message(p))
+        masked = add(p, term.value, *ho_enc(term.key, alphas[-1:], n_jobs=1))  # [m + α] = [m]·[α]
+        c_parts.append(masked.c)
     halves = strong_half(share, c_parts, n_jobs=1)  # P1' and P1''
     total = ask_sum(c_parts, halves, term_1.key + term_2.key)
     p.check(total)  # [M] = [m1 + m2 + α1 + α2]
-    return add_constant(p, total, -(alpha_1 + alpha_2))
+    return add_constant(p, total, -sum(alphas))
 
 
 def cc_ho_add(
@@ -99,10 +100,6 @@ def cc_ho_lt(share: StrongShare, c: int, half: int, answer_key: PublicKey) -> Ci
     """HoLT, the side of CC: it sees r·β with a coin's sign, and answers whether it is negative."""
     [masked] = strong_open(share, [c], [half], n_jobs=1)
     return ho_enc(answer_key, [int(masked < 0)], n_jobs=1)[0]
-
-
-def _mask(term: Term, alpha: int) -> Ciphertext:
-    return add(term.key.parameters, term.value, *ho_enc(term.key, [alpha], n_jobs=1))
 
 
 def _random_message(parameters: Parameters) -> int:
