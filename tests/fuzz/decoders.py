@@ -73,7 +73,9 @@ def _from_file(read: Callable[[Path], object], suffix: str = "") -> Callable[[by
 
 def _table(file: Path) -> object:
     """As text, as it is compared; and as numbers and categories."""
-    Table.read(file).as_text()
+    table = Table.read(file)
+    for name in table.names:
+        table.texts(name)
     rows = read_rows(file, "id", categories=("job",))
     return rows.codes(rows.columns)
 

@@ -153,7 +153,7 @@ def test_a_published_column_that_is_missing_or_of_another_kind_is_named(csv: Any
     cases = [
         (csv("id,x\na,1\n"), age, "bank.csv: there is no column 'age'; its columns are 'id', 'x'"),
         (csv("id,age\na,1\nb,old\n", "b.csv"), age, r"b.csv, line 3, column 'age': 'old' is not a number"),
-        (table({"id": ["a"], "age": ["1"]}), age, "bank.parquet, column 'age' is a category here"),
+        (table({"id": ["a"], "age": ["x"]}), age, r"bank.parquet, row 1, column 'age': 'x' is not a number"),
         (csv("id,job\na,1\nb,2\n", "c.csv"), job, "c.csv, column 'job' is a number here"),
         (table({"id": ["a"], "job": [3]}, "d.parquet"), job, "d.parquet, column 'job' is a number here"),
     ]
@@ -303,15 +303,14 @@ def test_wrong_ids_are_shown_with_their_lines(csv: Any, name: str) -> None:
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        (pa.array([17.0, 4.0]), "17.0, 4.0: ids that are floats"),
+        (pa.array([17.0, 4.0]), "'17.0', '4.0': ids that are floats"),
         (pa.array([17, None, 4, None]), "no id in row 2, 4"),
         (pa.array(["a", "b", "a"]), "'a' in row 1, 3"),
-        (pa.array([True]), "not bool"),
-        (pa.array([b"a"]), "not binary"),
-        (pa.array([Decimal("1.5")]), "not decimal"),
-        (pa.array([date(2024, 1, 1)]), "not date"),
+        (pa.array([b"a"]), "a binary is neither"),
+        (pa.array([Decimal("1.5")]), "'1.5': ids that are floats"),
+        (pa.array([date(2024, 1, 1)]), "a date.* is neither"),
     ],
-    ids=["floats", "missing", "twice", "bool", "binary", "decimal", "date"],
+    ids=["floats", "missing", "twice", "binary", "decimal", "date"],
 )
 def test_wrong_ids_in_parquet_are_shown_with_their_rows(table: Any, ids: Any, message: str) -> None:
     with pytest.raises(UsageError, match=f"bank.parquet, column 'id'.*{message}"):
@@ -466,7 +465,7 @@ def test_missing_labels_are_shown_with_their_lines(csv: Any, table: Any, task: A
             read_labels(table({"id": ["a", "b"], "y": y}), "id", "y", task)
 
 
-def test_wrong_labels_are_refused_by_line(csv: Any, table: Any) -> None:
+def test_wrong_labels_are_refused_by_line(csv: Any) -> None:
     for value, message in (
         ("high", "'high' is not a number"),
         ("inf", "not finite"),
@@ -474,8 +473,6 @@ def test_wrong_labels_are_refused_by_line(csv: Any, table: Any) -> None:
     ):
         with pytest.raises(UsageError, match=f"line 3, column 'y': .*{message}"):
             read_labels(csv(f"id,y\na,1\nb,{value}\n"), "id", "y", "numbers")
-    with pytest.raises(UsageError, match="column 'y': text, where numbers"):
-        read_labels(table({"id": ["a"], "y": ["1"]}), "id", "y", "numbers")
     with pytest.raises(UsageError, match="line 2: characters that do not print"):
         read_labels(csv("id,y\na,x\0\n"), "id", "y", "classes")
     with pytest.raises(UsageError, match="there is no column 'z'"):
@@ -504,14 +501,12 @@ def test_the_column_of_ids_has_the_name_that_was_asked_for() -> None:
 
 
 def test_answers_that_cannot_be_written_leave_no_file(tmp_path: Path) -> None:
-    for path, ids, columns, message in (
-        (tmp_path / "no" / "a.csv", ["a"], {"answer": [1]}, "cannot be written: there is no directory"),
-        (tmp_path / "a.csv", ["a"], {"answer": ["\ud800"]}, "cannot be written"),
-        (tmp_path / "a.csv", ["a", "b"], {"answer": [1]}, "'answer': 1 values for 2 ids"),
-        (tmp_path / "a.csv", ["a"], {"id": [1]}, "give another name"),
+    for path, answer, message in (
+        (tmp_path / "no" / "a.csv", "yes", "cannot be written: there is no directory"),
+        (tmp_path / "a.csv", "\ud800", "cannot be written"),
     ):
         with pytest.raises(UsageError, match=message):
-            write_text(path, csv_text(ids, columns))
+            write_text(path, csv_text(["a"], {"answer": [answer]}))
     assert list(tmp_path.iterdir()) == []
 
 

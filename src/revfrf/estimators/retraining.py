@@ -75,7 +75,7 @@ def retrain(
     forest = _load(model)
     stayed = _stayed(certificate, kgc_key, forest, model)
     federation = forest.federation_
-    texts = table.as_text().column(target)
+    texts = table.texts(target)
     places = _places(forest, stayed, table, target)
     targets = _targets(forest, table, target, texts)
     same = _same_targets(forest, targets)

@@ -53,7 +53,7 @@ class Rows:
         """
         places = self.decimals if isinstance(self.decimals, Mapping) else {}
         for name in sorted({*self.categories, *self.drop, *places}):
-            self.table.column(name)
+            self.table.position(name)
         names = [name for name in self.table.names if name != self.id_column and name not in self.drop]
         if not 0 < len(names) <= MAX_COLUMNS:
             raise UsageError(
@@ -76,11 +76,10 @@ class Rows:
         path = f"{self.table.path}, column {name!r}"
         if not 0 < len(name) <= 200 or not name.isprintable():
             raise UsageError(f"{path}: a name has 1 to 200 printable characters; rename it, or drop it")
-        kind, values = self.table.values(name)
-        if name not in self.categories and (kind == "number" or (kind == "text" and self._numeric(name))):
+        if name not in self.categories and self._numeric(name):
             decimals = self.decimals.get(name, 6) if isinstance(self.decimals, Mapping) else self.decimals
             return Column(name, FixedPoint(decimals, path).decimals, None)
-        present = [text for text in map(category, values) if text is not None]
+        present = [text for text in map(category, self.table.column(name)) if text is not None]
         found = tuple(sorted(set(present)))
         if not "".join(found).isprintable():
             raise UsageError(f"{path}: its categories have characters that do not print; rename them")
@@ -92,31 +91,30 @@ class Rows:
         return Column(name, 0, found)
 
     def _numeric(self, name: str) -> bool:
-        """Return whether all present values of a text column are finite numbers."""
-        texts = self.table.column(name)
-        read = [_finite(text) for text in texts]
+        """Return whether all present values of a column are numbers, text only if it is a finite one."""
+        values = self.table.column(name)
+        if not any(isinstance(value, str) for value in values):
+            return True
+        read = [_finite(value) for value in values]
         others = [row for row, yes in enumerate(read) if yes is False]
         if others and read.count(True) >= len(others):
             raise UsageError(
                 f"{self.table.path}, column {name!r}, {self.table.places(others)}: "
-                f"{some([texts[row] for row in others], 5)}: not a finite number, unlike others; correct "
+                f"{some([values[row] for row in others], 5)}: not a finite number, unlike others; correct "
                 "it, leave it empty, or list the column in `categories`, which publishes all its values"
             )
         return not others
 
     def _encode(self, column: Column) -> NDArray[np.int64]:
-        kind, values = self.table.values(column.name)
-        path = f"{self.table.path}, column {column.name!r}"
         if column.categories is None:
-            if kind == "category":
-                raise UsageError(f"{path} is a category here but was published as a number; convert it")
-            return self._fixed(column, self._numbers(column.name) if kind == "text" else values)
+            return self._encode_numbers(column)
         known = {name: code for code, name in enumerate(column.categories)}
-        texts = [category(value, known) for value in values]
+        texts = [category(value, known) for value in self.table.column(column.name)]
         codes = np.array([MISSING if text is None else known.get(text, MISSING) for text in texts])
         present = [text for text in texts if text is not None]
         if present and (codes == MISSING).all():
-            if kind != "category" and all(map(_finite, present)) and not any(map(_finite, known)):
+            path = f"{self.table.path}, column {column.name!r}"
+            if all(map(_finite, present)) and not any(map(_finite, known)):
                 raise UsageError(f"{path} is a number here but was published as a category; convert it")
             warnings.warn(
                 f"{path}: no value is among its categories {some(column.categories, 5)}: all missing",
@@ -124,32 +122,26 @@ class Rows:
             )
         return codes
 
-    def _numbers(self, name: str) -> list[int | float | None]:
-        found: list[int | float | None] = []
-        for row, text in enumerate(self.table.column(name)):
-            try:
-                found.append(number(text))
-            except UsageError as error:
-                raise UsageError(
-                    f"{self.table.at(row, name)}: {error}, but the column was published as numbers; correct "
-                    "it, or leave it empty if it is missing"
-                ) from None
-        if {type(value) for value in found} - {int}:  # one type is faster; the numbers are the same
-            return [float(x) if type(x) is int and abs(x) <= 2**53 else x for x in found]
-        return found
-
-    def _fixed(self, column: Column, values: Values) -> NDArray[np.int64]:
-        point = FixedPoint(column.decimals)
+    def _encode_numbers(self, column: Column) -> NDArray[np.int64]:
+        values, point = self.table.column(column.name), FixedPoint(column.decimals)
+        if any(isinstance(value, str) for value in values):
+            values = [self._number(row, column.name, value) for row, value in enumerate(values)]
+            if {type(value) for value in values} - {int}:  # one type is faster; the numbers are the same
+                values = [float(x) if type(x) is int and abs(x) <= 2**53 else x for x in values]
         try:
             return point.encode(values)
-        except RangeError:
-            for row, value in enumerate(values):
-                try:
-                    point.encode([value])
-                except RangeError as error:
-                    reason = str(error).removeprefix(f"{point.name}, row 0: ")
-                    raise RangeError(f"{self.table.at(row, column.name)}: {reason}") from None
-            raise
+        except RangeError as error:
+            row, _, reason = str(error).removeprefix(f"{point.name}, row ").partition(": ")
+            raise RangeError(f"{self.table.at(int(row), column.name)}: {reason}") from None
+
+    def _number(self, row: int, name: str, text: str) -> Any:
+        try:
+            return number(text)
+        except UsageError as error:
+            raise UsageError(
+                f"{self.table.at(row, name)}: {error}, but the column was published as numbers; correct it, "
+                "or leave it empty if it is missing"
+            ) from None
 
 
 def read_rows(
@@ -176,11 +168,11 @@ def _mostly_different(n_different: int, n_values: int) -> bool:
     return n_different > max(MAX_FREE_CATEGORIES, n_values // 2)
 
 
-def _finite(text: str) -> bool | None:
-    """Return whether a text is a finite number, or None if it is missing."""
+def _finite(value: Any) -> bool | None:
+    """Return whether a value is a finite number, or None if it is missing."""
     try:
-        value = number(text)
-        return None if value is None else math.isfinite(value)
+        found = number(value)
+        return None if found is None else math.isfinite(found)
     except (UsageError, OverflowError):
         return False
 
@@ -214,13 +206,9 @@ def read_labels(path: PathLike, id_column: str, target: str, task: Task, *, sett
         raise UsageError(f"{path}: {target!r} cannot be both the id and the label column")
     table = Table.read(path)
     ids = table.ids(id_column)
-    table.column(target, "no-labels")
-    kind, values = table.values(target)
-    if task == "numbers" and kind == "category":
-        raise UsageError(f"{path}, column {target!r}: text, where numbers are needed; convert it")
     read = category if task == "classes" else _label_number
     found = []
-    for row, value in enumerate(values):
+    for row, value in enumerate(table.column(target, "no-labels")):
         try:
             found.append(read(value))
         except (UsageError, OverflowError) as error:
@@ -253,27 +241,16 @@ def _check_classes(where: str, labels: Collection[Any]) -> None:
 
 def _label_number(value: Any) -> float | None:
     """Return a finite number as a float, or None if it is missing."""
-    found = number(value) if isinstance(value, str) else value
-    if found is None or found != found:
-        return None
-    if not math.isfinite(found):
+    found = number(value)
+    if found is not None and not math.isfinite(found):
         raise UsageError(f"{found} is not finite")
-    return float(found)
+    return None if found is None else float(found)
 
 
 def csv_text(ids: Sequence[str], columns: Mapping[str, Values], *, id_column: str = "id") -> str:
-    """Return ids and columns as CSV. Raises UsageError."""
-    names = [id_column, *columns]
-    if len(set(names)) != len(names):
-        raise UsageError(
-            f"the id column cannot be called {id_column!r}, like another column; give another name"
-        )
-    wrong = [name for name, values in columns.items() if len(values) != len(ids)]
-    if wrong:
-        raise UsageError(f"column {wrong[0]!r}: {len(columns[wrong[0]])} values for {len(ids)} ids")
-    plain = [values.tolist() if isinstance(values, np.ndarray) else values for values in columns.values()]
+    """Return ids and columns as CSV."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows(zip(ids, *plain, strict=True))
+    writer.writerow([id_column, *columns])
+    writer.writerows(zip(ids, *columns.values(), strict=True))
     return file.getvalue()

@@ -13,14 +13,16 @@ file, counted from 1.
 """
 
 import csv
+import io
 import os
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -29,28 +31,29 @@ from revfrf.errors import UsageError
 _ABSENT = {"", "nan", "na", "n/a", "null", "none", "<na>"}
 _TRUTH = {"True": 1, "False": 0}
 _WHOLE = re.compile(r"([+-]?\d+)\.0*")
-_NUMERIC_ID = re.compile(r"[+-]?\d+(\.\d*)?")
+_NUMERIC_ID = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d+)?")
+_PLAIN = ("string", "large_string", "string_view", "integer", "floating", "decimal", "boolean", "null")
+"""Types of Parquet columns whose values are numbers or categories."""
 
 Values = Sequence[Any] | NDArray[Any]
 PathLike = str | os.PathLike[str]
 
 
-# -- text -------------------------------------------------------------------------------------------
+# -- values -----------------------------------------------------------------------------------------
 
 
-def number(text: str) -> int | float | None:
-    """Return a number as Python reads it, or None if it is missing. Raises UsageError."""
-    text = text.strip()
+def number(value: Any) -> Any:
+    """Return a number, text as Python reads it, or None if it is missing. Raises UsageError."""
+    if not isinstance(value, str):
+        return None if value is None or value != value else value
+    text = value.strip()
     if text.lower() in _ABSENT:
         return None
     if text in _TRUTH:
         return _TRUTH[text]
-    for read in (int, float) if text.lstrip("+-").isdecimal() else (float,):
-        try:
-            if "_" not in text:
-                return read(text)
-        except ValueError:
-            continue
+    with suppress(ValueError):
+        if "_" not in text:
+            return int(text) if text.lstrip("+-").isdecimal() else float(text)
     raise UsageError(f"{some([text])} is not a number")
 
 
@@ -79,7 +82,7 @@ def some(names: Sequence[object], most: int = 10) -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """A file: the names of its columns, and their values, all of them text in a CSV file.
+    """A file: the names of its columns, and their values, in a CSV file all of them text.
 
     `lines` are those on which the rows of a CSV file begin.
     """
@@ -107,24 +110,27 @@ class Table:
     def _read_csv(cls, path: PathLike) -> "Table":
         rows, starts, after = [], [], 0
         try:
-            with Path(path).open(encoding="utf-8-sig", newline="") as file:
-                lines = csv.reader(file, strict=True)
-                names = next(lines, [])
-                after = lines.line_num
-                for row in lines:
-                    start, after = after + 1, lines.line_num
-                    if row and len(row) != len(names):
-                        raise UsageError(f"{path}, line {start}: {len(row)} values in {len(names)} columns")
-                    if row or len(names) == 1:
-                        rows.append(row or [""])
-                        starts.append(start)
+            lines = csv.reader(
+                io.StringIO(Path(path).read_bytes().decode("utf-8-sig"), newline=""), strict=True
+            )
+            names = next(lines, [])
+            after = lines.line_num
+            for row in lines:
+                start, after = after + 1, lines.line_num
+                if row and len(row) != len(names):
+                    raise UsageError(f"{path}, line {start}: {len(row)} values in {len(names)} columns")
+                if row or len(names) == 1:
+                    rows.append(row or [""])
+                    starts.append(start)
         except OSError as error:
             raise _unreadable(path, error) from None
-        except UnicodeDecodeError:
-            raise _not_utf8(path) from None
-        except (csv.Error, ValueError) as error:
-            if isinstance(error, UsageError):
-                raise
+        except UnicodeDecodeError as error:
+            line, byte = error.object.count(b"\n", 0, error.start) + 1, error.object[error.start]
+            raise UsageError(
+                f"{path}, line {line}: byte 0x{byte:02x}: not a CSV file in UTF-8 (perhaps Latin-1 or "
+                "Windows-1252); save it as UTF-8"
+            ) from None
+        except csv.Error as error:
             raise UsageError(f"{path}: not a CSV file in UTF-8: after line {after}, {error}") from None
         return cls._checked(path, names, tuple(zip(*rows, strict=True)), starts)
 
@@ -155,13 +161,6 @@ class Table:
             raise UsageError(f"{path}: there are no rows")
         return cls(str(path), tuple(names), tuple(columns), None if lines is None else tuple(lines))
 
-    def as_text(self) -> "Table":
-        """Return the same table with every value as in a CSV file."""
-        if self.lines is not None:
-            return self
-        columns = (["" if value is None else str(value) for value in c.to_pylist()] for c in self.columns)
-        return replace(self, columns=tuple(columns))
-
     def at(self, row: int, column: str | None = None) -> str:
         """Return the place of a row, for errors."""
         place = f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
@@ -173,78 +172,58 @@ class Table:
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         return f"{'row' if self.lines is None else 'line'} {', '.join(shown)}{more}"
 
-    def column(self, name: str, kind: str | None = None) -> Any:
-        """Return the values of a column. Raises UsageError of this kind, which names the existing columns."""
-        if name not in self._positions:
-            hint = "; are its columns separated by commas?" if len(self.names) == 1 else ""
-            raise UsageError(
-                f"{self.path}: there is no column {name!r}; its columns are {some(self.names)}{hint}",
-                kind=kind,
-            )
-        return self.columns[self._positions[name]]
+    def position(self, name: str, kind: str | None = None) -> int:
+        """Return the position of a column. Raises UsageError of this kind, which names the existing ones."""
+        if name in self._positions:
+            return self._positions[name]
+        hint = "; are its columns separated by commas?" if len(self.names) == 1 else ""
+        raise UsageError(
+            f"{self.path}: there is no column {name!r}; its columns are {some(self.names)}{hint}", kind=kind
+        )
 
-    def values(self, name: str) -> tuple[Literal["text", "number", "category"], Values]:
-        """Return a column's kind, by its type in the file, and its values. Text may be either kind."""
-        column = self.column(name)
+    def column(self, name: str, kind: str | None = None) -> Any:
+        """Return a column's values: text, numbers, None. Raises UsageError, also for types without such."""
+        column = self.columns[self.position(name, kind)]
         if self.lines is not None:
-            return "text", column
+            return column
         from pyarrow import types
 
-        kind = _kind(column)
-        if _is_text(kind):
-            return "category", column.to_pylist()
-        if types.is_floating(kind) and kind == column.type:
-            return "number", column.to_numpy()
-        if any(ask(kind) for ask in (types.is_integer, types.is_floating, types.is_decimal, types.is_null)):
-            return "number" if kind == column.type else "category", column.to_pylist()
-        if types.is_boolean(kind):
-            return "number", column.to_pylist()
-        raise UsageError(
-            f"{self.path}, column {name!r}: a {column.type} is neither number nor category; convert it (a "
-            "date to a number of days, for example), or drop it"
-        )
+        if types.is_floating(column.type):
+            return column.to_numpy()
+        inner = column.type.value_type if types.is_dictionary(column.type) else column.type
+        if not any(getattr(types, f"is_{plain}")(inner) for plain in _PLAIN):
+            raise UsageError(
+                f"{self.path}, column {name!r}: a {column.type} is neither number nor category; convert it "
+                "(a date to a number of days, for example), or drop it"
+            )
+        return column.to_pylist()
+
+    def texts(self, name: str, kind: str | None = None) -> list[str]:
+        """Return a column as in a CSV file; see `column`."""
+        return ["" if value is None else str(value) for value in self.column(name, kind)]
 
     def ids(self, name: str) -> tuple[str, ...]:
         """Return a column of ids, all present and all different."""
-        column = self.column(name, "no-ids")
-        if self.lines is None:
-            column = self._parquet_ids(name, column)
-        absent = [row for row, text in enumerate(column) if text is None or text.strip().lower() in _ABSENT]
+        texts, place = self.texts(name, "no-ids"), f"{self.path}, column {name!r}"
+        absent = [row for row, text in enumerate(texts) if text.strip().lower() in _ABSENT]
         if absent:
-            raise UsageError(
-                f"{self.path}, column {name!r}: no id in {self.places(absent)}; every row needs one"
-            )
-        odd = [row for row, text in enumerate(column) if text != text.strip() or not text.isprintable()]
+            raise UsageError(f"{place}: no id in {self.places(absent)}; every row needs one")
+        odd = [row for row, text in enumerate(texts) if text != text.strip() or not text.isprintable()]
         if odd:
             raise UsageError(
-                f"{self.path}, column {name!r}, {self.places(odd)}: {some([column[row] for row in odd], 5)}: "
-                "ids with whitespace around them or characters that do not print never match; remove those"
+                f"{place}, {self.places(odd)}: {some([texts[row] for row in odd], 5)}: ids with whitespace "
+                "around them or characters that do not print never match; remove those"
             )
-        if all(map(_NUMERIC_ID.fullmatch, column)) and any("." in text for text in column):
-            floats = [row for row, text in enumerate(column) if "." in text]
-            raise self._float_ids(name, [column[row] for row in floats], self.places(floats))
-        if len(set(column)) != len(column):
-            raise self._twice(name, column)
-        return tuple(column)
-
-    def _parquet_ids(self, name: str, column: Any) -> list[str | None]:
-        from pyarrow import types
-
-        kind, values = _kind(column), column.to_pylist()
-        if types.is_floating(kind):
-            raise self._float_ids(name, values, "all rows")
-        whole = types.is_integer(kind) or (types.is_decimal(kind) and kind.scale == 0)
-        if not _is_text(kind) and not whole:
+        floats = [row for row, text in enumerate(texts) if "." in text]
+        if floats and all(map(_NUMERIC_ID.fullmatch, texts)):
             raise UsageError(
-                f"{self.path}, column {name!r}: ids are text or whole numbers, not {column.type}; convert it"
+                f"{place}, {self.places(floats)}: {some([texts[row] for row in floats], 5)}: ids that are "
+                "floats never match; write them as whole numbers or text (pandas turns integers into floats "
+                "where one is missing)"
             )
-        return [None if value is None else str(int(value) if whole else value) for value in values]
-
-    def _float_ids(self, name: str, values: Sequence[object], where: str) -> UsageError:
-        return UsageError(
-            f"{self.path}, column {name!r}, {where}: {some(values, 5)}: ids that are floats never match; "
-            "write them as whole numbers or text (pandas turns integers into floats where one is missing)"
-        )
+        if len(set(texts)) != len(texts):
+            raise self._twice(name, texts)
+        return tuple(texts)
 
     def _twice(self, name: str, ids: Sequence[str]) -> UsageError:
         rows: dict[str, list[int]] = {}
@@ -256,33 +235,6 @@ class Table:
         return UsageError(
             f"{self.path}, column {name!r}: ids must be unique, and these are not: {shown}{more}"
         )
-
-
-def _kind(column: Any) -> Any:
-    """Return the type of a Parquet column's values."""
-    from pyarrow import types
-
-    return column.type.value_type if types.is_dictionary(column.type) else column.type
-
-
-def _is_text(kind: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
-
-
-def _not_utf8(path: PathLike) -> UsageError:
-    """Return an error that names the first line that is not in UTF-8."""
-    with Path(path).open("rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                line.decode()
-            except UnicodeDecodeError as error:
-                found = f"{path}, line {number}: byte 0x{line[error.start]:02x}"
-                return UsageError(
-                    f"{found}: not a CSV file in UTF-8 (perhaps Latin-1 or Windows-1252); save it as UTF-8"
-                )
-    return UsageError(f"{path}: not a CSV file in UTF-8; save it as UTF-8")
 
 
 def _unreadable(path: PathLike, error: OSError) -> UsageError:
