@@ -2,12 +2,7 @@
 
 import io
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks.paper import bench
-from benchmarks.paper.cells import Cell, Done, Plain, Store, write
+from benchmarks.paper.cells import Cell, Done, Plain, Store
 from benchmarks.paper.experiment import Experiment
 from benchmarks.paper.report import read
 from benchmarks.paper.settings import TINY, Settings
@@ -212,36 +207,3 @@ def test_a_result_that_is_no_number_is_not_kept(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON"):
         store.run(cell)
     assert store.find(cell) is None
-
-
-def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
-    file = tmp_path / "results.json"
-    write(file, {"number": 1})
-    with pytest.raises(TypeError):
-        write(file, {"number": object()})
-    assert json.loads(file.read_text()) == {"number": 1}
-    assert list(tmp_path.iterdir()) == [file]
-
-
-def test_a_killed_run_loses_no_finished_cell(tmp_path: Path) -> None:
-    code = f"""
-import time
-from collections.abc import Sequence
-from pathlib import Path
-from benchmarks.paper.cells import Cell, Store
-store = Store(Path({str(tmp_path)!r}), {{}}, print)
-for number in range(1000):
-    store.run(Cell("e", {{"number": number}}, lambda: time.sleep(0.01) or {{"text": "x" * 10000}}))
-    print(number, flush=True)
-"""
-    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    last = [int(process.stdout.readline()) for _ in range(5)][-1]
-    time.sleep(0.007)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    complaints: list[str] = []
-    store = Store(tmp_path, {}, complaints.append)
-    found = [store.find(Cell("e", {"number": number}, dict)) for number in range(last + 1)]
-    assert all(done is not None and done.result["text"] == "x" * 10000 for done in found)
-    assert complaints == []

@@ -30,7 +30,7 @@ from benchmarks.paper.experiment import dataset
 from benchmarks.paper.printed import BOST, OURS, VAIDYA, WU
 from benchmarks.paper.rival_costs import SEEN
 from benchmarks.paper.settings import FULL, QUICK
-from benchmarks.paper.show import Table, spread
+from benchmarks.paper.show import Table
 from benchmarks.rivals.comparisons import evaluate
 from benchmarks.rivals.encrypted_database import ClearDatabase, EncryptedDatabase
 from benchmarks.rivals.irrevocable import rebuild_all
@@ -53,50 +53,6 @@ def building(bits: int, trees: int, splits: int, seconds: float, size: float) ->
     return done(result, kind="construction", bits=bits, trees=trees, seed=0, rows=5000)
 
 
-def asking(bits: int, depth: int, seconds: float, comparisons: int) -> Done:
-    spent = {
-        "seconds": {"requester": seconds / 8, CS: seconds / 2, CC: seconds / 8, "owners": seconds / 4},
-        "bytes": {"requester": 1e6, CS: 2e6, CC: 3e6, "owners": 4e6},
-        "comparisons": comparisons,
-    }
-    first = {**spent, "seconds": {name: 10 * value for name, value in spent["seconds"].items()}}  # type: ignore[attr-defined]
-    result = {"first": first, "requests": [spent, spent], "as printed": 0.25}
-    return done(result, kind="prediction", bits=bits, depth=depth, trees=10, rows=5000, as_printed=20)
-
-
-def evaluated(name: str, bits: int, of: float | None = None) -> Done:
-    roles = {"seconds": {CS: 1.0, UD: 2.0}, "operations": {CS: {"comparisons": 1}}}
-    result = {"prediction": roles | {"bytes": 1e6, "of": of}}
-    measured = 5000 if name == VAIDYA else 10 * (of or 1)
-    key = {"kind": "rival", "rival": name, "bits": bits, "trial": 0, "measured": measured}
-    return done(result, **key, rows=5000, trees=10)
-
-
-def encrypted(name: str, bits: int, of: float | None = None) -> Done:
-    result = {"construction": {"seconds": {UD: 120.0}, "bytes": 1e6, "of": of, "operations": {}}}
-    return done(result, kind="rival", rival=name, bits=bits, measured=int(5000 * (of or 1)), rows=5000)
-
-
-def results(of: float | None) -> list[Done]:
-    return [
-        building(1024, 1, 50, 1.0, 1e6),
-        building(1024, 1, 50, 3.0, 1e6),
-        building(1024, 8, 400, 4.0, 8e6),
-        asking(1024, 2, 0.5, 20),
-        asking(1024, 10, 0.8, 76),
-        evaluated(BOST, 1024, of),
-        evaluated(WU, 1024),
-        evaluated(VAIDYA, 1024),
-        encrypted(VAIDYA, 1024, of),
-        encrypted(SEEN, 1024),
-    ]
-
-
-def cell(table: Any, system: str, role: str, column: str) -> str:
-    [row] = [row for row in table.rows if (row[0], row[2]) == (system, role)]
-    return str(row[table.head.index(column)])
-
-
 # -- efficiency -------------------------------------------------------------------------------------
 
 
@@ -110,36 +66,6 @@ def test_seconds_and_bytes_are_booked_to_who_spends_and_who_sends_them() -> None
     assert by_role(work, "seconds", ("FLE-Expan", "FOS-Find"), BUILDERS) == {CS: 1.0, CC: 2.0, OWNERS: 28.0}
     links = {"CS -> age": {"FLE-Expan": {"bytes": 3}}, "age -> CS": {"FLE-Expan": {"bytes": 5}}}
     assert by_role(links, "bytes", ("FLE-Expan",), BUILDERS) == {CS: 3.0, CC: 0.0, OWNERS: 5.0}
-
-
-def test_both_servers_together_stand_beside_the_papers_server_and_neither_alone() -> None:
-    table = efficiency_shown.efficiency(results(None))
-    assert cell(table, OURS, "CS + CC", "TC, s") == spread([1.0, 3.0])  # of 1 s and 3 s for 50 splits, half
-    assert cell(table, OURS, "CS + CC", "paper TC, s") == f"3.09 (× {2 / 3.09:.3f})"
-    assert cell(table, OURS, "CS + CC", "paper TP, s") == f"13.33 (× {0.5 / 13.33:.4f})"
-    for role in (CS, CC):
-        assert cell(table, OURS, role, "paper TC, s") == cell(table, OURS, role, "paper TP, s") == ""
-    assert cell(table, OURS, UD, "paper TP, s") == f"0.08 (× {0.2 / 0.08:.3f})"
-
-
-@pytest.mark.parametrize("of", [None, 0.1])
-def test_a_tilde_stands_exactly_where_something_is_extrapolated(of: float | None) -> None:
-    table = efficiency_shown.efficiency(results(of))
-    marked = {
-        (row[0], name)
-        for row in table.rows
-        for name, text in zip(table.head, row, strict=True)
-        if "~" in text
-    }
-    always = {("as printed", "TP, s"), ("as printed, first request", "TP, s")}
-    some = {(BOST, "TP, s"), (BOST, "TP, MB"), (VAIDYA, "TC, s"), (VAIDYA, "TC, MB")}
-    assert marked == (always if of is None else always | some)
-
-
-def test_a_complete_tree_is_scaled_to_as_many_splits_as_ours_unless_leaves_are_seen() -> None:
-    table = efficiency_shown.efficiency(results(None))
-    assert cell(table, VAIDYA, UD, "TC, s") == f"{120 * 100 / 127:.2f}"
-    assert cell(table, SEEN, UD, "TC, s") == "120.0"
 
 
 def test_a_point_is_the_mean_of_the_forests_of_as_many_trees_however_many_splits_they_have() -> None:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -21,9 +22,16 @@ from tests.benchmarks.made_sets import MAKERS
 ROOT = Path(__file__).parents[2]
 
 
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+def study(name: str, place: Path, *options: str | Path) -> Any:
+    """The results of a study, by its module and command."""
+    module, command = name.split()
+    program = [sys.executable, "-m", f"benchmarks.studies.{module}", command, *map(str, options)]
+    results = place / "results.json"
+    done = subprocess.run(
+        [*program, "--json", results], cwd=ROOT, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(results.read_text())[command]
 
 
 # -- the sets ---------------------------------------------------------------------------------------
@@ -118,11 +126,8 @@ def test_scripts_say_what_is_wrong_with_their_options(
 
 
 def test_speed_is_a_ratio_to_scikit_learn_in_the_same_run(data: Path, tmp_path: Path) -> None:
-    results = tmp_path / "results.json"
     small = ["--bits", "256", "--rounds", "2", "--trees", "2", "--depth", "3", "--rows", "300"]
-    done = run("benchmarks.studies.construction", "speed", "--data", data, *small, "--json", results)
-    assert done.returncode == 0, done.stderr
-    speed = json.loads(results.read_text())["speed"]
+    speed = study("construction speed", tmp_path, "--data", data, *small)
     leaf_5, default, ours = speed["medians"]
     assert "256 bits" in ours["model"]
     assert ours["to_leaf_5"] == pytest.approx(ours["seconds"] / leaf_5["seconds"])
@@ -132,12 +137,8 @@ def test_speed_is_a_ratio_to_scikit_learn_in_the_same_run(data: Path, tmp_path: 
 
 @pytest.mark.slow
 def test_scaling_measures_each_size_and_fits_an_exponent(tmp_path: Path) -> None:
-    results = tmp_path / "results.json"
     small = ["--rows", "500", "2000", "--trees", "--depths"]
-    done = run("benchmarks.studies.construction", "scaling", *small, "--json", results)
-    assert done.returncode == 0, done.stderr
-    assert "exponent" in done.stdout
-    scaling = json.loads(results.read_text())["scaling"]
+    scaling = study("construction scaling", tmp_path, *small)
     assert set(scaling) == {"rows"}
     few, many = scaling["rows"]["fits"]
     assert (few["shape"]["rows"], many["shape"]["rows"]) == (500, 2000)
@@ -147,12 +148,8 @@ def test_scaling_measures_each_size_and_fits_an_exponent(tmp_path: Path) -> None
 
 
 def test_requests_are_measured_beside_the_papers_protocol(data: Path, tmp_path: Path) -> None:
-    results = tmp_path / "results.json"
     small = ["--forests", "3x3x256", "--repeats", "1", "--as-printed", "2"]
-    done = run("benchmarks.studies.prediction", "settings", "--data", data, *small, "--json", results)
-    assert done.returncode == 0, done.stderr
-    assert "faster than as printed" in done.stdout
-    [setting] = json.loads(results.read_text())["settings"]
+    [setting] = study("prediction settings", tmp_path, "--data", data, *small)
     assert (setting["trees"], setting["depth"], setting["key_bits"]) == (3, 3, 256)
     spent = setting["spent"]
     assert 0 < spent["comparisons"] <= 9
@@ -166,11 +163,8 @@ def test_requests_are_measured_beside_the_papers_protocol(data: Path, tmp_path: 
 
 @pytest.mark.slow
 def test_requests_are_measured_on_one_core_and_on_all(data: Path, tmp_path: Path) -> None:
-    results = tmp_path / "results.json"
     small = ["--trees", "2", "--depth", "2", "--bits", "256", "--requests", "2", "--rounds", "2"]
-    done = run("benchmarks.studies.prediction", "cores", "--data", data, *small, "--json", results)
-    assert done.returncode == 0, done.stderr
-    cores = json.loads(results.read_text())["cores"]
+    cores = study("prediction cores", tmp_path, "--data", data, *small)
     assert [len(walls) for walls in cores["walls"].values()] == [2] * len(cores["walls"])
     one, *more = cores["walls"].values()
     assert cores["ratios"] == pytest.approx([a / b for a, b in zip(one, (more or [one])[0], strict=True)])
@@ -178,31 +172,22 @@ def test_requests_are_measured_on_one_core_and_on_all(data: Path, tmp_path: Path
 
 @pytest.mark.slow
 def test_processes_are_measured_beside_one_process(data: Path, tmp_path: Path) -> None:
-    results = tmp_path / "results.json"
     small = ["--parties", "2", "--trees", "2", "--depth", "2", "--bits", "256", "--rows", "200"]
     few = ["--asked", "2", "--rounds", "1"]
-    done = run("benchmarks.studies.network", "loopback", "--data", data, *small, *few, "--json", results)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(results.read_text())["loopback"]
+    found = study("network loopback", tmp_path, "--data", data, *small, *few)
     assert set(found) == {"in one process", "over gRPC"}
     assert all(times[0][what] > 0 for times in found.values() for what in ("training", "asking"))
 
 
 def test_exactness_of_leaving_is_measured(data: Path, tmp_path: Path) -> None:
-    results = tmp_path / "results.json"
     small = ["--sets", "drug", "--trees", "3", "--depth", "3"]
-    done = run("benchmarks.studies.exactness", "exact", "--data", data, *small, "--json", results)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(results.read_text())["exact"] == {"drug": {"leavers": 3, "equal": 3}}
+    assert study("exactness exact", tmp_path, "--data", data, *small) == {"drug": {"leavers": 3, "equal": 3}}
 
 
 @pytest.mark.parametrize("name", ["drug", "bike"])
 def test_reasons_of_a_difference_are_measured(name: str, data: Path, tmp_path: Path) -> None:
-    results = tmp_path / "results.json"
     small = ["--set", name, "--leavers", "0,1", "--seeds", "2", "--trees", "2"]
-    done = run("benchmarks.studies.accuracy", "features", "--data", data, *small, "--json", results)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(results.read_text())["features"]
+    found = study("accuracy features", tmp_path, "--data", data, *small)
     assert set(found) == {"0", "1"}
     for losses in found.values():
         assert {len(values) for values in losses.values()} == {2}
