@@ -30,7 +30,8 @@
             └── NoForestError        a question to a forest that is not ready
 
 Checks raise; nothing returns a bool that a caller could forget to look at. Each error has a `kind`, a
-stable slug for scripts and test vectors.
+stable slug for scripts and test vectors. Those of files are `missing`, `exists`, `not-regular`, `too-large`,
+`io`, `mode` and `owner`.
 """
 
 from typing import ClassVar
@@ -50,17 +51,13 @@ class RevFRFError(Exception):
 
 
 class UsageError(RevFRFError, ValueError):
-    """The caller asked for something that cannot be done. Kinds of a table: `no-table`, `no-ids`,
-    `no-labels`. Of other files: `missing`, `exists`, `io`.
-    """
+    """Kinds of a table: `no-table`, `no-ids`, `no-labels`. Of other files: `missing`, `exists`, `io`."""
 
     kind = "usage"
 
 
 class ConfigError(UsageError):
-    """Kinds of the file: `exists`, `missing`, `not-regular`, `too-large`, `io`, `syntax`. Of its content:
-    `section`, `key`, `value`.
-    """
+    """Kinds: those of files, `syntax`, and of the content `section`, `key`, `value`."""
 
     kind = "config"
 
@@ -107,52 +104,40 @@ class AbsentError(PartyError):
 
 
 class KeyFileError(RevFRFError):
-    """A file of a public key that cannot be written or read.
-
-    Kinds of the file: `exists`, `missing`, `not-regular`, `too-large`, `io`. Kinds of its content:
-    `malformed`, `version`.
-    """
+    """Kinds: those of files, `malformed`, `version`."""
 
     kind = "key-file"
 
 
 class ModelFileError(RevFRFError):
-    """Kinds: `missing`, `not-regular`, `too-large`, `io`, `malformed`, `version`, `wrong-kind`, `digest`,
-    `mode`, `owner`, `parameters`.
-    """
+    """Kinds: those of files, `malformed`, `version`, `wrong-kind`, `digest`, `parameters`."""
 
     kind = "model-file"
 
 
 class StorageError(RevFRFError):
-    """Kinds: `missing`, `exists`, `io`, `full`, `in-use`, `closed`, `mode`, `owner`, `malformed`,
-    `version`, `wrong-kind`.
-    """
+    """Kinds: those of files, `full`, `in-use`, `closed`, `malformed`, `version`, `wrong-kind`."""
 
     kind = "storage"
 
 
 class AuditLogError(RevFRFError):
-    """Kinds of the file: `missing`, `not-regular`, `io`. Kinds of what does not hold: `malformed`, `chain`,
-    `order`, `torn`, `head`.
-    """
+    """Kinds: those of files; of what does not hold `malformed`, `chain`, `order`, `torn`, `head`."""
 
     kind = "audit-log"
 
 
 class CertificateError(RevFRFError):
-    """Kinds of the file: `missing`, `not-regular`, `too-large`, `io`, `malformed`, `version`. Kinds of what
-    does not hold: `epoch`, `succession`, `request`, `leaver`, `keys`, `receipt`, `report`, `signature`.
+    """Kinds: those of files, `malformed`, `version`; and the part that does not hold: `epoch`, `succession`,
+    `request`, `leaver`, `keys`, `receipt`, `report`, `signature`.
     """
 
     kind = "certificate"
 
 
 class RejectedError(RevFRFError):
-    """Something received from a peer is refused.
-
-    The reason is for the local log. A peer only gets `peer_message`: it is the same for every
-    reason, so that a refusal never becomes an oracle. PolicyError and NoForestError have one of their own.
+    """The reason is for the local log. A peer only gets `peer_message`: it is the same for every reason, so
+    that a refusal never becomes an oracle. PolicyError and NoForestError have one of their own.
     """
 
     kind = "rejected"

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from revfrf.cli.exits import one_line, print_json
 from revfrf.errors import RevFRFError
@@ -43,19 +42,13 @@ REPEAT_SECONDS = 10.0
 # -- printing ---------------------------------------------------------------------------------------
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """See `Console.on_broken_pipe`: `Program` sets the exit code."""
-        raise
-
-
 def print_facts(title: str, facts: Mapping[str, Any]) -> None:
     """Print facts in two columns. Long ones are not wrapped, so that digests stay in one piece."""
-    console, width = _Console(), max(map(len, facts), default=0)
-    console.print(Text(title, style="bold"), soft_wrap=True)
+    width = max(map(len, facts), default=0)
+    typer.secho(title, bold=True)
     for name, value in facts.items():
         label = name.replace("_", " ").ljust(width + 2)
-        console.print(Text.assemble((label, "dim"), _shown(value)), soft_wrap=True)
+        typer.echo(typer.style(label, dim=True) + _shown(value))
 
 
 def _shown(value: Any) -> str:

@@ -104,18 +104,13 @@ def create(path: PathLike, data: bytes, mode: int = PRIVATE) -> None:
 
     The file system must have hard links: a link fails if the name is taken, as a renaming would not.
     """
-    target = Path(path)
-    temporary = _beside(target)
-    linked = False
+    target, linked = Path(path), False
     try:
-        _write(temporary, data, mode)
-        os.link(temporary, target, follow_symlinks=False)
-        linked = True
-        temporary.unlink()
+        with _written_beside(target, data, mode) as temporary:
+            os.link(temporary, target, follow_symlinks=False)
+            linked = True
         sync_directory(target.parent)
     except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
         if linked:
             with suppress(OSError):
                 target.unlink()
@@ -137,14 +132,8 @@ def replace(path: PathLike, data: bytes, mode: int | None = None) -> None:
             mode = stat.S_IMODE(target.stat().st_mode)
     if target.exists() and not target.is_file():
         raise NotRegularError("not a regular file")
-    temporary = _beside(target)
-    try:
-        _write(temporary, data, mode)
+    with _written_beside(target, data, mode) as temporary:
         temporary.replace(target)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
     with suppress(OSError):  # it is there, and whole; a directory that cannot be read cannot be synced
         sync_directory(target.parent)
 
@@ -177,22 +166,24 @@ def write_text(path: PathLike, text: str) -> None:
         replace(path, text.encode())
 
 
-def _beside(target: Path) -> Path:
-    return target.parent / f".revfrf-{secrets.token_hex(16)}.tmp"
-
-
-def _write(path: Path, data: bytes, mode: int | None) -> None:
+@contextmanager
+def _written_beside(target: Path, data: bytes, mode: int | None) -> Iterator[Path]:
+    """A new file in the directory of another one, on disk. It is removed, unless it has been renamed."""
+    path = target.parent / f".revfrf-{secrets.token_hex(16)}.tmp"
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o666 if mode is None else PRIVATE)
     try:
-        if mode is not None:
-            os.fchmod(descriptor, mode)  # the umask may have taken bits away
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-        os.fsync(descriptor)
+        descriptor = os.open(path, flags, 0o666 if mode is None else PRIVATE)
+        with os.fdopen(descriptor, "wb"):
+            if mode is not None:
+                os.fchmod(descriptor, mode)  # the umask may have taken bits away
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            os.fsync(descriptor)
+        yield path
     finally:
-        os.close(descriptor)
+        with suppress(OSError):
+            path.unlink()
 
 
 # -- who may use them -------------------------------------------------------------------------------
