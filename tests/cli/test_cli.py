@@ -8,9 +8,8 @@ import sys
 import time
 import tomllib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -138,13 +137,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     save_verify_key(at / "kgc.pub", model.kgc_key_)
     model.save(at / "before", private_keys=True)
     model.save(at / "without keys")
-    asked = model.federation_.participants["shop"]
     model.revoke("telco").save(at / "telco.json")
     model.save(at / "after", private_keys=True)
-    level_2 = asked.leave(2)
-    certificate = model.revoke("shop", level=1)
-    certificate.save(at / "shop.json")
-    changed(certificate, requests=(level_2,), level=2).save(at / "level 2 pretended.json")
+    model.revoke("shop", level=1).save(at / "shop.json")
     model.save(at / "late", private_keys=True)
     csv(at / "rows.csv", X, answers(X))
     return Place(at)
@@ -277,15 +272,6 @@ def test_a_warning_is_one_line_without_a_place_in_the_source(
     assert (ran.code, ran.err) == (0, "revfrf: column 'colour': all missing\n")
 
 
-def test_short_keys_are_accepted_in_the_same_words_everywhere() -> None:
-    said = [" ".join(run(*command, "--help").out.split()) for command in commands()]
-    flagged = [text.partition("--allow-insecure ")[2] for text in said if "--allow-insecure " in text]
-    assert len(flagged) >= 4
-    assert {text.partition("nothing.")[0] for text in flagged} == {
-        "For tests: accept keys below 2048 bits, which protect "
-    }
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -351,73 +337,20 @@ def test_certificate_that_holds(place: Place) -> None:
 
 def test_certificate_of_level_1_has_no_receipts(place: Place) -> None:
     ran = run("verify", place.at / "shop.json", *place.key, "--json")
-    assert (ran.code, ran.err) == (0, "")
-    assert ran.json["holds"] is True
+    assert (ran.code, ran.err, ran.json["holds"]) == (0, "", True)
     assert (ran.json["leavers"], ran.json["level"], ran.json["receipts"]) == (["shop"], 1, [])
     assert "receipts         none" in run("verify", place.at / "shop.json", *place.key).out
 
 
-def tamperings(place: Place) -> dict[str, tuple[str, RevocationCertificate]]:
-    """One of each kind, and what is said of it. `tests.protocols.test_certificate` has more."""
-    right, later = place.certificate(), place.certificate("shop.json")
-    epoch, report = (
-        changed(right.epoch_after, revoked=("bank",)),
-        changed(right.report, digest_after="0" * 64),
-    )
-    requests = tuple(changed(request, time=5) for request in right.requests)
-    pretended = place.certificate("level 2 pretended.json")
-    return {
-        "epoch": ("the epoch after was not certified", changed(right, epoch_after=epoch)),
-        "succession": ("does not follow the one before", changed(right, epoch_after=later.epoch_after)),
-        "request": ("the request of 'telco' to leave is not its own", changed(right, requests=requests)),
-        "leaver": ("those who left are not those who asked to", changed(right, leavers=("bank",))),
-        "keys": ("at level 2, and only there, all have new keys", pretended),
-        "receipt": ("not every party has given a receipt", changed(right, receipts=right.receipts[1:])),
-        "report": ("the coordinator has not signed this report", changed(right, report=report)),
-        "signature": ("the key centre has not signed this", changed(right, signature=bytes(64))),
-    }
-
-
-@pytest.mark.parametrize(
-    "kind", ["epoch", "succession", "request", "leaver", "keys", "receipt", "report", "signature"]
-)
-def test_tampering_is_1_and_has_its_own_message(place: Place, tmp_path: Path, kind: str) -> None:
-    message, certificate = tamperings(place)[kind]
-    certificate.save(tmp_path / "c.json")
+def test_tampering_is_1_and_is_named(place: Place, tmp_path: Path) -> None:
+    """`tests.protocols.test_certificate` has tamperings of all kinds."""
+    right = place.certificate()
+    changed(right, report=changed(right.report, digest_after="0" * 64)).save(tmp_path / "c.json")
+    message = "the coordinator has not signed this report"
     check_failure(run("verify", tmp_path / "c.json", *place.key), 1, message)
     ran = run("verify", tmp_path / "c.json", *place.key, "--json")
-    assert (ran.code, ran.json["holds"], ran.json["kind"]) == (1, False, kind)
+    assert (ran.code, ran.json["holds"], ran.json["kind"]) == (1, False, "report")
     assert message in ran.json["reason"]
-
-
-def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of every plain value in a JSON document."""
-    if isinstance(value, dict | list):
-        for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from leaves(inner, (*path, name))
-    else:
-        yield path
-
-
-def put(document: Any, path: tuple[Any, ...], value: Any) -> None:
-    for name in path[:-1]:
-        document = document[name]
-    document[path[-1]] = value
-
-
-def test_no_changed_value_goes_unnoticed(place: Place, tmp_path: Path) -> None:
-    text = (place.at / "telco.json").read_text()
-    found = set()
-    values: Iterator[Any] = cycle(["AAAA", 7, -1, 2**70, None, [], {}, "\n\x1b[2J\udcff", 0.5])
-    for path in leaves(json.loads(text)):
-        for value in islice(values, 2):
-            document = json.loads(text)
-            put(document, path, value)
-            (tmp_path / "c.json").write_text(json.dumps(document))
-            ran = run("verify", tmp_path / "c.json", *place.key)
-            assert one_line(ran)
-            found.add(ran.code)
-    assert found == {1, 2}
 
 
 def test_key_of_another_key_centre_is_1(place: Place, tmp_path: Path) -> None:
@@ -429,28 +362,18 @@ def test_key_of_another_key_centre_is_1(place: Place, tmp_path: Path) -> None:
     ("name", "content", "kind"),
     [
         ("missing", None, "missing"),
-        ("directory", None, "not-regular"),
-        ("version", None, "version"),
         ("garbage", b"\xff\0\x1b[2J\n", "malformed"),
-        ("empty", b"", "malformed"),
-        ("list", b"[]", "malformed"),
-        ("deep", b"[" * 100_000, "malformed"),
         ("unknown field", b'{"a\\n\\u001b[2J": 1}', "malformed"),
     ],
 )
 def test_unreadable_certificate_is_2(
     place: Place, tmp_path: Path, name: str, content: bytes | None, kind: str
 ) -> None:
-    if name == "directory":
-        (tmp_path / name).mkdir()
-    elif name == "version":
-        changed(place.certificate(), format="revfrf revocation certificate v2").save(tmp_path / name)
-    elif content is not None:
+    if content is not None:
         (tmp_path / name).write_bytes(content)
     ran = run("verify", tmp_path / name, *place.key, "--json")
-    assert ran.code == 2
-    assert (ran.json["holds"], ran.json["kind"]) == (None, kind)
-    assert ("version" if name == "version" else str(tmp_path / name)) in one_line(ran)
+    assert (ran.code, ran.json["holds"], ran.json["kind"]) == (2, None, kind)
+    assert one_line(ran)
 
 
 @pytest.mark.parametrize(
@@ -463,14 +386,11 @@ def test_unreadable_key_is_2(place: Place, tmp_path: Path, key: bytes | None, me
     check_failure(run("verify", place.at / "telco.json", "--kgc-key", tmp_path / "new\nline"), 2, message)
 
 
-def test_what_is_printed_does_nothing_to_a_terminal() -> None:
-    assert console._shown(["a\x1b[2J\n", "[red]é"]) == "a\\x1b[2J, [red]é"
-
-
 def test_numbers_are_printed_with_four_digits_and_nothing_as_none() -> None:
     values: list[Any] = [2 / 3, 1.0, 0.0, 1.23456e-7, 7, "", []]
     shown = "0.6667 1.0000 0.0000 1.23e-07 7 none none"
     assert [console._shown(value) for value in values] == shown.split()
+    assert console._shown(["a\x1b[2J\n", "[red]é"]) == "a\\x1b[2J, [red]é"  # which does nothing to a terminal
 
 
 @pytest.fixture

@@ -42,13 +42,6 @@ def test_file_is_the_text_that_is_promised(path: Path) -> None:
     assert load_verify_key(path) == KEY
 
 
-def test_any_key_is_read_back(tmp_path: Path) -> None:
-    for number in range(20):
-        key = SigningKey.generate().verify_key
-        save_verify_key(tmp_path / str(number), key)
-        assert load_verify_key(str(tmp_path / str(number))) == key
-
-
 def test_everybody_may_read_it_and_its_owner_alone_write(path: Path) -> None:
     before = os.umask(0o077)
     try:
@@ -98,27 +91,18 @@ def test_other_version_is_named_as_such(path: Path, first: str) -> None:
 
 MALFORMED = {
     "empty": b"",
-    "one line": b"revfrf verify key v1\n",
     "no newline at the end": TEXT[:-1],
     "one more line": TEXT + b"\n",
     "capitals": TEXT.replace(b"d75a", b"D75A"),
-    "fingerprint in capitals": TEXT.replace(b"dd83", b"DD83"),
     "spaces": TEXT.replace(b"key: ", b"key:  "),
-    "space at the end": TEXT.replace(b"1a\n", b"1a \n"),
     "space among the digits": TEXT.replace(b"d75a98", b"d75a 8"),
-    "short": TEXT.replace(b"d75a98", b"d75a"),
-    "long": TEXT.replace(b"d75a98", b"d75a9898"),
     "no hex": TEXT.replace(b"d75a", b"zzzz"),
     "no ASCII": TEXT.replace(b"d75a", "éé".encode()),
     "no key of the curve": TEXT.replace(KEY.raw.hex().encode(), b"02" + 31 * b"00"),
     "small order": TEXT.replace(KEY.raw.hex().encode(), b"01" + 31 * b"00"),
     "other fingerprint": TEXT.replace(b"dd83", b"dd84"),
-    "no fingerprint": TEXT[: TEXT.index(b"fingerprint")],
-    "twice": TEXT + TEXT,
-    "lines in another order": b"".join(TEXT.splitlines(keepends=True)[i] for i in (0, 2, 1)),
     "line ends of other systems": TEXT.replace(b"\n", b"\r\n"),
     "binary": bytes(range(256)),
-    "JSON": b'{"format": "something"}',
 }
 
 

@@ -20,7 +20,7 @@ RandBelow = Callable[[int], int]
 
 _LONGEST_SIEVE = 20
 _AT_ONCE = 128
-"""Candidates that wait for a thread: so many that none idles, and few that are left when one is a prime."""
+"""Candidates that wait for a thread: enough that none idles, and few that are left when one is a prime."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
