@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from threading import Event
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -137,11 +137,8 @@ class Clock:
 # -- links in memory ----------------------------------------------------------------------------------
 
 
-class Faults(Protocol):
-    """What a link does with what is sent over it."""
-
-    def __call__(self, data: bytes) -> list[bytes]:
-        """The frames that come out when this one goes in."""
+Faults = Callable[[bytes], list[bytes]]
+"""What a link does with what is sent over it: the frames that come out when one goes in."""
 
 
 def faithful(data: bytes) -> list[bytes]:

@@ -13,7 +13,6 @@ import pytest
 from revfrf.errors import (
     AbsentError,
     FormatError,
-    PartyError,
     PassportError,
     PolicyError,
     ProtocolError,
@@ -190,15 +189,6 @@ def test_an_answer_that_is_too_long_to_send_is_a_refusal(network: Network) -> No
         network.cs.call("bank", SchemaRequest(epoch=1), Schema)
     with pytest.raises(UsageError, match="above the limit"):
         network.cs.call("bank", Drop(epoch=1, table=long), Done)
-
-
-def test_who_may_not_ask_is_refused_before_anything_is_decoded(network: Network) -> None:
-    asked = Recorder(digests)
-    cc, bank = network.add("CC", asked), network.add("bank", asked)
-    for caller, party in ((cc, "KGC"), (network.cs, "CC"), (bank, "CS"), (network.cs, "bank")):
-        with pytest.raises(PartyError):
-            caller.call(party, AdmissionRequest(), Done)
-    assert asked.calls == []
 
 
 def absent_after(end: Callable[[], object], slow: Held, caller: Endpoint, request: Message) -> str:

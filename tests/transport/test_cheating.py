@@ -14,7 +14,6 @@ from revfrf.testing.recorders import Recorder
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame, frames
-from revfrf.transport.letters import Sealing
 from revfrf.transport.passport import PartyId, Passport
 from tests.transport.asking import CERTIFICATE, PREDICT, digests
 from tests.transport.links import (
@@ -210,20 +209,3 @@ def test_who_is_not_admitted_is_neither_heard_nor_called_across_cs() -> None:
     with pytest.raises(PassportError):
         kgc.call("bank", CERTIFICATE, EpochAccepted)
     assert asked.calls == []
-
-
-def limit(endpoint: Endpoint, sender: str) -> int:
-    greeting = endpoint._limit(Frame("hello", sender, endpoint.who.name, 1))
-    assert greeting == 0
-    return endpoint._limit(Frame("call", sender, endpoint.who.name, 1))
-
-
-def test_limits_are_those_of_the_calls_that_may_come() -> None:
-    kgc = endpoint_of("KGC")
-    RawLink(kgc, "CS")
-    assert limit(kgc, "CS") == 64 * 1024
-    assert limit(kgc, "bank") == 64 * 1024 + Sealing.OVERHEAD
-    bank = endpoint_of("bank")
-    RawLink(bank, "CS")
-    assert limit(bank, "KGC") == 64 * MIB + Sealing.OVERHEAD
-    assert limit(bank, "telco") == Sealing.OVERHEAD

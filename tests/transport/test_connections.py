@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from threading import Thread
 
@@ -216,13 +216,6 @@ def test_whoever_asks_too_much_is_refused_and_the_servers_go_on(make: type[InMem
 
 
 # -- links whose certificates end ---------------------------------------------------------------------
-
-
-def test_a_line_has_a_fault_once_its_certificate_has_ended() -> None:
-    soon, before = (datetime.now(UTC) + timedelta(seconds=seconds) for seconds in (60, -1))
-    assert Connection(NOWHERE, soon).fault(1.0) == ""
-    assert "has ended" in Connection(NOWHERE, before).fault(1.0)
-    assert "silent" in Connection(NOWHERE, soon, heard=0.0).fault(1.0)
 
 
 @pytest.mark.parametrize("hub", [True, False], ids=["of a party, at CS", "of CS, at a party"])

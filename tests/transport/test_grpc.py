@@ -93,11 +93,7 @@ def test_a_party_comes_back_when_cs_does() -> None:
 
 
 def test_pauses_become_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses: list[float] = []
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    dialler = Dialler.__new__(Dialler)
-    dialler._endpoint, dialler._tls, dialler._address = bank(), known("bank").tls, f"127.0.0.1:{port}"
+    dialler, pauses = Dialler.__new__(Dialler), list[float]()
 
     class Closed(Event):
         def wait(self, timeout: float | None = None) -> bool:
@@ -106,12 +102,11 @@ def test_pauses_become_longer(monkeypatch: pytest.MonkeyPatch) -> None:
                 self.set()
             return self.is_set()
 
-    dialler._closed, dialler._link = Closed(), None
+    dialler._closed = Closed()
     monkeypatch.setattr("random.uniform", lambda _, b: b)
     monkeypatch.setattr(Dialler, "_one_link", lambda _: None)
     dialler._dial()
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 15.0, 15.0]
-    dialler._endpoint.close()
 
 
 @pytest.mark.parametrize("kind", ["revoked", "replaced", "name", "expired"])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from revfrf.errors import AbsentError, PartyError, PassportError, ProtocolError, RefusedError, RejectedError
+from revfrf.errors import PartyError, PassportError, ProtocolError, RejectedError
 from revfrf.messages.base import Done, Message
 from revfrf.messages.registry import MESSAGES, calls_between
 from revfrf.testing.recorders import Recorder, until
@@ -19,7 +19,7 @@ from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.connections import Link
 from revfrf.transport.frames import Frame, frames
-from revfrf.transport.grpc import _METHOD, _NONCE, _SERVICE, Dialler, Server
+from revfrf.transport.grpc import _METHOD, _NONCE, _SERVICE, Server
 from revfrf.transport.join_token import Authority
 from revfrf.transport.memory import MemoryChannel, MemoryNetwork
 from revfrf.transport.passport import PartyId, Passport
@@ -36,7 +36,6 @@ from tests.transport.links import (
     invited_by,
     known,
     letter,
-    nothing,
 )
 from tests.transport.parties import CS, authority
 
@@ -46,10 +45,6 @@ NUMBERS = count(1)
 
 def role(name: str) -> str:
     return known(name).who.role
-
-
-def sample(kind: type[Message]) -> Message:
-    return FULL[kind]
 
 
 class Federation:
@@ -99,10 +94,6 @@ def federation(request: pytest.FixtureRequest) -> Iterator[Federation]:
         made.network.close()
 
 
-def test_there_is_a_sample_of_every_message() -> None:
-    assert FULL.keys() == set(MESSAGES)
-
-
 # -- by their roles -----------------------------------------------------------------------------------
 
 
@@ -118,12 +109,12 @@ def test_exactly_what_a_role_may_say_reaches_the_other(
     refusals: list[BaseException | None] = []
     for kind in MESSAGES:
         try:
-            assert federation.call(sender, recipient, sample(kind)) == Done()
+            assert federation.call(sender, recipient, FULL[kind]) == Done()
         except PartyError as error:
             refusals.append(error.__cause__)
             expected = []
         else:
-            expected = [(recipient, sender, sample(kind))]
+            expected = [(recipient, sender, FULL[kind])]
             reached.add(kind)
         assert federation.asked() == expected
     assert reached == allowed
@@ -153,7 +144,7 @@ def test_what_a_cheating_cs_passes_on_is_judged_by_its_writer(writer: str, recip
     numbers = {}
     for kind in MESSAGES:
         number = numbers[kind] = next(NUMBERS)
-        cs.say(*letter(known(writer), recipient, number, sample(kind)))
+        cs.say(*letter(known(writer), recipient, number, FULL[kind]))
         cs.heard(len(numbers))
     allowed = set(calls_between(role(writer), role(recipient)))
     answered = {frame.call: frame.kind for frame in cs.heard(len(MESSAGES))}
@@ -172,7 +163,7 @@ def test_nobody_speaks_for_another_on_its_own_link(victim: str) -> None:
     for kind in MESSAGES:
         for recipient in ("CS", "KGC"):
             bank = RawLink(cs, "bank")
-            bank.say(*frames("call", victim, recipient, next(NUMBERS), encode(sample(kind))))
+            bank.say(*frames("call", victim, recipient, next(NUMBERS), encode(FULL[kind])))
             assert bank.closed
             assert bank.frames == []
     assert asked.calls == []
@@ -187,7 +178,7 @@ def all_letters_are_refused(
     cs = RawLink(endpoint_of(recipient, asked, **more), "CS")
     for writer in writers:
         for kind in MESSAGES:
-            cs.say(*letter(writer, recipient, next(NUMBERS), sample(kind), caller=caller))
+            cs.say(*letter(writer, recipient, next(NUMBERS), FULL[kind], caller=caller))
             sent += 1
             cs.heard(sent)
     assert {frame.kind for frame in cs.heard(sent)} == {"refusal"}
@@ -220,7 +211,7 @@ def test_who_has_left_gets_no_link(name: str) -> None:
     late = Link(known(name).who, 0.0)
     for kind in MESSAGES:
         for recipient in ("CS", "KGC", "bank"):
-            frame = Frame("call", name, recipient, next(NUMBERS), 1, 0, encode(sample(kind))[:1])
+            frame = Frame("call", name, recipient, next(NUMBERS), 1, 0, encode(FULL[kind])[:1])
             with pytest.raises(RejectedError):
                 cs.received(late, frame.encode())
 
@@ -273,7 +264,7 @@ def in_all_frames(name: str) -> Iterator[bytes]:
     """Every message to everybody, without waiting to be let in."""
     for kind in MESSAGES:
         for recipient in PARTIES:
-            for frame in frames("call", name, recipient, next(NUMBERS), encode(sample(kind))):
+            for frame in frames("call", name, recipient, next(NUMBERS), encode(FULL[kind])):
                 yield frame.encode()
 
 
@@ -339,26 +330,3 @@ def test_over_tls_too_nobody_speaks_for_another(
         logged = f"closing the link to bank: 'bank' sent a frame in the name of {name!r}"
         until(lambda logged=logged: logged in caplog.messages)  # type: ignore[misc]
     assert listening.asked.calls == []
-
-
-@pytest.mark.parametrize("name", ["KGC", "CC", "bank", "clinic"])
-def test_over_tls_exactly_what_a_role_may_say_reaches_cs(
-    listening: Listening, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Dialler, "LONGEST_PAUSE", Dialler.FIRST_PAUSE)  # CS cuts off who goes too far
-    party: Known = known(name)
-    endpoint = Endpoint(party.who, nothing, party.sealing, LIMITS)
-    dialler = Dialler(endpoint, party.tls, listening.address)
-    reached = set()
-    for kind in MESSAGES:
-        try:
-            endpoint.call("CS", sample(kind), Done)
-            reached.add(kind)
-        except (RefusedError, AbsentError):
-            continue
-    dialler.close()
-    until(lambda: listening.endpoint.present() == set())
-    assert reached == set(calls_between(role(name), "CS"))
-    assert {type(message) for _, message in listening.asked.calls} == reached
-    assert {sender for sender, _ in listening.asked.calls} <= {name}
-    listening.asked.calls.clear()

@@ -1,26 +1,21 @@
 """A CS that cheats with what it passes on: letters, and the keys that are offered for them."""
 
-from typing import Any
-
 import msgspec
 import pytest
 
 from revfrf.errors import AbsentError
 from revfrf.messages.key_setup import EpochAccepted
-from revfrf.testing.recorders import Recorder, until
+from revfrf.testing.recorders import until
 from revfrf.transport import frames as frames_module
 from revfrf.transport.codec import encode
-from revfrf.transport.frames import Frame, frames
+from revfrf.transport.frames import frames
 from tests.transport.asking import CERTIFICATE, digests
 from tests.transport.links import (
     SOON,
     InMemory,
-    Network,
-    OverGrpc,
     RawLink,
     known,
     letter,
-    no_threads_left,
 )
 from tests.transport.writing import reading, writing
 
@@ -77,42 +72,6 @@ def test_a_letter_to_a_key_of_before_a_restart_is_not_read_and_its_writer_hears_
         with pytest.raises(AbsentError):
             kgc.waiting.result(timeout=SOON)
         assert bank.asked.calls == []
-
-
-@pytest.mark.parametrize("make", [InMemory, OverGrpc], ids=["memory", "gRPC"])
-def test_what_cs_has_kept_of_an_honest_call_is_good_for_nothing(make: type[InMemory | OverGrpc]) -> None:
-    """Sent again while the recipient runs, and after it was started anew."""
-    kept: list[Frame] = []
-    with no_threads_left():
-        network: Network = make(digests)
-        received, asked = network.cs.received, Recorder(digests)
-
-        def tap(link: Any, data: bytes) -> None:
-            kept.append(Frame.decode(data))
-            received(link, data)
-
-        network.cs.received = tap  # type: ignore[method-assign]
-        kgc, bank = network.add("KGC"), network.add("bank", asked)
-        kgc.call("bank", CERTIFICATE, EpochAccepted)
-        kinds = [(frame.kind, frame.sender) for frame in kept if frame.kind != "ping"]
-        assert kinds == [("hello", "KGC"), ("reply", "bank"), ("call", "KGC"), ("reply", "bank")]
-        [call] = [frame for frame in kept if frame.kind == "call"]
-
-        def again() -> None:
-            for _ in range(3):
-                network.cs._lines["bank"].link.send(call.encode())
-            kgc.call("bank", CERTIFICATE, EpochAccepted)
-
-        again()
-        until(lambda: bank._load._sizes == {})
-        assert len(asked.calls) == 2
-        network.cut("bank")
-        bank = network.add("bank", asked)
-        again()
-        until(lambda: bank._load._sizes == {})
-        assert len(asked.calls) == 3
-        assert network.cs.present() == {"KGC", "bank"}
-        network.close()
 
 
 def test_noise_spends_no_key() -> None:

@@ -1,6 +1,5 @@
 """A CS that cheats with the keys that are offered for letters: no letter is sealed to a wrong one."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,14 +11,12 @@ from revfrf.crypto.signing import SigningKey
 from revfrf.errors import AbsentError, LetterError, PassportError, RefusedError
 from revfrf.testing.recorders import until
 from revfrf.transport.codec import encode
-from revfrf.transport.connections import Timeouts
 from revfrf.transport.frames import Frame, frames
 from revfrf.transport.join_token import Authority, join
 from revfrf.transport.letters import _CALL, _OFFER, OneTimeKeys, Place, Sealing, _Offer
 from revfrf.transport.passport import Passport
 from tests.transport.asking import CERTIFICATE
 from tests.transport.links import (
-    LIMITS,
     SOON,
     Known,
     RawLink,
@@ -39,14 +36,6 @@ def unknown(keys: OneTimeKeys, caller: str, key: bytes) -> bool:
     with pytest.raises(LetterError) as caught:
         keys.take(caller, key)
     return caught.value.kind == "unknown"
-
-
-def test_the_private_half_of_a_key_is_gone_once_the_letter_is_open() -> None:
-    keys = OneTimeKeys()
-    public = [keys.make("KGC") for _ in range(10)]
-    for key in public:
-        keys.take("KGC", key)
-    assert list(keys._offered["KGC"].values()) == [None] * 10
 
 
 def test_of_one_caller_the_newest_keys_count_and_others_are_not_touched() -> None:
@@ -155,16 +144,6 @@ def test_an_offer_that_comes_from_cs_itself_does_not_count() -> None:
         answer = known("bank").sealing.answer(place(asked), read, ACCEPTED)
         kgc.cs.say(*frames("reply", "bank", "KGC", asked.call, answer))
         assert kgc.waiting.result(timeout=SOON).epoch == CERTIFICATE.epoch
-
-
-def test_an_offer_that_does_not_come_is_not_waited_for_longer_than_a_call() -> None:
-    started = time.monotonic()
-    with writing(Timeouts(LIMITS.heartbeat, call=0.3)) as kgc:
-        with pytest.raises(AbsentError, match="within"):
-            kgc.waiting.result(timeout=SOON)
-        assert time.monotonic() - started < SOON
-        assert [frame.kind for frame in kgc.cs.heard()] == ["hello"]
-        assert kgc.endpoint._waiting == {}
 
 
 def test_who_gets_no_offer_is_told_that_it_is_refused_or_that_nobody_is_there() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -39,22 +39,17 @@ TOKEN = token_for(BANK, serial=3)
 KGC = PartyId("KGC", "KGC")
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What somebody shows in a handshake, whatever it is."""
-
-    ca_pem: bytes
-    key_pem: bytes
-    chain_pem: bytes
+Shown = tuple[bytes, bytes]
+"""What somebody shows in a handshake, whatever it is: a key, and a chain."""
 
 
 def shown(identity: TlsIdentity) -> Shown:
-    return Shown(identity.ca_pem, identity.key_pem, identity.chain_pem)
+    return identity.key_pem, identity.chain_pem
 
 
 def forgery(token: Token, form: Any) -> Shown:
     key = new_key()
-    return Shown(token.ca_pem, key_pem(key), forged(token, form, key))
+    return key_pem(key), forged(token, form, key)
 
 
 @contextmanager
@@ -83,13 +78,15 @@ def dial(port: int, credentials: Any, options: Any) -> bytes:
         return reply
 
 
-def turned_away(port: int, client: Shown | None, ca_pem: bytes = b"") -> None:
-    """The handshake of this client fails."""
+def dial_as(port: int, client: Shown | tuple[None, None]) -> bytes:
     _, options = channel_credentials(joined(TOKEN))
-    parts = (client.key_pem, client.chain_pem) if client else (None, None)
-    credentials = grpc.ssl_channel_credentials(ca_pem or authority().certificate_pem, *parts)
+    return dial(port, grpc.ssl_channel_credentials(authority().certificate_pem, *client), options)
+
+
+def turned_away(port: int, client: Shown | tuple[None, None]) -> None:
+    """The handshake of this client fails."""
     with pytest.raises(grpc.RpcError) as caught:
-        dial(port, credentials, options)
+        dial_as(port, client)
     assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
 
 
@@ -119,13 +116,12 @@ def test_nobody_without_a_passport_gets_through(coordinator: tuple[int, list[Any
     foreign = joined(Authority.new("breast cancer").invite(BANK, ADDRESS, VERIFY_KEY, 1))
     expired = joined(token_for(BANK, days=2, ago=10 * DAY), NOW - 9 * DAY)
     honest = joined(TOKEN)
-    invitation = Shown(honest.ca_pem, key_pem(TOKEN._key), to_pem(TOKEN._invitation))
-    turned_away(port, None)
+    turned_away(port, (None, None))
     turned_away(port, shown(foreign))
     turned_away(port, shown(expired))
-    turned_away(port, replace(shown(honest), key_pem=key_pem(new_key())))
-    turned_away(port, replace(shown(honest), chain_pem=shown(honest).chain_pem[:1200]))
-    turned_away(port, invitation)
+    turned_away(port, (key_pem(new_key()), honest.chain_pem))
+    turned_away(port, (honest.key_pem, honest.chain_pem[:1200]))
+    turned_away(port, (key_pem(TOKEN._key), to_pem(TOKEN._invitation)))
     assert len(callers) == before
     assert dial(port, *channel_credentials(honest)) == b"pong"
 
@@ -156,15 +152,10 @@ def test_tls_itself_turns_away_who_certifies_another_name(
 def test_what_tls_lets_through_the_passport_still_stops(coordinator: tuple[int, list[Any]]) -> None:
     """TLS knows nothing of our extension, and allows names below one's own."""
     port, callers = coordinator
-    below, silent = (
-        with_other(form_of(BANK), dns("x." + BANK.dns)),
-        without(form_of(BANK), x509.UnrecognizedExtension),
-    )
+    below = with_other(form_of(BANK), dns("x." + BANK.dns))
+    silent = without(form_of(BANK), x509.UnrecognizedExtension)
     for form, kind in ((below, "name"), (silent, "malformed")):
-        client = forgery(TOKEN, form)
-        _, options = channel_credentials(joined(TOKEN))
-        credentials = grpc.ssl_channel_credentials(client.ca_pem, client.key_pem, client.chain_pem)
-        assert dial(port, credentials, options) == b"pong"
+        assert dial_as(port, forgery(TOKEN, form)) == b"pong"
         with pytest.raises(PassportError) as caught:
             peer_passport(authority().certificate_pem, callers[-1])
         assert caught.value.kind == kind
@@ -172,8 +163,7 @@ def test_what_tls_lets_through_the_passport_still_stops(coordinator: tuple[int, 
 
 def as_server(token: Token, form: Any) -> Any:
     """A port of somebody who certifies itself as it likes."""
-    key = new_key()
-    return grpc.ssl_server_credentials([(key_pem(key), forged(token, form, key))])
+    return grpc.ssl_server_credentials([forgery(token, form)])
 
 
 SECOND = PartyId("CS", "another")
