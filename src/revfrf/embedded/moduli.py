@@ -17,25 +17,23 @@ def cached_setup(key_bits: int, allow_insecure: bool, n_jobs: int) -> SetUp:
     with _one_search_at_a_time:
         kind = (key_bits, allow_insecure)
         if kind not in _made:
-            _made[kind] = _searched(key_bits, None, allow_insecure, n_jobs)
+            _made[kind] = _search(key_bits, None, allow_insecure, n_jobs)
         return _made[kind]
 
 
 def fresh_setup(key_bits: int, allow_insecure: bool, n_jobs: int) -> SetUp:
     """Search a modulus that no other forest uses, and that is not cached."""
-    check_sizes(key_bits, None, allow_insecure)
     with _one_search_at_a_time:
-        return _searched(key_bits, None, allow_insecure, n_jobs)
+        return _search(key_bits, None, allow_insecure, n_jobs)
 
 
-def fresh_setup_like(parameters: Parameters, n_jobs: int) -> SetUp:
+def fresh_setup_like(p: Parameters, n_jobs: int) -> SetUp:
     """Search a modulus of the same size that no other forest uses."""
     with _one_search_at_a_time:
-        p = parameters
-        return _searched(p.key_bits, p.exponent_bits, p.allow_insecure, n_jobs)
+        return _search(p.key_bits, p.exponent_bits, p.allow_insecure, n_jobs)
 
 
-def _searched(key_bits: int, exponent_bits: int | None, allow_insecure: bool, n_jobs: int) -> SetUp:
+def _search(key_bits: int, exponent_bits: int | None, allow_insecure: bool, n_jobs: int) -> SetUp:
     started = perf_counter()
     made = set_up(key_bits, exponent_bits=exponent_bits, allow_insecure=allow_insecure, n_jobs=n_jobs)
     _seconds[key_bits] = perf_counter() - started
@@ -45,9 +43,8 @@ def _searched(key_bits: int, exponent_bits: int | None, allow_insecure: bool, n_
 def drop_cached_setup(parameters: Parameters) -> None:
     """Do not use this modulus for later forests."""
     with _one_search_at_a_time:
-        for kind, made in list(_made.items()):
-            if made.parameters == parameters:
-                del _made[kind]
+        for kind in [kind for kind, made in _made.items() if made.parameters == parameters]:
+            del _made[kind]
 
 
 def search_seconds(key_bits: int) -> float:

@@ -7,6 +7,7 @@ wanted. The participants' thresholds are in it: **the file is as confidential as
 
 import hashlib
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,8 +26,15 @@ from revfrf.names import CC, CS, KGC, PARTICIPANT
 from revfrf.protocols.common.identity import Identity, IdentityRecord
 from revfrf.record import Record
 from revfrf.roles.kgc import KeyCentreRecord
-from revfrf.storage.memory import AnyStore, CoordinatorStore, ParticipantStore, Store, StoreFactory
-from revfrf.storage.tables import SavedTables, Tables
+from revfrf.storage.memory import (
+    AnyStore,
+    CoordinatorStore,
+    ParticipantStore,
+    Row,
+    Store,
+    StoreFactory,
+    Tables,
+)
 
 VERSION = 1
 MAX_SIZE = 4 * 2**30  # bytes of a file, checked before it is read
@@ -59,12 +67,35 @@ class SavedStore(Record, frozen=True):
     own_splits: tuple[tuple[Int64, Int64, Int64, Int64], ...] = ()
 
 
+_SAVED = SavedStore.__struct_fields__[2:]
+
+
 class SavedForest(Record, frozen=True):
     """The whole file."""
 
     private_keys: bool
     digest: str
     stores: tuple[SavedStore, ...]
+
+
+class SavedTables(Tables):
+    """Tables as a file holds them: rows are added, and never deleted."""
+
+    def __init__(self, saved: SavedStore | None = None) -> None:
+        self.content: defaultdict[str, list[Any]] = defaultdict(list)
+        if saved is not None:
+            self.content.update({table: list(getattr(saved, table)) for table in _SAVED})
+
+    def __str__(self) -> str:
+        return "saved forest"
+
+    def put(self, table: str, rows: Iterable[Row]) -> None:
+        """Add rows."""
+        self.content[table] += rows
+
+    def rows(self, table: str) -> list[tuple[Any, ...]]:
+        """Return all rows of a table."""
+        return self.content[table]
 
 
 class SavedStores(StoreFactory):
@@ -77,7 +108,7 @@ class SavedStores(StoreFactory):
     def _tables(self, role: str, name: str, create: bool) -> Tables:
         saved = self._saved.get((role, name))
         if saved is not None:
-            return SavedTables({table: getattr(saved, table) for table in SavedStore.__struct_fields__[2:]})
+            return SavedTables(saved)
         if not create:
             raise StorageError(f"nothing of {name!r} was saved", kind="missing")
         return Tables()
@@ -147,9 +178,7 @@ def _copy(kind: type[AnyStore], **facts: Any) -> AnyStore:
 
 
 def _rows(role: str, name: str, store: Store) -> SavedStore:
-    return SavedStore(
-        role, name, **{t: tuple(store.tables.rows(t)) for t in SavedStore.__struct_fields__[2:]}
-    )
+    return SavedStore(role, name, *(tuple(store.tables.rows(table)) for table in _SAVED))
 
 
 def _identity(identity: Identity, private: bool) -> IdentityRecord:

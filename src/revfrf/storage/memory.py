@@ -1,12 +1,12 @@
 """What the parties remember. A store answers from memory, and writes every change to its `Tables` first.
 
-With a `storage.sqlite.Database`, what a store remembers outlives the process. A store's methods are steps
-that happen wholly or not at all; several are one step in a `transaction`.
+With a `storage.sqlite.Database` as tables, what a store remembers outlives the process. A store's methods are
+steps that happen wholly or not at all; several are one step in a `transaction`.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,13 +19,53 @@ from revfrf.errors import StorageError
 from revfrf.forest.nodes import Directions, Node
 from revfrf.forest.tree import Leaf
 from revfrf.record import Record
-from revfrf.storage.tables import Tables
 
 Fact = TypeVar("Fact")
 
 _HASH_BYTES = 32
 _ANSWERED = 2**32
 """Deeper than any tree: a request from before the process began is not answered again."""
+
+
+Row = Sequence[Any]
+
+
+class Tables:
+    """Tables that keep nothing: their store has everything in memory anyway.
+
+    Rows are given as iterators, which nobody runs here.
+    """
+
+    def __str__(self) -> str:
+        return "memory"
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Make one step of everything inside; within another transaction, a part of it."""
+        return nullcontext()
+
+    def put(self, table: str, rows: Iterable[Row]) -> None:
+        """Write rows, in place of those with the same keys."""
+
+    def delete(self, table: str, keys: Iterable[Row] | None = None) -> None:
+        """Delete the rows with these keys, or all of them."""
+
+    def rows(self, table: str) -> list[tuple[Any, ...]]:  # noqa: ARG002
+        """Return all rows of a table. Raises StorageError for a row that is not as it was written."""
+        return []
+
+    def fact(self, name: str) -> bytes | None:
+        """Return the value of the newest row of this name in the table "facts"."""
+        found: bytes | None = dict(self.rows("facts")).get(name)
+        return found
+
+    def scrub(self) -> None:
+        """Leave no trace of what was deleted."""
+
+    def check(self) -> None:
+        """Raise StorageError if the tables were closed, or a step has failed."""
+
+    def close(self) -> None:
+        """Refuse all reads and writes from now on."""
 
 
 class StoredSplit(NamedTuple):
@@ -127,11 +167,9 @@ class Store:
             raise StorageError(f"{self}: damaged: it has no {name!r}", kind="malformed")
         return found
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> AbstractContextManager[None]:
         """Make one step of everything inside."""
-        with self.tables.transaction():
-            yield
+        return self.tables.transaction()
 
     def scrub(self) -> None:
         """Leave no trace of what was erased."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from revfrf.errors import StorageError
 from revfrf.io.files import PRIVATE, check_private
-from revfrf.storage.tables import Row, Tables
+from revfrf.storage.memory import Row, Tables
 
 VERSION = 1
 _APPLICATION = 0x52465246

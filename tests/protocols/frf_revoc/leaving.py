@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.embedded.federation import Federation
-from revfrf.estimators._validate import check_federation
+from revfrf.estimators._restore import check_federation
 from revfrf.forest.nodes import Node
 from revfrf.messages.base import PATHS, TREES, Done, Message, array
 from revfrf.messages.frf_revoc import Destroy, Rekey, RevocationLevel, RevocationRequest

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from revfrf.crypto.encoding import MISSING
 from revfrf.embedded.federation import Federation
 from revfrf.errors import UsageError
-from revfrf.estimators._validate import check_federation
+from revfrf.estimators._restore import check_federation
 from revfrf.forest.randomness import candidate_limit
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.protocols.frf_revoc import doomed
