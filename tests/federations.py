@@ -1,6 +1,6 @@
 """What a federation in one process has grown, and the same forest by the plain reference."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 
 import numpy as np
@@ -9,22 +9,9 @@ from numpy.typing import NDArray
 from revfrf.embedded.federation import Federation
 from revfrf.forest.nodes import Node
 from revfrf.forest.tree import Rules, unfinished, with_rows
-from revfrf.roles.participant import Participant
 from revfrf.testing.federations import Case
 from tests.reference import forest as reference
 from tests.reference.canonical import canonical
-
-
-def participant(federation: Federation, name: str) -> Participant:
-    """A participant that lives in this process."""
-    found = federation.participants[name]
-    assert isinstance(found, Participant)
-    return found
-
-
-def participants(federation: Federation) -> dict[str, Participant]:
-    """All of them."""
-    return {name: participant(federation, name) for name in federation.participants}
 
 
 def leaf_paths(federation: Federation) -> NDArray[np.uint64]:
@@ -36,11 +23,6 @@ def leaf_paths(federation: Federation) -> NDArray[np.uint64]:
     return paths
 
 
-def digest_of(federation: Federation) -> str:
-    """The forest's digest, with no targets of its own."""
-    return federation.coordinator.digest()
-
-
 # -- what the protocol has grown, in plain values ----------------------------------------------------
 
 
@@ -48,7 +30,7 @@ def grown_splits(federation: Federation) -> dict[Node, reference.Split]:
     """Each split as CS knows it, with the threshold that its owner keeps."""
     splits = {}
     for node, stored in federation.coordinator.store.splits.items():
-        owner = participant(federation, stored.owner)
+        owner = federation.participants[stored.owner]
         column, threshold = owner.store.own_splits[node]
         assert stored.feature == f"{stored.owner}/{owner.columns[column].name}"
         splits[node] = reference.Split(stored.feature, stored.cut, threshold)
@@ -78,17 +60,7 @@ def reference_features(case: Case) -> list[reference.Feature]:
 
 def reference_rules(rules: Rules) -> reference.Rules:
     """The same rules."""
-    return reference.Rules(
-        rules.n_trees,
-        rules.max_depth,
-        rules.candidate_limit,
-        rules.min_samples_split,
-        rules.min_samples_leaf,
-        rules.bootstrap,
-        rules.method,
-        rules.n_candidates,
-        rules.n_sampled,
-    )
+    return reference.Rules(**asdict(rules))
 
 
 @dataclass(frozen=True)
@@ -131,6 +103,11 @@ def grow_plainly(case: Case) -> Plain:
         targets, centre, places = reference.fixed_targets(list(case.y), weights, repeats)
     features = reference_features(case)
     grown = reference.grow(
-        reference_rules(case.rules), reference_seed(case.seed), features, targets, weights, case.n_classes
+        reference_rules(case.rules),
+        reference_seed(case.seed),
+        features,
+        targets,
+        weights,
+        case.n_classes,
     )
     return Plain(grown, features, targets, weights, centre, places)

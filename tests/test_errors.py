@@ -31,7 +31,6 @@ from revfrf.roles.participant import TRAINING
 from revfrf.testing import federations
 from revfrf.testing.federations import Codes, random_case, targets_of
 from tests.conftest import World
-from tests.federations import participant
 
 Error = TypeVar("Error", bound=RevFRFError)
 
@@ -177,7 +176,7 @@ def test_a_question_while_the_forest_grows_is_refused() -> None:
     case = random_case(62)
     federation = federations.set_up(case)
     for party, table in case.codes.items():
-        participant(federation, party).hold(TRAINING, table)
+        federation.participants[party].hold(TRAINING, table)
     federation.coordinator.create(case.rules, federation.seed, targets_of(case, federation.seed))
     federation.coordinator.open()
     assert is_refused(federation, case.codes)

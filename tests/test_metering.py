@@ -22,7 +22,6 @@ from revfrf.protocols.paper import as_printed, frf_predict
 from revfrf.protocols.paper.ho_lt import ComparingServer, ho_lt
 from revfrf.testing.federations import random_case, train
 from tests.conftest import World, world_of
-from tests.federations import participants
 
 PUBLIC = ("public", 8)
 
@@ -251,7 +250,7 @@ def ask(federation: Federation, n_rows: int, requester: str | None = None) -> No
     rng = np.random.default_rng(n_rows)
     codes = {
         party: rng.integers(-50, 50, (len(owner.columns), n_rows))
-        for party, owner in participants(federation).items()
+        for party, owner in federation.participants.items()
     }
     federation.ask(codes, requester, "soft", False, lambda _: None)
 
@@ -324,7 +323,7 @@ def test_an_answer_is_booked_under_the_protocol_of_its_question() -> None:
     federation = train(random_case(46))
     ask(federation, 5)
     ask(federation, 5, "bank")
-    coordinator, owner = federation.coordinator.identity, participants(federation)["bank"].identity
+    coordinator, owner = federation.coordinator.identity, federation.participants["bank"].identity
     x, s = (Term(owner.weak.public, value) for value in ho_enc(owner.weak.public, [3, 4], n_jobs=1))
     federation.compute.as_printed = True
     as_printed.ho_lt(federation.network.channel("CS"), coordinator.share, coordinator.weak.public, x, s)

@@ -61,7 +61,8 @@ def test_make_demo_tells_its_story() -> None:
     assert "public key: verified" in story
     assert "one byte changed: rejected" in story
     seen = ("path bits of requests", "bins of rows", "rows of such nodes", "public keys", "erasure receipts")
-    for what in (*seen, "3072-bit keys: secure", "FOS-Find", "FRF-Predict", "HoLT", "FRF-Revoc"):
+    keys = "3072-bit keys: about 128 bits of security"
+    for what in (*seen, keys, "FOS-Find", "FRF-Predict", "HoLT", "FRF-Revoc"):
         assert what in story
     assert "INSECURE" not in story
     assert "True" not in story

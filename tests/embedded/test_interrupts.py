@@ -12,7 +12,6 @@ import pytest
 from revfrf.embedded.federation import Federation
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.testing.federations import ignore, prepared_keys, random_case, train
-from tests.federations import digest_of
 
 CASE = random_case(5)
 WATCHED = (
@@ -81,14 +80,14 @@ def interrupted(level: RevocationLevel, line: Line, time: int) -> Federation:
 
 def check_ends_well(level: RevocationLevel, line: Line, time: int, expected: str) -> None:
     federation = interrupted(level, line, time)
-    before = digest_of(federation) if federation.coordinator.ready else None
+    before = federation.coordinator.digest() if federation.coordinator.ready else None
     if federation.leaving:
         federation.resume(ignore)
     elif "bank" in federation.participants:  # KGC had not taken its request, or it was taken back
         federation.revoke(["bank"], level, ignore)
     assert not federation.leaving
     assert federation.coordinator.ready
-    assert digest_of(federation) == expected
+    assert federation.coordinator.digest() == expected
     [certificate] = federation.coordinator.certificates
     certificate.verify(federation.coordinator.identity.kgc)
     assert certificate.report.digest_after == expected
@@ -99,7 +98,7 @@ def check_ends_well(level: RevocationLevel, line: Line, time: int, expected: str
 
 def check_some(level: RevocationLevel, every: int) -> None:
     """Before the first and the last time of each line; of these, every so many."""
-    expected = digest_of(train(CASE.without("bank")))
+    expected = train(CASE.without("bank")).coordinator.digest()
     places = [(line, time) for line, n in sorted(lines_of(level).items()) for time in sorted({1, n})]
     assert len(places) > 300
     for line, time in places[::every]:

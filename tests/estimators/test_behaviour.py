@@ -360,7 +360,7 @@ def test_real_keys_need_no_switch_and_are_not_called_insecure() -> None:
     real = RevocableForestClassifier(3, max_depth=2, parties=PARTIES, key_bits=2048, random_state=0)
     real.fit(rows, Y[:60])
     assert real.score(rows, Y[:60]) > 0.8
-    assert real.costs_.security == "secure"
+    assert real.costs_.security == "about 112 bits of security"
     for text in (repr(real), str(real.costs_), repr(real.federation_.parameters), real._repr_html_()):
         assert "INSECURE" not in text
     (size,) = {len(split.ciphertext) for split in real.federation_.coordinator.store.splits.values()}

@@ -28,20 +28,20 @@ from revfrf.testing.federations import (
     with_rules,
 )
 from revfrf.transport.base import Answering
-from tests.federations import digest_of, grown_splits, leaf_paths, participants
+from tests.federations import grown_splits, leaf_paths
 
 CASE = random_case(31, rules=with_rules(n_trees=6))
 
 
 @pytest.fixture(scope="module")
 def digest() -> str:
-    return digest_of(train(CASE))
+    return train(CASE).coordinator.digest()
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 4])
 def test_forest_and_votes_do_not_depend_on_the_number_of_cores(digest: str, n_jobs: int) -> None:
     one, several = train(CASE), train(CASE, set_up(CASE, n_jobs))
-    assert digest_of(several) == digest
+    assert several.coordinator.digest() == digest
     votes, expected = (grown.votes(CASE.codes, CASE.n_rows, "soft") for grown in (several, one))
     assert votes.tolist() == expected.tolist()
 
@@ -62,9 +62,9 @@ class Delayed:
 @pytest.mark.parametrize("attempt", range(3))
 def test_forest_does_not_depend_on_who_answers_first(digest: str, attempt: int) -> None:
     federation = set_up(CASE, n_jobs=4)
-    for number, (name, party) in enumerate(participants(federation).items()):
+    for number, (name, party) in enumerate(federation.participants.items()):
         federation.network.roles[name] = Delayed(party, random.Random(10 * attempt + number))
-    assert digest_of(train(CASE, federation)) == digest
+    assert train(CASE, federation).coordinator.digest() == digest
 
 
 @pytest.mark.parametrize("attempt", range(3))
@@ -81,13 +81,13 @@ def test_forest_does_not_depend_on_who_is_asked_first(
         return [results[position] for position in range(len(items))]
 
     monkeypatch.setattr(fle_expan, "side_by_side", in_any_order)
-    assert digest_of(train(CASE)) == digest
+    assert train(CASE).coordinator.digest() == digest
     assert len(orders) > 1
 
 
 def test_forest_does_not_depend_on_the_keys(digest: str) -> None:
     one, two = train(CASE), train(CASE)
-    assert digest_of(one) == digest_of(two) == digest
+    assert one.coordinator.digest() == two.coordinator.digest() == digest
     assert grown_splits(one) == grown_splits(two)
     first, second = one.coordinator.store.splits, two.coordinator.store.splits
     assert all(first[node].ciphertext != second[node].ciphertext for node in first)
@@ -112,14 +112,17 @@ def test_forest_does_not_depend_on_the_keys(digest: str) -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_digest_names_every_rule(digest: str, change: dict[str, object]) -> None:
-    assert digest_of(train(replace(CASE, rules=with_rules(**{"n_trees": 6} | change)))) != digest
+    other = train(replace(CASE, rules=with_rules(**{"n_trees": 6} | change)))
+    assert other.coordinator.digest() != digest
 
 
 @pytest.mark.parametrize("attempt", range(4))
 def test_forest_does_not_depend_on_the_order_of_the_parties(digest: str, attempt: int) -> None:
     names = list(CASE.codes)
     random.Random(attempt).shuffle(names)
-    assert digest_of(train(replace(CASE, codes={name: CASE.codes[name] for name in names}))) == digest
+    assert (
+        train(replace(CASE, codes={name: CASE.codes[name] for name in names})).coordinator.digest() == digest
+    )
 
 
 def test_forest_does_not_depend_on_the_order_of_columns_within_a_party(digest: str) -> None:
@@ -128,7 +131,7 @@ def test_forest_does_not_depend_on_the_order_of_columns_within_a_party(digest: s
     federation = Federation(columns, setup=toy_keys(), seed=CASE.seed)
     reversed_codes = {party: table[::-1].copy() for party, table in CASE.codes.items()}
     federation.train(reversed_codes, CASE.rules, targets_of(CASE, federation.seed), ignore)
-    assert digest_of(federation) == digest
+    assert federation.coordinator.digest() == digest
 
 
 # -- who else is there ------------------------------------------------------------------------------
@@ -181,7 +184,7 @@ def test_tree_in_which_a_party_won_nothing_is_the_same_without_it(case: Case) ->
             if party not in won.get(tree, set()):
                 assert tree_of(rest, tree) == tree_of(whole, tree)
         if not any(party in parties for parties in won.values()):
-            assert digest_of(rest) == digest_of(whole)
+            assert rest.coordinator.digest() == whole.coordinator.digest()
 
 
 def test_some_party_wins_nothing_and_some_tree_changes() -> None:
@@ -190,8 +193,8 @@ def test_some_party_wins_nothing_and_some_tree_changes() -> None:
     case = replace(CASE, codes=CASE.codes | {"useless": useless})
     whole = train(case)
     assert all("useless" not in parties for parties in winners(whole).values())
-    assert digest_of(train(case.without("useless"))) == digest_of(whole)
-    assert digest_of(train(case.without("bank"))) != digest_of(whole)
+    assert train(case.without("useless")).coordinator.digest() == whole.coordinator.digest()
+    assert train(case.without("bank")).coordinator.digest() != whole.coordinator.digest()
 
 
 def test_node_changes_only_below_a_node_that_the_leaver_won() -> None:

@@ -158,14 +158,6 @@ def test_each_party_gets_codes_of_shape_n_columns_by_n_rows() -> None:
     assert codes["bank"].dtype == codes["telco"].dtype == np.int64
 
 
-def test_a_frame_and_its_array_are_encoded_alike() -> None:
-    X = pd.DataFrame({"age": [1.0, 2.0], "income": [-0.005, 7.125], "calls": [3.0, np.nan]})
-    layout = learn(X, parties={"bank": [0, 1], "telco": [2]})
-    by_frame, by_array = layout.encode(X), layout.encode(X.to_numpy())
-    for party in layout.owned:
-        np.testing.assert_array_equal(by_frame[party], by_array[party])
-
-
 COLUMNS_WITH_A_GAP: dict[str, Any] = {
     "floats": [1.0, np.nan, 3.0],
     "objects with None": pd.Series([1, None, 3], dtype=object),
@@ -283,12 +275,6 @@ def test_numbers_are_read_as_the_categories_they_equal(dtype: str) -> None:
     layout = learn(pd.DataFrame({"size": pd.Categorical([1, 2, 5])}))
     X = pd.DataFrame({"size": pd.Series([5, 1, 7]).astype(dtype)})
     assert layout.encode(X)["size"].tolist() == [[2, 0, MISSING]]
-
-
-def test_a_gap_does_not_change_what_the_other_numbers_of_a_category_column_are() -> None:
-    layout = learn(pd.DataFrame({"size": pd.Categorical([1, 2, 5])}))
-    X = pd.DataFrame({"size": [5, None, 1]})  # which pandas makes a column of floats
-    assert layout.encode(X)["size"].tolist() == [[2, MISSING, 0]]
 
 
 def test_numbers_where_categories_were_words_are_refused() -> None:

@@ -214,14 +214,6 @@ def test_values_of_the_leaver_play_no_part(model: Any) -> None:
         assert model.predict_proba_encrypted(rows[:3]).tobytes() == expected[:3].tobytes()
 
 
-def test_lists_and_single_rows_may_come_without_the_leavers_columns(model: Any) -> None:
-    model.revoke("bank", 1)
-    short = X[:, [1, 2, 3]]
-    assert model.predict(short.tolist()).tolist() == model.predict(X).tolist()
-    assert model.predict(short[:1]).tolist() == model.predict(X[:1]).tolist()
-    assert model.score(short, Y) == model.score(X, Y)
-
-
 def test_large_whole_numbers_are_exact_with_and_without_the_leavers_columns() -> None:
     rows = np.random.default_rng(0).integers(2**60, 2**60 + 40, (80, 3))
     parties = {"a": [0], "b": [1], "c": [2]}
@@ -319,15 +311,6 @@ def test_preview_changes_nothing_and_comes_true(make: Callable[..., Any], leaver
     assert (preview.nodes, preview.nodes_lost) == (nodes, certificate.report.destroyed)
     assert preview.leavers == certificate.leavers
     assert 0 <= preview.trees_touched <= preview.trees == 6
-
-
-def test_preview_of_labels_that_are_names_has_their_accuracy() -> None:
-    labels = np.array(["no", "yes", "perhaps"])[Y]
-    model = classifier(5, parties=PARTIES).fit(X, labels)
-    preview = model.revocation_preview("bank", X, labels)
-    assert preview.score_now == model.score(X, labels)
-    model.revoke("bank", 1)
-    assert preview.score_without == model.score(X, labels)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -584,13 +567,6 @@ def test_certificate_is_verified_with_the_key_of_the_forest(model: Any, tmp_path
         assert (read.report.digest_before, read.report.digest_after) == (before, model.digest_)
         with pytest.raises(CertificateError):
             read.verify(SigningKey.generate().verify_key)
-
-
-def test_certificate_of_another_forest_does_not_hold(model: Any) -> None:
-    certificate = model.revoke("bank", 1)
-    with pytest.raises(CertificateError) as caught:
-        certificate.verify(shared().kgc_key_)
-    assert caught.value.kind == "epoch"
 
 
 def test_level_2_is_the_default(model: Any) -> None:

@@ -13,15 +13,7 @@ from revfrf.crypto.encoding import MISSING
 from revfrf.embedded.federation import Federation
 from revfrf.forest.randomness import candidate_limit, row_repeats
 from revfrf.testing.federations import Case, Codes, random_case, train, with_rules
-from tests.federations import (
-    Plain,
-    grow_plainly,
-    grown_splits,
-    leaf_paths,
-    participants,
-    plain_repeats,
-    reference_seed,
-)
+from tests.federations import Plain, grow_plainly, grown_splits, leaf_paths, plain_repeats, reference_seed
 from tests.reference import forest as reference
 
 BOUND = 2**62
@@ -33,7 +25,7 @@ def assert_same_forest(case: Case) -> tuple[Federation, Plain]:
     store = federation.coordinator.store
     assert grown_splits(federation) == plain.forest.splits
     assert store.leaves == plain.forest.leaves
-    assert {node for p in participants(federation).values() for node in p.store.own_splits} == set(
+    assert {node for p in federation.participants.values() for node in p.store.own_splits} == set(
         store.splits
     )
     paths = np.zeros((case.rules.n_trees, case.n_rows), dtype=np.uint64)

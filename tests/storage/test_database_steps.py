@@ -174,21 +174,6 @@ def test_log_that_is_gone_is_an_older_state_or_none_but_never_half_a_step(path: 
     assert names_in(copy) == [1, 2]
 
 
-def test_log_that_is_unlinked_under_an_open_database_is_no_error_of_sqlite(path: Path) -> None:
-    database = Database(path, create=True)
-    put(database, 1)
-    path.with_name("party.db-wal").unlink()
-    try:
-        put(database, 2)
-        database.scrub()
-        assert names(database) == [1, 2]
-    except StorageError:
-        pass
-    database.close()
-    opened = Database(path)
-    assert names(opened) in ([], [1], [1, 2])
-
-
 def test_log_of_another_database_raises_nothing_but_a_storage_error(path: Path) -> None:
     made(path)
     other = Database(path.with_name("other.db"), create=True)

@@ -35,6 +35,7 @@ from revfrf.storage.memory import (
 )
 from revfrf.storage.sqlite import Database
 from tests.conftest import all_that_an_error_shows
+from tests.storage.databases import HIDDEN, OurOwnError
 from tests.storage.tampering import by_hand, recompute_checksums
 
 Kind = TypeVar("Kind", bound=Store)
@@ -62,10 +63,6 @@ def again(store: Kind) -> Kind:
     """The store, closed and opened again."""
     store.close()
     return type(store)(Database(str(store)))
-
-
-class OurOwnError(Exception):
-    pass
 
 
 def unchanged_by_a_failing_step(store: Kind, step: Callable[[], object]) -> Kind:
@@ -249,17 +246,15 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("with_checksums", [False, True], ids=["", "with checksums"])
 @pytest.mark.parametrize("what", DAMAGE)
-def test_coordinators_store_that_cannot_be_is_refused(path: Path, what: str, with_checksums: bool) -> None:
+def test_coordinators_store_that_cannot_be_is_refused(path: Path, what: str) -> None:
     rng = random.Random(3)
     store, batch = created(CoordinatorStore, path), random_batch(rng)
     split = StoredSplit("bank/x0", 0, "bank", b"", b"", 1, batch, 0)
     store.commit({(0, 1): split}, {(0, 2): (1, 2), (0, 3): (3, 4)})
     store.close()
     by_hand(path, DAMAGE[what])
-    if with_checksums:
-        recompute_checksums(path)
+    recompute_checksums(path)
     database = Database(path)
     with pytest.raises(StorageError) as caught:
         CoordinatorStore(database)
@@ -395,9 +390,6 @@ def test_fact_that_was_never_written_is_none_and_missing_where_it_must_be(path: 
     assert str(path) in str(caught.value)
 
 
-HIDDEN = "0123456789abcdef-private"
-
-
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
@@ -506,15 +498,6 @@ def test_parties_of_any_name_have_databases_of_their_own(tmp_path: Path) -> None
     assert opened.store(CoordinatorStore, "CS", "CS", create=False).read("number", int) == 1000
 
 
-def test_store_of_a_directory_is_opened_once(tmp_path: Path) -> None:
-    stores = Directory(tmp_path / "d", new=True)
-    assert stores.store(Store, "CC", "CC") is stores.store(Store, "CC", "CC")
-    assert stores.store(ParticipantStore, "participant", "bank") is stores.store(
-        ParticipantStore, "participant", "bank"
-    )
-    assert stores.store(CoordinatorStore, "CS", "CS") is stores.store(CoordinatorStore, "CS", "CS")
-
-
 @pytest.mark.parametrize("opened", [True, False])
 def test_discarded_store_is_gone_with_its_log(tmp_path: Path, opened: bool) -> None:
     stores = Directory(tmp_path, new=True)
@@ -530,17 +513,3 @@ def test_discarded_store_is_gone_with_its_log(tmp_path: Path, opened: bool) -> N
     stores.close()
     with pytest.raises(StorageError):
         Directory(tmp_path, new=False).store(ParticipantStore, "participant", "bank", create=False)
-
-
-def test_closed_directory_can_be_opened_by_another(tmp_path: Path) -> None:
-    first = Directory(tmp_path, new=True)
-    store = first.store(Store, "CC", "CC")
-    second = Directory(tmp_path, new=False)
-    with pytest.raises(StorageError) as caught:
-        second.store(Store, "CC", "CC", create=False)
-    assert caught.value.kind == "in-use"
-    first.close()
-    first.close()
-    second.store(Store, "CC", "CC", create=False).write(one=1)
-    with pytest.raises(StorageError):
-        store.write(one=2)

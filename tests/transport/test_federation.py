@@ -15,7 +15,6 @@ from revfrf.testing.federations import Case, ignore, random_case, train, with_ru
 from revfrf.testing.recorders import until
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.grpc import Dialler, Server
-from tests.federations import digest_of
 from tests.transport.federation import GrpcNetwork, over_grpc
 from tests.transport.links import LIMITS, nothing
 
@@ -43,7 +42,9 @@ def outcome(federation: Federation) -> Outcome:
     np.testing.assert_array_equal(votes, answers)
     books = federation.network
     learnt = {key: number for key, number in books.learnt.items() if number}
-    return Outcome(digest_of(federation), votes.tobytes(), answers.tobytes(), dict(books.messages), learnt)
+    return Outcome(
+        federation.coordinator.digest(), votes.tobytes(), answers.tobytes(), dict(books.messages), learnt
+    )
 
 
 def run(case: Case, leavers: list[tuple[str, RevocationLevel]], grpc: bool) -> list[Outcome]:
@@ -70,7 +71,7 @@ def test_who_leaves_over_grpc_leaves_the_same_forest(level: RevocationLevel) -> 
     leavers = [("shop", level)]
     found = run(CASE, leavers, grpc=True)
     assert found == run(CASE, leavers, grpc=False)
-    assert found[-1].digest == digest_of(train(CASE.without("shop")))
+    assert found[-1].digest == train(CASE.without("shop")).coordinator.digest()
 
 
 def test_who_has_left_is_not_let_in_again() -> None:
@@ -79,7 +80,7 @@ def test_who_has_left_is_not_let_in_again() -> None:
         [network] = networks
         leaver = network.present["shop"].endpoint
         federation.revoke(["shop"], 1, ignore)
-        digest = digest_of(federation)
+        digest = federation.coordinator.digest()
         network.endpoint(KGC)  # by now the leaver has hung up
         assert "shop" not in network.present
         again = Endpoint(leaver.who, nothing, leaver.sealing, LIMITS)
@@ -89,7 +90,7 @@ def test_who_has_left_is_not_let_in_again() -> None:
         until(lambda: "refuses us" in dialler.problem)
         assert again.meetings() == {}
         dialler.close()
-    assert digest == digest_of(train(CASE.without("shop")))
+    assert digest == train(CASE.without("shop")).coordinator.digest()
 
 
 def test_a_federation_goes_on_after_all_links_have_broken() -> None:
@@ -101,7 +102,7 @@ def test_a_federation_goes_on_after_all_links_have_broken() -> None:
         np.testing.assert_array_equal(votes, answers)
         federation.revoke(["shop"], 1, ignore)
         networks[0].reconnect()
-        assert digest_of(federation) == digest_of(train(CASE.without("shop")))
+        assert federation.coordinator.digest() == train(CASE.without("shop")).coordinator.digest()
 
 
 def test_only_who_leaves_asks_to_leave() -> None:

@@ -12,7 +12,6 @@ from revfrf.messages.fle_expan import Column
 from revfrf.names import CS
 from revfrf.protocols.paper import as_printed
 from revfrf.testing.federations import Case, ignore, targets_of, toy_keys, with_rules
-from tests.federations import participant
 from tests.views.overheard import (
     ASKING,
     DECIMALS,
@@ -70,7 +69,7 @@ def compare_as_printed(federation: Federation, asked: Asked) -> None:
     """A value of this request with the split of the first root, by the paper's own HoLT."""
     cs, asking = federation.coordinator.identity, federation.requesters[asked.requester].identity
     split = federation.coordinator.store.splits[0, 1]
-    owner = participant(federation, split.owner)
+    owner = federation.participants[split.owner]
     _, cut = owner.store.own_splits[0, 1]
     x = asked.row(0)[split.feature]
     terms = (

@@ -32,7 +32,7 @@ from revfrf.testing.federations import Case, Codes, targets_of
 from revfrf.testing.recorders import Sent, recording
 from revfrf.transport.base import Reply
 from revfrf.transport.memory import MemoryChannel
-from tests.federations import grow_plainly, participants
+from tests.federations import grow_plainly
 from tests.reference import forest as reference
 
 N_ROWS, DECIMALS = 70, 9
@@ -202,7 +202,7 @@ class Held:
     @classmethod
     def by(cls, federation: Federation, new: str = "") -> "Held":
         f = federation
-        roles: list[Party] = [f.coordinator, f.compute, *participants(f).values()]
+        roles: list[Party] = [f.coordinator, f.compute, *f.participants.values()]
         if not new:  # keys of requesters are not made anew
             roles += f.requesters.values()
         numbers, seeds = [], [("the forest's seed", f.seed)]
@@ -213,7 +213,7 @@ class Held:
             numbers.append((f"the {new}strong share of {share.server}", share.value.reveal()))
             half = f"the upper half of the {new}share of {share.server}"
             numbers.append((half, share.root_exponent.reveal()))
-        seeds += [(f"the secret of {name}", owner.secret) for name, owner in participants(f).items()]
+        seeds += [(f"the secret of {name}", owner.secret) for name, owner in f.participants.items()]
         assert f.kgc.signing is not None
         seeds.append(("the signing seed of KGC", f.kgc.signing.export()))
         return cls(dict(f.coordinator.store.splits), numbers, seeds)

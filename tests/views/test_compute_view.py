@@ -35,7 +35,6 @@ from revfrf.protocols.paper import frf_predict, ho_lt
 from revfrf.protocols.paper.ho_lt import ComparingServer
 from revfrf.testing.federations import Codes, random_case, train, with_rules
 from tests.conftest import world_of
-from tests.federations import participant
 
 ALARM = 1e-9
 SAMPLE, SLOTTED = 800, 300
@@ -305,7 +304,7 @@ def ask(federation: Federation, codes: Codes) -> tuple[list[View], list[Compared
 def at_the_root(federation: Federation, offset: int, n_rows: int) -> Codes:
     """Rows that are this far above the root's cut, and 0 in every other column."""
     split = federation.coordinator.store.splits[0, 1]
-    owner = participant(federation, split.owner)
+    owner = federation.participants[split.owner]
     column, cut = owner.store.own_splits[0, 1]
     codes = {
         party: np.zeros((len(its.columns), n_rows), dtype=np.int64)

@@ -15,13 +15,12 @@ from revfrf.names import CS
 from revfrf.protocols.common.request import RequestPolicy
 from revfrf.testing.federations import random_case, train
 from revfrf.testing.refusals import refusal
-from tests.federations import participant
 from tests.views.overheard import Run, watching
 
 
 def refuse(federation: Federation, owner: str, how: str) -> None:
     """Let an owner refuse what comes next, for this reason."""
-    its = participant(federation, owner)
+    its = federation.participants[owner]
     match how:
         case "requester":
             its.policy = RequestPolicy(refuses=["clinic"])
@@ -102,7 +101,7 @@ def test_refusal_to_open_results_tells_the_coordinator_that_it_is_the_policy_or_
     said, why = refusals(federation, owner, reasons, ShareReply)
     assert said == {"rejected"}
     assert len(why) == 4
-    its = participant(federation, owner)
+    its = federation.participants[owner]
     said, why = set(), set()
     for policy in (RequestPolicy(refuses=["requester"]), RequestPolicy(max_rows=1)):
         its.policy = policy

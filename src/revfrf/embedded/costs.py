@@ -58,7 +58,8 @@ class Costs:
             size = sizes[sender, recipient, protocol]
             link = traffic.setdefault(f"{sender} -> {recipient}", {})
             link[protocol] = {"messages": count, "bytes": size}
-        security = parameters.label.strip() or "secure"
+        bits = 128 if parameters.key_bits >= 3072 else 112
+        security = parameters.label.strip() or f"about {bits} bits of security"
         return cls(parameters.key_bits, security, work, traffic, frozenset(requesters))
 
     def total(self, what: str, protocol: str | None = None) -> float:
@@ -71,12 +72,7 @@ class Costs:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "key_bits": self.key_bits,
-            "security": self.security,
-            "work": self.work,
-            "traffic": self.traffic,
-        }
+        return {name: getattr(self, name) for name in ("key_bits", "security", "work", "traffic")}
 
     def __str__(self) -> str:
         """A table for people, participants taken together, and requesters."""

@@ -122,30 +122,36 @@ class Federation:
     def restored(
         cls, columns: Mapping[str, Sequence[Column]], known: Credentials, n_jobs: int, stores: StoreFactory
     ) -> "Federation":
-        """Return a federation that was set up before."""
+        """Return a federation that was set up before. Every role reads its records."""
         federation = cls.__new__(cls)
         federation._assemble(columns, known, n_jobs, stores)
+        for role in (federation.kgc, *federation.with_policies.values()):
+            role.recall()
+        for name in federation.kgc.state.requesters:
+            if name not in federation.kgc.current.revoked:
+                requester = federation.requesters[name] = federation._requester(name, new=False)
+                if name not in federation.participants:
+                    federation.network.connect(name, REQUESTER, requester)
+        federation.timings = federation.coordinator.store.read("timings", Timings) or Timings()
         return federation
 
-    def recall(self) -> None:
-        """Have every role read its records."""
-        self.kgc.recall()
-        for party in self.with_policies.values():
-            party.recall()
-        for name in self.kgc.state.requesters:
-            if name not in self.kgc.current.revoked:
-                self._recall_requester(name)
-        self.timings = self.coordinator.store.read("timings", Timings) or Timings()
-
-    def _recall_requester(self, name: str) -> None:
+    def _requester(self, name: str, *, new: bool) -> Requester:
+        """Return a participant as a requester, or another party with an identity and a store of its own."""
         channel, known = self.network.channel(name), self.participants.get(name)
         if known is not None:
-            self.requesters[name] = Requester(known.identity, channel, self.n_jobs)
-            return
-        store = self.stores.store(Store, REQUESTER, name, create=False)
-        identity = store.expect("identity", IdentityRecord).identity(self.parameters.allow_insecure)
-        self.requesters[name] = Requester(identity, channel, self.n_jobs, store)
-        self.network.connect(name, REQUESTER, self.requesters[name])
+            return Requester(known.identity, channel, self.n_jobs)
+        if new:
+            self.stores.discard(REQUESTER, name)  # left over from an enrolment that failed
+        store = self.stores.store(Store, REQUESTER, name, create=new)
+        kgc, insecure = self.coordinator.identity.kgc, self.parameters.allow_insecure
+        if new:
+            identity = Identity(name, REQUESTER, kgc, SigningKey.generate(), insecure)
+        else:
+            identity = store.expect("identity", IdentityRecord).identity(insecure)
+        requester = Requester(identity, channel, self.n_jobs, store)
+        if new:
+            requester.remember()
+        return requester
 
     def _assemble(
         self, columns: Mapping[str, Sequence[Column]], known: Credentials, n_jobs: int, stores: StoreFactory
@@ -185,11 +191,8 @@ class Federation:
 
     @n_jobs.setter
     def n_jobs(self, n_jobs: int) -> None:
-        self.coordinator.n_jobs = self.compute.n_jobs = n_jobs
-        for participant in self.participants.values():
-            participant.n_jobs = n_jobs
-        for requester in self.requesters.values():
-            requester.n_jobs = n_jobs
+        for role in (*self.with_policies.values(), *self.requesters.values()):
+            role.n_jobs = n_jobs
 
     def train(
         self, codes: Codes, rules: Rules, targets: Targets, progress: Callable[[LevelReport], None]
@@ -227,20 +230,10 @@ class Federation:
 
     def _enrol_requester(self, name: str) -> Requester:
         """Have KGC admit it. A party that is not a participant gets an identity and joins the network."""
-        known, channel = self.participants.get(name), self.network.channel(name)
-        if known is not None:
-            requester = Requester(known.identity, channel, self.n_jobs)
-        elif name in self.requesters:
-            requester = self.requesters[name]  # admitted again, in another epoch
-        else:
-            kgc, insecure = self.coordinator.identity.kgc, self.parameters.allow_insecure
-            identity = Identity(name, REQUESTER, kgc, SigningKey.generate(), insecure)
-            self.stores.discard(REQUESTER, name)  # left over from an enrolment that failed
-            store = self.stores.store(Store, REQUESTER, name)
-            requester = Requester(identity, channel, self.n_jobs, store)
-            requester.remember()
-        there = dict(self.network.roles)
-        if known is None:
+        stranger, there = name not in self.participants, dict(self.network.roles)
+        again = stranger and name in self.requesters  # admitted again, in another epoch
+        requester = self.requesters[name] if again else self._requester(name, new=True)
+        if stranger:
             self.network.connect(name, REQUESTER, requester)
         try:
             with measured(self.network.ledger, KGC, "key set-up"):

@@ -154,18 +154,11 @@ class BaseRevocableForest(BaseEstimator):
                     federation.coordinator.store.write(estimator=self._record())
                 federation.train(codes, rules, self.targets_, progress)
         except BaseException:
-            self._abandon(stores)
+            stores.abandon()
             raise
         before, self.federation_ = getattr(self, "federation_", None), federation
         if before is not None:
             before.stores.close()
-
-    @staticmethod
-    def _abandon(stores: StoreFactory) -> None:
-        """Close the stores, and remove them if training had not begun."""
-        if isinstance(stores, Directory) and not stores.worth_keeping():
-            stores.undo()
-        stores.close()
 
     @abstractmethod
     def _check_y(self, y: ArrayLike) -> NDArray[Any]:

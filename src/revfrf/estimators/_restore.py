@@ -72,8 +72,8 @@ def restored(stores: StoreFactory, *, private_keys: bool, allow_insecure: bool, 
     if not isinstance(stores, Directory):
         if cs.expect("targets", TargetsRecord).values:
             raise StorageError(f"{cs}: damaged: a saved forest has no training rows", kind="malformed")
-        for store in own.values():
-            store.expect("policy", RequestPolicy)  # a file always has it; without, all would be accepted
+        for party in own.values():
+            party.expect("policy", RequestPolicy)  # a file always has it; without, all would be accepted
     identities = {name: _identity(store, state, private_keys, allow_insecure) for name, store in own.items()}
     for name in epoch.revoked:
         stores.discard(PARTICIPANT, name)
@@ -83,9 +83,7 @@ def restored(stores: StoreFactory, *, private_keys: bool, allow_insecure: bool, 
     n, g0 = of_number(certificate.n), of_number(certificate.g0)
     parameters = Parameters(n, g0, certificate.exponent_bits, allow_insecure)
     known = Credentials(parameters, signing, identities, secret_of, forest.seed)
-    federation = Federation.restored(order, known, n_jobs, stores)
-    federation.recall()
-    return federation
+    return Federation.restored(order, known, n_jobs, stores)
 
 
 def _identity(store: Store, kgc: KeyCentreRecord, private_keys: bool, allow_insecure: bool) -> Identity:

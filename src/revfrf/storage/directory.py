@@ -63,16 +63,15 @@ class Directory(StoreFactory):
         except OSError as error:
             raise StorageError(f"{file}: cannot be removed: {error.strerror}", kind="io") from None
 
-    def worth_keeping(self) -> bool:
-        """Return whether a forest in it could be opened; True if a step has failed, and nobody knows."""
+    def abandon(self) -> None:
+        """See `StoreFactory.abandon`. A forest that could be opened stays; so it does if nobody knows."""
         try:
-            return any(store.tables.fact("forest") is not None for store in self._open.values())
-        except StorageError:
-            return True
-
-    def undo(self) -> None:
-        """Remove everything that was made here."""
-        for role, name in list(self._open):
-            self.discard(role, name)
-        if self._made:
-            self.path.rmdir()
+            begun = any(store.tables.fact("forest") is not None for store in self._open.values())
+        except StorageError:  # a step has failed
+            begun = True
+        if not begun:
+            for role, name in list(self._open):
+                self.discard(role, name)
+            if self._made:
+                self.path.rmdir()
+        self.close()

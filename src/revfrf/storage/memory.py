@@ -335,3 +335,7 @@ class StoreFactory:
         """Close all stores."""
         for store in self._open.values():
             store.close()
+
+    def abandon(self) -> None:
+        """Close all stores, and remove what was made for a training that had not begun."""
+        self.close()

@@ -29,7 +29,6 @@ from revfrf.storage.memory import RequestBook
 from revfrf.testing.federations import random_case, train
 from revfrf.testing.peers import FaultyPeer, changing
 from revfrf.testing.refusals import refusal_kind, refused
-from tests.federations import participant
 
 CASE = random_case(31)
 OWNER = "bank"
@@ -493,9 +492,9 @@ def test_stranger_is_admitted_with_new_keys(fresh: Federation) -> None:
 
 
 def test_participant_is_admitted_with_the_keys_it_has(fresh: Federation) -> None:
-    before = participant(fresh, OWNER).identity.weak
+    before = fresh.participants[OWNER].identity.weak
     identity = fresh.enrol_requester(OWNER).identity
-    assert identity is participant(fresh, OWNER).identity
+    assert identity is fresh.participants[OWNER].identity
     assert identity.weak is before
     assert identity.admission is not None
     assert identity.admission.member in fresh.coordinator.certificate.members

@@ -17,7 +17,7 @@ from revfrf.messages.key_setup import EpochCertificate
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.testing.federations import Case, Codes, ignore, random_case, train
 from revfrf.testing.refusals import refusal_kind
-from tests.federations import digest_of, grown_splits, leaf_paths
+from tests.federations import grown_splits, leaf_paths
 
 CASE = random_case(61)
 LEVELS: tuple[RevocationLevel, ...] = (1, 2)
@@ -54,7 +54,7 @@ def answers(federation: Federation, codes: Codes, voting: Any = "soft") -> NDArr
 def check_same(federation: Federation, case: Case, *, ask: bool = False) -> None:
     """The forest is the one of this case: structure, cuts, where rows end, votes."""
     fresh = train(case)
-    assert digest_of(federation) == digest_of(fresh)
+    assert federation.coordinator.digest() == fresh.coordinator.digest()
     check_federation(federation, case.n_classes or 2)
     assert grown_splits(federation) == grown_splits(fresh)
     np.testing.assert_array_equal(leaf_paths(federation), leaf_paths(fresh))
@@ -137,7 +137,7 @@ def state(federation: Federation) -> Any:
     roles = federation.with_policies
     owners = federation.participants.items()
     return (
-        digest_of(federation),
+        federation.coordinator.digest(),
         {name: dict(owner.store.own_splits) for name, owner in owners},
         {
             name: (role.identity.certificate, role.identity.keys, role.identity.pending_keys)

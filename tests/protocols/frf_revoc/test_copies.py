@@ -24,7 +24,6 @@ from revfrf.names import CC, CS
 from revfrf.protocols.common.epoch import certificate_digest, erased_keys
 from revfrf.storage.memory import StoredSplit
 from revfrf.testing.federations import later_keys, train
-from tests.federations import participants
 from tests.protocols.frf_revoc.leaving import CASE, LEVELS, check_same, leave
 
 # -- copies of the old forest -----------------------------------------------------------------------
@@ -159,7 +158,7 @@ def keys_in_memory(n: int) -> list[Any]:
 def fresh_federation(level: RevocationLevel) -> tuple[Federation, int]:
     """One whose shares no cache holds, after the bank has left; and its first modulus."""
     case = CASE
-    columns = {party: owner.columns for party, owner in participants(train(case)).items()}
+    columns = {party: owner.columns for party, owner in train(case).participants.items()}
     setup = new_set_up(256, allow_insecure=True, n_jobs=1)
     federation = Federation(columns, setup=setup, seed=case.seed)
     n = setup.parameters.n

@@ -17,7 +17,6 @@ from revfrf.forest.randomness import candidate_limit
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.protocols.frf_revoc import doomed
 from revfrf.testing.federations import Case, random_case, train, with_rules
-from tests.federations import digest_of, participants
 from tests.protocols.frf_revoc.leaving import CASE, LEVELS, answers, check_same, leave, without
 
 # -- the forest without the leaver ------------------------------------------------------------------
@@ -73,7 +72,7 @@ def test_whoever_leaves_in_whatever_order_the_forest_is_the_one_without_them(
         check_same(federation, case)
         certificate.verify(federation.coordinator.identity.kgc)
         report = certificate.report
-        assert (report.digest_before, report.digest_after) == (before, digest_of(federation))
+        assert (report.digest_before, report.digest_after) == (before, federation.coordinator.digest())
         store = federation.coordinator.store
         assert report.kept + report.rebuilt == len(store.splits) + len(store.leaves)
 
@@ -116,7 +115,7 @@ def test_several_who_leave_together_leave_what_they_leave_one_after_the_other(le
         alone = train(case)
         for party in order:
             leave(alone, [party], level)
-        assert digest_of(alone) == digest_of(together)
+        assert alone.coordinator.digest() == together.coordinator.digest()
         assert alone.coordinator.certificate.epoch == 4
         assert together.coordinator.certificate.epoch == 2
     check_same(together, without(case, ["bank", "telco", "shop 2"]), ask=True)
@@ -163,7 +162,7 @@ def test_leaver_that_alone_could_split_leaves_leaves_behind(level: RevocationLev
 def test_leaver_without_a_split_takes_nothing_along(level: RevocationLevel) -> None:
     case = replace(CASE, codes=CASE.codes | {"shop": np.full((1, 60), 7)})
     federation = train(case)
-    before = digest_of(federation)
+    before = federation.coordinator.digest()
     report = leave(federation, ["shop"], level).report
     assert (report.destroyed, report.rebuilt, report.digest_after) == (0, 0, before)
     check_same(federation, case.without("shop"), ask=True)
@@ -218,7 +217,7 @@ def test_coordinator_keeps_nothing_of_the_leaver_and_of_destroyed_nodes(
     assert not dead & {split.ciphertext for split in store.splits.values()}
     of_leavers = {split.batch.signature for split in old.values() if split.owner in leavers}
     assert not of_leavers & kept_batches
-    owned = {name: set(owner.store.own_splits) for name, owner in participants(federation).items()}
+    owned = {name: set(owner.store.own_splits) for name, owner in federation.participants.items()}
     assert set().union(*owned.values()) == set(store.splits)
     assert sum(map(len, owned.values())) == len(store.splits)
     assert all(store.splits[node].owner == name for name, nodes in owned.items() for node in nodes)

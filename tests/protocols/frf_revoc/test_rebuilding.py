@@ -21,7 +21,6 @@ from revfrf.testing.federations import ignore, set_up, train
 from revfrf.testing.peers import FaultyPeer, changing, failing, offline, replaced
 from revfrf.testing.recorders import recording
 from revfrf.testing.refusals import refusal_kind
-from tests.federations import digest_of
 from tests.protocols.frf_revoc.leaving import (
     CASE,
     LEVELS,
@@ -231,7 +230,7 @@ def test_interrupted_revocation_goes_on_where_it_stopped(
     assert not federation.leaving
     [certificate] = federation.coordinator.certificates
     certificate.verify(federation.coordinator.identity.kgc)
-    assert certificate.report.digest_after == digest_of(federation)
+    assert certificate.report.digest_after == federation.coordinator.digest()
     check_same(federation, CASE.without("bank"), ask=True)
 
 

@@ -16,7 +16,6 @@ from revfrf.protocols.frf_revoc import Doomed
 from revfrf.roles.kgc import KeyCentre
 from revfrf.testing.federations import ignore, later_keys, set_up, train
 from revfrf.testing.refusals import refusal_kind
-from tests.federations import digest_of
 from tests.protocols.frf_revoc.leaving import (
     CASE,
     LEVELS,
@@ -247,13 +246,13 @@ def test_audit_finds_a_coordinator_that_reports_without_rebuilding(
     monkeypatch.setattr(frf_revoc, "destroy", lambda *_: Doomed(frozenset()))
     certificate = leave(federation, ["bank"])
     certificate.verify(federation.coordinator.identity.kgc)
-    assert certificate.report.digest_after != digest_of(train(CASE.without("bank")))
+    assert certificate.report.digest_after != train(CASE.without("bank")).coordinator.digest()
 
 
 def test_audit_finds_a_coordinator_that_forges_the_digest_of_the_forest_it_keeps(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = digest_of(train(CASE.without("bank")))
+    honest = train(CASE.without("bank")).coordinator.digest()
     monkeypatch.setattr(frf_revoc, "destroy", lambda *_: Doomed(frozenset()))
     monkeypatch.setattr(
         frf_revoc,
@@ -262,4 +261,4 @@ def test_audit_finds_a_coordinator_that_forges_the_digest_of_the_forest_it_keeps
     )
     certificate = leave(federation, ["bank"])
     assert certificate.report.digest_after == honest
-    assert digest_of(federation) != honest
+    assert federation.coordinator.digest() != honest

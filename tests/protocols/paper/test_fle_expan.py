@@ -25,7 +25,6 @@ from revfrf.testing.federations import random_case, set_up, targets_of, toy_keys
 from revfrf.testing.peers import FaultyPeer, failing
 from revfrf.testing.refusals import refusal, refused
 from revfrf.transport.base import Reply
-from tests.federations import digest_of, participant, participants
 
 CASE = random_case(11, rules=with_rules(n_trees=2, max_depth=3, candidate_limit=2**64 - 1))
 PARTY = "bank"
@@ -115,7 +114,7 @@ def opened() -> Opened:
         federation.participants[name].hold("training", table)
     federation.coordinator.create(CASE.rules, federation.seed, targets_of(CASE, federation.seed))
     federation.coordinator.open()
-    return Opened(federation, participant(federation, PARTY), federation.coordinator.plan.forest)
+    return Opened(federation, federation.participants[PARTY], federation.coordinator.plan.forest)
 
 
 def test_honest_request_is_answered(opened: Opened) -> None:
@@ -337,7 +336,7 @@ def is_caught(tamper: Tamper, federation: Federation | None = None) -> RejectedE
 def test_untouched_replies_grow_the_forest() -> None:
     federation = set_up(CASE)
     federation.coordinator.channel = Lying(federation, lambda _, reply: reply)
-    assert digest_of(train(CASE, federation)) == digest_of(train(CASE))
+    assert train(CASE, federation).coordinator.digest() == train(CASE).coordinator.digest()
 
 
 MALFORMED: dict[str, Callable[[LevelReply], dict[str, Any]]] = {
@@ -437,7 +436,7 @@ def won_nodes(request: LevelRequest) -> list[Node]:
 def test_signature_for_something_else_is_refused(field: str) -> None:
     """The liar signs with its own key, but for another federation, forest, node, …"""
     federation = set_up(CASE)
-    own, other = participant(federation, PARTY), participant(federation, "telco")
+    own, other = federation.participants[PARTY], federation.participants["telco"]
 
     def resign(request: LevelRequest, reply: LevelReply) -> dict[str, Any]:
         plan = federation.coordinator.plan
@@ -460,7 +459,7 @@ def test_signature_for_something_else_is_refused(field: str) -> None:
 def test_ciphertexts_of_another_owner_are_refused() -> None:
     """A reply that another participant made and signed, for the very same nodes."""
     federation = set_up(CASE)
-    other = participant(federation, "telco")
+    other = federation.participants["telco"]
 
     def steal(request: LevelRequest, _: LevelReply) -> dict[str, Any]:
         key, plan = other.identity.weak, federation.coordinator.plan
@@ -488,7 +487,7 @@ def test_replayed_reply_of_an_older_round_is_refused() -> None:
 def test_participant_that_refuses_stops_the_growth() -> None:
     federation = set_up(CASE)
     refusing = failing(ProtocolError("no more"), LevelRequest, after=1)
-    federation.network.roles[PARTY] = FaultyPeer(participant(federation, PARTY), on_request=refusing)
+    federation.network.roles[PARTY] = FaultyPeer(federation.participants[PARTY], on_request=refusing)
     with refused(by=PARTY):
         train(CASE, federation)
     assert federation.coordinator.store.splits == {}
@@ -509,7 +508,7 @@ def test_every_stored_split_carries_its_owner_s_signature() -> None:
 
 def test_every_stored_ciphertext_opens_to_its_owner_s_cut() -> None:
     federation = train(CASE)
-    for name, party in participants(federation).items():
+    for name, party in federation.participants.items():
         key = party.identity.weak
         assert key is not None
         own = {n: s for n, s in federation.coordinator.store.splits.items() if s.owner == name}

@@ -57,7 +57,7 @@ from revfrf.testing.federations import (
 from revfrf.testing.peers import FaultyPeer, failing, replaced
 from revfrf.testing.refusals import refusal_kind
 from revfrf.transport.base import Answering
-from tests.federations import grown_splits, participant
+from tests.federations import grown_splits
 from tests.protocols.paper.blame import blamed
 
 CASE = random_case(51)
@@ -87,7 +87,7 @@ def difficult_rows(federation: Federation, codes: Codes, n_rows: int = 12) -> Co
     for party, table in codes.items():
         near = np.empty((len(table), n_rows), dtype=np.int64)
         for column, values in enumerate(table):
-            cuts = [cut for c, cut in participant(federation, party).store.own_splits.values() if c == column]
+            cuts = [cut for c, cut in federation.participants[party].store.own_splits.values() if c == column]
             near[column] = rng.choice(cuts or values, n_rows) + rng.integers(-1, 2, n_rows)
         missing = np.where(rng.random(near.shape) < 0.5, MISSING, near)
         rows[party] = np.concatenate([table[:, :n_rows], near, missing], axis=1)
@@ -388,7 +388,7 @@ def test_coordinator_that_is_absent_is_named() -> None:
 def test_owner_that_refuses_is_named_and_never_left_out(
     federation: Federation, monkeypatch: pytest.MonkeyPatch, owner: str, partial: bool
 ) -> None:
-    role = participant(federation, owner)
+    role = federation.participants[owner]
     monkeypatch.setattr(role, "policy", RequestPolicy(refuses=["clinic"]))
     before = dict(role.book.known), dict(role.book.rows)
     with pytest.raises(RefusedError, match="has refused this request") as caught:
@@ -400,7 +400,7 @@ def test_owner_that_refuses_is_named_and_never_left_out(
 
 def test_owner_that_refuses_in_the_middle_is_named(federation: Federation) -> None:
     refusing = failing(PolicyError("no more"), ShareRequest, after=1)
-    peer = FaultyPeer(participant(federation, "bank"), on_request=refusing)
+    peer = FaultyPeer(federation.participants["bank"], on_request=refusing)
     with replaced(federation.network, "bank", peer), blamed("bank"):
         ask(federation, CASE.codes, partial=True)
 

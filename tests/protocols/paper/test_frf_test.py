@@ -21,7 +21,6 @@ from revfrf.protocols.paper.node_rows import write_nodes
 from revfrf.testing.federations import Codes, random_case, set_up, train, with_rules
 from revfrf.testing.peers import LyingChannel, changing
 from revfrf.testing.refusals import refusal_kind, refused
-from tests.federations import participant, participants
 
 CASE = random_case(21, rules=with_rules(candidate_limit=2**64 - 1))
 
@@ -54,7 +53,7 @@ def ask(federation: Federation, owner: str, message: Message, sender: str = CS) 
 
 def refusal(federation: Federation, owner: str, message: Message, sender: str = CS) -> str:
     """The kind of the owner's refusal, which changes nothing."""
-    store = participant(federation, owner).store
+    store = federation.participants[owner].store
     return refusal_kind(
         lambda: ask(federation, owner, message, sender), by=owner, unchanged=lambda: dict(store.own_splits)
     )
@@ -64,7 +63,7 @@ def refusal(federation: Federation, owner: str, message: Message, sender: str = 
 
 
 def test_owner_answers_with_a_bit_a_row(federation: Federation, owner: str) -> None:
-    column, cut = participant(federation, owner).store.own_splits[0, 1]
+    column, cut = federation.participants[owner].store.own_splits[0, 1]
     codes = CASE.codes[owner][column]
     (byte,) = ask(federation, owner, request(federation, [(0, 1)]))
     assert byte >> 5 == sum(int(codes[row] > cut) << place for place, row in ((2, 0), (1, 3), (0, 9)))
@@ -79,7 +78,7 @@ def test_unknown_node_is_refused(federation: Federation, owner: str) -> None:
 
 def test_node_of_another_owner_is_refused(federation: Federation) -> None:
     for node, split in federation.coordinator.store.splits.items():
-        for other in participants(federation):
+        for other in federation.participants:
             if other != split.owner:
                 assert refusal(federation, other, request(federation, [node])) == "node"
 
@@ -101,7 +100,7 @@ def test_unknown_table_is_refused(federation: Federation, owner: str, table: str
 
 def test_rows_outside_the_table_are_refused(federation: Federation, owner: str) -> None:
     """Fewer rows than were trained on: what counts is the table asked about."""
-    party = participant(federation, owner)
+    party = federation.participants[owner]
     party.hold("small", CASE.codes[owner][:, :9])
     assert refusal(federation, owner, request(federation, [(0, 1)], table="small")) == "malformed"
     party.hold("small", CASE.codes[owner][:, :10])
@@ -138,7 +137,7 @@ def test_wrong_number_of_bits_is_refused(bits: Callable[[messages.TestReply], by
     federation.coordinator.channel = LyingChannel(federation.coordinator.channel, on_reply=lie)
     with refused("length"):
         federation.votes(CASE.codes, CASE.n_rows, "hard")
-    assert all(set(p.tables) == {"training"} for p in participants(federation).values())
+    assert all(set(p.tables) == {"training"} for p in federation.participants.values())
 
 
 # -- honest runs ------------------------------------------------------------------------------------
@@ -151,7 +150,7 @@ def test_every_row_gets_one_vote_of_every_tree(federation: Federation) -> None:
 
 def test_table_is_forgotten_after_the_test(federation: Federation) -> None:
     federation.votes(CASE.codes, CASE.n_rows, "soft")
-    assert all(set(p.tables) == {"training"} for p in participants(federation).values())
+    assert all(set(p.tables) == {"training"} for p in federation.participants.values())
 
 
 @pytest.mark.parametrize(("epoch", "known"), [(0, True), (1, False), (2, True)])

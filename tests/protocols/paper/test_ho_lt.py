@@ -43,7 +43,7 @@ from revfrf.testing.peers import FaultyPeer
 from revfrf.testing.refusals import refusal_kind
 from revfrf.transport.base import Channel, Reply
 from tests.conftest import world_of
-from tests.federations import grown_splits, participant
+from tests.federations import grown_splits
 from tests.protocols.paper.blame import blamed
 
 CASE = random_case(41)
@@ -314,7 +314,7 @@ def test_sign_of_a_share_spoils_no_answer(world: World, monkeypatch: pytest.Monk
 
 def test_owner_with_another_key_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Keys(1, WeakKey.generate(world.federation.parameters), None)
-    monkeypatch.setattr(participant(world.federation, "shop").identity, "keys", other)
+    monkeypatch.setattr(world.federation.participants["shop"].identity, "keys", other)
     with blamed("shop"):
         world.compare(PAIRS)
 
