@@ -1,4 +1,4 @@
-"""The packed HoLT as plain integers, and once more on ciphertexts, straight from its definition.
+"""The packed HoLT as plain integers, straight from its definition.
 
 Slot i of the packed plaintext, at 2^(iB), holds off + a·(r·β + r') for β = 2x - 2s - 1, the coin a = ±1 and
 the masks 2^63 ≤ r < 2^64, |r'| < r. β is negative iff x ≤ s and never 0, and so is r·β + r'.
@@ -49,21 +49,3 @@ def read_slots(packed: int, count: int) -> list[int]:
 def undo_coins(bits: Sequence[int], coins: Sequence[int]) -> list[int]:
     """1 iff x ≤ s."""
     return [bit if coin == 1 else 1 - bit for bit, coin in zip(bits, coins, strict=True)]
-
-
-def pack_encrypted(
-    params: Parameters,
-    cs: Sequence[tuple[int, int]],
-    coins: Sequence[int],
-    r: Sequence[int],
-    rp: Sequence[int],
-    zero: int,
-) -> int:
-    """A = Π (D^(a·r)·(1 + (off + a·r')N))^(2^(iB)), from the C parts of each [x] and [s] and of a zero."""
-    n, n2 = params.n, params.n2
-    packed = zero
-    for i, ((c_x, c_s), coin, r_i, rp_i) in enumerate(zip(cs, coins, r, rp, strict=True)):
-        d = pow(c_x * pow(c_s, -1, n2), 2, n2) * (1 - n) % n2
-        filled = pow(d, coin * r_i, n2) * (1 + (OFFSET + coin * rp_i) * n)
-        packed = packed * pow(filled, 2 ** (i * SLOT_BITS), n2) % n2
-    return packed

@@ -95,12 +95,6 @@ def test_candidate_limit_takes_pi_exactly(pi: float | Fraction, limit: int) -> N
 # -- Rows, weights and targets ----------------------------------------------------------------------
 
 
-def test_bootstrap_counts_the_stream_of_path_zero() -> None:
-    stream = forest.draw(forest.key("bootstrap", b"seed"), 4, 0)
-    rows = [forest.split_mix(stream, i) % 6 for i in range(6)]
-    assert forest.bootstrap(b"seed", 4, [1] * 6) == [rows.count(row) for row in range(6)]
-
-
 def test_bootstrap_draws_among_the_rows_with_weight_as_if_there_were_no_others() -> None:
     weights = [0, 2.5, 0, 0, 1, 1e-9, 0, 7, 0]
     dense = forest.bootstrap(b"seed", 3, [1] * 4)
@@ -206,13 +200,6 @@ def test_large_nodes_give_one_row_of_each_stretch() -> None:
     assert {first for first, _, _ in samples} == {100, 101, 102}
     assert {second for _, second, _ in samples} == {103, 104, 105}
     assert {third for _, _, third in samples} == {106, 107, 108, 109}
-
-
-def test_sample_follows_the_secret_of_the_feature_s_owner() -> None:
-    stream = forest.draw(forest.key("sample", b"secret", "a/x"), 2, 5)
-    expected = [4 * i + forest.split_mix(stream, i) % 4 for i in range(25)]
-    assert forest.sample(feature([]), (2, 5), list(range(100)), 25) == expected
-    assert forest.sample(Feature("a/x", b"other", []), (2, 5), list(range(100)), 25) != expected
 
 
 # -- Scores and winners -----------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The reference's numbers, and the paper's claims and faults, which it shows.
 
-That its two forms of the scheme agree, `tests.reference.operations` asserts for every vector.
+That its two forms of the scheme agree, `tests.reference.operations` asserts for every vector. Its HoAdd and
+HoLT are compared with the product's in `tests.crypto.dtpkc.test_against_reference`.
 """
 
 import json
@@ -10,8 +11,8 @@ from random import Random
 
 import pytest
 
-from tests.reference import dtpkc, encoding, packing
-from tests.reference.dtpkc import Compressed, HoAddCoins, Parameters, RefusedError, Shares
+from tests.reference import dtpkc
+from tests.reference.dtpkc import Compressed, Parameters, RefusedError, Shares
 
 Primes = tuple[int, int]
 
@@ -53,10 +54,6 @@ def weak_key(params: Parameters, random: Random) -> int:
 def encryption(params: Parameters, sk: int, m: int, random: Random) -> Compressed:
     r = random.getrandbits(params.exponent_bits)
     return dtpkc.compressed_ho_enc(params, dtpkc.public_key(params, sk), m, r)
-
-
-def kind_of(error: pytest.ExceptionInfo[RefusedError]) -> str:
-    return error.value.kind
 
 
 # -- Numbers ----------------------------------------------------------------------------------------
@@ -141,73 +138,4 @@ def test_only_the_compressed_half_cannot_be_shifted(
     for factor in (4, params.n - 1, pow(params.g0, 5, params.n)):
         with pytest.raises(RefusedError) as error:
             dtpkc.root_open(params, c, root1 * factor % params.n, shares.lambda2)
-        assert kind_of(error) == "decryption"
-
-
-# -- HoAdd, HoLT ------------------------------------------------------------------------------------
-
-
-def add_coins(params: Parameters, random: Random) -> HoAddCoins:
-    r1, r2, r3, r4 = (random.getrandbits(params.exponent_bits) for _ in range(4))
-    return HoAddCoins(random.randrange(params.n), random.randrange(params.n), (r1, r2, r3, r4))
-
-
-def test_addition_across_keys(params: Parameters, shares: Shares, random: Random) -> None:
-    for m1, m2 in product((0, 1, -1, 12345, -12345), repeat=2):
-        sk1, sk2 = weak_key(params, random), weak_key(params, random)
-        pk = dtpkc.paper_public_key(params, sk1), dtpkc.paper_public_key(params, sk2)
-        x, y = dtpkc.ho_enc(params, pk[0], m1, 3), dtpkc.ho_enc(params, pk[1], m2, 5)
-        total = dtpkc.ho_add(params, shares, pk, (x, y), add_coins(params, random))
-        assert dtpkc.par_h_dec2(params, sk1 + sk2, total) == m1 + m2
-
-
-@pytest.mark.parametrize("coin", [0, 1])
-def test_comparison_as_printed_is_less_than(
-    params: Parameters, shares: Shares, random: Random, coin: int
-) -> None:
-    limit = 2 ** (params.n.bit_length() // 4 - 2)
-    for m1, m2 in product((0, 1, -1, 2, limit, -limit), repeat=2):
-        sk1, sk2, sk_cs = (weak_key(params, random) for _ in range(3))
-        pk1, pk2, pk_cs = (dtpkc.paper_public_key(params, sk) for sk in (sk1, sk2, sk_cs))
-        x, y = dtpkc.ho_enc(params, pk1, m1, 3), dtpkc.ho_enc(params, pk2, m2, 5)
-        y = dtpkc.h_enc_ref(params, 31, dtpkc.h_enc_ref(params, 27, y))  # a refresh does not disable a split
-        answer = dtpkc.ho_lt(
-            params,
-            shares,
-            (pk1, pk2, pk_cs),
-            (x, y),
-            alpha=coin,
-            mask=random.randrange(1, limit),
-            add_coins=add_coins(params, random),
-            r=(7, 9, 11),
-        )
-        assert dtpkc.par_h_dec2(params, sk_cs, dtpkc.par_h_dec1(params, sk2, answer)) == int(m1 < m2)
-
-
-EXTREMES = [encoding.MISSING, -(2**62) + 1, -1, 0, 1, 2**62 - 1]
-
-
-@pytest.mark.parametrize("coin", [1, -1])
-def test_packed_slots_say_whether_x_is_at_most_s(coin: int) -> None:
-    masks = [(2**63, 0), (2**63, 2**63 - 1), (2**64 - 1, 2 - 2**64), (2**64 - 1, 2**64 - 2)]
-    for x, s, (r, r_prime) in product(EXTREMES, EXTREMES, masks):
-        packed = packing.pack([x, s], [s, x], [coin, -coin], [r, r], [r_prime, r_prime])
-        bits = packing.undo_coins(packing.read_slots(packed, 2), [coin, -coin])
-        assert bits == [int(x <= s), int(s <= x)]
-
-
-def test_packed_comparison_on_ciphertexts_is_the_integer_model(random: Random) -> None:
-    p, q = small_primes_of(416)
-    params = dtpkc.make_parameters(p, q, 3, 208)
-    shares = dtpkc.strong_shares(p, q, random.randrange(params.n2 // 4))
-    count = packing.capacity(params)
-    assert count == 3
-    xs, ss = [5, -(2**62), 2**62 - 1], [5, 2**62 - 1, -(2**62) + 1]
-    coins, r, rp = [1, -1, -1], [2**63 + 9, 2**64 - 1, 2**63], [2**63, 1, 0]
-    keys = [weak_key(params, random) for _ in range(6)]
-    cs = [encryption(params, sk, m, random).c for sk, m in zip(keys, xs + ss, strict=True)]
-    zero = encryption(params, keys[0], 0, random).c
-    packed = packing.pack_encrypted(params, list(zip(cs[:3], cs[3:], strict=True)), coins, r, rp, zero)
-    plaintext = dtpkc.strong_decrypt(params, packed, shares)
-    assert plaintext == packing.pack(xs, ss, coins, r, rp)
-    assert packing.undo_coins(packing.read_slots(plaintext, count), coins) == [1, 1, 0]
+        assert error.value.kind == "decryption"

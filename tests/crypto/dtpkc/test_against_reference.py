@@ -53,20 +53,6 @@ def test_encryption_expands_to_the_papers(world: World, m: int, r: int) -> None:
 
 
 @quick
-@given(m=number)
-def test_one_key_opens_what_the_reference_opens(world: World, m: int) -> None:
-    agree(world, "decrypt_weak", {"sk_list": [world.alice.sk.reveal()], **ciphertext(world, m)})
-
-
-@quick
-@given(m=number)
-def test_two_keys_open_what_the_reference_opens(world: World, m: int) -> None:
-    [encrypted] = ho_enc(world.alice.public + world.cs.public, [m])
-    keys = {"sk_u": world.alice.sk.reveal(), "sk_cs": world.cs.sk.reveal()}
-    agree(world, "decrypt_two_steps", {"c": encrypted.c, "g": encrypted.g, **keys})
-
-
-@quick
 @given(a=number, b=number, k=number.filter(bool))
 def test_sums_and_products_are_those_of_the_reference(world: World, a: int, b: int, k: int) -> None:
     one, two = ciphertext(world, a), ciphertext(world, b, "2")
