@@ -344,18 +344,6 @@ def test_seconds_of_a_run_are_not_counted_twice() -> None:
     assert 0 < federation.costs().total("seconds") <= process_time() - begin
 
 
-def test_costs_print_and_add_up() -> None:
-    costs = train(random_case(43)).costs()
-    plain = costs.to_dict()
-    assert plain["security"] == "INSECURE"
-    sent = [cell for by_protocol in plain["traffic"].values() for cell in by_protocol.values()]
-    assert costs.total("bytes") == sum(cell["bytes"] for cell in sent)
-    assert costs.total("messages", "FLE-Expan") <= costs.total("messages")
-    assert "INSECURE" in str(costs)
-    assert "participants" in str(costs)
-    assert "requesters" not in str(costs)
-
-
 def test_the_table_of_costs_tells_requesters_from_participants_who_ask() -> None:
     federation = train(random_case(47))
     ask(federation, 3, "bank")

@@ -190,23 +190,6 @@ def test_costs_name_every_role(forest: Any) -> None:
     assert set(forest.costs_.work) == {*SERVERS, *PARTIES}
 
 
-def test_an_owner_computes_two_powers_for_each_of_its_splits(forest: Any) -> None:
-    """HoEnc is one power mod N and one mod N²."""
-    splits = forest.federation_.coordinator.store.splits.values()
-    for party in PARTIES:
-        won = sum(split.owner == party for split in splits)
-        powers = forest.costs_.work[party].get("FOS-Find", {"exponentiations": {}})["exponentiations"]
-        assert sum(count for kind, count in powers.items() if kind.endswith("mod N")) == won
-        assert sum(count for kind, count in powers.items() if kind.endswith("mod N²")) == won
-    assert forest.costs_.total("exponentiations", "FOS-Find") == 2 * len(splits) > 0
-
-
-def test_servers_compute_no_power_while_a_forest_grows(forest: Any) -> None:
-    for role in SERVERS:
-        for protocol, cell in forest.costs_.work[role].items():
-            assert protocol == "key set-up" or not sum(cell["exponentiations"].values())
-
-
 def test_the_links_add_up_to_the_totals(forest: Any) -> None:
     costs = forest.costs_
     for what in ("messages", "bytes"):
@@ -214,14 +197,6 @@ def test_the_links_add_up_to_the_totals(forest: Any) -> None:
         assert costs.total(what) == sum(count for _, count in cells) > 0
         for name in ("key set-up", "FLE-Expan"):
             assert costs.total(what, name) == sum(count for protocol, count in cells if protocol == name) > 0
-
-
-def test_every_message_is_answered(forest: Any) -> None:
-    traffic = forest.costs_.traffic
-    for link, protocols in traffic.items():
-        sender, recipient = link.split(" -> ")
-        for protocol, cell in protocols.items():
-            assert cell["messages"] == traffic[f"{recipient} -> {sender}"][protocol]["messages"]
 
 
 def test_participants_talk_to_the_servers_only(forest: Any) -> None:

@@ -383,17 +383,6 @@ def test_costs_count_the_request_and_its_comparisons(model: Any) -> None:
     assert model.costs_.total("messages", "HoLT") == 2 * once.total("messages", "HoLT")
 
 
-def test_table_of_costs_tells_requesters_from_participants(model: Any) -> None:
-    assert "requesters" not in repr(model.costs_)
-    model.predict_encrypted(ROWS, "bank")
-    assert "requesters" not in repr(model.costs_)
-    model.enrol_requester("insurer")
-    model.predict_encrypted(ROWS, "insurer")
-    rows = {tuple(line.split()[:2]) for line in repr(model.costs_).splitlines()}
-    assert {("requesters", "FRF-Predict"), ("CC", "HoLT"), ("CS", "HoLT"), ("participants", "HoLT")} <= rows
-    assert "insurer" not in repr(model.costs_)
-
-
 def test_requester_learns_the_schema_and_its_own_votes(model: Any) -> None:
     model.enrol_requester("insurer")
     before = model.leakage_
