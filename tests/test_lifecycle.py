@@ -144,7 +144,7 @@ CS_EFFECTS: dict[Step, dict[str, bool]] = {
     Step.ENTER_EPOCH: {"gathered": True},
     Step.SETTLE_ROWS: {"settled": True},
     Step.CREATE_FOREST: {"created": True},
-    Step.REVOKE: {"somebody_left": False, "rebuilding": False, "opened": True, "whole": True},
+    Step.REVOKE: {"outdated": False, "rebuilding": False, "opened": True, "whole": True},
     Step.OPEN_FOREST: {"opened": True},
     Step.GROW: {"whole": True},
 }

@@ -55,7 +55,7 @@ class CsState:
     """What CS has written down, as far as it decides the next step.
 
     `requested`: the operator wants a forest. `gathered`: KGC has confirmed that all members are in this
-    epoch. `opened`: all members know the forest. `somebody_left`: the forest still has a leaver's nodes.
+    epoch. `opened`: all members know the forest. `outdated`: the forest still has a leaver's nodes.
     `rebuilding`: these are destroyed, and KGC has not certified the rest yet. `whole`: no node is missing.
     """
 
@@ -65,19 +65,19 @@ class CsState:
     settled: bool
     created: bool
     opened: bool
-    somebody_left: bool
+    outdated: bool
     rebuilding: bool
     whole: bool
 
     @property
     def revoking(self) -> bool:
         """Whether somebody has left, and the forest without them is not certified yet."""
-        return self.created and (self.somebody_left or self.rebuilding)
+        return self.created and (self.outdated or self.rebuilding)
 
     @property
     def to_destroy(self) -> bool:
         """Whether leavers' nodes are left to destroy. After that, a revocation ends in its own epoch."""
-        return self.somebody_left and not self.rebuilding
+        return self.outdated and not self.rebuilding
 
     @property
     def ready(self) -> bool:

@@ -110,7 +110,7 @@ class Federation:
             run(
                 lambda: self.kgc.lifecycle_state(setup_requested=True),
                 {
-                    Step.BEGIN_FIRST_EPOCH: lambda: self.kgc.enrol(federation, setup, role_of),
+                    Step.BEGIN_FIRST_EPOCH: lambda: self.kgc.begin_first_epoch(federation, setup, role_of),
                     Step.ANNOUNCE: self.kgc.announce,
                 },
             )
@@ -159,7 +159,7 @@ class Federation:
         self.parameters, self.seed, self.stores = known.parameters, known.seed, stores
         self.network = MemoryNetwork()
         of, channel = known.identities, self.network.channel
-        self.kgc = KeyCentre(channel(KGC), known.kgc, n_jobs, stores.store(Store, KGC, KGC))
+        self.kgc = KeyCentre(channel(KGC), known.kgc, stores.store(Store, KGC, KGC))
         self.coordinator = Coordinator(of[CS], channel(CS), n_jobs, stores.store(CoordinatorStore, CS, CS))
         self.compute = ComputePartner(of[CC], n_jobs, stores.store(Store, CC, CC))
         self.participants = {}

@@ -5,7 +5,7 @@ epoch, every split signed by its owner, every leaf the sum of the rows that end 
 what training guarantees, such as whole trees and valid column numbers: all of it is checked here, once.
 """
 
-from revfrf.crypto.dtpkc.keys import Ciphertext, Parameters
+from revfrf.crypto.dtpkc.keys import Ciphertext
 from revfrf.crypto.secret import hides_locals
 from revfrf.crypto.signing import SigningKey
 from revfrf.embedded.federation import Credentials, Federation
@@ -14,10 +14,9 @@ from revfrf.estimators._file import EstimatorRecord
 from revfrf.forest.criterion import TargetsRecord
 from revfrf.forest.nodes import MAX_DEPTH
 from revfrf.forest.tree import Leaf, Rules, feature_id, with_rows
-from revfrf.messages.base import of_number
 from revfrf.messages.fle_expan import Column
 from revfrf.names import CC, CS, KGC, PARTICIPANT
-from revfrf.protocols.common.epoch import SHARE_HOLDERS, verify_certificate
+from revfrf.protocols.common.epoch import SHARE_HOLDERS, read_parameters, verify_certificate
 from revfrf.protocols.common.identity import Identity, IdentityRecord
 from revfrf.protocols.common.request import RequestPolicy
 from revfrf.protocols.key_setup import check_certificate
@@ -80,8 +79,7 @@ def restored(stores: StoreFactory, *, private_keys: bool, allow_insecure: bool, 
     order = {name: columns[name] for name in (*forest.columns, *columns) if name in columns}
     signing = SigningKey.from_fields(kgc.expect("signing", dict[str, str])) if private_keys else None
     certificate = identities[CS].certificate or epoch
-    n, g0 = of_number(certificate.n), of_number(certificate.g0)
-    parameters = Parameters(n, g0, certificate.exponent_bits, allow_insecure)
+    parameters = read_parameters(certificate, allow_insecure)
     known = Credentials(parameters, signing, identities, secret_of, forest.seed)
     return Federation.restored(order, known, n_jobs, stores)
 

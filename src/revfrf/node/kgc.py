@@ -19,7 +19,7 @@ from revfrf.errors import (
     UsageError,
 )
 from revfrf.lifecycle import Step, run
-from revfrf.messages.base import Done, Message, of_number
+from revfrf.messages.base import Done, Message
 from revfrf.messages.frf_revoc import RevocationRequest
 from revfrf.messages.key_setup import AdmissionRequest, EpochCertificate, SetUpReply, SetUpRequest
 from revfrf.names import CC, CS, REQUESTER
@@ -31,6 +31,7 @@ from revfrf.node.invitations import Invited, invite, uninvite
 from revfrf.node.logs import step
 from revfrf.node.service import Service
 from revfrf.parallel import workers
+from revfrf.protocols.common.epoch import read_parameters
 from revfrf.roles.kgc import KeyCentre
 from revfrf.transport.codec import decode
 from revfrf.transport.passport import Passport
@@ -45,8 +46,9 @@ class KeyCentreService(Service):
 
     def __init__(self, home: Home, config: Config) -> None:
         super().__init__(home, config)
-        self.role = KeyCentre(self.endpoint, home.signing(), workers(config.work.workers), home.store)
+        self.role = KeyCentre(self.endpoint, home.signing(), home.store)
         self.role.recall()
+        self._n_jobs = workers(config.work.workers)
         self._beginning = Lock()  # one epoch at a time
         self._admitting: dict[str, Lock] = {}
         self._setup: tuple[int, SetUp] | None = None
@@ -104,7 +106,7 @@ class KeyCentreService(Service):
             raise ProtocolError("KGC has to invite CS, CC and at least one participant first", kind="order")
         self.endpoint.reach(roles)
         bits, insecure = self.config.keys.key_bits, self.home.allow_insecure
-        setup = self._setup_for(1, lambda: fresh_setup(bits, insecure, self.role.n_jobs))
+        setup = self._setup_for(1, lambda: fresh_setup(bits, insecure, self._n_jobs))
 
         def known() -> dict[str, bytes]:
             if self.home.store.expect("invited", dict[str, Invited]) != invited:
@@ -112,7 +114,7 @@ class KeyCentreService(Service):
             return self._pins.verify_keys
 
         with self._forgetting(1):
-            self.role.enrol(self.config.party.federation, setup, roles, known)
+            self.role.begin_first_epoch(self.config.party.federation, setup, roles, known)
         step(log, "epoch began", epoch=1, members=len(roles))
 
     def _begin_epoch(self, new_keys: bool) -> None:
@@ -122,7 +124,7 @@ class KeyCentreService(Service):
         setup, epoch = None, current.epoch + 1
         if new_keys:
             self.endpoint.reach(member.name for member in current.members if member.name not in leaving)
-            setup = self._setup_for(epoch, lambda: fresh_setup_like(self._parameters(), self.role.n_jobs))
+            setup = self._setup_for(epoch, lambda: fresh_setup_like(self._parameters(), self._n_jobs))
         with self._forgetting(epoch):
             certificate = self.role.begin_epoch(setup)
         self.audit.append("epoch began", epoch=certificate.epoch, left=[*leaving])
@@ -191,5 +193,4 @@ class KeyCentreService(Service):
     def _parameters(self) -> Parameters:
         if not self.role.state.certificates:
             raise NoForestError("the federation is not set up yet", kind="order")
-        c = self.role.current
-        return Parameters(of_number(c.n), of_number(c.g0), c.exponent_bits, self.home.allow_insecure)
+        return read_parameters(self.role.current, self.home.allow_insecure)

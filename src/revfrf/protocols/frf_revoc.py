@@ -11,12 +11,11 @@
 
 A node changes exactly if its winner left (docs/forest.md), so the result is, bit for bit, the forest without
 the leaver. docs/deviations.md says why KGC goes first, and what replaces lines 9 to 12. Every step is
-recorded before the next one begins, so `frf_revoc` goes on where it was interrupted.
+recorded before the next one begins, so `Coordinator.revoke` goes on where it was interrupted.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,18 +24,21 @@ from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import ProtocolError
 from revfrf.forest.nodes import Node
-from revfrf.messages.base import PATHS, TREES, Done, array, number
-from revfrf.messages.frf_revoc import Certified, Destroy, Rekey, Rekeyed, Report, RevocationReport
+from revfrf.messages.base import PATHS, TREES, Done, array
+from revfrf.messages.frf_revoc import Destroy, Rekey, Rekeyed
 from revfrf.messages.key_setup import EpochCertificate
-from revfrf.names import KGC
 from revfrf.parallel import side_by_side
-from revfrf.protocols.certificate import RevocationCertificate, sign_report
-from revfrf.protocols.common.epoch import certificate_digest, check_succession, sign_certificate
+from revfrf.protocols.common.epoch import (
+    certificate_digest,
+    check_succession,
+    public_fields,
+    sign_certificate,
+)
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.key_setup import deal
-from revfrf.protocols.paper.fle_expan import Growth, LevelReport, Plan
+from revfrf.protocols.paper.fle_expan import Growth, Plan
 from revfrf.protocols.paper.splits import encrypt_splits, open_splits
-from revfrf.storage.memory import CoordinatorStore, ParticipantStore, Rebuilding, StoredSplit
+from revfrf.storage.memory import CoordinatorStore, ParticipantStore, StoredSplit
 from revfrf.transport.base import Channel
 
 # -- KGC --------------------------------------------------------------------------------------------
@@ -63,12 +65,10 @@ def next_epoch(
         previous=certificate_digest(current),
     )
     if setup is not None:
-        p, roles = setup.parameters, {member.name: member.role for member in staying}
+        roles = {member.name: member.role for member in staying}
         known = {member.name: member.verify_key for member in staying}
-        members = deal(channel, current.federation, unsigned.epoch, setup, deal_number, roles, known)
-        unsigned = msgspec.structs.replace(
-            unsigned, members=members, n=number(p.n), g0=number(p.g0), exponent_bits=p.exponent_bits
-        )
+        members = deal(channel, current.federation, unsigned.epoch, setup, deal_number, roles, lambda: known)
+        unsigned = msgspec.structs.replace(unsigned, members=members, **public_fields(setup.parameters))
     check_succession(current, unsigned)
     return sign_certificate(kgc, unsigned)
 
@@ -76,111 +76,29 @@ def next_epoch(
 # -- CS ---------------------------------------------------------------------------------------------
 
 
-class RevokingServer(Protocol):
-    """CS with its forest, as FRF-Revoc needs it.
-
-    `leavers` have left and are still part of the forest. `somebody_left` says whether there are any, or some
-    left before all knew of the forest (`opened`). `has_old_ciphertexts`: splits are encrypted under another
-    modulus than the epoch's.
-    """
-
-    identity: Identity
-    channel: Channel
-    store: CoordinatorStore
-    plan: Plan
-
-    @property
-    def certificate(self) -> EpochCertificate: ...
-    @property
-    def leavers(self) -> Collection[str]: ...
-    @property
-    def somebody_left(self) -> bool: ...
-    @property
-    def opened(self) -> bool: ...
-    @property
-    def has_old_ciphertexts(self) -> bool: ...
-
-    def digest(self) -> str: ...
-    def enter_epoch(self) -> None: ...
-    def drop_columns(self, leavers: Collection[str]) -> None: ...
-    def open(self) -> None: ...
-    def grow(self, progress: Callable[[LevelReport], None]) -> None: ...
-    def finish(self, certificate: RevocationCertificate) -> None: ...
-
-
-def frf_revoc(cs: RevokingServer, progress: Callable[[LevelReport], None]) -> RevocationCertificate:
-    """Rebuild the forest for the current epoch, report it to KGC, and return the revocation certificate."""
-    if cs.somebody_left:
-        _begin_rebuilding(cs)  # lines 3 to 7
-    if not cs.opened:
-        cs.open()  # somebody left before all knew of the forest
-    cs.grow(progress)  # line 8
-    if cs.has_old_ciphertexts:
-        reencrypt(cs.channel, cs.plan, cs.store)  # level 2 replaces lines 9 to 12, see deviations
-    cs.store.scrub()
-    report = RevocationReport(report=_report(cs))
-    certificate = RevocationCertificate.from_json(cs.channel.call(KGC, report, Certified).certificate)
-    certificate.verify(cs.identity.kgc)
-    cs.finish(certificate)
-    return certificate
-
-
-def _begin_rebuilding(cs: RevokingServer) -> None:
-    """Destroy the leavers' nodes, and record what the forest was before."""
-    leavers, rebuilding = cs.leavers, cs.store.rebuilding  # not None if this was interrupted before
-    before = cs.digest() if rebuilding is None else ""
-    cs.enter_epoch()
-    going = destroy(cs.channel, cs.plan, cs.store, leavers).nodes
-    with cs.store.transaction():
-        kept = cs.store.n_nodes - len(going)
-        cs.store.destroy(going, rebuilding or Rebuilding(before, len(going), kept))
-        cs.drop_columns(leavers)
-
-
-def _report(cs: RevokingServer) -> Report:
-    """Describe, and sign, what became of the forest."""
-    rebuilding, store = cs.store.rebuilding, cs.store
-    if rebuilding is None or not store.whole(cs.plan.rules.n_trees):
-        raise ProtocolError("no revocation is in progress, or the forest is not whole", kind="order")
-    unsigned = Report(
-        epoch=certificate_digest(cs.certificate),
-        forest=cs.plan.forest,
-        digest_before=rebuilding.digest_before,
-        digest_after=cs.digest(),
-        destroyed=rebuilding.destroyed,
-        rebuilt=store.n_nodes - rebuilding.kept,
-        kept=rebuilding.kept,
-        signature=bytes(64),
-    )
-    return sign_report(cs.identity, unsigned)
-
-
-@dataclass(frozen=True, slots=True)
-class Doomed:
+class Doomed(NamedTuple):
     """What is destroyed when participants leave: all nodes at and below their splits, and the places below
     them where nothing has grown yet.
     """
 
     nodes: frozenset[Node]
-    bare: frozenset[Node] = frozenset()
+    bare: frozenset[Node]
 
 
 def doomed(store: CoordinatorStore, leavers: Collection[str]) -> Doomed:
     """Return what is destroyed when these owners leave."""
-    dead, bare = set[Node](), set[Node]()
-    for top in sorted(node for node, split in store.splits.items() if split.owner in leavers):
-        if top in dead:  # below another: paths ascend, so parents come before their children
-            continue
-        below = [top]
-        while below:
-            tree, path = node = below.pop()
-            (dead if node in store.splits or node in store.leaves else bare).add(node)
-            if node in store.splits:
-                below += ((tree, 2 * path), (tree, 2 * path + 1))
-    return Doomed(frozenset(dead), frozenset(bare))
+    splits, below = set[Node](), set[Node]()
+    for tree, path in sorted(store.splits):  # paths ascend, so parents come before their children
+        if store.splits[tree, path].owner in leavers or (tree, path) in below:
+            splits.add((tree, path))
+            below |= {(tree, 2 * path), (tree, 2 * path + 1)}
+    leaves = below & store.leaves.keys()
+    return Doomed(frozenset(splits | leaves), frozenset(below - splits - leaves))
 
 
-def destroy(channel: Channel, plan: Plan, store: CoordinatorStore, leavers: Collection[str]) -> Doomed:
+def destroy(
+    channel: Channel, plan: Plan, store: CoordinatorStore, leavers: Collection[str]
+) -> frozenset[Node]:
     """Have every owner who stays forget its splits among the nodes that are destroyed, and return these.
 
     Where nothing has grown yet, an owner may have won a split in a level that was interrupted, and CS cannot
@@ -196,7 +114,7 @@ def destroy(channel: Channel, plan: Plan, store: CoordinatorStore, leavers: Coll
         channel.call(owner, message, Done)
 
     side_by_side(ask, sorted((plan.owners if bare else lost).keys() - set(leavers)))
-    return going
+    return going.nodes
 
 
 def reencrypt(channel: Channel, plan: Plan, store: CoordinatorStore) -> None:

@@ -1,11 +1,17 @@
-"""Key set-up: KGC deals, every party makes its own keys, KGC certifies who belongs to the federation.
+"""Key set-up: KGC deals, every party makes its own keys, KGC certifies who belongs to the federation::
 
-KGC never sees a secret but the strong shares, which it deals and forgets. Every party checks the
-certificate: it is signed by the KGC whose key the party was given beforehand, and names the party with the
-keys it has made.
+    KGC  N, g0, E, and to CS and CC its strong share      ->  i    draws sk_i, h_i = g0^sk_i    `deal`
+    i    h_i, a proof that it knows sk_i, its verify key  ->  KGC  checks name, role and proof
+    KGC  N, g0, E and all members' keys, signed           ->  i    checks that it is named      `announce`
+    i    accepts; signs that its old keys are erased      ->  KGC  keeps the receipts
+
+KGC never sees a secret but the strong shares, which it deals and forgets. Every party was given KGC's verify
+key beforehand. A requester is dealt to in the same way, and gets a signed admission instead (`admit`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+
+import msgspec
 
 from revfrf.crypto.dtpkc.keys import Parameters, PublicKey, WeakKey
 from revfrf.crypto.dtpkc.possession import PossessionProof, prove_possession, verify_possession
@@ -30,6 +36,8 @@ from revfrf.protocols.common.epoch import (
     check_receipts,
     check_succession,
     member_fields,
+    public_fields,
+    read_parameters,
     sign_certificate,
     sign_receipt,
     verify_certificate,
@@ -50,20 +58,17 @@ def first_epoch(
     setup: SetUp,
     deal_number: int,
     roles: Mapping[str, str],
+    known: Callable[[], Mapping[str, bytes]],
 ) -> EpochCertificate:
     """Deal to every party of `roles` (name to role), enrol it, and certify the first epoch.
 
     Nobody is in it before it is announced.
     """
-    members = deal(channel, federation, 1, setup, deal_number, roles, {})
-    p = setup.parameters
     unsigned = EpochCertificate(
         federation=federation,
         epoch=1,
-        n=number(p.n),
-        g0=number(p.g0),
-        exponent_bits=p.exponent_bits,
-        members=members,
+        **public_fields(setup.parameters),
+        members=deal(channel, federation, 1, setup, deal_number, roles, known),
         revoked=(),
         previous=b"",
         signature=bytes(64),
@@ -78,20 +83,26 @@ def deal(
     setup: SetUp,
     deal_number: int,
     roles: Mapping[str, str],
-    known: Mapping[str, bytes],
+    known: Callable[[], Mapping[str, bytes]],
 ) -> tuple[Member, ...]:
-    """Have every party of `roles` make keys for a future epoch. Known verify keys must not change."""
+    """Have every party of `roles` make keys for a future epoch.
+
+    Verify keys that are `known` by the time all have enrolled must not change.
+    """
+    message = _key_deal(federation, epoch, deal_number, setup.parameters)
     shares = {CS: setup.cs_share, CC: setup.cc_share}
 
     def enrol(party: str) -> Member:
-        share = shares.get(roles[party])
-        p, role = setup.parameters, roles[party]
-        member = _enrol(channel, federation, epoch, p, deal_number, party, role, share)
-        if known.get(party, member.verify_key) != member.verify_key:
-            raise ProtocolError(f"{party!r} enrols with another verify key", kind="member")
-        return member
+        role, own = roles[party], message
+        if role in shares:
+            own = msgspec.structs.replace(message, share=number(shares[role].value.reveal()))
+        return _enrol(channel, own, setup.parameters, party, role)
 
-    return tuple(side_by_side(enrol, sorted(roles)))
+    members, expected = tuple(side_by_side(enrol, sorted(roles))), known()
+    for member in members:
+        if expected.get(member.name, member.verify_key) != member.verify_key:
+            raise ProtocolError(f"{member.name!r} enrols with another verify key", kind="member")
+    return members
 
 
 def announce(
@@ -130,13 +141,12 @@ def admit(
     Raises UsageError for a name that is taken or revoked, ProtocolError if the verify key is not the one by
     which the name is `known`.
     """
-    members = {member.name: member for member in certificate.members}
     if party in certificate.revoked or party in (KGC, CS, CC):
         raise UsageError(f"{party!r} cannot be a requester: the name is revoked, or a server's")
-    member = members.get(party)
+    member = next((member for member in certificate.members if member.name == party), None)
     if member is None:
-        federation, epoch = certificate.federation, certificate.epoch
-        member = _enrol(channel, federation, epoch, parameters, deal_number, party, REQUESTER, None)
+        message = _key_deal(certificate.federation, certificate.epoch, deal_number, parameters)
+        member = _enrol(channel, message, parameters, party, REQUESTER)
     if known not in (None, member.verify_key):
         raise ProtocolError(f"{party!r} is the name of another requester", kind="member")
     fields = (certificate.federation, certificate.epoch, member_fields(member))
@@ -150,26 +160,13 @@ def admit(
     return admission
 
 
-def _enrol(
-    channel: Channel,
-    federation: str,
-    epoch: int,
-    parameters: Parameters,
-    deal_number: int,
-    party: str,
-    role: str,
-    share: StrongShare | None,
-) -> Member:
+def _key_deal(federation: str, epoch: int, deal_number: int, parameters: Parameters) -> KeyDeal:
+    fields = public_fields(parameters)
+    return KeyDeal(federation=federation, epoch=epoch, number=deal_number, **fields, share=None)
+
+
+def _enrol(channel: Channel, deal: KeyDeal, parameters: Parameters, party: str, role: str) -> Member:
     """Deal to a party and take its keys. Refuses another name or role, and a key that it does not hold."""
-    deal = KeyDeal(
-        federation=federation,
-        epoch=epoch,
-        number=deal_number,
-        n=number(parameters.n),
-        g0=number(parameters.g0),
-        exponent_bits=parameters.exponent_bits,
-        share=None if share is None else number(share.value.reveal()),
-    )
     enrolment = channel.call(party, deal, Enrolment)
     if (enrolment.name, enrolment.role) != (party, role):
         raise ProtocolError(f"{party!r} enrols as {enrolment.role} {enrolment.name!r}", kind="member")
@@ -195,9 +192,14 @@ def answer_deal(identity: Identity, message: KeyDeal) -> Enrolment:
         raise ProtocolError("keys of another federation", kind="order")
     if message.number <= identity.deal:
         raise ProtocolError(f"deal {message.number} after deal {identity.deal}", kind="order")
-    n, g0 = of_number(message.n), of_number(message.g0)
+    server = SHARE_HOLDERS.get(identity.role)
+    if (message.share is None) != (server is None):
+        raise ProtocolError("strong shares are for CS and CC", kind="member")
+    share = None
     try:
-        parameters = Parameters(n, g0, message.exponent_bits, identity.allow_insecure)
+        parameters = read_parameters(message, identity.allow_insecure)
+        if message.share is not None and server is not None:
+            share = StrongShare(parameters, server, SecretInt(of_number(message.share)))
     except InsecureKeyError:
         raise ProtocolError(
             "the keys are too short for a party that has not joined with --allow-insecure; join again, with "
@@ -206,14 +208,6 @@ def answer_deal(identity: Identity, message: KeyDeal) -> Enrolment:
         ) from None
     except UsageError as error:
         raise ProtocolError(f"unacceptable parameters: {error}", kind="member") from None
-    server, share = SHARE_HOLDERS.get(identity.role), None
-    if (message.share is None) != (server is None):
-        raise ProtocolError("strong shares are for CS and CC", kind="member")
-    if message.share is not None and server is not None:
-        try:
-            share = StrongShare(parameters, server, SecretInt(of_number(message.share)))
-        except UsageError:
-            raise ProtocolError("not a strong share of these parameters", kind="member") from None
     weak = WeakKey.generate(parameters)
     proof = prove_possession(weak, identity.name)
     identity.federation, identity.deal = message.federation, message.number
@@ -254,9 +248,8 @@ def answer_certificate(identity: Identity, certificate: EpochCertificate) -> Epo
 def check_certificate(identity: Identity, keys: Keys, certificate: EpochCertificate) -> None:
     """Raise RejectedError unless KGC has signed it, and it names this party with these keys."""
     verify_certificate(identity.kgc, certificate)
-    p, c = keys.weak.parameters, certificate
-    ours = (identity.federation, p.n, p.g0, p.exponent_bits)
-    if (c.federation, of_number(c.n), of_number(c.g0), c.exponent_bits) != ours:
+    c, ours = certificate, (identity.federation, *public_fields(keys.weak.parameters).values())
+    if (c.federation, c.n, c.g0, c.exponent_bits) != ours:
         raise ProtocolError("an epoch certificate for other parameters", kind="epoch")
     names = [member.name for member in certificate.members]
     if identity.member(keys.weak) not in certificate.members or len(set(names)) != len(names):

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revfrf.crypto.canonical import Field
-from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import AbsentError, NoForestError, ProtocolError, RefusedError
 from revfrf.forest.criterion import Targets, TargetsRecord
@@ -22,23 +21,25 @@ from revfrf.forest.randomness import row_repeats
 from revfrf.forest.tree import Rules, feature_id, forest_digest
 from revfrf.forest.voting import Voting, add_votes, leaf_votes
 from revfrf.lifecycle import CsState
-from revfrf.messages.base import Done, Message, of_number
+from revfrf.messages.base import Done, Message
 from revfrf.messages.fle_expan import Column, OpenForest, Schema
 from revfrf.messages.frf_predict import ForestFacts, ForestQuery, PredictReply, PredictRequest
+from revfrf.messages.frf_revoc import Certified, Report, RevocationReport
 from revfrf.messages.key_setup import EpochCertificate, KeyDeal
-from revfrf.names import CC
+from revfrf.names import CC, KGC
 from revfrf.parallel import side_by_side
-from revfrf.protocols.certificate import RevocationCertificate
+from revfrf.protocols.certificate import RevocationCertificate, sign_report
+from revfrf.protocols.common.epoch import certificate_digest, read_parameters
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import check_admission, check_request, enter_request
-from revfrf.protocols.frf_revoc import frf_revoc
+from revfrf.protocols.frf_revoc import destroy, reencrypt
 from revfrf.protocols.paper.fle_expan import LevelReport, Plan, fle_expan, forest_id
 from revfrf.protocols.paper.frf_predict import Answer, frf_predict, read_rows, write_answer, write_failure
 from revfrf.protocols.paper.frf_test import frf_test
 from revfrf.protocols.paper.ho_lt import ComparingServer
 from revfrf.record import Record
 from revfrf.roles.party import PolicyParty
-from revfrf.storage.memory import CoordinatorStore
+from revfrf.storage.memory import CoordinatorStore, Rebuilding
 from revfrf.transport.base import Channel
 
 log = logging.getLogger(__name__)
@@ -180,9 +181,7 @@ class Coordinator(PolicyParty):
             forest=opening.forest,
             seed=record.seed,
             rules=record.rules,
-            parameters=Parameters(
-                of_number(epoch.n), of_number(epoch.g0), epoch.exponent_bits, self.identity.allow_insecure
-            ),
+            parameters=read_parameters(epoch, self.identity.allow_insecure),
             owners={party: [feature_id(party, c.name) for c in owned] for party, owned in columns.items()},
             verify_keys={member.name: VerifyKey(member.verify_key) for member in epoch.members},
         )
@@ -204,7 +203,7 @@ class Coordinator(PolicyParty):
             settled=settled,
             created=created,
             opened=created and self.opened,
-            somebody_left=created and self.somebody_left,
+            outdated=created and self.outdated,
             rebuilding=self._rebuilding,
             whole=created and self._whole,
         )
@@ -225,14 +224,9 @@ class Coordinator(PolicyParty):
         return self.columns.keys() & set(self.certificate.revoked)
 
     @property
-    def somebody_left(self) -> bool:
+    def outdated(self) -> bool:
         """Whether there are leavers, or some who left before all knew of the forest."""
         return bool(self.leavers) or not (self.opened or self.opening.epoch == self.certificate.epoch)
-
-    @property
-    def has_old_ciphertexts(self) -> bool:
-        """Whether splits are encrypted under another modulus than the epoch's."""
-        return self.record.n != self.certificate.n
 
     @property
     def _rebuilding(self) -> bool:
@@ -251,25 +245,53 @@ class Coordinator(PolicyParty):
         """FRF-Revoc. Until it is done, nothing is answered. If it was interrupted, it goes on here."""
         if not self.lifecycle_state().revoking or not len(self.targets.values):
             raise ProtocolError("nobody has left, or there are no rows to grow a forest from", kind="order")
-        return frf_revoc(self, progress)
-
-    def enter_epoch(self) -> None:
-        """Plan with the members and keys of the current epoch."""
-        self.resume(self.record)
-
-    def drop_columns(self, leavers: Collection[str]) -> None:
-        """Record that these are no longer part of the forest."""
-        staying = {party: owned for party, owned in self.columns.items() if party not in leavers}
-        self._write(msgspec.structs.replace(self.record, columns=staying))
-
-    def finish(self, certificate: RevocationCertificate) -> None:
-        """Record that the revocation is over."""
+        if self.outdated:
+            self._destroy()  # FRF-Revoc, lines 3 to 7
+        if not self.opened:
+            self.open()  # somebody left before all knew of the forest
+        self.grow(progress)  # line 8
+        if self.record.n != self.certificate.n:
+            reencrypt(self.channel, self.plan, self.store)  # level 2 replaces lines 9 to 12, see deviations
+        self.store.scrub()
+        reply = self.channel.call(KGC, RevocationReport(report=self._report()), Certified)
+        certificate = RevocationCertificate.from_json(reply.certificate)
+        certificate.verify(self.identity.kgc)
         with self.store.transaction():
             if certificate not in self.certificates:
                 self.certificates = (*self.certificates, certificate)
             self.store.write(certificates=self.certificates)
             self._write(msgspec.structs.replace(self.record, n=self.certificate.n))
             self.store.finish()
+        return certificate
+
+    def _destroy(self) -> None:
+        """Destroy the leavers' nodes, and record what the forest was before."""
+        leavers, rebuilding = self.leavers, self.store.rebuilding  # not None if this was interrupted before
+        before = self.digest() if rebuilding is None else ""
+        self.resume(self.record)  # with the members and keys of the current epoch
+        going = destroy(self.channel, self.plan, self.store, leavers)
+        staying = {party: owned for party, owned in self.columns.items() if party not in leavers}
+        with self.store.transaction():
+            kept = self.store.n_nodes - len(going)
+            self.store.destroy(going, rebuilding or Rebuilding(before, len(going), kept))
+            self._write(msgspec.structs.replace(self.record, columns=staying))
+
+    def _report(self) -> Report:
+        """Describe, and sign, what became of the forest."""
+        rebuilding, store = self.store.rebuilding, self.store
+        if rebuilding is None or not self._whole:
+            raise ProtocolError("no revocation is in progress, or the forest is not whole", kind="order")
+        unsigned = Report(
+            epoch=certificate_digest(self.certificate),
+            forest=self.plan.forest,
+            digest_before=rebuilding.digest_before,
+            digest_after=self.digest(),
+            destroyed=rebuilding.destroyed,
+            rebuilt=store.n_nodes - rebuilding.kept,
+            kept=rebuilding.kept,
+            signature=bytes(64),
+        )
+        return sign_report(self.identity, unsigned)
 
     # -- testing and predicting ---------------------------------------------------------------------
 

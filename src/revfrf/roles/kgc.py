@@ -42,12 +42,9 @@ class KeyCentreRecord(Record, frozen=True):
 class KeyCentre:
     """KGC. Its verify key is given to every party beforehand."""
 
-    def __init__(
-        self, channel: Channel, signing: SigningKey | None, n_jobs: int = 1, store: Store | None = None
-    ) -> None:
+    def __init__(self, channel: Channel, signing: SigningKey | None, store: Store | None = None) -> None:
         self.channel = channel
         self.signing = signing
-        self.n_jobs = n_jobs
         self.store = store or Store()
         self.state = KeyCentreRecord()
         self._changes = RLock()  # held for each change, and never while somebody is called
@@ -102,7 +99,7 @@ class KeyCentre:
                 return Certified(certificate=self._certify(message).to_json())
         raise ProtocolError(f"KGC has no answer to a {type(message).__name__}")
 
-    def enrol(
+    def begin_first_epoch(
         self,
         federation: str,
         setup: SetUp,
@@ -113,11 +110,8 @@ class KeyCentre:
 
         `known` returns the verify keys that parties must enrol with, as far as they are known by then.
         """
-        certificate = first_epoch(self.channel, self._signing, federation, setup, self._next_deal(), roles)
-        expected = known()
-        for member in certificate.members:
-            if expected.get(member.name, member.verify_key) != member.verify_key:
-                raise ProtocolError(f"{member.name!r} enrols with another verify key", kind="member")
+        deal = self._next_deal()
+        certificate = first_epoch(self.channel, self._signing, federation, setup, deal, roles, known)
         self._update(certificates=(certificate,))
         return certificate
 

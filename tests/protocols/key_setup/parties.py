@@ -38,7 +38,7 @@ class Parties:
     identities: dict[str, Identity]
 
     def enrol(self) -> EpochCertificate:
-        certificate = self.kgc.enrol("federation", toy_keys(), ROLES)
+        certificate = self.kgc.begin_first_epoch("federation", toy_keys(), ROLES)
         self.kgc.announce()
         return certificate
 

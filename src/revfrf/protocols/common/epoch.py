@@ -7,15 +7,17 @@ erased.
 
 from collections.abc import Sequence
 from math import gcd
+from typing import Any
 
 import msgspec
 
 from revfrf.crypto.canonical import Field, digest
+from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.crypto.dtpkc.strong import Server
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.errors import ProtocolError, SignatureError
-from revfrf.messages.base import of_number
-from revfrf.messages.key_setup import EpochCertificate, Member, Receipt
+from revfrf.messages.base import number, of_number
+from revfrf.messages.key_setup import EpochCertificate, KeyDeal, Member, Receipt
 from revfrf.names import CC, CS
 
 SHARE_HOLDERS: dict[str, Server] = {CS: CS, CC: CC}
@@ -24,6 +26,17 @@ SHARE_HOLDERS: dict[str, Server] = {CS: CS, CC: CC}
 _CERTIFICATE = "revfrf epoch certificate v1"
 _RECEIPT = "revfrf erasure receipt v1"
 _ERASED = "revfrf erased key v1"
+
+
+def public_fields(parameters: Parameters) -> dict[str, Any]:
+    """Return the public parameters as messages carry them."""
+    p = parameters
+    return {"n": number(p.n), "g0": number(p.g0), "exponent_bits": p.exponent_bits}
+
+
+def read_parameters(message: EpochCertificate | KeyDeal, allow_insecure: bool) -> Parameters:
+    """Return the public parameters of a message. Raises UsageError for what cannot be any."""
+    return Parameters(of_number(message.n), of_number(message.g0), message.exponent_bits, allow_insecure)
 
 
 def sign_certificate(kgc: SigningKey, unsigned: EpochCertificate) -> EpochCertificate:
