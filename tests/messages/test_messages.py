@@ -117,9 +117,6 @@ SAMPLES: tuple[Message, ...] = (
         request=REQUEST, depth=0, count=2**32 - 1, ciphertext=bytes(96), signature=bytes(64)
     ),
     frf_predict.ShareReply(count=2**32 - 1, share=bytes(32)),
-    frf_predict.HoAddRequest(c_1=b"\1", c_2=b"\2", half_1=b"\3", half_2=b"\4", joint_key=b"\5"),
-    frf_predict.HoLTRequest(c=b"\1", half=b"\2", answer_key=b"\3"),
-    frf_predict.CiphertextReply(ciphertext=bytes(96)),
     frf_revoc.RevocationRequest(
         federation="f",
         forest=bytes(16),
@@ -306,8 +303,6 @@ OUT_OF_BOUNDS: dict[type[Message], dict[str, list[object]]] = {
     frf_predict.SealedResults: {"masked": [["text"]], "signatures": [[bytes(63)], [bytes(64), None]]},
     frf_predict.ShareRequest: {"depth": [2**32], "count": [2**32], "signature": [bytes(65), None]},
     frf_predict.ShareReply: {"count": [2**32], "share": [b"", bytes(8193)]},
-    frf_predict.HoAddRequest: {"c_1": [bytes(8193)], "half_2": [b""], "joint_key": [b""]},
-    frf_predict.HoLTRequest: {"c": [b""], "half": [bytes(8193)], "answer_key": [None]},
     frf_revoc.RevocationRequest: {
         "federation": [""],
         "forest": [bytes(15)],
@@ -463,11 +458,6 @@ def test_what_a_request_shows_compute_partner_and_owners_is_small() -> None:
     """A cap on what CS can slip into a question to an owner: the header, and one ciphertext."""
     assert frf_predict.ShareRequest.max_bytes <= 128 * 1024
     assert frf_predict.ShareReply.max_bytes <= 16 * 1024
-    assert {
-        frf_predict.HoAddRequest.max_bytes,
-        frf_predict.HoLTRequest.max_bytes,
-        frf_predict.CiphertextReply.max_bytes,
-    } == {64 * 1024}
 
 
 def test_what_a_leaver_and_a_report_can_tell_is_small() -> None:

@@ -4,13 +4,8 @@ import random
 
 import pytest
 
-from revfrf.crypto.dtpkc.as_printed import Term
-from revfrf.crypto.dtpkc.dtpkc import ho_enc, par_h_dec1, par_h_dec2
-from revfrf.crypto.dtpkc.keys import Ciphertext
 from revfrf.embedded.federation import Federation
 from revfrf.messages.fle_expan import Column
-from revfrf.names import CS
-from revfrf.protocols.paper import as_printed
 from revfrf.testing.federations import Case, ignore, targets_of, toy_keys, with_rules
 from tests.views.overheard import (
     ASKING,
@@ -41,9 +36,7 @@ def case_of(n_classes: int) -> tuple[Case, Table]:
 
 @pytest.fixture(scope="session", params=[0, 3], ids=["regression", "classes"])
 def run(request: pytest.FixtureRequest) -> Run:
-    """Key set-up, training, FRF-Test, requests, the paper's own HoLT, and a participant that leaves, with an
-    ear on the network.
-    """
+    """Key set-up, training, FRF-Test, requests, and a participant that leaves, with an ear on the network."""
     case, raw = case_of(request.param)
     columns = {p: [Column(f"x{i}", DECIMALS, None) for i in range(n)] for p, n in OWNED.items()}
     with watching() as watch:
@@ -57,27 +50,8 @@ def run(request: pytest.FixtureRequest) -> Run:
             requester = None if name == "requester" else name
             answer = federation.ask(codes, requester, voting, False, lambda _: None)
             requests.append(Asked(name, values, codes, voting, answer.votes))
-        compare_as_printed(federation, requests[-1])
         before, n_before = Held.by(federation), len(watch.sent)
         federation.revoke([LEAVER], 2, ignore)
         after = Held.by(federation, "new ")
     books = federation.leakage(), federation.costs()
     return Run(case, raw, federation, watch, requests, before, after, n_before, *books)
-
-
-def compare_as_printed(federation: Federation, asked: Asked) -> None:
-    """A value of this request with the split of the first root, by the paper's own HoLT."""
-    cs, asking = federation.coordinator.identity, federation.requesters[asked.requester].identity
-    split = federation.coordinator.store.splits[0, 1]
-    owner = federation.participants[split.owner]
-    _, cut = owner.store.own_splits[0, 1]
-    x = asked.row(0)[split.feature]
-    terms = (
-        Term(asking.weak.public, *ho_enc(asking.weak.public, [x], n_jobs=1)),
-        Term(owner.identity.weak.public, Ciphertext.from_bytes(federation.parameters, split.ciphertext)),
-    )
-    federation.compute.as_printed = True
-    answer = as_printed.ho_lt(federation.network.channel(CS), cs.share, cs.weak.public, *terms)
-    federation.compute.as_printed = False
-    [less] = par_h_dec2(cs.weak, [answer], par_h_dec1(owner.identity.weak, [answer]))
-    assert less == (x < cut)

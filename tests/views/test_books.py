@@ -81,7 +81,7 @@ def disclosed_by_requests(f: dict[str, Any]) -> dict[str, int]:
             return {"rounds of requests": 1, "comparisons with its splits": f["count"]}
         case "ShareReply":
             return {"path bits of requests": f["count"]}
-    assert f["type"] in ("Done", "ForestQuery", "HoAddRequest", "HoLTRequest", "CiphertextReply")
+    assert f["type"] in ("Done", "ForestQuery")
     return {}
 
 

@@ -160,36 +160,3 @@ class ShareReply(Message, frozen=True):
     def discloses(self) -> dict[str, int]:
         """With CS's own share, which way each row of these comparisons goes."""
         return {"path bits of requests": self.count}
-
-
-# -- HoAdd and HoLT as the paper prints them: the baseline -------------------------------------------
-
-
-class HoAddRequest(Message, frozen=True):
-    """CS to CC: two masked C parts with their strong halves, and the key for the sum."""
-
-    protocol = "HoAdd"
-    max_bytes = 64 * 1024
-    c_1: Number
-    c_2: Number
-    half_1: Number
-    half_2: Number
-    joint_key: Number
-
-
-class HoLTRequest(Message, frozen=True):
-    """CS to CC: the masked difference's C part with its strong half, and the key for the answer."""
-
-    protocol = "HoLT as printed"
-    max_bytes = 64 * 1024
-    c: Number
-    half: Number
-    answer_key: Number
-
-
-class CiphertextReply(Message, frozen=True):
-    """CC to CS: one ciphertext."""
-
-    protocol = "HoLT as printed"
-    max_bytes = 64 * 1024
-    ciphertext: bytes

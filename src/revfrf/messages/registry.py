@@ -18,12 +18,7 @@ MESSAGES: tuple[type[Message], ...] = tuple(
 )
 
 _CALLS: dict[tuple[str, str], tuple[type[Message], ...]] = {
-    (CS, CC): (
-        fle_expan.OpenForest,
-        frf_predict.MaskedComparisons,
-        frf_predict.HoAddRequest,  # CC answers these two only if that is switched on, for comparison
-        frf_predict.HoLTRequest,
-    ),
+    (CS, CC): (fle_expan.OpenForest, frf_predict.MaskedComparisons),
     (CS, KGC): (key_setup.SetUpRequest, frf_revoc.RevocationReport),
     (CS, PARTICIPANT): (
         alignment.SchemaRequest,

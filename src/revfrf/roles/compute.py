@@ -1,15 +1,14 @@
-"""CC, the compute partner: holds the second strong share, and talks to KGC and CS only."""
+"""CC, the computing partner: holds the second strong share, and talks to KGC and CS only."""
 
 from revfrf.crypto.dtpkc.keys import Parameters, PublicKey
 from revfrf.errors import ProtocolError
 from revfrf.messages.base import Done, Message, of_number
 from revfrf.messages.fle_expan import OpenForest
-from revfrf.messages.frf_predict import HoAddRequest, HoLTRequest, MaskedComparisons
+from revfrf.messages.frf_predict import MaskedComparisons
 from revfrf.messages.key_setup import EpochCertificate
 from revfrf.names import CS, PARTICIPANT
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import check_request, enter_request
-from revfrf.protocols.paper.as_printed import answer_ho_add, answer_ho_lt
 from revfrf.protocols.paper.ho_lt import answer_comparisons, read_counts
 from revfrf.roles.party import PolicyParty
 from revfrf.storage.memory import Store
@@ -18,17 +17,12 @@ from revfrf.storage.memory import Store
 class ComputePartner(PolicyParty):
     """CC, in one forest.
 
-    It opens masked comparisons for requests that it has checked, at most as many as a request can
-    need. `as_printed` lets it also answer the paper's own HoAdd and HoLT, which are bound to no request: for
-    comparing both, never where the splits are worth something.
+    It opens masked comparisons for requests that it has checked, at most as many as a request can need.
     """
 
-    def __init__(
-        self, identity: Identity, n_jobs: int = 1, store: Store | None = None, *, as_printed: bool = False
-    ) -> None:
+    def __init__(self, identity: Identity, n_jobs: int = 1, store: Store | None = None) -> None:
         super().__init__(identity, store)
         self.n_jobs = n_jobs
-        self.as_printed = as_printed
         self.forest: OpenForest | None = None
         self._joint_keys: tuple[int, dict[str, PublicKey]] = (0, {})
 
@@ -45,10 +39,6 @@ class ComputePartner(PolicyParty):
                 return Done()
             case MaskedComparisons():
                 return self._compare(message)
-            case HoAddRequest() if self.as_printed:
-                return answer_ho_add(self.identity.share, message)
-            case HoLTRequest() if self.as_printed:
-                return answer_ho_lt(self.identity.share, message)
         return super().handle(sender, message)
 
     def open(self, forest: OpenForest) -> None:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from revfrf.crypto.dtpkc import as_printed
 from revfrf.crypto.dtpkc.arithmetic import jacobi
 from revfrf.crypto.dtpkc.as_printed import Term
 from revfrf.crypto.dtpkc.dtpkc import add_constant, ho_enc, par_h_dec1, par_h_dec2
@@ -22,9 +24,6 @@ from revfrf.embedded.federation import Federation
 from revfrf.errors import AbsentError, RefusedError, RejectedError, SlotError
 from revfrf.messages.base import Done, Message, number, of_number
 from revfrf.messages.frf_predict import (
-    CiphertextReply,
-    HoAddRequest,
-    HoLTRequest,
     MaskedComparisons,
     Request,
     SealedResults,
@@ -34,7 +33,6 @@ from revfrf.messages.frf_predict import (
 from revfrf.names import CC, CS, KGC
 from revfrf.protocols.common.identity import Keys
 from revfrf.protocols.common.request import RequestPolicy, sign_request
-from revfrf.protocols.paper import as_printed
 from revfrf.protocols.paper import ho_lt as module
 from revfrf.protocols.paper.fle_expan import forest_id
 from revfrf.protocols.paper.ho_lt import _RESULT, ComparingServer, _result, ho_lt
@@ -218,16 +216,16 @@ def less_as_printed(world: World, owner: str, x: Ciphertext, s: Ciphertext) -> b
     """x < s, by the paper's HoLT, opened by CS and the owner."""
     cs, key = world.key(CS), world.key(owner)
     terms = Term(world.key("clinic").public, x), Term(key.public, s)
-    server = world.server()
-    answer = as_printed.ho_lt(server.channel, server.share, cs.public, *terms)
+    cc = world.federation.compute.identity.share
+    asking = partial(as_printed.cc_ho_add, cc), partial(as_printed.cc_ho_lt, cc)
+    answer = as_printed.ho_lt(world.server().share, cs.public, *terms, *asking)
     [bit] = par_h_dec2(cs, [answer], par_h_dec1(key, [answer], n_jobs=1), n_jobs=1)
     assert bit in (0, 1)
     return bool(bit)
 
 
-def test_packed_answers_are_those_of_the_paper(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_answers_are_those_of_the_paper(world: World) -> None:
     """The paper's HoLT says x < s, the packed one x ≤ s, which is x < s + 1."""
-    monkeypatch.setattr(world.federation.compute, "as_printed", True)
     rng, p = random.Random(3), world.federation.parameters
     pairs = [(rng.randrange(-4, 4), rng.randrange(-4, 4)) for _ in range(20)]
     pairs += [(rng.choice(CORNERS), rng.choice(CORNERS)) for _ in range(15)]
@@ -239,31 +237,6 @@ def test_packed_answers_are_those_of_the_paper(world: World, monkeypatch: pytest
     assert {at for at, (x, s) in enumerate(pairs) if x == s} == {
         at for at, both in enumerate(zip(packed, strictly, strict=True)) if both == (True, False)
     }
-
-
-def test_sum_as_printed_over_the_roles_is_the_sum(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world.federation.compute, "as_printed", True)
-    cs, bank, telco = world.server(), world.key("bank"), world.key("telco")
-    for x, y in [(3, 4), (-(2**62), 5), (0, 0), (2**70, -(2**71))]:
-        [one], [two] = ho_enc(bank.public, [x]), ho_enc(telco.public, [y])
-        total = as_printed.ho_add(cs.channel, cs.share, Term(bank.public, one), Term(telco.public, two))
-        assert par_h_dec2(bank, [total], par_h_dec1(telco, [total])) == [x + y]
-
-
-AS_PRINTED = [
-    HoAddRequest(c_1=b"\4", c_2=b"\4", half_1=b"\4", half_2=b"\4", joint_key=b"\4"),
-    HoLTRequest(c=b"\4", half=b"\4", answer_key=b"\4"),
-]
-
-
-@pytest.mark.parametrize("message", AS_PRINTED, ids=["HoAdd", "HoLT"])
-def test_compute_partner_answers_as_printed_only_if_it_was_told_to(
-    world: World, message: Message, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert refused(world, CC, message, CiphertextReply) == "unexpected"
-    monkeypatch.setattr(world.federation.compute, "as_printed", True)
-    for sender in (CC, KGC, "bank", "clinic"):
-        assert refused(world, CC, message, CiphertextReply, sender) == "sender"
 
 
 # -- a lying owner ----------------------------------------------------------------------------------

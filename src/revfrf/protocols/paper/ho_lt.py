@@ -7,7 +7,7 @@ All comparisons of one depth take two exchanges, one with CC and one with each o
     CS  request, [bits, fault], signature of CC        ->  τ   checks both                  FT-Predict, line 5
     τ   its share of the opening, ParHDec1             ->  CS  ParHDec2, undoes its coins   lines 6 and 7
 
-The paper compares two numbers at a time: see `protocols.paper.as_printed`.
+The paper compares two numbers at a time: see `crypto.dtpkc.as_printed`.
 
 A slot may hold a value that no honest comparison leaves there: a number out of range, or a CS that asks CC to
 open something else. One more bit behind the owner's others, the fault, says so, sealed like them. If CC
