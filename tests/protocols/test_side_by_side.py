@@ -13,13 +13,12 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from revfrf.embedded.federation import Federation
 from revfrf.errors import RefusedError, UsageError
 from revfrf.messages.alignment import Align, Drop, MatchReply, MatchRequest, SchemaRequest
 from revfrf.messages.base import Done, Message
-from revfrf.messages.fle_expan import Column, LevelRequest, OpenForest, Schema
+from revfrf.messages.fle_expan import LevelRequest, OpenForest, Schema
 from revfrf.messages.frf_predict import ShareRequest
 from revfrf.messages.frf_revoc import Destroy, Rekey
 from revfrf.messages.frf_test import TestRequest as BitsRequest
@@ -98,14 +97,6 @@ def test_all_parties_are_called_at_the_same_time_with_one_core() -> None:
 # -- alignment --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Rows:
-    ids: Sequence[str]
-
-    def codes(self, columns: Sequence[Column]) -> NDArray[np.int64]:
-        return np.zeros((len(columns), len(self.ids)), dtype=np.int64)
-
-
 @dataclass
 class Answering:
     """A channel to participants with these ids, who are all called before one of them answers."""
@@ -122,7 +113,7 @@ class Answering:
             case SchemaRequest():
                 return Schema(columns=(), n_rows=len(self.ids[recipient]))
             case MatchRequest():
-                return answer_match(Rows(self.ids[recipient]), "f", request, 1)
+                return answer_match(self.ids[recipient], "f", request, 1)
         assert reply_type is Done
         return Done()
 

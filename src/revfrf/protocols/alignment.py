@@ -8,7 +8,6 @@ are the participant's own.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from revfrf.crypto.canonical import digest
 from revfrf.crypto.psi import Query, answer
 from revfrf.errors import ProtocolError, UsageError
+from revfrf.io.party_data import Rows
 from revfrf.messages.alignment import Align, Drop, MatchReply, MatchRequest, SchemaRequest
 from revfrf.messages.base import Done
 from revfrf.messages.fle_expan import Column, Schema
@@ -25,17 +25,6 @@ from revfrf.transport.base import Channel, blaming
 _ALIGNED = "revfrf aligned rows v1"
 _FEW, _MANY = 10_000, 20
 """CS may ask about this many ids, or this many times as many as the participant has."""
-
-
-class RowSource(Protocol):
-    """Rows with ids, as a participant has them in a file."""
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """An id for each row, each once."""
-
-    def codes(self, columns: Sequence[Column]) -> NDArray[np.int64]:
-        """Return the x̂ of these columns, of shape (n_columns, n_rows)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +94,14 @@ def drop(channel: Channel, epoch: int, table: str, parties: Sequence[str]) -> No
 # -- a participant ----------------------------------------------------------------------------------
 
 
-def answer_match(rows: RowSource, federation: str, message: MatchRequest, n_jobs: int) -> MatchReply:
+def answer_match(ids: Sequence[str], federation: str, message: MatchRequest, n_jobs: int) -> MatchReply:
     """Blind the ids on both sides."""
-    most = max(_FEW, _MANY * len(rows.ids))
-    own, twice = answer(
-        rows.ids, message.blinded, most, federation=federation, table=message.table, n_jobs=n_jobs
-    )
+    most = max(_FEW, _MANY * len(ids))
+    own, twice = answer(ids, message.blinded, most, federation=federation, table=message.table, n_jobs=n_jobs)
     return MatchReply(own=own, twice=twice)
 
 
-def aligned_codes(rows: RowSource, columns: Sequence[Column], ids: Sequence[str]) -> NDArray[np.int64]:
+def aligned_codes(rows: Rows, columns: Sequence[Column], ids: Sequence[str]) -> NDArray[np.int64]:
     """Return the x̂ of the rows with these ids, in this order. Raises ProtocolError for unknown ids."""
     places = {name: place for place, name in enumerate(rows.ids)}
     if not ids or len(set(ids)) != len(ids) or not places.keys() >= set(ids):

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from revfrf.errors import ProtocolError
 from revfrf.forest.tree import feature_id
+from revfrf.io.party_data import Rows
 from revfrf.messages.alignment import Align, Drop, MatchRequest, SchemaRequest
 from revfrf.messages.base import Done, Message
 from revfrf.messages.fle_expan import Column, LevelRequest, OpenForest, Schema
@@ -14,7 +15,7 @@ from revfrf.messages.frf_predict import ShareReply, ShareRequest
 from revfrf.messages.frf_revoc import Destroy, Rekey, RevocationLevel, RevocationRequest
 from revfrf.messages.frf_test import TestRequest
 from revfrf.names import CC
-from revfrf.protocols.alignment import RowSource, aligned_codes, answer_match, rows_name
+from revfrf.protocols.alignment import aligned_codes, answer_match, rows_name
 from revfrf.protocols.certificate import sign_revocation
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import check_request, enter_request
@@ -55,7 +56,7 @@ class Participant(PolicyParty):
         self.n_jobs = n_jobs
         self.tables: dict[str, NDArray[np.int64]] = {}
         self.growth: Growth | None = None
-        self.rows: RowSource | None = None
+        self.rows: Rows | None = None
 
     def remember(self) -> None:
         """See `Party.remember`. Also writes down its columns and its secret."""
@@ -91,40 +92,36 @@ class Participant(PolicyParty):
         match message:
             case OpenForest():
                 return self._open(message)
-            case LevelRequest():
-                growth = self._growth(message.epoch, message.forest)
-                return answer_level(self.identity, growth, self.store, message, self.n_jobs)
-            case Destroy():
-                growth = self._growth(message.epoch, message.forest)
-                return answer_destroy(growth, self.store, message)
-            case Rekey():
-                growth = self._growth(message.epoch, message.forest)
-                return answer_rekey(self.identity, growth, self.store, message, self.n_jobs)
             case ShareRequest():
                 return self._consent(message)
+            case LevelRequest():
+                return answer_level(self.identity, self._growth(message), self.store, message, self.n_jobs)
+            case Destroy():
+                return answer_destroy(self._growth(message), self.store, message)
+            case Rekey():
+                return answer_rekey(self.identity, self._growth(message), self.store, message, self.n_jobs)
             case TestRequest():
-                rules = self._growth(message.epoch, message.forest).rules
-                return answer_test(
-                    self._table(message.table), self.store, rules.n_trees, rules.max_depth, message
-                )
-            case SchemaRequest():
+                rules = self._growth(message).rules
+                return answer_test(self._table(message.table), self.store, rules, message)
+            case SchemaRequest() | MatchRequest() | Align() | Drop():
                 self.check_epoch(message.epoch)
-                return Schema(columns=self.columns, n_rows=len(self._rows.ids))
-            case MatchRequest():
-                self.check_epoch(message.epoch)
-                return answer_match(self._rows, self.identity.federation, message, self.n_jobs)
-            case Align():
-                self.check_epoch(message.epoch)
-                self._align(message)
-                return Done()
-            case Drop():
-                self.check_epoch(message.epoch)
-                self.drop(message.table)
-                return Done()
+                return self._answer_about_rows(message)
         return super().handle(sender, message)
 
+    def _answer_about_rows(self, message: SchemaRequest | MatchRequest | Align | Drop) -> Message:
+        match message:
+            case SchemaRequest():
+                return Schema(columns=self.columns, n_rows=len(self._rows.ids))
+            case MatchRequest():
+                return answer_match(self._rows.ids, self.identity.federation, message, self.n_jobs)
+            case Align():
+                self._align(message)
+            case Drop():
+                self.drop(message.table)
+        return Done()
+
     @property
-    def _rows(self) -> RowSource:
+    def _rows(self) -> Rows:
         if self.rows is None:
             raise ProtocolError(f"{self.identity.name!r} has no file with rows", kind="schema")
         return self.rows
@@ -132,21 +129,21 @@ class Participant(PolicyParty):
     def _align(self, message: Align) -> None:
         """Take the rows that CS names. The training rows are settled once, for the forest's life."""
         name, table = rows_name(message.ids), message.table
-        if table != TRAINING:
-            codes = aligned_codes(self._rows, self.columns, message.ids)
-            others = [name for name in self.tables if name not in (TRAINING, table)]
-            for oldest in others[: max(0, len(others) - _TABLES + 1)]:
-                self.drop(oldest)
-            self.hold(table, codes)
+        known = self.store.read("aligned", bytes) if table == TRAINING else None
+        if known is not None:
+            if known != name:
+                raise ProtocolError("other rows than those agreed on before", kind="schema")
             return
-        known = self.store.read("aligned", bytes)
-        if known is None:
-            codes = aligned_codes(self._rows, self.columns, message.ids)
+        codes = aligned_codes(self._rows, self.columns, message.ids)
+        if table == TRAINING:
             with self.store.transaction():
                 self.store.write(aligned=name)
                 self.hold(TRAINING, codes)
-        elif known != name:
-            raise ProtocolError("other rows than those agreed on before", kind="schema")
+            return
+        others = [name for name in self.tables if name not in (TRAINING, table)]
+        for oldest in others[: max(0, len(others) - _TABLES + 1)]:
+            self.drop(oldest)
+        self.hold(table, codes)
 
     def _open(self, message: OpenForest) -> Schema:
         self.check_forest(message)
@@ -160,8 +157,9 @@ class Participant(PolicyParty):
 
     def _consent(self, message: ShareRequest) -> ShareReply:
         """Let CS open comparisons with this owner's splits, for a request that its policy accepts."""
-        request = message.request
-        forest = self._growth(request.admission.epoch, request.forest).rules
+        if self.growth is None:
+            raise ProtocolError("there is no forest", kind="forest")
+        request, forest = message.request, self.growth.rules
         check_request(self.identity, forest, self.book, request)
         verify_result(self.verify_key_of(CC), self.identity.name, message)
         if message.count > self.store.trees_at(message.depth) * request.n_rows:
@@ -183,9 +181,9 @@ class Participant(PolicyParty):
         nothing = np.empty((len(ids), 0), dtype=np.int64)
         self.growth = Growth(opening, self.secret, self.tables.get(TRAINING, nothing), ids)
 
-    def _growth(self, epoch: int, forest: bytes) -> Growth:
-        self.check_epoch(epoch)
-        if self.growth is None or self.growth.rules.forest != forest:
+    def _growth(self, message: LevelRequest | Destroy | Rekey | TestRequest) -> Growth:
+        self.check_epoch(message.epoch)
+        if self.growth is None or self.growth.rules.forest != message.forest:
             raise ProtocolError("another forest", kind="forest")
         return self.growth
 

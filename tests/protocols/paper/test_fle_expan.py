@@ -18,7 +18,7 @@ from revfrf.forest.nodes import Node, Nodes
 from revfrf.messages.base import FEATURES, PATHS, SIZES, TREES, Message
 from revfrf.messages.fle_expan import LevelReply, LevelRequest
 from revfrf.names import CC, CS, KGC
-from revfrf.protocols.paper.node_rows import write_nodes
+from revfrf.protocols.paper.fle_expan import write_nodes
 from revfrf.protocols.paper.splits import split_context, split_statement
 from revfrf.roles.participant import Participant
 from revfrf.testing.federations import random_case, set_up, targets_of, toy_keys, train, with_rules

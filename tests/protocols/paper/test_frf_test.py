@@ -17,7 +17,7 @@ from revfrf.messages.alignment import Drop
 from revfrf.messages.base import Message
 from revfrf.names import CC, CS, KGC
 from revfrf.protocols.paper import frf_test
-from revfrf.protocols.paper.node_rows import write_nodes
+from revfrf.protocols.paper.fle_expan import write_nodes
 from revfrf.testing.federations import Codes, random_case, set_up, train, with_rules
 from revfrf.testing.peers import LyingChannel, changing
 from revfrf.testing.refusals import refusal_kind, refused

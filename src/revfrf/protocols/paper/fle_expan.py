@@ -27,10 +27,10 @@ from revfrf.errors import ProtocolError
 from revfrf.forest.candidates import Proposal, Values
 from revfrf.forest.criterion import Targets
 from revfrf.forest.kernel import Bools, Ints, Positions
-from revfrf.forest.nodes import Directions, Node, Nodes
+from revfrf.forest.nodes import Directions, Node, Nodes, pack_rows, starts_of, unpack_rows
 from revfrf.forest.tree import Leaf, Rules, unfinished, with_rows
-from revfrf.messages.base import CUTS, FEATURES, PATHS, QUESTIONS, TREES, array
-from revfrf.messages.fle_expan import LevelReply, LevelRequest, OpenForest
+from revfrf.messages.base import CUTS, FEATURES, PATHS, QUESTIONS, SIZES, TREES, array
+from revfrf.messages.fle_expan import LevelReply, LevelRequest, NodeRows, OpenForest
 from revfrf.metering import within
 from revfrf.parallel import side_by_side
 from revfrf.protocols.common.identity import Identity
@@ -46,7 +46,6 @@ from revfrf.protocols.paper.fos_find import (
     score,
     send_rows,
 )
-from revfrf.protocols.paper.node_rows import read_nodes, write_nodes
 from revfrf.protocols.paper.splits import encrypt_splits, open_splits, split_context
 from revfrf.storage.memory import CoordinatorStore, OwnSplit, ParticipantStore, StoredSplit
 from revfrf.transport.base import Channel
@@ -64,6 +63,34 @@ def forest_id(opening: OpenForest) -> bytes:
     o = opening
     rules = (o.n_trees, o.max_depth, o.method, o.n_candidates, o.n_sampled)
     return digest("revfrf forest name v1", o.federation, o.nonce, *rules)[:16]
+
+
+# -- nodes with their rows, as they travel ----------------------------------------------------------
+
+
+def write_nodes(nodes: Nodes) -> NodeRows:
+    """Nodes as they travel."""
+    return NodeRows(
+        nodes.trees.astype(TREES).tobytes(),
+        nodes.paths.astype(PATHS).tobytes(),
+        nodes.sizes.astype(SIZES).tobytes(),
+        pack_rows(nodes),
+    )
+
+
+def read_nodes(message: NodeRows, rules: OpenForest, n_rows: int) -> Nodes:
+    """Nodes as they arrive: all different, inside the forest, each with rows of this table.
+
+    Raises FormatError or ProtocolError for anything else.
+    """
+    trees = array(message.trees, TREES)
+    paths = array(message.paths, PATHS, len(trees))
+    sizes = array(message.sizes, SIZES, len(trees)).astype(np.int64)
+    nodes = Nodes(trees, paths, starts_of(sizes), unpack_rows(message.rows, sizes, n_rows))
+    inside = (trees < rules.n_trees) & (paths > 0) & (paths >> np.uint64(rules.max_depth) == 0) & (sizes > 0)
+    if not inside.all() or len(set(nodes.names())) != len(nodes):
+        raise ProtocolError("nodes outside the forest, without rows, or one node twice", kind="node")
+    return nodes
 
 
 # -- CS ---------------------------------------------------------------------------------------------
@@ -321,7 +348,7 @@ def answer_level(
 
 def _read_questions(growth: Growth, message: LevelRequest) -> tuple[Nodes, Questions]:
     """The nodes and questions of a request. Raises RejectedError for what no honest CS asks."""
-    nodes = read_nodes(message.nodes, growth.rules.n_trees, growth.rules.max_depth, growth.codes.shape[1])
+    nodes = read_nodes(message.nodes, growth.rules, growth.codes.shape[1])
     asked = array(message.asked_nodes, QUESTIONS).astype(np.intp)
     features = array(message.asked_features, FEATURES, len(asked)).astype(np.intp)
     order = features * (len(nodes) + 1) + asked

@@ -37,8 +37,8 @@ from revfrf.names import CC, CS
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import rows_digest, sign_request
 from revfrf.protocols.paper.fle_expan import Plan, forest_id
+from revfrf.protocols.paper.frf_test import by_owner, reached_children, scatter, walk
 from revfrf.protocols.paper.ho_lt import ComparingServer, ho_lt
-from revfrf.protocols.paper.walk import by_owner, reached_children, scatter, walk
 from revfrf.storage.memory import CoordinatorStore
 from revfrf.transport.base import Channel, blaming
 

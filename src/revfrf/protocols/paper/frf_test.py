@@ -17,11 +17,10 @@ from revfrf.errors import ProtocolError
 from revfrf.forest.kernel import Bools, Ints, Positions, Rows, kernel
 from revfrf.forest.nodes import Nodes
 from revfrf.messages.base import array
+from revfrf.messages.fle_expan import OpenForest
 from revfrf.messages.frf_test import TestReply, TestRequest
 from revfrf.parallel import side_by_side
-from revfrf.protocols.paper.fle_expan import Plan
-from revfrf.protocols.paper.node_rows import read_nodes, write_nodes
-from revfrf.protocols.paper.walk import by_owner, reached_children, scatter, walk
+from revfrf.protocols.paper.fle_expan import Plan, read_nodes, write_nodes
 from revfrf.storage.memory import CoordinatorStore, ParticipantStore
 from revfrf.transport.base import Channel
 
@@ -65,14 +64,50 @@ def _descend(channel: Channel, plan: Plan, store: CoordinatorStore, table: str, 
     return reached_children(nodes, np.arange(len(nodes)), right)
 
 
+# -- rows walk down the trees: all trees and all rows together --------------------------------------
+
+
+def walk(
+    store: CoordinatorStore,
+    nodes: Nodes,
+    at_leaves: Callable[[Nodes], None],
+    descend: Callable[[Nodes], Nodes],
+) -> None:
+    """Hand the leaves among these nodes to `at_leaves`, and go on with what `descend` makes of the others."""
+    while len(nodes):
+        is_leaf = np.array([name in store.leaves for name in nodes.names()])
+        at_leaves(nodes.take(np.flatnonzero(is_leaf)))
+        inner = nodes.take(np.flatnonzero(~is_leaf))
+        if not len(inner):
+            return
+        nodes = descend(inner)
+
+
+def by_owner(store: CoordinatorStore, nodes: Nodes) -> dict[str, Positions]:
+    """Return the positions of each owner's splits among these nodes, in ascending order."""
+    owners = np.array([store.splits[name].owner for name in nodes.names()], dtype=object)
+    return {owner: np.flatnonzero(owners == owner) for owner in sorted(set(owners))}
+
+
+def scatter(nodes: Nodes, positions: Positions, bits: Bools, right: Bools) -> None:
+    """Write the bits of the rows of the nodes at these positions to their places among all rows."""
+    chosen = np.zeros(len(nodes), dtype=np.bool_)
+    chosen[positions] = True
+    right[np.repeat(chosen, nodes.sizes)] = bits
+
+
+def reached_children(nodes: Nodes, positions: Positions, right: Bools) -> Nodes:
+    """Return the children of the nodes at these positions that any row reaches. `right` covers all rows."""
+    children = nodes.children(positions, right)
+    return children.take(np.flatnonzero(children.sizes))
+
+
 # -- a participant ----------------------------------------------------------------------------------
 
 
-def answer_test(
-    codes: Ints, store: ParticipantStore, n_trees: int, max_depth: int, message: TestRequest
-) -> TestReply:
+def answer_test(codes: Ints, store: ParticipantStore, rules: OpenForest, message: TestRequest) -> TestReply:
     """Return one bit for each row of each node: x̂ > ŝ. `codes` is the table, shape (n_columns, n_rows)."""
-    nodes = read_nodes(message.nodes, n_trees, max_depth, codes.shape[1])
+    nodes = read_nodes(message.nodes, rules, codes.shape[1])
     try:
         splits = np.array([store.own_splits[node] for node in nodes.names()], dtype=np.int64).reshape(-1, 2)
     except KeyError as node:
