@@ -30,6 +30,7 @@ from revfrf.protocols.common.epoch import (
     verify_certificate,
 )
 from revfrf.protocols.common.identity import Identity
+from revfrf.protocols.common.signed import sign, verify
 
 FORMAT = "revfrf revocation certificate v1"
 MAX_SIZE = 64 * 2**20
@@ -52,14 +53,7 @@ def sign_revocation(identity: Identity, forest: bytes, level: RevocationLevel) -
         time=int(time.time()),
         signature=bytes(64),
     )
-    signature = identity.signing_key.sign(_REVOKE, *revocation_fields(unsigned))
-    return msgspec.structs.replace(unsigned, signature=signature)
-
-
-def revocation_fields(request: RevocationRequest) -> tuple[Field, ...]:
-    """Return what a leaver signs: everything but the signature."""
-    r = request
-    return (r.federation, r.forest, r.epoch, r.party, r.level, r.nonce, r.time)
+    return sign(identity.signing_key, _REVOKE, unsigned)
 
 
 def check_revocation(certificate: EpochCertificate, request: RevocationRequest) -> None:
@@ -69,21 +63,12 @@ def check_revocation(certificate: EpochCertificate, request: RevocationRequest) 
     members = {m.name: m for m in certificate.members if m.role == PARTICIPANT}
     if request.party not in members:
         raise ProtocolError(f"{request.party!r} is not a participant", kind="member")
-    key = VerifyKey(members[request.party].verify_key)
-    key.verify(request.signature, _REVOKE, *revocation_fields(request))
-
-
-def report_fields(report: Report) -> tuple[Field, ...]:
-    """Return what CS signs about a revocation."""
-    r = report
-    counts = (r.destroyed, r.rebuilt, r.kept)
-    return (r.epoch, r.forest, r.digest_before, r.digest_after, *counts)
+    verify(VerifyKey(members[request.party].verify_key), _REVOKE, request)
 
 
 def sign_report(identity: Identity, report: Report) -> Report:
     """Return the report, signed by CS."""
-    signature = identity.signing_key.sign(_REPORT, identity.federation, *report_fields(report))
-    return msgspec.structs.replace(report, signature=signature)
+    return sign(identity.signing_key, _REPORT, report, identity.federation)
 
 
 # -- the certificate --------------------------------------------------------------------------------
@@ -124,14 +109,13 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
 
     def _fields(self) -> tuple[Field, ...]:
         """Return what KGC signs. The signatures inside represent what they sign."""
-        r = self.report
         return (
             self.level,
             self.leavers,
             tuple((request.party, request.signature) for request in self.requests),
             certificate_digest(self.epoch_before),
             certificate_digest(self.epoch_after),
-            (*report_fields(r), r.signature),
+            msgspec.structs.astuple(self.report),
             tuple((receipt.party, receipt.signature) for receipt in self.receipts),
         )
 
@@ -170,8 +154,7 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
         if report.epoch != certificate_digest(after):
             raise CertificateError("the report is of another epoch", kind="report")
         with _holds("report", "the coordinator has not signed this report"):
-            fields = (after.federation, *report_fields(report))
-            VerifyKey(cs.verify_key).verify(report.signature, _REPORT, *fields)
+            verify(VerifyKey(cs.verify_key), _REPORT, report, after.federation)
 
     def _verify_receipts(self) -> None:
         before, after = self.epoch_before, self.epoch_after

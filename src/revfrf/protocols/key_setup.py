@@ -35,7 +35,6 @@ from revfrf.protocols.common.epoch import (
     SHARE_HOLDERS,
     check_receipts,
     check_succession,
-    member_fields,
     public_fields,
     read_parameters,
     sign_certificate,
@@ -43,6 +42,7 @@ from revfrf.protocols.common.epoch import (
     verify_certificate,
 )
 from revfrf.protocols.common.identity import Identity, Keys
+from revfrf.protocols.common.signed import sign, verify
 from revfrf.transport.base import Channel
 
 _ADMISSION = "revfrf admission v1"
@@ -149,13 +149,9 @@ def admit(
         member = _enrol(channel, message, parameters, party, REQUESTER)
     if known not in (None, member.verify_key):
         raise ProtocolError(f"{party!r} is the name of another requester", kind="member")
-    fields = (certificate.federation, certificate.epoch, member_fields(member))
-    admission = Admission(
-        federation=certificate.federation,
-        epoch=certificate.epoch,
-        member=member,
-        signature=kgc.sign(_ADMISSION, *fields),
-    )
+    federation, epoch = certificate.federation, certificate.epoch
+    unsigned = Admission(federation=federation, epoch=epoch, member=member, signature=bytes(64))
+    admission = sign(kgc, _ADMISSION, unsigned)
     channel.call(party, admission, Done)
     return admission
 
@@ -279,5 +275,4 @@ def answer_admission(identity: Identity, admission: Admission) -> Done:
 
 def verify_admission(kgc: VerifyKey, admission: Admission) -> None:
     """Return only if KGC has signed it; else raise SignatureError."""
-    fields = (admission.federation, admission.epoch, member_fields(admission.member))
-    kgc.verify(admission.signature, _ADMISSION, *fields)
+    verify(kgc, _ADMISSION, admission)

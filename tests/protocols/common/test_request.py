@@ -19,9 +19,10 @@ from revfrf.messages.base import Done, Message, number
 from revfrf.messages.frf_predict import MaskedComparisons, PredictReply, PredictRequest, Request, ShareRequest
 from revfrf.messages.key_setup import Admission, Enrolment, EpochCertificate, Member
 from revfrf.names import CC, CS, KGC, REQUESTER
-from revfrf.protocols.common.epoch import member_fields, sign_certificate
+from revfrf.protocols.common.epoch import sign_certificate
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import RequestPolicy, enter_request, sign_request
+from revfrf.protocols.common.signed import sign
 from revfrf.protocols.key_setup import _ADMISSION
 from revfrf.roles.kgc import KeyCentreRecord
 from revfrf.roles.requester import Requester
@@ -103,10 +104,7 @@ def forged(federation: Federation, kgc: SigningKey | None = None, /, **changes: 
     admission = federation.requesters["clinic"].identity.admission
     assert admission is not None
     new = replace(admission, **changes)
-    if kgc is None:
-        return new
-    fields = (new.federation, new.epoch, member_fields(new.member))
-    return replace(new, signature=kgc.sign(_ADMISSION, *fields))
+    return new if kgc is None else sign(kgc, _ADMISSION, new)
 
 
 def showing(federation: Federation, admission: Admission, signing: SigningKey | None = None) -> Request:

@@ -12,7 +12,7 @@ from revfrf.crypto.signing import SigningKey
 from revfrf.messages.base import Done, Message, number
 from revfrf.messages.key_setup import EpochAccepted, EpochCertificate, KeyDeal, Member, Receipt
 from revfrf.names import CC, CS, KGC, PARTICIPANT
-from revfrf.protocols.common.epoch import _CERTIFICATE, certificate_fields
+from revfrf.protocols.common.epoch import sign_certificate
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.frf_revoc import next_epoch
 from revfrf.protocols.key_setup import announce
@@ -96,8 +96,7 @@ def accepted(parties: Parties, party: str, certificate: EpochCertificate) -> Epo
 
 def signed_again(kgc: SigningKey, certificate: EpochCertificate, **changes: Any) -> EpochCertificate:
     """Changed, and signed by KGC itself."""
-    new = msgspec.structs.replace(certificate, **changes)
-    return msgspec.structs.replace(new, signature=kgc.sign(_CERTIFICATE, *certificate_fields(new)))
+    return sign_certificate(kgc, msgspec.structs.replace(certificate, **changes))
 
 
 def with_bank(certificate: EpochCertificate, **changes: Any) -> tuple[Member, ...]:

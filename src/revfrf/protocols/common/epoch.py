@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from math import gcd
 from typing import Any
 
-import msgspec
-
-from revfrf.crypto.canonical import Field, digest
+from revfrf.crypto.canonical import digest
 from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.crypto.dtpkc.strong import Server
 from revfrf.crypto.signing import SigningKey, VerifyKey
@@ -19,6 +17,7 @@ from revfrf.errors import ProtocolError, SignatureError
 from revfrf.messages.base import number, of_number
 from revfrf.messages.key_setup import EpochCertificate, KeyDeal, Member, Receipt
 from revfrf.names import CC, CS
+from revfrf.protocols.common.signed import sign, signed_fields, verify
 
 SHARE_HOLDERS: dict[str, Server] = {CS: CS, CC: CC}
 """Who has a strong share."""
@@ -41,30 +40,17 @@ def read_parameters(message: EpochCertificate | KeyDeal, allow_insecure: bool) -
 
 def sign_certificate(kgc: SigningKey, unsigned: EpochCertificate) -> EpochCertificate:
     """Return the epoch certificate, signed by KGC."""
-    signature = kgc.sign(_CERTIFICATE, *certificate_fields(unsigned))
-    return msgspec.structs.replace(unsigned, signature=signature)
+    return sign(kgc, _CERTIFICATE, unsigned)
 
 
 def verify_certificate(kgc: VerifyKey, certificate: EpochCertificate) -> None:
     """Return only if KGC has signed it; else raise SignatureError."""
-    kgc.verify(certificate.signature, _CERTIFICATE, *certificate_fields(certificate))
+    verify(kgc, _CERTIFICATE, certificate)
 
 
 def certificate_digest(certificate: EpochCertificate) -> bytes:
     """Return the digest by which the next epoch refers to this one."""
-    return digest(_CERTIFICATE, *certificate_fields(certificate))
-
-
-def certificate_fields(certificate: EpochCertificate) -> tuple[Field, ...]:
-    """Return what KGC signs: everything but the signature."""
-    c = certificate
-    members = tuple(map(member_fields, c.members))
-    return (c.federation, c.epoch, c.n, c.g0, c.exponent_bits, members, c.revoked, c.previous)
-
-
-def member_fields(member: Member) -> tuple[Field, ...]:
-    """Return a member's fields, for signing."""
-    return (member.name, member.role, member.h, member.verify_key)
+    return digest(_CERTIFICATE, *signed_fields(certificate))
 
 
 def check_succession(before: EpochCertificate | None, after: EpochCertificate) -> None:
@@ -128,9 +114,8 @@ def check_receipts(before: EpochCertificate, after: EpochCertificate, receipts: 
         member = members[receipt.party]
         if (receipt.keys, receipt.entered) != (erased_keys(before.n, member), entered):
             raise ProtocolError(f"the receipt of {receipt.party!r} is for other keys", kind="member")
-        fields = _receipt_fields(before.federation, receipt)
         try:
-            VerifyKey(member.verify_key).verify(receipt.signature, _RECEIPT, *fields)
+            verify(VerifyKey(member.verify_key), _RECEIPT, receipt, before.federation)
         except SignatureError:
             raise SignatureError(f"{receipt.party!r} has not signed its receipt") from None
 
@@ -140,14 +125,9 @@ def erased_keys(n: bytes, member: Member) -> bytes:
     return digest(_ERASED, member.role, n, member.h)
 
 
-def _receipt_fields(federation: str, receipt: Receipt) -> tuple[Field, ...]:
-    return (federation, receipt.party, receipt.epoch, receipt.keys, receipt.entered)
-
-
 def sign_receipt(key: SigningKey, name: str, before: EpochCertificate, after: EpochCertificate) -> Receipt:
     """Sign that a member, on entering the epoch after, has erased its keys of the one before."""
     [member] = [member for member in before.members if member.name == name]
     keys, entered = erased_keys(before.n, member), certificate_digest(after)
     unsigned = Receipt(name, before.epoch, keys, entered, bytes(64))
-    signature = key.sign(_RECEIPT, *_receipt_fields(before.federation, unsigned))
-    return msgspec.structs.replace(unsigned, signature=signature)
+    return sign(key, _RECEIPT, unsigned, before.federation)

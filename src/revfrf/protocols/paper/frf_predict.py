@@ -152,9 +152,8 @@ def read_rows(plan: Plan, message: PredictRequest) -> list[Ciphertext]:
     p, request = plan.parameters, message.request
     if rows_digest(message.rows) != request.digest:
         raise ProtocolError("other rows than the request was signed for", kind="request")
-    width, count = p.ciphertext_bytes, request.n_rows * len(plan.features)
-    blob = array(message.rows, "u1", width * count).tobytes()
-    return [Ciphertext.from_bytes(p, blob[at : at + width]) for at in range(0, len(blob), width)]
+    values = array(message.rows, f"V{p.ciphertext_bytes}", request.n_rows * len(plan.features))
+    return [Ciphertext.from_bytes(p, value) for value in values.tolist()]
 
 
 def write_answer(answer: Answer) -> PredictReply:

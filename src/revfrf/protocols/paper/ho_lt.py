@@ -18,7 +18,7 @@ import random
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -77,10 +77,10 @@ def ho_lt(
     AbsentError if CC is offline.
     """
     with within(MaskedComparisons.protocol):
-        orders = {owner: _shuffled(len(own)) for owner, own in asked.items()}
+        counts = {owner: len(own) for owner, own in asked.items()}
+        orders = {owner: _secret_order(count) for owner, count in counts.items()}
         comparisons = [own[i] for owner, own in asked.items() for i in orders[owner]]
         packs, coins = mask_comparisons(cs.share, cs.weak.public, comparisons, n_jobs=cs.n_jobs)
-        counts = {owner: len(own) for owner, own in asked.items()}
         message = MaskedComparisons(
             request=request,
             depth=depth,
@@ -93,33 +93,25 @@ def ho_lt(
         opened = _open(cs, sealed, _shares(cs, request, depth, sealed))
         if any(fault for *_, fault in opened.values()):
             raise RefusedError(CC, "has found a value outside the range that can be compared")
-        coins_of = _stretches(coins, counts)
-        return {
-            owner: _unshuffled(orders[owner], undo_coins(bits, coins_of[owner]))
-            for owner, (*bits, _) in opened.items()
-        }
+        answers, coins_of = {}, _by_owner(coins, counts)
+        for owner, (*bits, _) in opened.items():
+            in_order = zip(orders[owner], undo_coins(bits, coins_of[owner]), strict=True)
+            answers[owner] = [answer for _, answer in sorted(in_order)]
+        return answers
 
 
-def _shuffled(count: int) -> list[int]:
-    """A secret order, so that CC cannot tell which row or node a slot is of."""
+def _secret_order(count: int) -> list[int]:
+    """The order of the slots, so that CC cannot tell which row or node a slot is of."""
     return random.SystemRandom().sample(range(count), count)
-
-
-def _unshuffled(order: Sequence[int], bits: Sequence[bool]) -> list[bool]:
-    """Undo `_shuffled`: return the bits in their original order."""
-    restored = [False] * len(order)
-    for place, bit in zip(order, bits, strict=True):
-        restored[place] = bit
-    return restored
 
 
 Bit = TypeVar("Bit")
 
 
-def _stretches(bits: Sequence[Bit], counts: Mapping[str, int]) -> dict[str, Sequence[Bit]]:
+def _by_owner(bits: Sequence[Bit], counts: Mapping[str, int]) -> dict[str, list[Bit]]:
     """Cut the bits of all owners into each owner's own."""
-    ends = accumulate(counts.values())
-    return {owner: bits[end - count : end] for (owner, count), end in zip(counts.items(), ends, strict=True)}
+    rest = iter(bits)
+    return {owner: list(islice(rest, count)) for owner, count in counts.items()}
 
 
 def _write_packs(share: StrongShare, packs: Sequence[Pack]) -> bytes:
@@ -134,14 +126,13 @@ Sealed = Mapping[str, tuple[SealedBits, bytes]]
 
 def _results(cs: ComparingServer, counts: Mapping[str, int], reply: SealedResults) -> Sealed:
     p = cs.share.parameters
-    width = p.ciphertext_bytes
-    blob = array(reply.ciphertexts, "u1", width * len(counts)).tobytes()
+    ciphertexts = array(reply.ciphertexts, f"V{p.ciphertext_bytes}", len(counts)).tolist()
     if not len(reply.masked) == len(reply.signatures) == len(counts):
         raise FormatError(f"{len(reply.signatures)} results for {len(counts)} owners", kind="length")
     sealed = {}
     for i, (owner, count) in enumerate(counts.items()):
-        ciphertext = Ciphertext.from_bytes(p, blob[i * width : (i + 1) * width])
-        sealed[owner] = SealedBits(ciphertext, reply.masked[i], count + 1), reply.signatures[i]
+        bits = SealedBits(Ciphertext.from_bytes(p, ciphertexts[i]), reply.masked[i], count + 1)
+        sealed[owner] = bits, reply.signatures[i]
     return sealed
 
 
@@ -212,7 +203,7 @@ def answer_comparisons(
     """Read the packs, and seal each owner's bits for CS and that owner, with the joint keys of all owners."""
     p = share.parameters
     bits = read_slots(share, _read_packs(share, message.packs, sum(counts.values())), n_jobs=n_jobs)
-    bits_of = _stretches(bits, counts)
+    bits_of = _by_owner(bits, counts)
 
     def seal(owner: str) -> tuple[bytes, bytes, bytes]:
         read = bits_of[owner]
@@ -236,15 +227,10 @@ def read_counts(message: MaskedComparisons) -> dict[str, int]:
 
 def _read_packs(share: StrongShare, data: bytes, count: int) -> list[Pack]:
     width, size = share.parameters.key_bits // 8, slots(share.parameters)
-    n_packs = -(-count // size)
-    blob = array(data, "u1", 3 * width * n_packs).tobytes()
-    packs = []
-    for i in range(n_packs):
-        at = 3 * width * i
-        c = int.from_bytes(blob[at : at + 2 * width], "big")
-        half = int.from_bytes(blob[at + 2 * width : at + 3 * width], "big")
-        packs.append(Pack(c, half, min(size, count - i * size)))
-    return packs
+    in_use = [min(size, count - begin) for begin in range(0, count, size)]
+    packs = array(data, f"V{3 * width}", len(in_use)).tolist()
+    read = int.from_bytes
+    return [Pack(read(p[: 2 * width]), read(p[2 * width :]), n) for p, n in zip(packs, in_use, strict=True)]
 
 
 # -- an owner ---------------------------------------------------------------------------------------

@@ -46,9 +46,7 @@ def open_splits(
 
     Raises RejectedError for anything else.
     """
-    width = parameters.ciphertext_bytes
-    data = array(blob, "u1", width * len(nodes)).tobytes()
-    ciphertexts = [data[at : at + width] for at in range(0, len(data), width)]
+    ciphertexts = array(blob, f"V{parameters.ciphertext_bytes}", len(nodes)).tolist()
     for ciphertext in ciphertexts:
         Ciphertext.from_bytes(parameters, ciphertext)
     statements = [split_statement(node, c) for node, c in zip(nodes, ciphertexts, strict=True)]
