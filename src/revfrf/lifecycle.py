@@ -55,29 +55,26 @@ class CsState:
     """What CS has written down, as far as it decides the next step.
 
     `requested`: the operator wants a forest. `gathered`: KGC has confirmed that all members are in this
-    epoch. `opened`: all members know the forest. `outdated`: the forest still has a leaver's nodes.
-    `rebuilding`: these are destroyed, and KGC has not certified the rest yet. `whole`: no node is missing.
+    epoch. `settled`: the shared rows are known. `created`: the rules of the forest are. `opened`: all members
+    know these. `outdated`: the forest still has nodes of a participant that has left, or one left before it
+    was opened. `rebuilding`: these nodes are destroyed, and KGC has not certified the rest yet. `whole`: no
+    node is missing.
     """
 
     epoch: int
     requested: bool
     gathered: bool
     settled: bool
-    created: bool
-    opened: bool
-    outdated: bool
-    rebuilding: bool
-    whole: bool
+    created: bool = False
+    opened: bool = False
+    outdated: bool = False
+    rebuilding: bool = False
+    whole: bool = False
 
     @property
     def revoking(self) -> bool:
         """Whether somebody has left, and the forest without them is not certified yet."""
         return self.created and (self.outdated or self.rebuilding)
-
-    @property
-    def to_destroy(self) -> bool:
-        """Whether leavers' nodes are left to destroy. After that, a revocation ends in its own epoch."""
-        return self.outdated and not self.rebuilding
 
     @property
     def ready(self) -> bool:
@@ -102,7 +99,8 @@ _KGC: tuple[tuple[Step, Callable[[KgcState], bool]], ...] = (
 
 _CS: tuple[tuple[Step, Callable[[CsState], bool]], ...] = (
     (Step.WAIT, lambda cs: not cs.requested or cs.ready),
-    (Step.ENTER_EPOCH, lambda cs: not cs.gathered and (not cs.created or cs.to_destroy)),
+    (Step.ENTER_EPOCH, lambda cs: not (cs.gathered or cs.created)),
+    (Step.ENTER_EPOCH, lambda cs: not (cs.gathered or cs.rebuilding) and cs.outdated),
     (Step.SETTLE_ROWS, lambda cs: not cs.settled),
     (Step.CREATE_FOREST, lambda cs: not cs.created),
     (Step.REVOKE, lambda cs: cs.revoking),

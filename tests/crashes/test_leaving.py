@@ -82,7 +82,7 @@ def check_standing(model: Any, before: Before, leavers: tuple[str, ...], level: 
     """Everybody is in one epoch, with its keys and no others; nothing is under way."""
     federation, left = model.federation_, bool(leavers)
     kgc, certificate = federation.kgc.state, federation.kgc.current
-    assert (kgc.leaving, kgc.left, federation.kgc.announced) == ({}, (), True)
+    assert (kgc.leaving, kgc.left, federation.kgc.lifecycle_state().announced) == ({}, (), True)
     assert federation.coordinator.store.rebuilding is None
     assert federation.coordinator.ready
     assert (certificate.epoch, certificate.revoked) == (1 + left, leavers)

@@ -200,7 +200,7 @@ def test_kgc_has_no_share_of_an_epoch_that_has_begun(
     monkeypatch.setattr(role, "epoch_began", lambda: 1 / 0)
     with pytest.raises(RefusedError, match="'h0'"):
         new_federation.kgc.work()
-    assert (new_federation.epoch.epoch, new_federation.kgc.role.announced) == (2, False)
+    assert (new_federation.epoch.epoch, new_federation.kgc.role.lifecycle_state().announced) == (2, False)
     assert not remembers_a_share(new_federation)
 
 

@@ -308,7 +308,7 @@ class Federation:
     @property
     def leaving(self) -> bool:
         """Whether somebody has asked to leave, and the forest without them is not certified yet."""
-        wanted = bool(self.kgc.state.leaving) or self.kgc.revocation_in_progress
+        wanted = bool(self.kgc.state.leaving or self.kgc.state.left)
         return wanted or self.coordinator.lifecycle_state().revoking
 
     @property

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -106,7 +107,9 @@ class Coordinator(PolicyParty):
     def handle(self, sender: str, message: Message) -> Message:
         """Answer KGC and requesters."""
         match message:
-            case KeyDeal() | EpochCertificate() if self._rebuilding and message.epoch > self.identity.epoch:
+            case KeyDeal() | EpochCertificate() if (
+                self.store.rebuilding and message.epoch > self.identity.epoch
+            ):
                 raise ProtocolError("a revocation is in progress", kind="order")
             case ForestQuery():
                 self.check_sender(sender, message.admission.member.name)
@@ -195,17 +198,17 @@ class Coordinator(PolicyParty):
 
     def lifecycle_state(self, requested: bool = True, gathered: bool = True, settled: bool = True) -> CsState:
         """Return what is recorded of the forest, and what the caller knows besides."""
-        created = self.created
-        return CsState(
-            epoch=self.identity.epoch,
-            requested=requested,
-            gathered=gathered,
-            settled=settled,
-            created=created,
-            opened=created and self.opened,
-            outdated=created and self.outdated,
-            rebuilding=self._rebuilding,
-            whole=created and self._whole,
+        known = CsState(self.identity.epoch, requested, gathered, settled)
+        if not self.created:
+            return known
+        epoch, opened = self.certificate.epoch, bool(self.columns)
+        return replace(
+            known,
+            created=True,
+            opened=opened,
+            outdated=bool(self.leavers) or not (opened or self.opening.epoch == epoch),
+            rebuilding=self.store.rebuilding is not None,
+            whole=self.plan.epoch == epoch and self.store.whole(self.plan.rules.n_trees),
         )
 
     @property
@@ -214,40 +217,23 @@ class Coordinator(PolicyParty):
         return hasattr(self, "record")
 
     @property
-    def opened(self) -> bool:
-        """Whether all members know of the forest."""
-        return bool(self.columns)
+    def ready(self) -> bool:
+        """Whether the forest is whole, without those who have left."""
+        return self.lifecycle_state().ready
 
     @property
     def leavers(self) -> set[str]:
         """Participants who have left and are still part of the forest."""
         return self.columns.keys() & set(self.certificate.revoked)
 
-    @property
-    def outdated(self) -> bool:
-        """Whether there are leavers, or some who left before all knew of the forest."""
-        return bool(self.leavers) or not (self.opened or self.opening.epoch == self.certificate.epoch)
-
-    @property
-    def _rebuilding(self) -> bool:
-        return self.created and self.store.rebuilding is not None
-
-    @property
-    def _whole(self) -> bool:
-        return self.plan.epoch == self.certificate.epoch and self.store.whole(self.plan.rules.n_trees)
-
-    @property
-    def ready(self) -> bool:
-        """Whether the forest is whole, without those who have left."""
-        return self.lifecycle_state().ready
-
     def revoke(self, progress: Callable[[LevelReport], None]) -> RevocationCertificate:
         """FRF-Revoc. Until it is done, nothing is answered. If it was interrupted, it goes on here."""
-        if not self.lifecycle_state().revoking or not len(self.targets.values):
+        state = self.lifecycle_state()
+        if not state.revoking or not len(self.targets.values):
             raise ProtocolError("nobody has left, or there are no rows to grow a forest from", kind="order")
-        if self.outdated:
+        if state.outdated:
             self._destroy()  # FRF-Revoc, lines 3 to 7
-        if not self.opened:
+        if not self.columns:
             self.open()  # somebody left before all knew of the forest
         self.grow(progress)  # line 8
         if self.record.n != self.certificate.n:
@@ -279,7 +265,7 @@ class Coordinator(PolicyParty):
     def _report(self) -> Report:
         """Describe, and sign, what became of the forest."""
         rebuilding, store = self.store.rebuilding, self.store
-        if rebuilding is None or not self._whole:
+        if rebuilding is None or not self.lifecycle_state().whole:
             raise ProtocolError("no revocation is in progress, or the forest is not whole", kind="order")
         unsigned = Report(
             epoch=certificate_digest(self.certificate),

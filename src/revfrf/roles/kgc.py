@@ -76,8 +76,8 @@ class KeyCentre:
         return KgcState(
             epoch=len(state.certificates),
             setup_requested=setup_requested,
-            announced=self.announced,
-            revocation_in_progress=self.revocation_in_progress,
+            announced=state.receipts is not None,
+            revocation_in_progress=bool(state.left),
             leaving_level=max((request.level for request in state.leaving.values()), default=0),
         )
 
@@ -135,18 +135,8 @@ class KeyCentre:
     # -- leaving ------------------------------------------------------------------------------------
 
     def _expect_no_revocation(self) -> None:
-        if self.revocation_in_progress:
+        if self.state.left:
             raise ProtocolError("a revocation is in progress", kind="order")
-
-    @property
-    def announced(self) -> bool:
-        """Whether all members have accepted the current epoch."""
-        return self.state.receipts is not None
-
-    @property
-    def revocation_in_progress(self) -> bool:
-        """Whether the current epoch began with a revocation that has no certificate yet."""
-        return bool(self.state.left)
 
     def _accept(self, request: RevocationRequest) -> None:
         """Record a request to leave, if it is new, the leaver's own, and leaves a participant in the forest.

@@ -66,7 +66,7 @@ def certified_wrongly(parties: Parties, forge: Callable[[EpochCertificate], Epoc
     parties.kgc.channel = forging(parties.network, forge)
     cause = refusal(parties.enrol)
     assert parties.identities["bank"].certificate is None
-    assert not parties.kgc.announced
+    assert not parties.kgc.lifecycle_state().announced
     return cause
 
 

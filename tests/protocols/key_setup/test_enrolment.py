@@ -63,7 +63,7 @@ def admission_of_a_liar(parties: Parties, change: Callable[[Enrolment], Enrolmen
     liar = FaultyPeer(parties.network.roles["telco"], on_reply=lie)
     with replaced(parties.network, "telco", liar), pytest.raises(RejectedError) as caught:
         parties.enrol()
-    assert not parties.kgc.announced
+    assert not parties.kgc.lifecycle_state().announced
     assert all(identity.certificate is None for identity in parties.identities.values())
     return caught.value
 
