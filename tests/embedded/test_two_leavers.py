@@ -28,12 +28,12 @@ def test_cs_ends_the_first_revocation_before_it_enters_the_epoch_of_the_second(
         federation.network.channel(second).call(KGC, request, Done)
         return certify(report)
 
-    def kill(_: RevocationCertificate) -> None:
+    def kill() -> None:
         raise Killed
 
     with monkeypatch.context() as patched:
         patched.setattr(kgc, "_certify", ask_to_leave_first)
-        patched.setattr(federation.coordinator, "finish", kill)
+        patched.setattr(federation.coordinator.store, "finish", kill)
         with pytest.raises(Killed):
             federation.revoke([first], 1, ignore)
     federation.resume(ignore)
