@@ -37,9 +37,9 @@ from revfrf.node.config import with_overrides
 from revfrf.node.home import AUDIT, Home, Pins
 from revfrf.node.invitations import Invited, create_federation, invite, join_federation, uninvite
 from revfrf.node.members import ParticipantService
+from revfrf.parallel import side_by_side
 from revfrf.protocols.certificate import sign_revocation
 from revfrf.protocols.frf_revoc import next_epoch
-from revfrf.protocols.key_setup import first_epoch
 from revfrf.testing.recorders import Recorder, until
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.frames import Frame
@@ -462,14 +462,14 @@ def test_whoever_gets_no_answer_is_told_that_kgc_may_have_the_request_and_may_as
 # -- invitations that are withdrawn during the set-up -------------------------------------------------
 
 
-@pytest.mark.parametrize("when", ["fresh_setup", "first_epoch"])
+@pytest.mark.parametrize("when", ["fresh_setup", "side_by_side"])
 def test_who_is_uninvited_during_the_set_up_is_out(
     new_federation: Federation, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """Before keys are dealt, or after: it begins again, without it."""
     places: dict[str, tuple[str, Callable[..., Any]]] = {
         "fresh_setup": ("revfrf.node.kgc", cached_setup),
-        "first_epoch": ("revfrf.roles.kgc", first_epoch),
+        "side_by_side": ("revfrf.protocols.key_setup", side_by_side),
     }
     module, function = places[when]
     slow = then(function, lambda: uninvite(new_federation.kgc.home, "h2"))
