@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -285,17 +284,18 @@ def reversed_(part: Any) -> bool:
 Lies = Callable[[Left], Iterable[RevocationCertificate]]
 
 
-def replaced(part: str, *changes: dict[str, Any], **fields: Any) -> Lies:
-    """The first of these parts, or the only one, with each of these changes, and each of these fields."""
-    changes += tuple({name: value} for name, value in fields.items())
+def replaced(part: str, **fields: Any) -> Lies:
+    """The first of these parts, or the only one, with each of these fields."""
 
     def lies(happened: Left) -> Iterator[RevocationCertificate]:
         found = getattr(happened.certificate, part)
-        for fields in changes:
+        for name, value in fields.items():
             if isinstance(found, tuple):
-                yield changed(happened.certificate, **{part: (changed(found[0], **fields), *found[1:])})
-            elif changed(found, **fields) != found:
-                yield changed(happened.certificate, **{part: changed(found, **fields)})
+                other = (changed(found[0], **{name: value}), *found[1:])
+            else:
+                other = changed(found, **{name: value})
+            if other != found:
+                yield changed(happened.certificate, **{part: other})
 
     return lies
 
@@ -332,58 +332,22 @@ def swapped_epochs(happened: Left) -> Iterator[RevocationCertificate]:
 
 
 def epochs_that_do_not_follow(happened: Left) -> Iterator[RevocationCertificate]:
-    """KGC itself has signed them."""
-    after, before = happened.certificate.epoch_after, happened.certificate.epoch_before
-    first, *others = after.members
-    wrong: list[dict[str, Any]] = [
-        {"epoch": after.epoch + 1},
-        {"federation": "another"},
-        {"previous": bytes(32)},
-        {"previous": b""},
-        {"revoked": ()},
-        {"revoked": (*after.revoked, "casino")},
-        {"members": before.members},
-        {"members": tuple(others)},
-        {"members": (*after.members, changed(first, name="eve"))},
-        {"members": (changed(first, role="participant"), *others)},
-        {"members": (changed(first, verify_key=others[0].verify_key), *others)},
-        {"members": (changed(first, h=b"\7"), *others), "n": before.n},
-        {"n": before.n if before.n != after.n else b"\7"},
-    ]
-    for fields in wrong:
+    """KGC itself has signed them. `key_setup.test_epochs` has all ways in which they may not follow."""
+    after = happened.certificate.epoch_after
+    for fields in ({"previous": bytes(32)}, {"revoked": ()}, {"members": after.members[1:]}):
         signed = sign_certificate(happened.signing, changed(after, **fields))
         yield changed(happened.certificate, epoch_after=signed)
 
 
-EPOCHS: dict[str, Any] = {
-    "epoch": 9,
-    "n": b"\7",
-    "g0": b"\7",
-    "revoked": (),
-    "previous": b"x",
-    "signature": bytes(64),
-}
+EPOCHS: dict[str, Any] = {"epoch": 9, "n": b"\7", "previous": b"x", "signature": bytes(64)}
 FOUND: dict[str, tuple[str, Lies]] = {
     "a changed request": (
         "request",
-        replaced(
-            "requests",
-            {"party": "casino"},
-            {"party": CS},
-            {"party": "nobody"},
-            time=0,
-            nonce=bytes(16),
-            forest=bytes(16),
-            epoch=2,
-            federation="another",
-            signature=bytes(64),
-        ),
+        replaced("requests", party="nobody", time=0, nonce=bytes(16), epoch=2, signature=bytes(64)),
     ),
     "a request at another level": (
         "request",
-        lambda happened: replaced("requests", {"level": 3 - happened.certificate.requests[0].level})(
-            happened
-        ),
+        lambda happened: replaced("requests", level=3 - happened.certificate.requests[0].level)(happened),
     ),
     "a request of another": ("request", request_of_who_stays),
     "missing and doubled requests": ("leaver", fewer_and_more_requests),
@@ -394,13 +358,7 @@ FOUND: dict[str, tuple[str, Lies]] = {
     "another level": ("leaver", lambda happened: other("level", 3 - happened.certificate.level)(happened)),
     "a changed report": (
         "report",
-        replaced(
-            "report",
-            **dict.fromkeys(["digest_after", "digest_before"], "0" * 64),
-            **dict.fromkeys(["destroyed", "rebuilt", "kept"], 10**6),
-            epoch=bytes(32),
-            signature=bytes(64),
-        ),
+        replaced("report", digest_after="0" * 64, kept=10**6, epoch=bytes(32), signature=bytes(64)),
     ),
     "a report that CC has signed": (
         "report",
@@ -447,30 +405,12 @@ def test_key_of_another_key_centre_verifies_nothing(any_left: Left) -> None:
     assert kind_of(any_left.certificate, SigningKey.generate().verify_key) == "epoch"
 
 
-def test_missing_doubled_and_foreign_receipts_are_found() -> None:
+def test_receipts_that_are_missing_or_not_for_these_keys_are_found() -> None:
     happened, level_1 = left("level 2"), left("level 1")
-    receipts = happened.certificate.receipts
-    wrong = [receipts[:number] + receipts[number + 1 :] for number in range(len(receipts))]
-    wrong += [(), (*receipts, receipts[0]), (receipts[0], *receipts[:-1])]
-    wrong += [left("two at level 2").certificate.receipts]
-    for others in wrong:
-        assert kind_of(changed(happened.certificate, receipts=others), happened.key) == "receipt"
-    assert kind_of(changed(level_1.certificate, receipts=receipts), level_1.key) == "receipt"
-
-
-def test_receipts_in_each_others_place_or_for_other_keys_are_found() -> None:
-    happened = left("level 2")
     first, second, *others = happened.certificate.receipts
-    for name in ("party", "signature", "keys"):
-        pair = (
-            changed(first, **{name: getattr(second, name)}),
-            changed(second, **{name: getattr(first, name)}),
-        )
-        lie = changed(happened.certificate, receipts=(*pair, *others))
-        assert kind_of(lie, happened.key) == "receipt"
-    fields = {"keys": bytes(32), "entered": bytes(32), "signature": bytes(64)}
-    lies = replaced("receipts", {"epoch": 2}, {"epoch": 0}, **fields)
-    assert {kind_of(lie, happened.key) for lie in lies(happened)} == {"receipt"}
+    for receipts in ((), (second, *others), (changed(first, keys=bytes(32)), second, *others)):
+        assert kind_of(changed(happened.certificate, receipts=receipts), happened.key) == "receipt"
+    assert kind_of(changed(level_1.certificate, receipts=(first,)), level_1.key) == "receipt"
     swapped = changed(happened.certificate, receipts=(second, first, *others))
     assert kind_of(swapped, happened.key) == "signature"
 
@@ -510,36 +450,16 @@ def test_what_kgc_has_not_certified_is_found_even_if_every_part_is_signed() -> N
 def load_kind(path: Path | str) -> str:
     with pytest.raises(CertificateError) as caught:
         RevocationCertificate.load(path)
-    assert str(path) in str(caught.value) or caught.value.kind == "malformed"
+    assert str(path) in str(caught.value)
     return caught.value.kind
 
 
-@pytest.mark.timeout(60)
-def test_file_that_is_missing_or_not_regular_or_unreadable_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    assert load_kind(tmp_path / "nothing.json") == load_kind(tmp_path / "no" / "directory.json") == "missing"
-    assert load_kind(tmp_path) == load_kind(tmp_path / "pipe") == "not-regular"
-    monkeypatch.setattr(os, "open", denied)
-    assert load_kind(tmp_path / "certificate.json") == "io"
-
-
-def denied(*_: Any) -> Any:
-    raise PermissionError(13, "Permission denied")
-
-
-def test_nothing_but_a_file_is_replaced_by_a_certificate(some_left: Left, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path, tmp_path / "no" / "directory.json", tmp_path / "pipe"):
-        with pytest.raises(CertificateError) as caught:
-            some_left.certificate.save(path)
-        assert caught.value.kind == "io"
-    assert (tmp_path / "pipe").is_fifo()
-    path = tmp_path / "certificate.json"
-    path.write_bytes(bytes(100_000))
-    some_left.certificate.save(path)
-    assert RevocationCertificate.load(path) == some_left.certificate
+def test_file_that_cannot_be_read_or_written_is_named(some_left: Left, tmp_path: Path) -> None:
+    """`io.test_files` has all reasons."""
+    assert load_kind(tmp_path / "nothing.json") == "missing"
+    with pytest.raises(CertificateError) as caught:
+        some_left.certificate.save(tmp_path)
+    assert caught.value.kind == "io"
 
 
 GARBAGE: dict[str, bytes] = {

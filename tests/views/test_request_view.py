@@ -37,13 +37,7 @@ def test_a_request_says_who_asks_and_how_much_and_nothing_else_of_the_rows(run: 
         assert len(sent.plain["rows"]) == WIDTH * sum(OWNED.values()) * sent.plain["request"]["n_rows"]
 
 
-def test_equal_values_of_a_request_are_different_ciphertexts(run: Run) -> None:
-    ciphertexts = [
-        sent.plain["rows"][at : at + WIDTH]
-        for sent in of_kind(run, "PredictRequest")
-        for at in range(0, len(sent.plain["rows"]), WIDTH)
-    ]
-    assert len(set(ciphertexts)) == len(ciphertexts) > 1000
+def test_equal_values_of_a_request_are_different_ciphertexts() -> None:
     with watching() as watch:
         rows = {party: np.zeros((n, 20), dtype=np.int64) for party, n in OWNED.items()}
         federation = train(random_case(71))

@@ -14,7 +14,7 @@ import pytest
 from revfrf.crypto.dtpkc.keys import WeakKey
 from revfrf.crypto.signing import SigningKey
 from revfrf.embedded.federation import Federation
-from revfrf.errors import FormatError, PolicyError, ProtocolError, RefusedError, RejectedError, UsageError
+from revfrf.errors import PolicyError, ProtocolError, RefusedError, RejectedError, UsageError
 from revfrf.messages.base import Done, Message, number
 from revfrf.messages.frf_predict import MaskedComparisons, PredictReply, PredictRequest, Request, ShareRequest
 from revfrf.messages.key_setup import Admission, Enrolment, EpochCertificate, Member
@@ -24,7 +24,6 @@ from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import RequestPolicy, enter_request, sign_request
 from revfrf.protocols.common.signed import sign
 from revfrf.protocols.key_setup import _ADMISSION
-from revfrf.roles.kgc import KeyCentreRecord
 from revfrf.roles.requester import Requester
 from revfrf.storage.memory import RequestBook
 from revfrf.testing.federations import random_case, train
@@ -170,29 +169,6 @@ def test_request_of_which_anything_was_changed_is_refused(
     assert changed == "forest" or "revfrf request v1" in str(cause)
 
 
-@pytest.mark.parametrize("party", ANYBODY)
-@pytest.mark.parametrize(
-    "signature",
-    [bytes(64), b"\xff" * 64, SigningKey.generate().sign("revfrf request v1")],
-    ids=["zeros", "ones", "of another key"],
-)
-def test_forged_signature_is_refused(federation: Federation, party: str, signature: bytes) -> None:
-    cause = refusal(federation, party, replace(signed(federation), signature=signature))
-    assert cause.kind == "signature"
-    assert "revfrf request v1" in str(cause)
-
-
-@pytest.mark.parametrize("party", ANYBODY)
-@pytest.mark.parametrize("signature", [b"", None, bytes(63), bytes(65)])
-def test_missing_signature_is_refused_unread(
-    federation: Federation, party: str, signature: bytes | None
-) -> None:
-    request = signed(federation)
-    assert isinstance(refusal(federation, party, replace(request, signature=signature)), FormatError)
-    admission = replace(request.admission, signature=signature)
-    assert isinstance(refusal(federation, party, replace(request, admission=admission)), FormatError)
-
-
 @pytest.mark.parametrize("party", [CC, OWNER])
 def test_known_request_is_refused_if_it_was_changed_since(federation: Federation, party: str) -> None:
     """What was checked once is not what comes with the same id."""
@@ -230,10 +206,13 @@ def test_every_field_of_an_admission_is_tried_below() -> None:
 def test_requester_who_changes_its_own_admission_is_refused(
     federation: Federation, party: str, changed: str
 ) -> None:
-    """It signs the request anew, with the very key that KGC has admitted."""
-    request = showing(federation, forged(federation, **ADMISSION_CHANGES[changed](federation)))
-    cause = refusal(federation, party, request)
+    """It signs the request anew, with the very key that KGC has admitted. In another federation or epoch,
+    not even a true admission helps.
+    """
     expected = {"federation": "forest", "epoch": "epoch"}.get(changed, "signature")
+    kgc = None if expected == "signature" else kgc_of(federation)
+    request = showing(federation, forged(federation, kgc, **ADMISSION_CHANGES[changed](federation)))
+    cause = refusal(federation, party, request)
     assert cause.kind == expected
     assert expected != "signature" or "revfrf admission v1" in str(cause)
 
@@ -251,30 +230,10 @@ def test_admission_that_the_key_centre_has_not_signed_is_refused(federation: Fed
 
 
 @pytest.mark.parametrize("party", ANYBODY)
-@pytest.mark.parametrize(
-    ("changes", "kind"),
-    [({"epoch": 0}, "epoch"), ({"epoch": 2}, "epoch"), ({"federation": "another"}, "forest")],
-    ids=["an older epoch", "a newer epoch", "another federation"],
-)
-def test_true_admission_to_something_else_is_refused(
-    federation: Federation, party: str, changes: dict[str, Any], kind: str
-) -> None:
-    admission = forged(federation, kgc_of(federation), **changes)
-    assert refusal(federation, party, showing(federation, admission)).kind == kind
-
-
-@pytest.mark.parametrize("party", ANYBODY)
 def test_verify_key_that_everybody_can_sign_for_is_refused(federation: Federation, party: str) -> None:
     weak = member(federation, verify_key=b"\1" + bytes(31))
     admission = forged(federation, kgc_of(federation), member=weak)
     assert refusal(federation, party, showing(federation, admission)).kind == "malformed"
-
-
-def test_request_of_another_federation_is_refused(federation: Federation) -> None:
-    other = train(CASE)
-    other.enrol_requester("clinic")
-    for party in ANYBODY:
-        assert refusal(federation, party, signed(other)).kind == "forest"
 
 
 @pytest.mark.parametrize("party", ANYBODY)
@@ -518,17 +477,6 @@ def test_servers_are_no_requesters(fresh: Federation, name: str) -> None:
     assert not fresh.requesters
 
 
-@pytest.mark.parametrize("name", [OWNER, "clinic"])
-def test_revoked_name_is_not_admitted_again(fresh: Federation, name: str) -> None:
-    fresh.kgc.state = KeyCentreRecord(certificates=(certificate(fresh, revoked=(name,)),))
-    roles, sent = dict(fresh.network.roles), fresh.network.messages.copy()
-    with pytest.raises(UsageError, match="revoked"):
-        fresh.enrol_requester(name)
-    assert not fresh.kgc.state.admitted
-    assert not fresh.requesters
-    assert (fresh.network.roles, fresh.network.messages) == (roles, sent)
-
-
 @pytest.mark.parametrize(
     ("changes", "kind"),
     [
@@ -576,14 +524,6 @@ def test_requester_keeps_no_admission_that_was_changed_or_is_for_another(
     if changed != "signature":
         kind = "order" if changed in ("federation", "epoch") else "member"
         assert refused_admission(federation, forged(federation, kgc_of(federation), **changes)) == kind
-
-
-@pytest.mark.parametrize("sender", [CS, CC, OWNER, "clinic"])
-def test_admission_of_anybody_but_the_key_centre_is_refused(
-    federation: Federation, restored: Identity, sender: str
-) -> None:
-    assert restored.admission is not None
-    assert refused_admission(federation, restored.admission, sender) == "sender"
 
 
 def test_admission_before_any_key_is_refused(fresh: Federation) -> None:

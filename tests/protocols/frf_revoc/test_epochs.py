@@ -9,18 +9,17 @@ from revfrf.crypto.signing import SigningKey
 from revfrf.embedded.federation import Federation
 from revfrf.errors import AbsentError, ProtocolError, RevFRFError, UsageError
 from revfrf.messages import frf_test
-from revfrf.messages.base import Message, number, of_number
+from revfrf.messages.base import Message, of_number
 from revfrf.messages.fle_expan import LevelRequest, OpenForest
 from revfrf.messages.frf_predict import MaskedComparisons, PredictReply, PredictRequest, ShareRequest
 from revfrf.messages.frf_revoc import (
     Destroy,
     Rekey,
-    Report,
     RevocationLevel,
     RevocationReport,
     RevocationRequest,
 )
-from revfrf.messages.key_setup import Admission, Enrolment, EpochCertificate, KeyDeal
+from revfrf.messages.key_setup import Admission, EpochCertificate, KeyDeal
 from revfrf.names import CC, CS, KGC, REQUESTER
 from revfrf.protocols.common.epoch import certificate_digest
 from revfrf.protocols.common.identity import Identity
@@ -28,22 +27,19 @@ from revfrf.protocols.common.request import sign_request
 from revfrf.roles import compute
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.requester import Requester
-from revfrf.testing.federations import later_keys, train
+from revfrf.testing.federations import train
 from revfrf.testing.peers import offline
 from revfrf.testing.refusals import refusal_kind
 from revfrf.transport.memory import MemoryChannel
 from tests.protocols.frf_revoc.leaving import (
     CASE,
     LEVELS,
-    NO_DIGEST,
     answers,
     begin_epoch,
     changed,
     check_same,
-    destroying,
     leave,
     refused,
-    rekeying,
     request_of,
     send,
     state,
@@ -213,28 +209,6 @@ def test_whoever_has_left_is_admitted_no_more(federation: Federation, level: Rev
         federation.kgc.admit(federation.parameters, "bank")
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_leaver_is_not_heard_and_stays_in_its_own_epoch_alone(
-    federation: Federation, level: RevocationLevel
-) -> None:
-    """Its messages are refused, and it takes no certificate that does not name it."""
-    leaver, cut = (
-        federation.participants["bank"],
-        next(iter(federation.participants["telco"].store.own_splits)),
-    )
-    leave(federation, ["bank"], level)
-    plan = federation.coordinator.plan
-    before = state(federation)
-    for message in (destroying(federation, [cut]), rekeying(federation, [cut])):
-        assert refused(federation, "telco", message, "bank") == "sender"
-    report = Report(bytes(32), plan.forest, NO_DIGEST, NO_DIGEST, 0, 0, 0, bytes(64))
-    assert refused(federation, KGC, RevocationReport(report=report), "bank") == "sender"
-    assert state(federation) == before
-    federation.network.roles["bank"] = leaver
-    assert refused(federation, "bank", federation.kgc.current, KGC) in ("member", "epoch", "order")
-    assert leaver.identity.epoch == 1
-
-
 def test_impostor_gets_no_admission_in_a_later_epoch(federation: Federation) -> None:
     """A name stays with who had it first: another key under it is not signed, let alone sent."""
     federation.enrol_requester("clinic")
@@ -260,32 +234,6 @@ def test_coordinator_is_the_first_to_hear_of_an_epoch(federation: Federation) ->
     assert not federation.coordinator.ready
     with pytest.raises(RevFRFError):
         federation.votes(CASE.codes, CASE.n_rows, "hard")
-
-
-def test_keys_for_the_next_epoch_are_worth_nothing_before_it_begins(federation: Federation) -> None:
-    """Who was dealt new keys, however often, goes on with the old ones."""
-    p, telco = later_keys()[0].parameters, federation.participants["telco"]
-    dealt = KeyDeal(
-        federation=federation.kgc.current.federation,
-        epoch=2,
-        number=100,
-        n=number(p.n),
-        g0=number(p.g0),
-        exponent_bits=p.exponent_bits,
-        share=None,
-    )
-    old = telco.identity.weak
-    for wrong in ({"epoch": 1}, {"epoch": 3}, {"federation": "another"}):
-        message = changed(dealt, **wrong)
-        assert refused(federation, "telco", message, KGC) == "order"
-    send(federation, "telco", dealt, KGC, Enrolment)
-    assert telco.identity.weak is old
-    first = telco.identity.pending_keys
-    assert refused(federation, "telco", dealt, KGC) == "order"
-    send(federation, "telco", changed(dealt, number=101), KGC, Enrolment)
-    assert telco.identity.pending_keys is not first
-    assert telco.identity.weak is old
-    assert answers(federation, {party: table[:, :2] for party, table in CASE.codes.items()}).shape == (2, 3)
 
 
 def test_signing_key_of_another_key_centre_begins_no_epoch(federation: Federation) -> None:

@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import replace
-from itertools import permutations
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from revfrf.estimators._restore import check_federation
 from revfrf.forest.randomness import candidate_limit
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.protocols.frf_revoc import doomed
-from revfrf.testing.federations import Case, random_case, train, with_rules
+from revfrf.testing.federations import Case, train, with_rules
 from tests.protocols.frf_revoc.leaving import CASE, LEVELS, answers, check_same, leave, without
 
 # -- the forest without the leaver ------------------------------------------------------------------
@@ -102,31 +101,6 @@ def test_owner_consents_although_its_nodes_have_moved_to_other_levels(level: Rev
     leave(federation, ["bank"], level)
     assert len(store.own_splits) == before
     check_same(federation, left, ask=True)
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_several_who_leave_together_leave_what_they_leave_one_after_the_other(level: RevocationLevel) -> None:
-    wide = random_case(62)
-    codes = wide.codes | {f"{name} 2": -table for name, table in wide.codes.items()}
-    case = replace(wide, codes=codes)
-    together = train(case)
-    leave(together, ["bank", "telco", "shop 2"], level)
-    for order in list(permutations(["bank", "telco", "shop 2"]))[::2]:
-        alone = train(case)
-        for party in order:
-            leave(alone, [party], level)
-        assert alone.coordinator.digest() == together.coordinator.digest()
-        assert alone.coordinator.certificate.epoch == 4
-        assert together.coordinator.certificate.epoch == 2
-    check_same(together, without(case, ["bank", "telco", "shop 2"]), ask=True)
-
-
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("stays", CASE.codes)
-def test_everyone_but_one_may_leave(stays: str, level: RevocationLevel) -> None:
-    federation, leavers = train(CASE), [party for party in CASE.codes if party != stays]
-    leave(federation, leavers, level)
-    check_same(federation, without(CASE, leavers), ask=True)
 
 
 @pytest.mark.parametrize("gone", [[], ["bank", "shop"]], ids=["all of them", "last one"])

@@ -16,7 +16,7 @@ from revfrf.messages.base import Message
 from revfrf.messages.fle_expan import LevelRequest
 from revfrf.messages.frf_revoc import Destroy, Rekey, Rekeyed, RevocationLevel, RevocationReport
 from revfrf.messages.key_setup import EpochCertificate, KeyDeal
-from revfrf.names import CC, CS, KGC
+from revfrf.names import CS, KGC
 from revfrf.testing.federations import ignore, set_up, train
 from revfrf.testing.peers import FaultyPeer, changing, failing, offline, replaced
 from revfrf.testing.recorders import recording
@@ -25,14 +25,12 @@ from tests.protocols.frf_revoc.leaving import (
     CASE,
     LEVELS,
     answers,
-    begin_epoch,
     check_same,
     destroying,
     leave,
     nodes_in,
     refused,
     rekeying,
-    request_of,
     send,
     state,
 )
@@ -52,14 +50,12 @@ def later() -> Federation:
 
 
 @pytest.mark.parametrize("naming", [destroying, rekeying])
-@pytest.mark.parametrize("sender", [CS, KGC, CC, "bank", "telco", "shop", "mallory"])
-def test_owner_destroys_and_encrypts_for_the_coordinator_alone_and_after_somebody_has_left(
-    federation: Federation, naming: Naming, sender: str
+def test_owner_destroys_and_encrypts_only_after_somebody_has_left(
+    federation: Federation, naming: Naming
 ) -> None:
     before = state(federation)
     nodes = list(federation.participants["telco"].store.own_splits)
-    kind = refused(federation, "telco", naming(federation, nodes), sender)
-    assert kind == ("order" if sender == CS else "sender")
+    assert refused(federation, "telco", naming(federation, nodes), CS) == "order"
     assert state(federation) == before
 
 
@@ -186,15 +182,6 @@ def test_no_request_is_answered_until_the_forest_is_whole(
     federation.revoke(["bank"], level, attempt)
     assert attempts > 4
     check_same(federation, left, ask=True)
-
-
-def test_request_between_the_new_epoch_and_the_rebuilding_is_refused(federation: Federation) -> None:
-    send(federation, KGC, request_of(federation), "bank")
-    begin_epoch(federation)
-    assert not federation.coordinator.ready
-    for rows in (CASE.codes, CASE.without("bank").codes):
-        with pytest.raises(RevFRFError):
-            answers(federation, {party: table[:, :2] for party, table in rows.items()})
 
 
 def test_coordinator_rebuilds_only_after_somebody_has_left(federation: Federation) -> None:

@@ -261,13 +261,3 @@ def test_requester_comes_in_any_epoch(parties: Parties, epoch: int) -> None:
     assert answer_deal(clinic, dealt_to(REQUESTER, epoch=epoch)).name == "clinic"
     assert clinic.pending_keys is not None
     assert clinic.pending_keys.epoch == epoch
-
-
-@pytest.mark.parametrize("sender", [CS, CC, "bank", "telco", "kgc"])
-def test_keys_and_certificates_of_anybody_but_the_key_centre_are_refused(
-    parties: Parties, sender: str
-) -> None:
-    assert refusal(lambda: parties.send("bank", dealt_to("bank"), sender)).kind == "sender"
-    assert untouched(parties.identities["bank"])
-    certificate = parties.enrol()
-    assert refusal(lambda: parties.send("bank", certificate, sender)).kind == "sender"

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from revfrf.crypto.dtpkc.keys import WeakKey
 from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.errors import ProtocolError
-from revfrf.messages.base import number, of_number
+from revfrf.messages.base import number
 from revfrf.messages.key_setup import Enrolment, EpochAccepted, EpochCertificate, Member
-from revfrf.names import CC, CS, KGC, PARTICIPANT
+from revfrf.names import CC, KGC, PARTICIPANT
 from revfrf.protocols.common.epoch import certificate_digest, check_succession
 from revfrf.protocols.frf_revoc import next_epoch
 from revfrf.protocols.key_setup import announce
@@ -25,7 +25,6 @@ from tests.protocols.key_setup.parties import (
     dealt_to,
     forging,
     fresh_setup,
-    shares_of,
     signed_again,
     with_bank,
 )
@@ -45,51 +44,6 @@ def test_epoch_without_the_leaver_follows(parties: Parties, new_setup: MakeKeys)
     for name, identity in parties.identities.items():
         assert identity.certificate == (first if name == "telco" else second)
         assert identity.pending_keys is None
-
-
-def test_epochs_of_both_levels_follow_one_another(parties: Parties) -> None:
-    first = parties.enrol()
-    second, _ = parties.leave("telco")
-    third, receipts = parties.leave("bank", setup=fresh_setup())
-    check_succession(first, second)
-    check_succession(second, third)
-    assert third.revoked == ("telco", "bank")
-    assert {receipt.epoch for receipt in receipts} == {2}
-    with pytest.raises(ProtocolError):
-        check_succession(first, third)
-
-
-def test_several_leave_together(parties: Parties) -> None:
-    first = parties.enrol()
-    second, _ = parties.leave("telco", "bank")
-    check_succession(first, second)
-    assert second.revoked == ("bank", "telco")
-
-
-def test_keys_stay_at_level_1(parties: Parties) -> None:
-    first = parties.enrol()
-    before = {name: identity.keys for name, identity in parties.identities.items()}
-    second, receipts = parties.leave("telco")
-    assert receipts == ()
-    assert (second.n, second.g0, second.exponent_bits) == (first.n, first.g0, first.exponent_bits)
-    assert set(second.members) < set(first.members)
-    assert all(identity.keys is before[name] for name, identity in parties.identities.items())
-
-
-def test_all_who_stay_have_new_keys_and_forget_the_old_ones_at_level_2(parties: Parties) -> None:
-    first = parties.enrol()
-    second, _ = parties.leave("telco", setup=fresh_setup())
-    assert not {m.h for m in first.members} & {m.h for m in second.members}
-    for member in second.members:
-        identity = parties.identities[member.name]
-        assert identity.keys is not None
-        assert identity.keys.epoch == 2
-        assert identity.weak.parameters == fresh_setup().parameters
-        assert of_number(member.h) == identity.weak.public.h
-    assert shares_of(parties) == {
-        CS: fresh_setup().cs_share.value.reveal(),
-        CC: fresh_setup().cc_share.value.reveal(),
-    }
 
 
 @pytest.mark.parametrize("changes", [{"epoch": 2}, {"revoked": ("telco",)}, {"previous": bytes(32)}])

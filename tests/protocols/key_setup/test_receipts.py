@@ -6,26 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from revfrf.errors import ProtocolError, RejectedError, SignatureError
+from revfrf.errors import ProtocolError, RejectedError
 from revfrf.messages.base import Message
 from revfrf.messages.key_setup import EpochCertificate, Receipt
 from revfrf.names import KGC
-from revfrf.protocols.common.epoch import certificate_digest, check_receipts, erased_keys
+from revfrf.protocols.common.epoch import check_receipts, erased_keys
 from revfrf.protocols.frf_revoc import next_epoch
 from revfrf.protocols.key_setup import announce
 from tests.protocols.key_setup.parties import DEALS, Parties, fresh_setup, signed_again
-
-
-def test_everybody_who_stays_signs_for_the_key_it_has_erased(parties: Parties) -> None:
-    first = parties.enrol()
-    second, receipts = parties.leave("telco", setup=fresh_setup())
-    assert sorted(receipt.party for receipt in receipts) == sorted(member.name for member in second.members)
-    known = {member.name: member for member in first.members}
-    for receipt in receipts:
-        member = known[receipt.party]
-        assert (receipt.epoch, receipt.keys) == (1, erased_keys(first.n, member))
-        assert receipt.entered == certificate_digest(second)
-    check_receipts(first, second, receipts)
 
 
 def test_first_epoch_erases_nothing(parties: Parties) -> None:
@@ -80,14 +68,6 @@ def test_receipt_holds_as_it_was_signed_alone(renewal: Renewal, changes: dict[st
     check_receipts(before, after, list(receipts.values()))
     other = receipts | {"shop": msgspec.structs.replace(receipts["shop"], **changes)}
     with pytest.raises(RejectedError):
-        check_receipts(before, after, list(other.values()))
-
-
-@pytest.mark.parametrize("changes", [{"epoch": 2}, {"signature": bytes(64)}], ids=["epoch", "signature"])
-def test_receipt_that_its_party_has_not_signed_is_refused(renewal: Renewal, changes: dict[str, Any]) -> None:
-    before, after, receipts = renewal
-    other = receipts | {"shop": msgspec.structs.replace(receipts["shop"], **changes)}
-    with pytest.raises(SignatureError):
         check_receipts(before, after, list(other.values()))
 
 

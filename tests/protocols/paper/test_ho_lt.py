@@ -30,7 +30,7 @@ from revfrf.messages.frf_predict import (
     ShareReply,
     ShareRequest,
 )
-from revfrf.names import CC, CS, KGC
+from revfrf.names import CC, CS
 from revfrf.protocols.common.identity import Keys
 from revfrf.protocols.common.request import RequestPolicy, sign_request
 from revfrf.protocols.paper import ho_lt as module
@@ -180,12 +180,6 @@ def test_owner_who_is_absent_is_left_out(world: World, monkeypatch: pytest.Monke
     pairs = {"bank": [(1, 2)], "shop": [(3, 4)], "telco": [(6, 5), (1, 1)]}
     assert world.compare(pairs) == {"bank": [True], "telco": [False, True]}
     assert world.compare({"shop": [(1, 2)]}) == {}
-
-
-def test_compute_partner_who_is_absent_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(world.federation.network.roles, CC)
-    with blamed(CC, AbsentError):
-        world.compare({"bank": [(1, 2)]})
 
 
 @pytest.mark.parametrize(("n_trees", "n_rows"), [(1, 1), (4, 12), (9, 30)])
@@ -498,11 +492,6 @@ def test_owner_opens_nothing_but_results_for_itself(world: World, forgery: str) 
     world.federation.network.channel(CS).call("bank", sent["bank"], ShareReply)
 
 
-@pytest.mark.parametrize("sender", [CC, KGC, "shop", "bank", "clinic"])
-def test_owner_opens_nothing_for_anybody_but_the_coordinator(world: World, sender: str) -> None:
-    assert refused(world, "bank", results(world)["bank"], ShareReply, sender) == "sender"
-
-
 def signed_by_cc(world: World, message: ShareRequest, **changes: Any) -> ShareRequest:
     new = changed(message, **changes)
     fields = _result(new.request, new.depth, "bank", new.count, new.ciphertext)
@@ -633,23 +622,6 @@ def test_compute_partner_answers_levels_once_and_in_order(world: World) -> None:
     for depth in (1, 0):
         assert refused(world, CC, changed(message, depth=depth), SealedResults) == "replay"
     channel.call(CC, changed(message, depth=3), SealedResults)
-
-
-@pytest.mark.parametrize("sender", [CC, KGC, "shop", "clinic"])
-def test_compute_partner_compares_for_nobody_but_the_coordinator(world: World, sender: str) -> None:
-    assert refused(world, CC, packed(world), SealedResults, sender) == "sender"
-
-
-def test_compute_partner_refuses_forged_requests_and_other_epochs(world: World) -> None:
-    honest = packed(world)
-    r = honest.request
-    for request, kind in (
-        (changed(r, n_rows=2000), "signature"),
-        (changed(r, signature=bytes(64)), "signature"),
-        (changed(r, admission=changed(r.admission, epoch=2)), "epoch"),
-        (changed(r, forest=bytes(16)), "forest"),
-    ):
-        assert refused(world, CC, changed(honest, request=request), SealedResults) == kind
 
 
 def test_compute_partner_serves_one_forest_of_its_federation_and_epoch(world: World) -> None:
