@@ -16,14 +16,14 @@ import pytest
 
 from revfrf.embedded.federation import Federation
 from revfrf.errors import RefusedError, UsageError
-from revfrf.messages.alignment import Align, Drop, MatchReply, MatchRequest, SchemaRequest
+from revfrf.messages.alignment import Align, MatchReply, MatchRequest, SchemaRequest
 from revfrf.messages.base import Done, Message
 from revfrf.messages.fle_expan import LevelRequest, OpenForest, Schema
 from revfrf.messages.frf_predict import ShareRequest
 from revfrf.messages.frf_revoc import Destroy, Rekey
 from revfrf.messages.frf_test import TestRequest as BitsRequest
 from revfrf.messages.key_setup import EpochCertificate, KeyDeal
-from revfrf.protocols.alignment import align, answer_match, ask_schemas, drop, match
+from revfrf.protocols.alignment import answer_match, ask_all, match
 from revfrf.testing.federations import Case, prepared_keys, train, with_rules
 from revfrf.transport.memory import MemoryChannel
 
@@ -120,20 +120,19 @@ class Answering:
 
 def participants(**ids: str) -> Answering:
     """Participants whose ids are single letters."""
-    kinds = (SchemaRequest, MatchRequest, Align, Drop)
+    kinds = (SchemaRequest, MatchRequest, Align)
     return Answering(ids, Meeting(dict.fromkeys(kinds, len(ids))))
 
 
 def test_participants_are_asked_about_all_ids_of_cs_and_the_rows_are_those_that_all_have() -> None:
     channel = participants(bank="abcdx", telco="dcby", shop="bcdaz")
     names = list(channel.ids)
-    schemas = ask_schemas(channel, 1, names)
+    schemas = ask_all(channel, names, SchemaRequest(epoch=1), Schema)
     assert {party: schema.n_rows for party, schema in schemas.items()} == {"bank": 5, "telco": 4, "shop": 5}
     matched = match(channel, "f", 1, "t", list("edcba"), names, 1)
     assert matched.ids == ["b", "c", "d"]
     assert str(matched) == "4 with 'bank', 3 with 'telco', 4 with 'shop'"
-    align(channel, 1, "t", matched.ids, names)
-    drop(channel, 1, "t", names)
+    ask_all(channel, names, Align(epoch=1, table="t", ids=tuple(matched.ids)), Done)
     assert set(channel.meeting.began.values()) == {3}
 
 
@@ -157,5 +156,5 @@ def test_of_several_refusals_the_first_by_name_is_raised_after_all_calls() -> No
     channel = participants(bank="a", shop="a", telco="a")
     channel.refusing = ["telco", "shop"]
     with pytest.raises(RefusedError, match="'shop'"):
-        align(channel, 1, "t", ["a"], sorted(channel.ids))
+        ask_all(channel, sorted(channel.ids), Align(epoch=1, table="t", ids=("a",)), Done)
     assert channel.meeting.began[Align] == 3

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from revfrf.errors import AbsentError, RevFRFError, UsageError
 from revfrf.forest.voting import Voting, numbers
 from revfrf.io.table import Table, some
+from revfrf.messages.alignment import Align, Drop
 from revfrf.messages.base import Message
 from revfrf.messages.key_setup import EpochCertificate
 from revfrf.names import CC
@@ -24,7 +25,7 @@ from revfrf.node.home import Home
 from revfrf.node.members import MemberService
 from revfrf.node.training_job import TrainingJob
 from revfrf.parallel import workers
-from revfrf.protocols.alignment import Matched, align, drop
+from revfrf.protocols.alignment import Matched
 from revfrf.protocols.certificate import shown_by
 from revfrf.report.drawing import outline
 from revfrf.report.forest import ForestOverview, forest_page
@@ -134,11 +135,11 @@ class CoordinatorService(MemberService):
         def find() -> tuple[tuple[str, ...], NDArray[np.float64]]:
             table, source = f"test {secrets.token_hex(8)}", f"{file}, column {column!r}"
             common = tuple(self.job.match(table, ids, source, on_progress).ids)
-            align(self.endpoint, self.job.epoch, table, common, self.job.participants)
+            self.job.tell(Align(epoch=self.job.epoch, table=table, ids=tuple(common)))
             try:
                 return common, self.role.votes(table, len(common), voting) / self.role.plan.rules.n_trees
             finally:
-                drop(self.endpoint, self.job.epoch, table, self.job.participants)
+                self.job.tell(Drop(epoch=self.job.epoch, table=table))
 
         common, mean = self._when_ready(find, on_progress)
         targets, labels = self.role.targets, self.role.labels

@@ -16,6 +16,9 @@ from revfrf.forest.tree import Rules
 from revfrf.io.party_data import Labels, Task, read_labels
 from revfrf.io.table import some
 from revfrf.lifecycle import CsState, Step, run
+from revfrf.messages.alignment import Align, Drop, SchemaRequest
+from revfrf.messages.base import Done
+from revfrf.messages.fle_expan import Schema
 from revfrf.messages.key_setup import EpochCertificate, SetUpReply, SetUpRequest
 from revfrf.names import CS, KGC
 from revfrf.node import api
@@ -23,7 +26,7 @@ from revfrf.node.api import OnProgress, ParticipantRows, Progress
 from revfrf.node.audit_log import AuditLog
 from revfrf.node.config import Config, ForestSection
 from revfrf.node.logs import step
-from revfrf.protocols.alignment import Matched, align, ask_schemas, match
+from revfrf.protocols.alignment import Matched, ask_all, match
 from revfrf.protocols.paper.fle_expan import LevelReport
 from revfrf.record import Record
 from revfrf.roles.coordinator import Coordinator, ForestRecord
@@ -162,7 +165,7 @@ class TrainingJob:
             places = {label: place for place, label in enumerate(training.labels)}
             known = np.array([places[str(value)] for value in values], dtype=np.int64)
             targets = Targets.classes(known, len(places), weights, repeats)
-        align(self._endpoint, self.epoch, TRAINING, training.ids, self.participants)
+        self.tell(Align(epoch=self.epoch, table=TRAINING, ids=training.ids))
         self.role.create(rules, training.seed, targets)
 
     def _grow(self, progress: Callable[[LevelReport], None]) -> None:
@@ -179,7 +182,7 @@ class TrainingJob:
 
     def find(self, on_progress: OnProgress) -> tuple[Matched, tuple[ParticipantRows, ...]]:
         """Find the rows of CS's labels that all participants share, and count each participant's."""
-        schemas = ask_schemas(self._endpoint, self.epoch, self.participants)
+        schemas = ask_all(self._endpoint, self.participants, SchemaRequest(epoch=self.epoch), Schema)
         for party, found in schemas.items():
             step(log, "schema", party=party, columns=len(found.columns), rows=found.n_rows)
             on_progress(Progress("schema", f"{party!r}: {len(found.columns)} columns, {found.n_rows} rows"))
@@ -189,6 +192,10 @@ class TrainingJob:
             ParticipantRows(party, len(found.columns), found.n_rows, matched.shared[party])
             for party, found in schemas.items()
         )
+
+    def tell(self, message: Align | Drop) -> None:
+        """Tell all participants about a table. May be repeated."""
+        ask_all(self._endpoint, self.participants, message, Done)
 
     def match(self, table: str, ids: Sequence[str], source: str, on_progress: OnProgress) -> Matched:
         """Find those of these ids, from this source, that all participants have.

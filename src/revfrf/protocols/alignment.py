@@ -2,8 +2,8 @@
 
 CS asks every participant, all at the same time, which of CS's ids it has, by private set intersection
 (`crypto.psi`). A participant learns how many ids CS has; CS learns, per participant, which of these it has.
-Then CS tells everybody the ids that all have, in the order in which rows are counted from now on; all of them
-are the participant's own.
+Then CS tells everybody the ids that all have (`Align`), in the order in which rows are counted from now on;
+all of them are the participant's own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,11 +16,11 @@ from revfrf.crypto.canonical import digest
 from revfrf.crypto.psi import Query, answer
 from revfrf.errors import ProtocolError, UsageError
 from revfrf.io.party_data import Rows
-from revfrf.messages.alignment import Align, Drop, MatchReply, MatchRequest, SchemaRequest
-from revfrf.messages.base import Done
-from revfrf.messages.fle_expan import Column, Schema
+from revfrf.messages.alignment import MatchReply, MatchRequest
+from revfrf.messages.base import Message
+from revfrf.messages.fle_expan import Column
 from revfrf.parallel import side_by_side
-from revfrf.transport.base import Channel, blaming
+from revfrf.transport.base import Channel, Reply, blaming
 
 _ALIGNED = "revfrf aligned rows v1"
 _FEW, _MANY = 10_000, 20
@@ -45,10 +45,12 @@ class Matched:
 # -- CS ---------------------------------------------------------------------------------------------
 
 
-def ask_schemas(channel: Channel, epoch: int, parties: Sequence[str]) -> dict[str, Schema]:
-    """Ask what these participants publish of their columns, and how many rows each has."""
-    schemas = side_by_side(lambda party: channel.call(party, SchemaRequest(epoch=epoch), Schema), parties)
-    return dict(zip(parties, schemas, strict=True))
+def ask_all(
+    channel: Channel, parties: Sequence[str], message: Message, reply_type: type[Reply]
+) -> dict[str, Reply]:
+    """Ask all of these participants the same."""
+    replies = side_by_side(lambda party: channel.call(party, message, reply_type), parties)
+    return dict(zip(parties, replies, strict=True))
 
 
 def match(
@@ -77,18 +79,6 @@ def match(
     if not common:
         raise UsageError(f"no row is shared by all participants ({matched}); check the id columns")
     return matched
-
-
-def align(channel: Channel, epoch: int, table: str, ids: Sequence[str], parties: Sequence[str]) -> None:
-    """Tell these participants the rows of a table. May be repeated."""
-    message = Align(epoch=epoch, table=table, ids=tuple(ids))
-    side_by_side(lambda party: channel.call(party, message, Done), parties)
-
-
-def drop(channel: Channel, epoch: int, table: str, parties: Sequence[str]) -> None:
-    """Tell these participants to forget a table."""
-    message = Drop(epoch=epoch, table=table)
-    side_by_side(lambda party: channel.call(party, message, Done), parties)
 
 
 # -- a participant ----------------------------------------------------------------------------------

@@ -285,8 +285,8 @@ class Coordinator(PolicyParty):
         """FRF-Test: return the sum of all trees' votes for each row of a table that the participants hold."""
         self._check_ready()
         totals = np.zeros((n_rows, self.targets.n_classes or 1))
-        count = partial(self._count, totals, voting)
-        frf_test(self.channel, self.plan, self.store, table, n_rows, count)
+        for leaves in frf_test(self.channel, self.plan, self.store, table, n_rows):
+            self._count(totals, voting, leaves)
         return totals
 
     def _count(self, totals: NDArray[np.float64], voting: Voting, leaves: Nodes) -> None:
@@ -318,22 +318,19 @@ class Coordinator(PolicyParty):
         rows = read_rows(self.plan, message)
         enter_request(self.book, self.policy, self.opening, request, 0, 1)
         totals = np.zeros((request.n_rows, self.targets.n_classes or 1))
-        n_voted = np.zeros(request.n_rows, dtype=np.uint32)
-
-        def count(leaves: Nodes) -> None:
-            self._count(totals, request.voting, leaves)
-            n_voted[:] += np.bincount(leaves.rows, minlength=request.n_rows).astype(np.uint32)
-
+        n_voted, absent = np.zeros(request.n_rows, dtype=np.uint32), set[str]()
         try:
             keys = (self.identity.share, self.identity.weak, self.verify_key_of(CC))
             server = ComparingServer(self.channel, *keys, self.n_jobs)
-            absent = frf_predict(server, self.plan, self.store, request, rows, count, _progress.get())
+            for leaves in frf_predict(server, self.plan, self.store, request, rows, absent, _progress.get()):
+                self._count(totals, request.voting, leaves)
+                n_voted += np.bincount(leaves.rows, minlength=request.n_rows).astype(np.uint32)
             self._check_ready()  # unless somebody has left since
             check_admission(self.identity, request.admission)
         except (AbsentError, RefusedError) as error:
             log.warning("a request of %r has no answer: %s", request.admission.member.name, error)
             return write_failure(error)
-        return write_answer(Answer(totals, n_voted, absent))
+        return write_answer(Answer(totals, n_voted, tuple(sorted(absent))))
 
     def digest(self) -> str:
         """Return the digest of the forest's plain structure, and of what its leaves are about."""

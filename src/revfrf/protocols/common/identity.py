@@ -74,6 +74,13 @@ class Identity(Secret):
             raise ProtocolError(f"{self.name!r} has no private keys here", kind="member")
         return self.signing
 
+    @property
+    def admitted(self) -> Admission:
+        """KGC's admission as a requester. Raises ProtocolError if there is none."""
+        if self.admission is None:
+            raise ProtocolError(f"{self.name!r} is not admitted as a requester", kind="member")
+        return self.admission
+
     def member(self, weak: WeakKey) -> Member:
         """Return what an epoch certificate says about this party if this is its weak key."""
         return Member(self.name, self.role, number(weak.public.h), self.signing_key.verify_key.raw)

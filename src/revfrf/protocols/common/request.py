@@ -74,10 +74,8 @@ def sign_request(
     identity: Identity, forest: bytes, n_rows: int, voting: Voting, partial: bool, rows: bytes
 ) -> Request:
     """A new request for these encrypted rows. Raises ProtocolError before KGC has admitted the requester."""
-    admission, name = identity.admission, secrets.token_bytes(16)
-    if admission is None:
-        raise ProtocolError(f"{identity.name!r} is not admitted as a requester", kind="member")
-    unsigned = Request(admission, forest, name, n_rows, voting, partial, rows_digest(rows), bytes(64))
+    name = secrets.token_bytes(16)
+    unsigned = Request(identity.admitted, forest, name, n_rows, voting, partial, rows_digest(rows), bytes(64))
     signature = identity.signing_key.sign(_REQUEST, *_fields(unsigned))
     return msgspec.structs.replace(unsigned, signature=signature)
 

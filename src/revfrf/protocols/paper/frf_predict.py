@@ -10,7 +10,7 @@ HoLT tells CS, and CS alone, which way each row goes. It takes two exchanges at 
 number of trees and rows.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -60,9 +60,7 @@ class Answer:
 
 def ask_facts(channel: Channel, identity: Identity) -> ForestFacts:
     """Return what CS publishes of its forest, checked: of this requester's federation and epoch."""
-    admission = identity.admission
-    if admission is None:
-        raise ProtocolError(f"{identity.name!r} is not admitted as a requester", kind="member")
+    admission = identity.admitted
     with blaming(CS):
         facts = channel.call(CS, ForestQuery(admission=admission), ForestFacts)
         if (facts.opening.federation, facts.epoch) != (admission.federation, admission.epoch):
@@ -178,14 +176,14 @@ def frf_predict(
     store: CoordinatorStore,
     request: Request,
     rows: Sequence[Ciphertext],
-    at_leaves: Callable[[Nodes], None],
+    absent: set[str],
     progress: Callable[[float], None],
-) -> tuple[str, ...]:
-    """Walk the rows of a request to their leaves, and hand the leaves with their rows to `at_leaves`.
+) -> Iterator[Nodes]:
+    """Walk the rows of a request to their leaves, and yield the leaves with their rows.
 
-    Returns the owners whose absence has stopped rows on their way, which only a partial request allows.
+    Adds to `absent` who has stopped rows on their way, which only a partial request allows.
     """
-    rules, absent, depths = plan.rules, set[str](), count()
+    rules, depths = plan.rules, count()
 
     def descend(nodes: Nodes) -> Nodes:
         """Return the children that any row reaches, below the splits of owners who are there."""
@@ -205,8 +203,7 @@ def frf_predict(
         return reached_children(nodes, np.flatnonzero(going), right)
 
     every_row = np.arange(request.n_rows, dtype=np.uint32)
-    walk(store, Nodes.roots([every_row] * rules.n_trees), at_leaves, descend)  # FRF-Predict, lines 2 to 4
-    return tuple(sorted(absent))
+    return walk(store, Nodes.roots([every_row] * rules.n_trees), descend)  # FRF-Predict, lines 2 to 4
 
 
 def _comparisons(

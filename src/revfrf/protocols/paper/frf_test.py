@@ -9,7 +9,7 @@ Nothing is encrypted, and nothing needs to be: CS learns the path of each row, a
 its nodes. The paper's FT-Test, lines 5 to 8, hands CS every split: see docs/deviations.md.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -32,19 +32,14 @@ _AT_ONCE = 2**24
 
 
 def frf_test(
-    channel: Channel,
-    plan: Plan,
-    store: CoordinatorStore,
-    table: str,
-    n_rows: int,
-    at_leaves: Callable[[Nodes], None],
-) -> None:
-    """Walk every row of a table to its leaves, and hand the leaves with their rows to `at_leaves`."""
+    channel: Channel, plan: Plan, store: CoordinatorStore, table: str, n_rows: int
+) -> Iterator[Nodes]:
+    """Walk every row of a table to its leaves, and yield the leaves with their rows."""
     block = max(1, _AT_ONCE // plan.rules.n_trees)
     for begin in range(0, n_rows, block):
         rows = np.arange(begin, min(begin + block, n_rows), dtype=np.uint32)
         roots = Nodes.roots([rows] * plan.rules.n_trees)
-        walk(store, roots, at_leaves, lambda nodes: _descend(channel, plan, store, table, nodes))
+        yield from walk(store, roots, lambda nodes: _descend(channel, plan, store, table, nodes))
 
 
 def _descend(channel: Channel, plan: Plan, store: CoordinatorStore, table: str, nodes: Nodes) -> Nodes:
@@ -67,20 +62,13 @@ def _descend(channel: Channel, plan: Plan, store: CoordinatorStore, table: str, 
 # -- rows walk down the trees: all trees and all rows together --------------------------------------
 
 
-def walk(
-    store: CoordinatorStore,
-    nodes: Nodes,
-    at_leaves: Callable[[Nodes], None],
-    descend: Callable[[Nodes], Nodes],
-) -> None:
-    """Hand the leaves among these nodes to `at_leaves`, and go on with what `descend` makes of the others."""
+def walk(store: CoordinatorStore, nodes: Nodes, descend: Callable[[Nodes], Nodes]) -> Iterator[Nodes]:
+    """Yield the leaves among these nodes, and go on with what `descend` makes of the others."""
     while len(nodes):
         is_leaf = np.array([name in store.leaves for name in nodes.names()])
-        at_leaves(nodes.take(np.flatnonzero(is_leaf)))
+        yield nodes.take(np.flatnonzero(is_leaf))
         inner = nodes.take(np.flatnonzero(~is_leaf))
-        if not len(inner):
-            return
-        nodes = descend(inner)
+        nodes = descend(inner) if len(inner) else inner
 
 
 def by_owner(store: CoordinatorStore, nodes: Nodes) -> dict[str, Positions]:

@@ -176,17 +176,12 @@ def _open(cs: ComparingServer, sealed: Sealed, shares: Mapping[str, int]) -> dic
             opened = open_bits(cs.weak, results, list(shares.values()), n_jobs=cs.n_jobs)
         except (DecryptionError, ElementError):
             for owner, share in shares.items():
-                _try_share(cs, owner, sealed[owner][0], share)
+                try:
+                    open_bits(cs.weak, [sealed[owner][0]], [share], n_jobs=1)
+                except (DecryptionError, ElementError) as error:
+                    raise RefusedError(owner, "has given a share that does not open its result") from error
             raise
     return dict(zip(shares, opened, strict=True))
-
-
-def _try_share(cs: ComparingServer, owner: str, result: SealedBits, share: int) -> None:
-    """Blame the owner if its share does not open its result."""
-    try:
-        open_bits(cs.weak, [result], [share], n_jobs=1)
-    except (DecryptionError, ElementError) as error:
-        raise RefusedError(owner, "has given a share that does not open its result") from error
 
 
 # -- CC ---------------------------------------------------------------------------------------------
