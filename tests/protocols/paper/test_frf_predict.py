@@ -596,7 +596,6 @@ COLUMNS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "a column less": lambda columns: columns | {"telco": columns["telco"][1:]},
     "a column more": lambda columns: columns | {"telco": columns["telco"] + columns["shop"]},
     "another party": lambda columns: columns | {"casino": columns["shop"]},
-    "none": lambda _: {},
 }
 
 
