@@ -179,10 +179,7 @@ def _is_missing(x: Any) -> bool:
         return x.is_nan()  # a signalling NaN does not even compare
     if _is_integer(x):
         return False
-    try:
-        same = x == x
-    except (TypeError, ValueError):
-        return False
+    same = x == x
     # NaN and NaT differ from themselves; pandas.NA and numpy.ma.masked answer with themselves.
     return same is x or (isinstance(same, bool | np.bool_) and not same)
 

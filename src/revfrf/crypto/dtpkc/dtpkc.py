@@ -105,7 +105,7 @@ def scale(parameters: Parameters, ciphertext: Ciphertext, factor: int) -> Cipher
 
 def h_re_enc(key: WeakKey, ciphertexts: Sequence[Ciphertext], *, n_jobs: int = -1) -> list[Ciphertext]:
     """HReEnc: from [m] under h_u to [m] under h_u·h, with the second key's secret."""
-    return in_threads(partial(_shift_key, key.parameters, key.sk), ciphertexts, key.parameters.jobs(n_jobs))
+    return h_enc_ref(key.parameters, key.sk, ciphertexts, n_jobs=n_jobs)
 
 
 def h_enc_ref(
