@@ -12,12 +12,10 @@ from revfrf.crypto.dtpkc.dtpkc import add_constant, h_enc_ref, ho_enc, par_h_dec
 from revfrf.crypto.dtpkc.keys import Ciphertext
 from revfrf.crypto.dtpkc.packing import Pack
 from revfrf.crypto.dtpkc.possession import PossessionProof
-from revfrf.crypto.dtpkc.strong import root_open, set_up, strong_open
+from revfrf.crypto.dtpkc.strong import set_up
 from revfrf.crypto.encoding import FixedPoint
 from revfrf.embedded.federation import Federation
 from revfrf.errors import (
-    AbsentError,
-    FormatError,
     NoForestError,
     PartyError,
     PolicyError,
@@ -64,12 +62,6 @@ def test_errors_of_other_parties_name_them_and_survive_a_trip_between_processes(
         assert type(same) is error
         assert (same.party, same.reason, str(same)) == ("bank", "the reason", "'bank' the reason")
         assert same.kind == error.kind
-
-
-def test_an_absent_party_is_told_from_one_that_refuses() -> None:
-    assert {error.kind for error in OF_PARTIES} == {"error", "refused", "absent"}
-    assert not issubclass(AbsentError, RefusedError)
-    assert not issubclass(RefusedError, AbsentError)
 
 
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
@@ -142,12 +134,6 @@ def test_a_refresh_wants_a_secret(toy: World) -> None:
     plain: Any = 5
     with pytest.raises(UsageError, match="SecretInt"):
         h_enc_ref(toy.parameters, plain, [])
-
-
-def test_halves_that_do_not_answer_every_ciphertext_are_refused(toy: World) -> None:
-    for opener in (strong_open, root_open):
-        with pytest.raises(FormatError, match="1 answers for 2"):
-            opener(toy.cc_share, [4, 4], [4])
 
 
 def test_values_with_long_numbers_print_short_at_any_size() -> None:

@@ -36,10 +36,7 @@ def test_the_answer_is_right(income: str, threshold: str, answer: bool) -> None:
     assert done.returncode == 0, done.stderr
     assert f"known to CS alone: {'yes' if answer else 'no'}" in done.stdout
     assert "The paper's own HoLT says the same" in done.stdout
-
-
-def test_toy_keys_are_labelled() -> None:
-    assert "INSECURE" in run(*TOY).stdout
+    assert "INSECURE" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -67,16 +64,12 @@ def test_hospitals_with_toy_keys_are_labelled_in_the_terminal_and_on_the_page(tm
     assert done.stderr == ""
     assert done.stdout.endswith(f"{page}\n")
     assert "✗" not in done.stdout
+    *lines, _ = done.stdout.splitlines()  # the last one has the page's path
+    assert max(map(len, lines)) <= 80
     for text in (done.stdout, page.read_text(encoding="utf-8")):
         assert "256-bit keys: INSECURE" in text
         for hospital in ("Aarau", "Basel", "Chur", "Davos", "Engelberg"):
             assert hospital in text
-
-
-def test_lines_of_the_hospitals_fit_80_columns(tmp_path: Path) -> None:
-    done = demo(*TOY, "--trees", "3", "--page", str(tmp_path / "page.html"))
-    *lines, _ = done.stdout.splitlines()  # the last one has the page's path
-    assert max(len(line) for line in lines) <= 80
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 import revfrf.testing
-from revfrf.errors import AbsentError, FormatError, RefusedError, SignatureError, UsageError
+from revfrf.errors import AbsentError, FormatError, RefusedError, SignatureError
 from revfrf.messages.alignment import SchemaRequest
 from revfrf.messages.base import Done, Message
 from revfrf.messages.fle_expan import LevelRequest
 from revfrf.messages.frf_test import TestReply as BitsReply
 from revfrf.names import CC, CS, PARTICIPANT
-from revfrf.testing.federations import other_keys, prepared_keys, random_case, set_up, toy_keys, train
+from revfrf.testing.federations import random_case, set_up, train
 from revfrf.testing.link import FaultyLink
 from revfrf.testing.peers import FaultyPeer, LyingChannel, changing, failing, offline, replaced
 from revfrf.testing.recorders import Recorder, recording, until
@@ -64,11 +64,6 @@ def test_the_reason_behind_a_peers_refusal_is_found() -> None:
     with refused("length", "version") as caught:
         call()
     assert caught.reason == "cut off"
-
-
-def test_a_refusal_without_a_reason_is_itself_the_reason() -> None:
-    assert refusal_kind(fail(RefusedError("bank", "has refused: rejected"))) == "refused"
-    assert refusal_kind(fail(UsageError("no"))) == "usage"
 
 
 def test_a_blamed_party_is_found() -> None:
@@ -181,15 +176,6 @@ def test_messages_are_recorded_in_order_and_on_the_chosen_network() -> None:
         if request.type == "LevelRequest":
             assert isinstance(request.message, LevelRequest)
             assert (reply.sender, reply.recipient, reply.type) == ("bank", CS, "LevelReply")
-
-
-def test_prepared_keys_change_with_every_epoch() -> None:
-    with prepared_keys():
-        federation = train(CASE)
-        first = federation.parameters
-        federation.revoke(["shop"], 2, lambda _: None)
-    assert first == toy_keys().parameters
-    assert federation.parameters == other_keys(first).parameters != first
 
 
 def test_waiting_for_what_does_not_happen_fails() -> None:

@@ -33,6 +33,7 @@ Voting = Annotated[
     Literal["hard", "soft"],
     typer.Option(help="hard: majority vote of the trees; soft: mean of their probabilities."),
 ]
+IdColumn = Annotated[str | None, typer.Option(metavar="COLUMN", help="The id column.")]
 REPLACED = "an existing file is replaced."
 
 REPEAT_SECONDS = 10.0

@@ -10,6 +10,7 @@ from revfrf.cli.console import (
     REPLACED,
     AllowInsecure,
     Directory,
+    IdColumn,
     Json,
     ask_party,
     print_done,
@@ -31,9 +32,7 @@ _OWN_TABLE = {
 
 
 def join(
-    token: Annotated[
-        str, typer.Argument(metavar="TOKEN", help="The token from KGC; - reads it from standard input.")
-    ],
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="From KGC; - reads standard input.")],
     directory: Annotated[
         Path | None, typer.Option("--directory", "-d", metavar="DIR", help="Default: the party's name.")
     ] = None,
@@ -72,18 +71,12 @@ def join(
 def serve(
     directory: Directory = Path(),
     data: Annotated[Path | None, typer.Option(metavar="FILE", help="The table: CSV or Parquet.")] = None,
-    id_column: Annotated[str | None, typer.Option(metavar="COLUMN", help="The id column.")] = None,
+    id_column: IdColumn = None,
     target: Annotated[str | None, typer.Option(metavar="COLUMN", help="CS: the label column.")] = None,
-    task: Annotated[
-        str | None, typer.Option(metavar="classes|numbers", help="CS: the kind of labels.")
-    ] = None,
-    policy: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Answer only requests of these; repeatable.")
-    ] = None,
+    task: Annotated[str | None, typer.Option(help="CS: the labels are classes or numbers.")] = None,
+    policy: Annotated[list[str] | None, typer.Option(help="Answer only this requester; repeatable.")] = None,
     listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="CS: the address.")] = None,
-    workers: Annotated[
-        str | None, typer.Option(help="Cores, -1 for all; or a joblib backend like ray://HOST:PORT.")
-    ] = None,
+    workers: Annotated[str | None, typer.Option(help="Cores, -1 for all, or like ray://HOST:PORT.")] = None,
     log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
 ) -> None:
     """Run a party, until Ctrl-C or SIGTERM.
@@ -148,23 +141,15 @@ def revoke(
     directory: Directory = Path(),
     level: Annotated[
         int,
-        typer.Option(
-            min=1,
-            max=2,
-            help="2: also rotate all keys, so that CS and CC cannot use old copies of the forest. 1: do not.",
-        ),
+        typer.Option(min=1, max=2, help="2: also renew all keys, which makes old copies useless; 1: do not."),
     ] = 2,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     no_wait: Annotated[
-        bool,
-        typer.Option("--no-wait", help="Return once KGC has the request. Keep the party's process running."),
+        bool, typer.Option("--no-wait", help="Return once KGC has the request; keep the process running.")
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help=f"Send nothing; write the request to a file, for `revfrf kgc accept`; {REPLACED}",
-        ),
+        typer.Option(metavar="FILE", help=f"Write the request to a file, for `kgc accept`; {REPLACED}"),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from revfrf.cli.console import REPLACED, Directory, Json, Voting, ask_party, facts_of, write_file
+from revfrf.cli.console import REPLACED, Directory, IdColumn, Json, Voting, ask_party, facts_of, write_file
 from revfrf.cli.exits import advising
 from revfrf.errors import RevFRFError, UsageError
 from revfrf.io.files import check_place
@@ -22,22 +22,13 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help=f"Write the predictions here; {REPLACED}")
     ] = None,
-    id_column: Annotated[str | None, typer.Option(metavar="COLUMN", help="The id column.")] = None,
+    id_column: IdColumn = None,
     partial: Annotated[
-        bool,
-        typer.Option(
-            "--partial",
-            help="With --encrypted: skip trees that need an offline participant; a refusal still aborts.",
-        ),
+        bool, typer.Option("--partial", help="With --encrypted: skip trees that need an offline participant.")
     ] = False,
     min_coverage: Annotated[
         float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            show_default="0.5",
-            help="With --partial: fail if a row has a lower coverage, the fraction of trees that voted.",
-        ),
+        typer.Option(min=0, max=1, show_default="0.5", help="With --partial: fail if fewer trees voted."),
     ] = None,
     voting: Voting = "hard",
     as_json: Json = False,

@@ -17,15 +17,11 @@ def verify(
     retrain: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOREST",
-            help="Also retrain without the leavers, and compare: a forest saved with private_keys=True.",
+            metavar="FOREST", help="Retrain this forest, saved with private_keys=True, and compare."
         ),
     ] = None,
     data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="TABLE", help="With --retrain: the training rows in their order, CSV or Parquet."
-        ),
+        Path | None, typer.Option(metavar="TABLE", help="With --retrain: the training rows in their order.")
     ] = None,
     target: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="With --retrain: the table's label column.")

@@ -67,10 +67,8 @@ class Rows:
         A category that was not published is missing. Raises UsageError for a column that is not in the file
         or has another kind there, and RangeError for a number that does not fit.
         """
-        codes = np.empty((len(columns), len(self.ids)), dtype=np.int64)
-        for place, column in enumerate(columns):
-            codes[place] = self._encode(column)
-        return codes
+        codes = [self._encode(column) for column in columns]
+        return np.array(codes, dtype=np.int64).reshape(len(columns), len(self.ids))
 
     def _learn(self, name: str) -> Column:
         path = f"{self.table.path}, column {name!r}"

@@ -9,6 +9,7 @@ fingerprint is what `VerifyKey.fingerprint` says, for comparing over the telepho
 """
 
 import os
+import re
 from contextlib import suppress
 
 from revfrf.crypto.signing import KEY_BYTES, VerifyKey
@@ -18,6 +19,7 @@ from revfrf.io.files import PUBLIC, content, create, reading, writing
 FORMAT = "revfrf verify key v1"
 MAX_SIZE = 64 * 1024
 _ANY_VERSION = b"revfrf verify key v"
+_FORM = re.compile(rb"%s\nkey: ([0-9a-f]{%d})\n.*\n" % (FORMAT.encode(), 2 * KEY_BYTES))
 
 
 def save_verify_key(path: str | os.PathLike[str], key: VerifyKey) -> None:
@@ -48,16 +50,15 @@ def load_verify_key(path: str | os.PathLike[str]) -> VerifyKey:
         raise KeyFileError(
             f"{path}: a public key of another version; this RevFRF reads {FORMAT!r}", kind="version"
         )
-    head, key, *_ = *data.split(b"\n"), b""
-    name, _, digits = key.partition(b": ")
-    if head != FORMAT.encode() or name != b"key" or len(digits) != 2 * KEY_BYTES:
+    parts = _FORM.fullmatch(data)
+    if parts is None:
         raise _malformed(path, f"it is not a {FORMAT!r}")
     try:
-        found = VerifyKey(bytes.fromhex(digits.decode("ascii")))
-    except (ValueError, FormatError):
+        found = VerifyKey(bytes.fromhex(parts[1].decode()))
+    except FormatError:
         raise _malformed(path, "its hex digits are not a key") from None
     if _text(found) != data:
-        raise _malformed(path, "its fingerprint or its form is not that of its key")
+        raise _malformed(path, "its fingerprint is not that of its key")
     return found
 
 

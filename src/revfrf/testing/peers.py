@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from revfrf.messages.base import Message
-from revfrf.transport.base import Answering, Channel, Reply
+from revfrf.transport.base import Answering, Reply
 from revfrf.transport.memory import MemoryNetwork
 
 Hook = Callable[[Any, Any], Message]
@@ -59,12 +59,14 @@ def failing(error: Exception, kind: type[Message] = Message, after: int = 0) -> 
 
 
 @dataclass
-class FaultyPeer:
-    """A role whose requests or replies pass through hooks on their way to and from the honest one."""
-
-    honest: Answering
+class _Hooked:
+    honest: Any
     on_request: Hook = unchanged
     on_reply: Hook = unchanged
+
+
+class FaultyPeer(_Hooked):
+    """A role whose requests or replies pass through hooks on their way to and from the honest one."""
 
     def handle(self, sender: str, message: Message) -> Message:
         """See `transport.base.Answering`."""
@@ -72,13 +74,8 @@ class FaultyPeer:
         return self.on_reply(request, self.honest.handle(sender, request))
 
 
-@dataclass
-class LyingChannel:
+class LyingChannel(_Hooked):
     """A party's channel on which its requests, or the replies to them, pass through hooks."""
-
-    honest: Channel
-    on_request: Hook = unchanged
-    on_reply: Hook = unchanged
 
     def call(self, recipient: str, request: Message, reply_type: type[Reply]) -> Reply:
         """See `transport.base.Channel`."""
