@@ -183,7 +183,8 @@ def test_where_there_is_no_directory_nobody_is_asked(tmp_path: Path, what: str) 
         place.touch()
     elif what == "pipe":
         os.mkfifo(place)
-    assert ask(place / CONTROL, INVITE, offline=lambda: "nobody") == "nobody"
+    with pytest.raises(UsageError, match="is not running"):
+        ask(place / CONTROL, INVITE)
     assert process_of(place / CONTROL) is None
 
 

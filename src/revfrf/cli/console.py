@@ -19,7 +19,7 @@ from revfrf.cli.exits import one_line, print_json
 from revfrf.errors import RevFRFError
 from revfrf.io.files import write_text
 from revfrf.node.api import OnProgress, Progress, Request
-from revfrf.node.control import CONTROL, ask
+from revfrf.node.control import CONTROL, ask, is_running
 from revfrf.report.progress import progress_bar
 
 Result = TypeVar("Result")
@@ -148,21 +148,16 @@ def _repeating(text: Callable[[], str]) -> Iterator[None]:
 
 def ask_party(directory: Path, request: Request[Result], quiet: bool) -> Result:
     """Ask the party that runs in a directory, and show progress. If none runs, see `run_offline`."""
-    home, asked = directory.expanduser(), True
-
-    def offline() -> Result:
-        nonlocal asked
-        asked = False
-        from revfrf.node.roles import run_offline
-
-        return run_offline(home, request, on_progress)
-
+    home = directory.expanduser()
     with progress(quiet) as on_progress:
+        if not is_running(home / CONTROL):
+            from revfrf.node.roles import run_offline
+
+            return run_offline(home, request, on_progress)
         try:
-            return ask(home / CONTROL, request, on_progress, offline)
+            return ask(home / CONTROL, request, on_progress)
         except KeyboardInterrupt as interrupt:
-            if asked:
-                interrupt.add_note("a running party continues what it has begun")
+            interrupt.add_note("a running party continues what it has begun")
             raise
         except RevFRFError as error:
             if error.kind == "wrong-role":

@@ -217,25 +217,18 @@ def not_running(directory: Path, remedy: str) -> UsageError:
     return UsageError(f"`revfrf serve` is not running in {directory}; {remedy}")
 
 
-def ask(
-    path: Path,
-    request: Request[Result],
-    on_progress: OnProgress = no_progress,
-    offline: Callable[[], Result] | None = None,
-) -> Result:
-    """Send a request to the process that listens there. If there is none, call `offline` instead.
+def ask(path: Path, request: Request[Result], on_progress: OnProgress = no_progress) -> Result:
+    """Send a request to the process that listens there.
 
     Raises the error that the process answers with, StorageError if another user could listen there, and
-    UsageError if no process listens and there is no `offline`.
+    UsageError if no process listens.
     """
     with suppress(OSError):  # what does not exist is not asked
         if path.is_socket():
             check_writable_by_owner_alone(path.parent)
     connection = _connect(path)
     if connection is None:
-        if offline is None:
-            raise not_running(path.parent, "start it, and retry")
-        return offline()
+        raise not_running(path.parent, "start it, and retry")
     with connection:
         connection.settimeout(DEAD_SECONDS)
         try:
