@@ -220,6 +220,8 @@ def test_a_full_disk_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UsageError, match="file: cannot be written: No space left on device"):
         write_text(path, "text")
+    with pytest.raises(UsageError, match="cannot be written"):
+        write_text(path, "\ud800")
     assert not path.exists()
 
 

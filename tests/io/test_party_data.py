@@ -487,29 +487,10 @@ def test_wrong_labels_are_refused_by_line(csv: Any) -> None:
 def test_answers_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "answers.csv"
     third = 1 / 3
-    text = csv_text(["a", "b,"], {"answer": np.array(["yes", 'n"o']), "p": np.array([third, 1.0])})
-    write_text(path, text)
-    rows = read_rows(path, "id", decimals=18)
+    columns = {"answer": np.array(["yes", 'n"o']), "p": np.array([third, 1.0])}
+    write_text(path, csv_text(["a", "b,"], columns, id_column="customer"))
+    rows = read_rows(path, "customer", decimals=18)
     assert rows.ids == ("a", "b,")
     assert rows.columns[0].categories == ('n"o', "yes")
     assert float(rows.table.column("p")[0]) == third
     assert [entry.name for entry in tmp_path.iterdir()] == ["answers.csv"]
-
-
-def test_the_column_of_ids_has_the_name_that_was_asked_for() -> None:
-    assert csv_text(["17"], {"answer": [1.5]}, id_column="customer") == "customer,answer\n17,1.5\n"
-
-
-def test_answers_that_cannot_be_written_leave_no_file(tmp_path: Path) -> None:
-    for path, answer, message in (
-        (tmp_path / "no" / "a.csv", "yes", "cannot be written: there is no directory"),
-        (tmp_path / "a.csv", "\ud800", "cannot be written"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            write_text(path, csv_text(["a"], {"answer": [answer]}))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_rows_are_frozen(csv: Any) -> None:
-    with pytest.raises(AttributeError):
-        read_rows(csv(BANK), "id").ids = ()  # type: ignore[misc]
