@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from revfrf.cli import exits
+from revfrf.cli import exits, kgc
 from revfrf.cli.app import app
 from revfrf.messages.registry import MESSAGES
 from revfrf.names import Role
@@ -223,15 +223,15 @@ def test_the_page_has_every_key_of_a_configuration_with_its_role_and_default() -
 
 
 def test_the_page_has_every_command() -> None:
-    top = [c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands]
-    below = [
-        f"{group.name} {command.name}"
-        for group in app.registered_groups
-        for command in group.typer_instance.registered_commands  # type: ignore[union-attr]
-    ]
+    groups = {"": app, "kgc ": kgc.app}
+    every = {
+        f"{before}{command.name or getattr(command.callback, '__name__', None)}"
+        for before, group in groups.items()
+        for command in group.registered_commands
+    }
     table = rows(FEDERATION, 3, "| command | where | what |\n")
     named = {name for row in table for name in re.findall(r"`([^`]+)`", row[0])}
-    assert named - {"predict --encrypted"} == {*top, *below}
+    assert named - {"predict --encrypted"} == every
 
 
 def test_the_page_has_the_exit_codes() -> None:
