@@ -15,6 +15,7 @@ import pytest
 
 from revfrf import RevocableForestClassifier
 from revfrf.errors import RevFRFError
+from revfrf.forest.seeds import master_seed, participant_secret
 from revfrf.node import api
 from revfrf.node.control import CONTROL, process_of
 from revfrf.node.home import CONFIG
@@ -46,6 +47,8 @@ def test_a_federation_by_its_command_line_from_training_to_a_certificate(
         command = federation.command
         grown = json.loads(command("train", "-d", "CS", "--json"))
         assert (grown["existed"], grown["changed"]) == (False, [])
+        assert "random_state in [forest] replaces this party's secret" in federation.log("h0")
+        assert participant_secret(master_seed(10), "h0").hex() not in federation.log("h0")
         forest = grown["forest"]
         assert (forest["digest"], forest["rows"], forest["not_shared"]) == (trained.digest, ROWS, 3)
         tested = json.loads(command("test", "CS/test.csv", "-d", "CS", "--json"))

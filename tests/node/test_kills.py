@@ -34,21 +34,12 @@ def test_a_party_killed_again_and_again_from_the_set_up_on_delays_a_forest_and_c
 
 
 @pytest.mark.parametrize("level", [1, 2])
-@pytest.mark.parametrize("party", ["CS", "KGC", "CC", "h0"])
-def test_a_party_killed_again_and_again_while_another_leaves_delays_it_and_changes_nothing(
+@pytest.mark.parametrize("party", MORTAL)
+def test_a_party_killed_again_and_again_while_h2_leaves_delays_it_and_changes_nothing(
     begin: Begin, trained: Known, never_with_h2: Known, party: str, level: api.RevocationLevel
 ) -> None:
-    doomed = killing(begin, trained.directory, **{party: later_and_later(level, 5, STEPS[party] // 2)})
-    leave(doomed, level)
-    check_whole(doomed, never_with_h2, 2)
-    assert doomed.federation.kills >= 3
-
-
-@pytest.mark.parametrize("level", [1, 2])
-def test_a_leaver_killed_again_and_again_leaves(
-    begin: Begin, trained: Known, never_with_h2: Known, level: api.RevocationLevel
-) -> None:
-    doomed = killing(begin, trained.directory, h2=[1, 2, 3, 4, 5])
+    lives = [1, 2, 3, 4, 5] if party == "h2" else later_and_later(level, 5, STEPS[party] // 2)
+    doomed = killing(begin, trained.directory, **{party: lives})
     leave(doomed, level)
     check_whole(doomed, never_with_h2, 2)
     assert doomed.federation.kills >= 3

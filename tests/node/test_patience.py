@@ -1,6 +1,7 @@
 """What has begun outlasts a party that dies and comes back. What cannot begin says so at once."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,33 +20,25 @@ pytestmark = pytest.mark.timeout(900)  # on a slow machine
 
 
 @pytest.mark.parametrize(
-    "step", ["MatchRequest of CS: not handled", "Align of CS: handled", "TestRequest of CS: not handled"]
-)
-def test_a_test_outlasts_a_participant_that_dies_and_comes_back(
-    begin: Begin, trained: Known, step: str
-) -> None:
-    federation = begin(trained.directory)
-    expected = federation.test()
-    asking = federation.killed_at(step, "h1", federation.test)
-    federation.start("h1", wait=False)
-    assert asking.outcome() == expected
-
-
-@pytest.mark.parametrize(
-    ("party", "step"),
+    ("party", "step", "who"),
     [
-        ("h1", "ShareRequest of CS: not handled"),
-        ("CC", "MaskedComparisons of CS: handled"),
-        ("CS", "MaskedComparisons to CC: answered"),
+        ("h1", "MatchRequest of CS: not handled", "CS"),
+        ("h1", "Align of CS: handled", "CS"),
+        ("h1", "TestRequest of CS: not handled", "CS"),
+        ("h1", "ShareRequest of CS: not handled", "clinic"),
+        ("CC", "MaskedComparisons of CS: handled", "clinic"),
+        ("CS", "MaskedComparisons to CC: answered", "clinic"),
     ],
 )
-def test_a_request_outlasts_a_party_that_dies_and_comes_back(
-    begin: Begin, trained: Known, party: str, step: str
+def test_a_test_or_request_outlasts_a_party_that_dies_and_comes_back(
+    begin: Begin, trained: Known, party: str, step: str, who: str
 ) -> None:
     federation = begin(trained.directory, *SERVING, "clinic")
-    asking = federation.killed_at(step, party, federation.predict)
+    ask: Callable[[], object] = federation.predict if who == "clinic" else federation.test
+    expected = trained.answers if who == "clinic" else federation.test()
+    asking = federation.killed_at(step, party, ask)
     federation.start(party, wait=False)
-    assert asking.outcome() == trained.answers
+    assert asking.outcome() == expected
 
 
 @pytest.mark.parametrize("who", ["CS", "clinic"])

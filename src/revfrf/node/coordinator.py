@@ -203,16 +203,11 @@ class CoordinatorService(MemberService):
         """Return a page about the forest, as HTML."""
         self._expect_ready()
         status, forest = self.status(api.Status()), self.job.summary()
+        names = ("epoch", "members", "left", "nodes", "rows", "digest")
+        known = msgspec.structs.asdict(status) | msgspec.structs.asdict(forest)
         overview = ForestOverview(
             federation=self.config.party.federation,
-            facts={
-                "epoch": status.epoch,
-                "members": status.members,
-                "left": status.left,
-                "nodes": forest.nodes,
-                "rows": forest.rows,
-                "digest": forest.digest,
-            },
+            facts={name: known[name] for name in names},
             columns={party: [c.name for c in owned] for party, owned in self.role.columns.items()},
             forest=outline(self.store),
             certificates=self.role.certificates,

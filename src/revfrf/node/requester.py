@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import ClassVar
 
@@ -44,10 +44,16 @@ def predict_encrypted(
         on_progress(Progress("predicting", f"{n_rows} of {len(rows.ids)} rows", done))
 
     def wait(error: AbsentError) -> None:
-        if error.party in facts.absent:  # it was offline from the start
+        """Wait until CS says that only those are offline that were so from the start."""
+        if error.party in facts.absent:
             raise error
         on_progress(Progress(f"waiting for {error.party!r}", waiting=True))
-        _wait(service, requester.identity, facts.absent, error)
+        until = time.monotonic() + service.config.network.patience
+        while service.loop.pause() and time.monotonic() < until:
+            with suppress(AbsentError):
+                if {*ask_facts(service.endpoint, requester.identity).absent} <= {*facts.absent}:
+                    return
+        raise error
 
     service.audit.append("asked", rows=len(rows.ids))
     answer = requester.ask(codes, request.voting, request.partial, answered, wait, facts)
@@ -61,16 +67,6 @@ def _facts(channel: Channel, identity: Identity) -> ForestFacts:
             return ask_facts(channel, identity)
     channel.call(KGC, AdmissionRequest(), Done)
     return ask_facts(channel, identity)
-
-
-def _wait(service: Service, identity: Identity, away: Collection[str], error: AbsentError) -> None:
-    """Wait until CS says that only these are offline. Raises the error when the patience is over."""
-    until = time.monotonic() + service.config.network.patience
-    while service.loop.pause() and time.monotonic() < until:
-        with suppress(AbsentError):
-            if {*ask_facts(service.endpoint, identity).absent} <= {*away}:
-                return
-    raise error
 
 
 def _names(facts: ForestFacts) -> dict[str, list[Column]]:

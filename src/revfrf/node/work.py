@@ -6,6 +6,7 @@ What to do follows from what is stored, so a process that was killed continues w
 import logging
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from threading import Event
 from typing import TypeVar
 
@@ -69,17 +70,14 @@ class WorkLoop:
                 self._awake.clear()  # this very work may have woken it
 
 
+@dataclass(frozen=True)
 class Patience:
     """Retries what failed because a party was offline, or because an epoch has begun in between."""
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        loop: WorkLoop,
-        seconds: int,
-        certificate: Callable[[], EpochCertificate | None],
-    ) -> None:
-        self._endpoint, self._loop, self._seconds, self._certificate = endpoint, loop, seconds, certificate
+    _endpoint: Endpoint
+    _loop: WorkLoop
+    _seconds: int
+    _certificate: Callable[[], EpochCertificate | None]
 
     def retry(
         self,
@@ -88,8 +86,7 @@ class Patience:
         progress: Callable[[], object] = lambda: None,
         waits_for: Collection[str] | None = None,
     ) -> Result:
-        """Do repeatable work; if a party was offline, wait for it and retry. By default any party is waited
-        for.
+        """Do repeatable work; if a party was offline, wait for it, or only for some of them, and retry.
 
         Raises AbsentError if a party is offline for longer than the configured patience, and other errors
         that occur twenty times in a row without progress.
