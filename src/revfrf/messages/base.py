@@ -24,8 +24,7 @@ Digest = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 Signature = Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]
 Number = Annotated[bytes, msgspec.Meta(min_length=1, max_length=8192)]
 
-TREES, PATHS, SIZES, QUESTIONS, FEATURES, CUTS = "<u4", "<u8", "<u4", "<u4", "<u2", "u1"
-"""The types of arrays in messages."""
+TREES, PATHS, SIZES, QUESTIONS, FEATURES, CUTS = "<u4", "<u8", "<u4", "<u4", "<u2", "u1"  # types of arrays
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag=True):

@@ -64,7 +64,7 @@ class Endpoint:
         self._waiting: dict[int, PendingCall] = {}
         self._load = InFlightBudget()
         self._numbers = count(time.time_ns())  # higher than those of any process before
-        self._lock = Lock()
+        self._lock = Lock()  # for what belongs together; to look up one link or call needs none
         self._changed = Condition(self._lock)
         self._closed = Event()
         self._servers = ThreadPoolExecutor(_ANSWERING, thread_name_prefix="answer")
@@ -104,8 +104,7 @@ class Endpoint:
 
     def _line_of(self, link: Link) -> Connection | None:
         """The connection that uses this link, if it is still in use."""
-        with self._lock:
-            line = self._lines.get(link.who.name)
+        line = self._lines.get(link.who.name)
         return line if line is not None and line.link is link else None
 
     def _drop(self, line: Connection) -> None:
@@ -211,9 +210,8 @@ class Endpoint:
 
     def reach(self, names: Iterable[str]) -> None:
         """Raise AbsentError unless all of these could be called now."""
-        side_by_side(
-            lambda name: (self._line_to if CS in (self.who.name, name) else self._offer_of)(name), list(names)
-        )
+        find = self._line_to if self.is_hub else self._offer_of
+        side_by_side(lambda name: self._line_to(name) if name == CS else find(name), list(names))
 
     def _ask(
         self, recipient: str, data: bytes, limit: int, *, kind: Kind = "call", number: int | None = None
@@ -235,10 +233,9 @@ class Endpoint:
     def _line_to(self, recipient: str) -> Connection:
         if not self.is_hub:
             self.wait_for([CS], self.limits.heartbeat)  # it is being dialled
-        with self._lock:
-            line = self._lines.get(recipient if self.is_hub else CS)
-        if line is None:
-            raise AbsentError(recipient if self.is_hub else CS, AWAY)
+        neighbour = recipient if self.is_hub else CS
+        if (line := self._lines.get(neighbour)) is None:
+            raise AbsentError(neighbour, AWAY)
         return line
 
     # -- receiving ----------------------------------------------------------------------------------
@@ -295,8 +292,7 @@ class Endpoint:
 
     def _waiting_for(self, line: Connection, key: Key) -> PendingCall | None:
         """Who waits for this answer, over this link."""
-        with self._lock:
-            found = self._waiting.get(key[3])
+        found = self._waiting.get(key[3])
         return found if found is not None and (found.recipient, found.line) == (key[1], line) else None
 
     def _relay(self, line: Connection, frame: Frame, data: bytes) -> None:
@@ -320,8 +316,7 @@ class Endpoint:
         """How long what is asked may be; of a sender at the far end only the name is known yet."""
         if frame.kind == "hello":
             return 0
-        with self._lock:
-            line = self._lines.get(frame.sender)
+        line = self._lines.get(frame.sender)
         roles = (line.link.who.role,) if line else (KGC,) if frame.sender == KGC else _STRANGERS
         longest = max(longest_call(role, self.who.role) for role in roles)
         return longest + (0 if line else Sealing.OVERHEAD)

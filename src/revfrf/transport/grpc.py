@@ -31,7 +31,6 @@ _NONCE_BYTES = 32
 _LEFT = "left"  # what CS says to somebody who has left, and to no other whom it refuses
 MAX_LINKS = 512
 
-_HAS_LEFT = "this party has left the federation"
 _REMEDY = (
     "its log says why. If a token was used twice, or the certificate has ended, ask KGC for a new token, and "
     "`revfrf join` it"
@@ -160,7 +159,8 @@ class Dialler:
                     _carry(self._endpoint, link, incoming)
                 elif incoming.code() == grpc.StatusCode.PERMISSION_DENIED:
                     self.left = incoming.details() == _LEFT
-                    self.problem = f"{self._address} refuses us: " + (_HAS_LEFT if self.left else _REMEDY)
+                    reason = "this party has left the federation" if self.left else _REMEDY
+                    self.problem = f"{self._address} refuses us: {reason}"
                 else:
                     self.problem = f"{self._address} does not answer, or is not our coordinator"
             except RejectedError as error:
