@@ -415,12 +415,6 @@ def test_receipts_that_are_missing_or_not_for_these_keys_are_found() -> None:
     assert kind_of(swapped, happened.key) == "signature"
 
 
-def test_skipped_epoch_is_found() -> None:
-    happened = left("third epoch, 2 after 2 after 1")
-    first = happened.federation.kgc.state.certificates[0]
-    assert kind_of(changed(happened.certificate, epoch_before=first), happened.key) == "succession"
-
-
 @pytest.mark.parametrize("number", [0, 2])
 def test_epochs_with_no_coordinator_or_two_do_not_hold(number: int) -> None:
     """Even if KGC has signed them."""

@@ -175,13 +175,6 @@ def test_magnitude_tells_the_length_of_the_difference_and_hardly_more(distance: 
             assert 2 ** (MASK_BITS - 1) * (beta - 1) < abs(seen_distance) < 2**MASK_BITS * (beta + 1)
 
 
-def test_neighbouring_differences_can_hardly_be_told_apart() -> None:
-    """β = 2·10^6 + 1 and 2·10^6 + 3: whoever sees one number of each knows nothing."""
-    assert (
-        alike(magnitudes(seen_once(-(10**6), 0, SAMPLE)), magnitudes(seen(-(10**6) - 1, 0, SAMPLE))) > ALARM
-    )
-
-
 # -- many comparisons -------------------------------------------------------------------------------
 
 
@@ -326,15 +319,6 @@ def same_row_again() -> list[list[View]]:
         assert {len(level) for level in levels} == {N_ROWS}
         views.append(levels)
     return views
-
-
-def test_levels_of_a_request_have_nothing_to_do_with_each_other() -> None:
-    requests = same_row_again()
-    for i, j in combinations(range(len(requests[0])), 2):
-        upper = [distance for levels in requests for distance in levels[i]]
-        lower = [distance for levels in requests for distance in levels[j]]
-        assert equally(below(upper), below(lower)) > ALARM
-        assert unrelated(magnitudes(upper), magnitudes(lower)) > ALARM
 
 
 def test_repeated_requests_of_a_row_have_nothing_in_common() -> None:

@@ -37,7 +37,6 @@ from revfrf.protocols.common.epoch import (
     check_succession,
     public_fields,
     read_parameters,
-    sign_certificate,
     sign_receipt,
     verify_certificate,
 )
@@ -49,31 +48,6 @@ _ADMISSION = "revfrf admission v1"
 
 
 # -- KGC --------------------------------------------------------------------------------------------
-
-
-def first_epoch(
-    channel: Channel,
-    kgc: SigningKey,
-    federation: str,
-    setup: SetUp,
-    deal_number: int,
-    roles: Mapping[str, str],
-    known: Callable[[], Mapping[str, bytes]],
-) -> EpochCertificate:
-    """Deal to every party of `roles` (name to role), enrol it, and certify the first epoch.
-
-    Nobody is in it before it is announced.
-    """
-    unsigned = EpochCertificate(
-        federation=federation,
-        epoch=1,
-        **public_fields(setup.parameters),
-        members=deal(channel, federation, 1, setup, deal_number, roles, known),
-        revoked=(),
-        previous=b"",
-        signature=bytes(64),
-    )
-    return sign_certificate(kgc, unsigned)
 
 
 def deal(

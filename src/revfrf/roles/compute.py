@@ -35,13 +35,12 @@ class ComputePartner(PolicyParty):
         """Answer KGC and CS."""
         match message:
             case OpenForest():
-                self.open(message)
-                return Done()
+                return self._open(message)
             case MaskedComparisons():
                 return self._compare(message)
         return super().handle(sender, message)
 
-    def open(self, forest: OpenForest) -> None:
+    def _open(self, forest: OpenForest) -> Done:
         """Serve a forest of this federation and epoch. Its trees and their depth bound every request."""
         self.check_forest(forest)
         if self.forest is None:
@@ -49,6 +48,7 @@ class ComputePartner(PolicyParty):
             self.forest = forest
         elif self.forest.forest != forest.forest:
             raise ProtocolError("a second forest", kind="forest")
+        return Done()
 
     def _compare(self, message: MaskedComparisons) -> Message:
         """Answer with the keys of one epoch, even if the next one begins during the answer."""

@@ -15,8 +15,9 @@ from revfrf.messages.base import Done, Message
 from revfrf.messages.frf_revoc import Certified, RevocationReport, RevocationRequest
 from revfrf.messages.key_setup import Admission, EpochCertificate, Receipt
 from revfrf.protocols.certificate import RevocationCertificate, check_revocation
+from revfrf.protocols.common.epoch import public_fields, sign_certificate
 from revfrf.protocols.frf_revoc import next_epoch
-from revfrf.protocols.key_setup import admit, announce, first_epoch
+from revfrf.protocols.key_setup import admit, announce, deal
 from revfrf.record import Record
 from revfrf.roles.party import Party
 from revfrf.storage.memory import Store
@@ -109,9 +110,18 @@ class KeyCentre:
         """Begin the first epoch of a federation with these parties (name to role).
 
         `known` returns the verify keys that parties must enrol with, as far as they are known by then.
+        Nobody is in the epoch before it is announced.
         """
-        deal = self._next_deal()
-        certificate = first_epoch(self.channel, self._signing, federation, setup, deal, roles, known)
+        unsigned = EpochCertificate(
+            federation=federation,
+            epoch=1,
+            **public_fields(setup.parameters),
+            members=deal(self.channel, federation, 1, setup, self._next_deal(), roles, known),
+            revoked=(),
+            previous=b"",
+            signature=bytes(64),
+        )
+        certificate = sign_certificate(self._signing, unsigned)
         self._update(certificates=(certificate,))
         return certificate
 
