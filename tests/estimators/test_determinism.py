@@ -38,14 +38,6 @@ def digest() -> str:
     return train(CASE).coordinator.digest()
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2, 4])
-def test_forest_and_votes_do_not_depend_on_the_number_of_cores(digest: str, n_jobs: int) -> None:
-    one, several = train(CASE), train(CASE, set_up(CASE, n_jobs))
-    assert several.coordinator.digest() == digest
-    votes, expected = (grown.votes(CASE.codes, CASE.n_rows, "soft") for grown in (several, one))
-    assert votes.tolist() == expected.tolist()
-
-
 class Delayed:
     """A participant that takes its time, a different one for every message."""
 

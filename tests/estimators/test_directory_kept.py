@@ -7,12 +7,13 @@ import pytest
 
 from revfrf import RevocableForestClassifier
 from revfrf.errors import AbsentError, RefusedError, RejectedError, UsageError
-from revfrf.messages.base import Message
+from revfrf.messages.base import Done, Message
 from revfrf.messages.frf_predict import MaskedComparisons, PredictRequest, ShareRequest
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.messages.key_setup import Admission
 from revfrf.names import CC, CS
 from revfrf.protocols.common.request import RequestPolicy
+from revfrf.testing.recorders import recording
 from revfrf.testing.refusals import refused
 from revfrf.transport.memory import MemoryChannel
 from tests.estimators.directories import LEVELS, ROWS, X, Y, again, in_memory, opened, same_answers
@@ -182,27 +183,17 @@ def test_quota_begins_anew_with_an_epoch_and_not_with_its_opening(directory: Pat
 
 
 @pytest.mark.parametrize("kind", [PredictRequest, MaskedComparisons, ShareRequest])
-def test_request_from_before_is_not_answered_after_opening(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Message]
-) -> None:
+def test_request_from_before_is_not_answered_after_opening(directory: Path, kind: type[Message]) -> None:
     """Whoever has kept the messages sends them again: to CS, to CC, to the owners."""
-    kept: list[tuple[str, str, Message, Any]] = []
-    call = MemoryChannel.call
-
-    def keeping(channel: MemoryChannel, recipient: str, request: Message, reply_type: Any) -> Any:
-        if isinstance(request, kind):
-            kept.append((channel.sender, recipient, request, reply_type))
-        return call(channel, recipient, request, reply_type)
-
     model = opened(directory)
-    with monkeypatch.context() as patch:
-        patch.setattr(MemoryChannel, "call", keeping)
+    with recording() as sent:
         model.predict_encrypted(ROWS)
+    kept = [each for each in sent if isinstance(each.message, kind)]
     assert kept
     for _ in range(2):
-        for sender, recipient, request, reply_type in kept:
+        for each in kept:
             with pytest.raises(RefusedError) as caught:
-                model.federation_.network.channel(sender).call(recipient, request, reply_type)
+                model.federation_.network.channel(each.sender).call(each.recipient, each.message, Done)
             assert isinstance(caught.value.__cause__, RejectedError)
             assert caught.value.__cause__.kind == "replay"
         model = again(model)
