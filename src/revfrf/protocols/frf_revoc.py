@@ -11,11 +11,11 @@
 
 A node changes exactly if its winner left (docs/forest.md), so the result is, bit for bit, the forest without
 the leaver. docs/deviations.md says why KGC goes first, and what replaces lines 9 to 12. Every step is
-recorded before the next one begins, so `Coordinator.revoke` goes on where it was interrupted.
+recorded before the next one begins, so `frf_revoc` goes on where it was interrupted.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -25,9 +25,11 @@ from revfrf.crypto.signing import SigningKey
 from revfrf.errors import ProtocolError
 from revfrf.forest.nodes import Node
 from revfrf.messages.base import PATHS, TREES, Done, array
-from revfrf.messages.frf_revoc import Destroy, Rekey, Rekeyed
+from revfrf.messages.frf_revoc import Certified, Destroy, Rekey, Rekeyed, Report, RevocationReport
 from revfrf.messages.key_setup import EpochCertificate
+from revfrf.names import KGC
 from revfrf.parallel import side_by_side
+from revfrf.protocols.certificate import RevocationCertificate, sign_report
 from revfrf.protocols.common.epoch import (
     certificate_digest,
     check_succession,
@@ -36,9 +38,9 @@ from revfrf.protocols.common.epoch import (
 )
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.key_setup import deal
-from revfrf.protocols.paper.fle_expan import Growth, Plan
+from revfrf.protocols.paper.fle_expan import Growth, LevelReport, Plan
 from revfrf.protocols.paper.splits import encrypt_splits, open_splits
-from revfrf.storage.memory import CoordinatorStore, ParticipantStore, StoredSplit
+from revfrf.storage.memory import CoordinatorStore, ParticipantStore, Rebuilding, StoredSplit
 from revfrf.transport.base import Channel
 
 # -- KGC --------------------------------------------------------------------------------------------
@@ -74,6 +76,83 @@ def next_epoch(
 
 
 # -- CS ---------------------------------------------------------------------------------------------
+
+
+class CsForest(Protocol):
+    """CS with its forest, as FRF-Revoc needs it.
+
+    `leavers` have left and are still part of the forest. `has_old_ciphertexts`: splits are encrypted under
+    another modulus than the epoch's.
+    """
+
+    identity: Identity
+    channel: Channel
+    store: CoordinatorStore
+    plan: Plan
+
+    @property
+    def certificate(self) -> EpochCertificate: ...
+    @property
+    def leavers(self) -> Collection[str]: ...
+    @property
+    def has_old_ciphertexts(self) -> bool: ...
+
+    def digest(self) -> str: ...
+    def replan(self) -> None: ...
+    def drop_columns(self, leavers: Collection[str]) -> None: ...
+    def open(self) -> None: ...
+    def grow(self, progress: Callable[[LevelReport], None]) -> None: ...
+    def finish(self, certificate: RevocationCertificate) -> None: ...
+
+
+def frf_revoc(cs: CsForest, outdated: bool, progress: Callable[[LevelReport], None]) -> RevocationCertificate:
+    """Rebuild the forest for the current epoch, report it to KGC, and return the revocation certificate.
+
+    `outdated`: some nodes are the leavers', or they left before all knew of the forest.
+    """
+    if outdated:
+        _begin_rebuilding(cs)  # lines 3 to 7
+    if not cs.plan.owners:
+        cs.open()  # somebody left before all knew of the forest
+    cs.grow(progress)  # line 8
+    if cs.has_old_ciphertexts:
+        reencrypt(cs.channel, cs.plan, cs.store)  # level 2 replaces lines 9 to 12, see deviations
+    cs.store.scrub()
+    reply = cs.channel.call(KGC, RevocationReport(report=_report(cs)), Certified)
+    certificate = RevocationCertificate.from_json(reply.certificate)
+    certificate.verify(cs.identity.kgc)
+    cs.finish(certificate)
+    return certificate
+
+
+def _begin_rebuilding(cs: CsForest) -> None:
+    """Destroy the leavers' nodes, and record what the forest was before."""
+    leavers, rebuilding = cs.leavers, cs.store.rebuilding  # not None if this was interrupted before
+    before = cs.digest() if rebuilding is None else ""
+    cs.replan()
+    going = destroy(cs.channel, cs.plan, cs.store, leavers)
+    with cs.store.transaction():
+        kept = cs.store.n_nodes - len(going)
+        cs.store.destroy(going, rebuilding or Rebuilding(before, len(going), kept))
+        cs.drop_columns(leavers)
+
+
+def _report(cs: CsForest) -> Report:
+    """Describe, and sign, what became of the forest."""
+    rebuilding, store = cs.store.rebuilding, cs.store
+    if rebuilding is None or not store.whole(cs.plan.rules.n_trees):
+        raise ProtocolError("no revocation is in progress, or the forest is not whole", kind="order")
+    unsigned = Report(
+        epoch=certificate_digest(cs.certificate),
+        forest=cs.plan.forest,
+        digest_before=rebuilding.digest_before,
+        digest_after=cs.digest(),
+        destroyed=rebuilding.destroyed,
+        rebuilt=store.n_nodes - rebuilding.kept,
+        kept=rebuilding.kept,
+        signature=bytes(64),
+    )
+    return sign_report(cs.identity, unsigned)
 
 
 class Doomed(NamedTuple):

@@ -9,9 +9,9 @@ from revfrf.embedded.federation import Federation
 from revfrf.errors import ProtocolError, RevFRFError, UsageError
 from revfrf.messages.frf_revoc import Certified, Report, RevocationReport, RevocationRequest
 from revfrf.names import CC, CS, KGC
+from revfrf.protocols import frf_revoc
 from revfrf.protocols.certificate import RevocationCertificate, sign_report, sign_revocation
 from revfrf.protocols.common.epoch import certificate_digest
-from revfrf.roles import coordinator
 from revfrf.roles.kgc import KeyCentre
 from revfrf.testing.federations import ignore, later_keys, set_up, train
 from revfrf.testing.refusals import refusal_kind
@@ -217,7 +217,7 @@ def test_audit_finds_a_coordinator_that_reports_without_rebuilding(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its certificate holds, for it signs what it likes; training without the leaver shows the lie."""
-    monkeypatch.setattr(coordinator, "destroy", lambda *_: frozenset())
+    monkeypatch.setattr(frf_revoc, "destroy", lambda *_: frozenset())
     certificate = leave(federation, ["bank"])
     certificate.verify(federation.coordinator.identity.kgc)
     assert certificate.report.digest_after != train(CASE.without("bank")).coordinator.digest()
@@ -227,9 +227,9 @@ def test_audit_finds_a_coordinator_that_forges_the_digest_of_the_forest_it_keeps
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest = train(CASE.without("bank")).coordinator.digest()
-    monkeypatch.setattr(coordinator, "destroy", lambda *_: frozenset())
+    monkeypatch.setattr(frf_revoc, "destroy", lambda *_: frozenset())
     monkeypatch.setattr(
-        coordinator,
+        frf_revoc,
         "sign_report",
         lambda identity, report: sign_report(identity, changed(report, digest_after=honest)),
     )
