@@ -1,5 +1,7 @@
 """What every party but KGC has: an identity, and its part in the key set-up."""
 
+from threading import Lock
+
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ProtocolError
 from revfrf.forest.nodes import MAX_DEPTH
@@ -20,6 +22,7 @@ class Party:
         self.identity = identity
         self.store = store or Store()
         self._began = identity.epoch
+        self._changes = Lock()  # calls are answered side by side, and the identity changes step by step
 
     def remember(self) -> None:
         """Write down the identity. Everything else is written down when it happens."""
@@ -30,6 +33,12 @@ class Party:
 
     def handle(self, sender: str, message: Message) -> Message:  # noqa: ARG002
         """Answer a message of the key set-up; subclasses answer more."""
+        if not isinstance(message, KeyDeal | EpochCertificate | Admission):
+            raise ProtocolError(f"{self.identity.role} has no answer to a {type(message).__name__}")
+        with self._changes:
+            return self._enter(message)
+
+    def _enter(self, message: KeyDeal | EpochCertificate | Admission) -> Message:
         match message:
             case KeyDeal():
                 enrolment = answer_deal(self.identity, message)
@@ -49,7 +58,6 @@ class Party:
                 self.store.write(identity=self.identity)
                 self.store.scrub()
                 return done
-        raise ProtocolError(f"{self.identity.role} has no answer to a {type(message).__name__}")
 
     def epoch_began(self) -> None:
         """Do what a new epoch requires, besides new keys."""

@@ -18,7 +18,7 @@ from revfrf.protocols.common.epoch import check_succession
 from revfrf.protocols.common.identity import Identity, Keys
 from revfrf.protocols.key_setup import answer_deal
 from revfrf.testing.federations import toy_keys
-from revfrf.testing.peers import FaultyPeer, offline, replaced
+from revfrf.testing.peers import FaultyPeer, changing, offline, replaced
 from revfrf.testing.recorders import until
 from revfrf.testing.refusals import refusal, refusal_kind, refused
 from tests.protocols.key_setup.parties import ROLES, Parties, dealt_to, fresh_setup, shares_of, untouched
@@ -121,6 +121,19 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
 def test_liar_is_not_admitted(parties: Parties, lie: str) -> None:
     fields, kind = LIES[lie]
     assert admission_of_a_liar(parties, lambda enrolment: replace(enrolment, **fields)).kind == kind
+
+
+def test_verify_key_other_than_the_one_known_is_refused(parties: Parties) -> None:
+    """Neither when a federation is set up by invitations, nor when a member gets new keys."""
+    other = SigningKey.generate().verify_key.raw
+    with refused("member") as caught:
+        parties.kgc.begin_first_epoch("federation", toy_keys(), ROLES, lambda: {"telco": other})
+    assert "'telco' enrols with another verify key" in caught.reason
+    parties.enrol()
+    liar = FaultyPeer(parties.network.roles["bank"], on_reply=changing(Enrolment, verify_key=other))
+    with replaced(parties.network, "bank", liar), refused("member") as caught:
+        parties.leave("telco", setup=fresh_setup())
+    assert "'bank' enrols with another verify key" in caught.reason
 
 
 # -- a lying key centre -----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from revfrf.crypto.dtpkc.keys import WeakKey
 from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.errors import ProtocolError
-from revfrf.messages.base import number
+from revfrf.messages.base import number, of_number
 from revfrf.messages.key_setup import Enrolment, EpochAccepted, EpochCertificate, Member
 from revfrf.names import CC, KGC, PARTICIPANT
 from revfrf.protocols.common.epoch import certificate_digest, check_succession
@@ -141,6 +141,26 @@ def test_parameters_stay_where_keys_do(parties: Parties, changes: dict[str, Any]
     second, _ = parties.leave("telco")
     with pytest.raises(ProtocolError):
         check_succession(first, replace(second, **changes))
+
+
+BAD_PARAMETERS: dict[str, Callable[[EpochCertificate], dict[str, Any]]] = {
+    "a longer modulus": lambda b: {"n": number(of_number(b.n) << 8 | 1)},
+    "a shorter modulus": lambda b: {"n": number(of_number(b.n) >> 8 | 1)},
+    "a modulus with a factor of the old one": lambda b: {"n": number(of_number(b.n) // 3 * 3)},
+    "shorter exponents": lambda b: {"exponent_bits": b.exponent_bits - 1},
+}
+
+
+@pytest.mark.parametrize("wrong", BAD_PARAMETERS)
+def test_new_parameters_are_as_large_and_not_made_from_the_old_ones(parties: Parties, wrong: str) -> None:
+    first = parties.enrol()
+    second, _ = parties.leave("telco", setup=fresh_setup())
+    before = replace(first, n=number(of_number(first.n) // 3 * 3))
+    after = replace(second, previous=certificate_digest(before))
+    check_succession(before, after)
+    with refused("member") as caught:
+        check_succession(before, replace(after, **BAD_PARAMETERS[wrong](second)))
+    assert "a new modulus is of the same size" in caught.reason
 
 
 @pytest.mark.parametrize("wrong", WRONG)
