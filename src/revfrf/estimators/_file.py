@@ -7,7 +7,6 @@ wanted. The participants' thresholds are in it: **the file is as confidential as
 
 import hashlib
 import os
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,19 +54,30 @@ class EstimatorRecord(Record, frozen=True):
     label_type: str = ""
 
 
-class SavedStore(Record, frozen=True):
-    """The tables of one party's store, row by row."""
+class SavedStore(Record, Tables, frozen=True):
+    """The tables of one party's store. Rows of other tables are not kept: they are about requests."""
 
     role: str
     name: str
-    facts: tuple[tuple[str, bytes], ...] = ()
-    splits: tuple[tuple[Int64, Int64, str, Int64, str, bytes, bytes, Int64, Int64, Int64], ...] = ()
-    batches: tuple[tuple[Int64, bytes, bytes], ...] = ()
-    leaves: tuple[tuple[Int64, Int64, bytes], ...] = ()
-    own_splits: tuple[tuple[Int64, Int64, Int64, Int64], ...] = ()
+    facts: list[tuple[str, bytes]] = msgspec.field(default_factory=list)
+    splits: list[tuple[Int64, Int64, str, Int64, str, bytes, bytes, Int64, Int64, Int64]] = msgspec.field(
+        default_factory=list
+    )
+    batches: list[tuple[Int64, bytes, bytes]] = msgspec.field(default_factory=list)
+    leaves: list[tuple[Int64, Int64, bytes]] = msgspec.field(default_factory=list)
+    own_splits: list[tuple[Int64, Int64, Int64, Int64]] = msgspec.field(default_factory=list)
 
+    def __str__(self) -> str:
+        return "saved forest"
 
-_SAVED = SavedStore.__struct_fields__[2:]
+    def put(self, table: str, rows: Iterable[Row]) -> None:
+        """Add rows. They are never deleted: the newest of a name counts."""
+        self.rows(table).extend(map(tuple, rows))
+
+    def rows(self, table: str) -> list[tuple[Any, ...]]:
+        """Return all rows of a table."""
+        found: list[tuple[Any, ...]] = getattr(self, table, [])
+        return found
 
 
 class SavedForest(Record, frozen=True):
@@ -76,26 +86,6 @@ class SavedForest(Record, frozen=True):
     private_keys: bool
     digest: str
     stores: tuple[SavedStore, ...]
-
-
-class SavedTables(Tables):
-    """Tables as a file holds them: rows are added, and never deleted."""
-
-    def __init__(self, saved: SavedStore | None = None) -> None:
-        self.content: defaultdict[str, list[Any]] = defaultdict(list)
-        if saved is not None:
-            self.content.update({table: list(getattr(saved, table)) for table in _SAVED})
-
-    def __str__(self) -> str:
-        return "saved forest"
-
-    def put(self, table: str, rows: Iterable[Row]) -> None:
-        """Add rows."""
-        self.content[table] += rows
-
-    def rows(self, table: str) -> list[tuple[Any, ...]]:
-        """Return all rows of a table."""
-        return self.content[table]
 
 
 class SavedStores(StoreFactory):
@@ -108,7 +98,7 @@ class SavedStores(StoreFactory):
     def _tables(self, role: str, name: str, create: bool) -> Tables:
         saved = self._saved.get((role, name))
         if saved is not None:
-            return SavedTables(saved)
+            return saved
         if not create:
             raise StorageError(f"nothing of {name!r} was saved", kind="missing")
         return Tables()
@@ -139,12 +129,21 @@ def saved(federation: Federation, estimator: EstimatorRecord, digest: str, priva
     if private and kgc.signing is None:
         raise UsageError("this forest was loaded without its private keys; they cannot be saved")
     stores: list[SavedStore] = []
-    known = _copy(Store, state=KeyCentreRecord(certificates=(kgc.current,), receipts=kgc.state.receipts))
+
+    def kept(kind: type[AnyStore], role: str, name: str, **facts: Any) -> AnyStore:
+        stores.append(SavedStore(role, name))
+        store = kind(stores[-1])
+        store.write(**facts)
+        return store
+
+    state = KeyCentreRecord(certificates=(kgc.current,), receipts=kgc.state.receipts)
+    known = kept(Store, KGC, KGC, state=state)
     if private and kgc.signing is not None:
         known.write(signing=kgc.signing.to_fields())
-    stores.append(_rows(KGC, KGC, known))
-    structure = _copy(
+    structure = kept(
         CoordinatorStore,
+        CS,
+        CS,
         identity=_identity(cs.identity, private),
         policy=cs.policy,
         forest=replace(cs.record, seed=cs.record.seed if private else b""),
@@ -154,12 +153,12 @@ def saved(federation: Federation, estimator: EstimatorRecord, digest: str, priva
     )
     splits = {node: split._replace(directions=b"") for node, split in cs.store.splits.items()}
     structure.commit(splits, cs.store.leaves)
-    stores.append(_rows(CS, CS, structure))
-    compute = _copy(Store, identity=_identity(cc.identity, private), policy=cc.policy, forest=cc.forest)
-    stores.append(_rows(CC, CC, compute))
+    kept(Store, CC, CC, identity=_identity(cc.identity, private), policy=cc.policy, forest=cc.forest)
     for name, party in federation.participants.items():
-        own = _copy(
+        own = kept(
             ParticipantStore,
+            PARTICIPANT,
+            name,
             identity=_identity(party.identity, private),
             policy=party.policy,
             forest=cc.forest,
@@ -167,18 +166,7 @@ def saved(federation: Federation, estimator: EstimatorRecord, digest: str, priva
             secret=party.secret if private else b"",
         )
         own.commit(party.store.own_splits, party.store.round)
-        stores.append(_rows(PARTICIPANT, name, own))
     return SavedForest(private, digest, tuple(stores))
-
-
-def _copy(kind: type[AnyStore], **facts: Any) -> AnyStore:
-    store = kind(SavedTables())
-    store.write(**facts)
-    return store
-
-
-def _rows(role: str, name: str, store: Store) -> SavedStore:
-    return SavedStore(role, name, *(tuple(store.tables.rows(table)) for table in _SAVED))
 
 
 def _identity(identity: Identity, private: bool) -> IdentityRecord:

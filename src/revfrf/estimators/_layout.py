@@ -1,6 +1,5 @@
 """From a user's X to what each party holds: who owns which column, and its values as x̂."""
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revfrf.crypto.encoding import MISSING, FixedPoint
+from revfrf.crypto.encoding import FixedPoint
 from revfrf.errors import UsageError
+from revfrf.io.party_data import category_codes
+from revfrf.io.table import plain_text
 from revfrf.messages.fle_expan import Column
 from revfrf.names import check_name
 
@@ -87,15 +88,9 @@ class Layout:
         name = f"party {party!r}, column {column.name!r}" + ("" if is_frame(X) else f" (position {position})")
         values = X.iloc[:, position] if is_frame(X) else X[:, position]
         if column.categories is not None:
-            if _is_number(values) and not any(map(_reads_as_number, column.categories)):
-                raise UsageError(f"{name} is a number, but was a category in `fit`")
-            codes = _category_codes(values, column.categories)
-            if len(codes) and (codes == MISSING).all() and not all(map(_is_absent, values)):
-                warnings.warn(
-                    f"{name}: no value is among its categories {list(column.categories[:5])}: all missing",
-                    stacklevel=2,
-                )
-            return codes
+            if is_frame(X):
+                values = values.astype(object).where(values.notna(), None)  # NA cannot be compared
+            return category_codes(values, column.categories, name)
         if is_frame(X):
             if _is_category(values):
                 raise UsageError(f"{name} is a category, but was a number in `fit`")
@@ -178,28 +173,6 @@ def _whole(decimals: Any) -> Any:
     return int(decimals) if isinstance(decimals, np.integer) else decimals
 
 
-def _text(category: Any) -> str:
-    """Return a category as text; 1.0 is 1: pandas makes floats of integers where a value is missing."""
-    whole = isinstance(category, float | np.floating) and float(category).is_integer()
-    return str(int(category)) if whole else str(category)
-
-
-def _is_absent(value: Any) -> bool:
-    return bool(value is None or value != value)
-
-
-def _is_number(values: Any) -> bool:
-    return getattr(getattr(values, "dtype", None), "kind", "O") in "iuf"
-
-
-def _reads_as_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _is_category(values: Any) -> bool:
     return hasattr(getattr(values, "dtype", None), "categories")
 
@@ -208,7 +181,7 @@ def _categories(X: Any, position: int, name: str) -> tuple[str, ...] | None:
     """Return a column's categories in their order, if it has any."""
     if not is_frame(X) or not _is_category(X.iloc[:, position]):
         return None
-    shown = tuple(_text(category) for category in X.iloc[:, position].dtype.categories)
+    shown = tuple(map(plain_text, X.iloc[:, position].dtype.categories))
     if len(set(shown)) != len(shown):
         raise UsageError(f"column {name!r}: two of its categories have the same text; rename one")
     if not "".join(shown).isprintable():
@@ -218,23 +191,11 @@ def _categories(X: Any, position: int, name: str) -> tuple[str, ...] | None:
     return shown
 
 
-def _category_codes(values: Any, categories: tuple[str, ...]) -> NDArray[np.int64]:
-    """Return the number of each value's category; a value without one is missing."""
-    known = {category: code for code, category in enumerate(categories)}
-    if _is_category(values):
-        codes = [known.get(_text(category), MISSING) for category in values.dtype.categories]
-        numbers: NDArray[np.intp] = values.cat.codes.to_numpy()  # -1 for a missing value
-        return np.array([*codes, MISSING], dtype=np.int64)[numbers]
-    return np.array([known.get(_text(value), MISSING) for value in values], dtype=np.int64)
-
-
 def _numbers(values: Any, name: str) -> Any:
     """Return a column of a DataFrame as numbers that `FixedPoint` takes."""
-    kind = getattr(values.dtype, "kind", "O")
-    if kind in "OUTS" or str(values.dtype) in ("string", "str"):
-        if any(isinstance(value, str) for value in values):
-            raise UsageError(f"{name} holds text; make it a category first: X[…].astype('category')")
-        return list(values)
-    if kind in "biuf" and not hasattr(values.array, "_mask"):
+    if getattr(values.dtype, "kind", "O") in "biuf" and not hasattr(values.array, "_mask"):
         return values.to_numpy()
-    return list(values)
+    found = list(values)
+    if any(isinstance(value, str) for value in found):
+        raise UsageError(f"{name} holds text; make it a category first: X[…].astype('category')")
+    return found

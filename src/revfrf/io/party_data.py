@@ -106,19 +106,8 @@ class Rows:
     def _encode(self, column: Column) -> NDArray[np.int64]:
         if column.categories is None:
             return self._encode_numbers(column)
-        known = {name: code for code, name in enumerate(column.categories)}
-        texts = [category(value, known) for value in self.table.column(column.name)]
-        codes = np.array([MISSING if text is None else known.get(text, MISSING) for text in texts])
-        present = [text for text in texts if text is not None]
-        if present and (codes == MISSING).all():
-            path = f"{self.table.path}, column {column.name!r}"
-            if all(map(_finite, present)) and not any(map(_finite, known)):
-                raise UsageError(f"{path} is a number here but was published as a category; convert it")
-            warnings.warn(
-                f"{path}: no value is among its categories {some(column.categories, 5)}: all missing",
-                stacklevel=4,
-            )
-        return codes
+        where = f"{self.table.path}, column {column.name!r}"
+        return category_codes(self.table.column(column.name), column.categories, where)
 
     def _encode_numbers(self, column: Column) -> NDArray[np.int64]:
         values, point = self.table.column(column.name), FixedPoint(column.decimals)
@@ -159,6 +148,24 @@ def read_rows(
         raise UsageError("`categories` and `drop` are lists of column names")
     table = Table.read(path)
     return Rows(table, id_column, table.ids(id_column), frozenset(categories), frozenset(drop), decimals)
+
+
+def category_codes(values: Values, categories: Sequence[str], where: str) -> NDArray[np.int64]:
+    """Return the number of each value's category; a value without one is missing.
+
+    Raises UsageError if all values are numbers and no category is, and warns if no value has a category.
+    """
+    known = {name: code for code, name in enumerate(categories)}
+    texts = [category(value, known) for value in values]
+    codes = np.array([MISSING if text is None else known.get(text, MISSING) for text in texts], np.int64)
+    present = [text for text in texts if text is not None]
+    if present and (codes == MISSING).all():
+        if all(map(_finite, present)) and not any(map(_finite, known)):
+            raise UsageError(f"{where} is a number here, but was a category in training; convert it")
+        warnings.warn(
+            f"{where}: no value is among its categories {some(categories, 5)}: all missing", stacklevel=4
+        )
+    return codes
 
 
 def _mostly_different(n_different: int, n_values: int) -> bool:

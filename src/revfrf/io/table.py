@@ -24,6 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from revfrf.errors import UsageError
@@ -61,7 +62,7 @@ def category(value: object, known: Collection[str] = ()) -> str | None:
     """Return a category or a label as text, or None if it is missing; a known one is taken as it is."""
     if value is None or value != value:
         return None
-    text = str(value)
+    text = plain_text(value)
     if text in known:
         return text
     text = text.strip()
@@ -69,6 +70,12 @@ def category(value: object, known: Collection[str] = ()) -> str | None:
         return None
     whole = _WHOLE.fullmatch(text)
     return whole[1] if whole else text
+
+
+def plain_text(value: object) -> str:
+    """Return a value as text; 1.0 is 1: pandas makes floats of integers where a value is missing."""
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value) if whole else value)  # type: ignore[call-overload]
 
 
 def some(names: Sequence[object], most: int = 10) -> str:
