@@ -1,9 +1,13 @@
-"""Ctrl-C at any line of a revocation: what was begun can be ended, and ends as if nothing had happened."""
+"""Ctrl-C: a revocation that was begun can be ended as if nothing had happened; training leaves nothing."""
 
+import signal
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import sleep
 from types import FrameType
 from typing import Any
 
@@ -12,6 +16,7 @@ import pytest
 from revfrf.embedded.federation import Federation
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.testing.federations import ignore, prepared_keys, random_case, train
+from revfrf.testing.recorders import until
 
 CASE = random_case(5)
 WATCHED = (
@@ -117,3 +122,25 @@ def test_revocation_that_is_interrupted_at_some_lines_ends_well(level: Revocatio
 @pytest.mark.parametrize("level", [1, 2])
 def test_revocation_that_is_interrupted_at_any_line_ends_well(level: RevocationLevel) -> None:
     check_some(level, 1)
+
+
+def test_interrupted_search_for_primes_ends_the_process_and_leaves_nothing(tmp_path: Path) -> None:
+    program = (
+        "import sys; from revfrf import RevocableForestClassifier\n"
+        "forest = RevocableForestClassifier(key_bits=6144, n_jobs=2, directory=sys.argv[1])\n"
+        "forest.fit([[i] for i in range(20)], [0, 1] * 10)"
+    )
+    begun = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / "forest")],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with begun:
+        until((tmp_path / "forest").exists)
+        sleep(0.5)  # the search takes minutes
+        begun.send_signal(signal.SIGINT)
+        _, errors = begun.communicate(timeout=60)
+    assert begun.returncode == -signal.SIGINT
+    assert "safe_primes" in errors
+    assert errors.endswith("KeyboardInterrupt\n")
+    assert list(tmp_path.iterdir()) == []

@@ -304,13 +304,16 @@ def test_wrong_ids_are_shown_with_their_lines(csv: Any, name: str) -> None:
     ("ids", "message"),
     [
         (pa.array([17.0, 4.0]), "'17.0', '4.0': ids that are floats"),
+        (pa.array([1.5, 1e20]), "'1.5', '1e\\+20': ids that are floats"),
+        (pa.array([17.0], pa.float32()), "'17.0': ids that are floats"),
+        (pa.array([True, False]), "'True', 'False': ids that are floats or booleans"),
         (pa.array([17, None, 4, None]), "no id in row 2, 4"),
         (pa.array(["a", "b", "a"]), "'a' in row 1, 3"),
         (pa.array([b"a"]), "a binary is neither"),
         (pa.array([Decimal("1.5")]), "'1.5': ids that are floats"),
         (pa.array([date(2024, 1, 1)]), "a date.* is neither"),
     ],
-    ids=["floats", "missing", "twice", "binary", "decimal", "date"],
+    ids=["floats", "not whole", "short floats", "booleans", "missing", "twice", "binary", "decimal", "date"],
 )
 def test_wrong_ids_in_parquet_are_shown_with_their_rows(table: Any, ids: Any, message: str) -> None:
     with pytest.raises(UsageError, match=f"bank.parquet, column 'id'.*{message}"):

@@ -33,6 +33,7 @@ _ABSENT = {"", "nan", "na", "n/a", "null", "none", "<na>"}
 _TRUTH = {"True": 1, "False": 0}
 _WHOLE = re.compile(r"([+-]?\d+)\.0*")
 _NUMERIC_ID = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d+)?")
+_NO_ID = (bool, float, np.floating)
 _PLAIN = ("string", "large_string", "string_view", "integer", "floating", "decimal", "boolean", "null")
 """Types of Parquet columns whose values are numbers or categories."""
 
@@ -212,6 +213,9 @@ class Table:
     def ids(self, name: str) -> tuple[str, ...]:
         """Return a column of ids, all present and all different."""
         texts, place = self.texts(name, "no-ids"), f"{self.path}, column {name!r}"
+        floats = [row for row, value in enumerate(self.column(name)) if isinstance(value, _NO_ID)]
+        if all(map(_NUMERIC_ID.fullmatch, texts)):
+            floats = floats or [row for row, text in enumerate(texts) if "." in text]
         absent = [row for row, text in enumerate(texts) if text.strip().lower() in _ABSENT]
         if absent:
             raise UsageError(f"{place}: no id in {self.places(absent)}; every row needs one")
@@ -221,12 +225,11 @@ class Table:
                 f"{place}, {self.places(odd)}: {some([texts[row] for row in odd], 5)}: ids with whitespace "
                 "around them or characters that do not print never match; remove those"
             )
-        floats = [row for row, text in enumerate(texts) if "." in text]
-        if floats and all(map(_NUMERIC_ID.fullmatch, texts)):
+        if floats:
             raise UsageError(
                 f"{place}, {self.places(floats)}: {some([texts[row] for row in floats], 5)}: ids that are "
-                "floats never match; write them as whole numbers or text (pandas turns integers into floats "
-                "where one is missing)"
+                "floats or booleans never match; write them as whole numbers or text (pandas "
+                "turns integers into floats where one is missing)"
             )
         if len(set(texts)) != len(texts):
             raise self._twice(name, texts)
