@@ -100,7 +100,7 @@ def test_nobody_is_invited_or_uninvited_without_a_line(
 def test_a_request_to_leave_that_kgc_is_brought_leaves_one_line(begin: Begin, trained: Known) -> None:
     federation = begin(trained.directory, "CS", "KGC", "h2")  # without the others no epoch begins
     before = lines(federation.directory / "KGC")
-    request = federation.ask("h2", api.SignRevocation(2)).request
+    request = federation.ask("h2", api.Revoke(2, send=False)).request
     federation.ask("KGC", api.Accept(request))
     with pytest.raises(RevFRFError, match="not a request to leave"):
         federation.ask("KGC", api.Accept(request[:-2]))

@@ -85,7 +85,7 @@ def test_a_party_whose_disk_is_lost_leaves_by_a_request_that_it_has_kept(
     begin: Begin, trained: Known, never_with_h2: Known, level: api.RevocationLevel
 ) -> None:
     federation = begin(trained.directory)
-    kept = federation.ask("h2", api.SignRevocation(level)).request
+    kept = federation.ask("h2", api.Revoke(level, send=False)).request
     assert federation.status("KGC").epoch == 1  # it is a request that nobody has
     federation.kill("h2")
     shutil.rmtree(federation.directory / "h2")

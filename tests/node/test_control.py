@@ -210,7 +210,8 @@ def test_a_request_that_is_not_exactly_of_its_type_is_not_answered(tmp_path: Pat
 
 
 def test_every_request_has_a_handler_that_takes_it_and_returns_its_result() -> None:
-    tables = [service.handlers for service in SERVICES.values()]
-    assert {request for table in tables for request in table} == {*Request.__subclasses__()}
-    for request, handler in ((request, handler) for table in tables for request, handler in table.items()):
-        assert [*get_type_hints(handler).values()] == [request, OnProgress, result_type(request)]
+    for request in Request.__subclasses__():
+        handlers = [*filter(None, (service.handler(request) for service in SERVICES.values()))]
+        assert handlers
+        for handler in handlers:
+            assert [*get_type_hints(handler).values()] == [request, OnProgress, result_type(request)]

@@ -88,7 +88,7 @@ def test_who_leaves_before_all_know_of_the_forest_is_not_waited_for(
 ) -> None:
     federation = begin(founded, *all_but("CS"))
     federation.killed_at("OpenForest to h2: answered", "CS", federation.train)
-    kept = federation.ask("h2", api.SignRevocation(level)).request
+    kept = federation.ask("h2", api.Revoke(level, send=False)).request
     federation.stop("h2")
     federation.ask("KGC", api.Accept(kept))
     federation.start("CS", wait=False)

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from revfrf.cli.console import (
@@ -136,13 +135,7 @@ def export(
       revfrf export bank-has-left.json -d cs
       revfrf export forest.json -d cs --forest
     """
-    check_place(out)
-    if forest:
-        structure = ask_party(directory, api.Structure(), as_json)
-        text = msgspec.json.encode(structure).decode() + "\n"
-    else:
-        text = ask_party(directory, api.Export(number), as_json)
-    _write(out, text, as_json)
+    _write(out, api.Structure() if forest else api.Export(number), directory, as_json)
 
 
 def report(out: OutFile, directory: Directory = Path(), as_json: Json = False) -> None:
@@ -152,10 +145,10 @@ def report(out: OutFile, directory: Directory = Path(), as_json: Json = False) -
     Example:
       revfrf report forest.html -d cs
     """
+    _write(out, api.Report(), directory, as_json)
+
+
+def _write(out: Path, request: api.Request[str], directory: Path, as_json: bool) -> None:
     check_place(out)
-    _write(out, ask_party(directory, api.Report(), as_json), as_json)
-
-
-def _write(out: Path, text: str, as_json: bool) -> None:
-    write_file(out, text)
+    write_file(out, ask_party(directory, request, as_json))
     print_done(as_json, {"file": str(out)})

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from revfrf.cli.console import (
@@ -167,21 +168,19 @@ def revoke(
     Example:
       revfrf revoke -d bank
     """
-    wanted: api.RevocationLevel = 2 if level == 2 else 1
     if out is not None:
         check_place(out)
     if not yes and not _confirmed():
         raise typer.Exit(1)
+    title = "KGC has the request."
+    result = ask_party(directory, api.Revoke(2 if level == 2 else 1, send=out is None), as_json)
     if out is not None:
-        signed = ask_party(directory, api.SignRevocation(wanted), as_json)
-        write_file(out, f"{signed.request}\n")
-        result, title = signed.departure, f"The request is in {out}; take it to `revfrf kgc accept`."
-    else:
-        result, title = ask_party(directory, api.Revoke(wanted), as_json), "KGC has the request."
-        if not no_wait:
-            _wait_until_left(directory, as_json)
-            title = "KGC has the request, and CS no longer accepts this party: it has left."
-    show(title, result, as_json)
+        write_file(out, f"{result.request}\n")
+        title = f"The request is in {out}; take it to `revfrf kgc accept`."
+    elif not no_wait:
+        _wait_until_left(directory, as_json)
+        title = "KGC has the request, and CS no longer accepts this party: it has left."
+    show(title, msgspec.structs.replace(result, request=""), as_json)
 
 
 def _confirmed() -> bool:

@@ -1,11 +1,11 @@
 """What an operator can ask of a running party. A request is a type; it names the type of its result.
 
-`node.control` carries them over a socket. Each service has a table of the requests that its role answers.
+`node.control` carries them over a socket. A service answers those that it has a method for.
 Loading this takes no time: commands import it whether or not they use it.
 """
 
 from collections.abc import Callable
-from typing import Any, Generic, Literal, TypeVar, cast, get_args
+from typing import Generic, Literal, TypeVar, cast, get_args
 
 import msgspec
 
@@ -36,12 +36,7 @@ def no_progress(_: Progress) -> None:
 
 
 class Request(_Value, Generic[Result], frozen=True, tag_field="command"):
-    """Something to ask. Its tag is the command by which an operator asks for it."""
-
-    @classmethod
-    def command_name(cls) -> str:
-        """Return the command, without `revfrf`."""
-        return str(cls.__struct_config__.tag)
+    """Something to ask. Its tag is the command by which an operator asks for it, without `revfrf`."""
 
 
 def result_type(request: type[Request[Result]]) -> type[Result]:
@@ -207,19 +202,8 @@ class Export(Request[str], frozen=True, tag="export"):
     number: int = -1
 
 
-class ForestStructure(_Value, frozen=True):
-    """The forest as CS knows it: owners and columns of splits, numbers of cuts, sums of leaves."""
-
-    federation: str
-    digest: str
-    rules: dict[str, int | float | bool | str]
-    labels: tuple[str, ...]
-    splits: tuple[tuple[int | str, ...], ...]
-    leaves: tuple[tuple[int, ...], ...]
-
-
-class Structure(Request[ForestStructure], frozen=True, tag="export --forest"):
-    """Ask for the forest."""
+class Structure(Request[str], frozen=True, tag="export --forest"):
+    """Ask for the forest as CS knows it, as JSON."""
 
 
 class Report(Request[str], frozen=True, tag="report"):
@@ -238,31 +222,20 @@ class PredictEncrypted(Request[Predictions], frozen=True, tag="predict --encrypt
     partial: bool = False
 
 
-class Departure(_Value, frozen=True):
-    """A request to leave."""
+class Departure(_Value, frozen=True, omit_defaults=True):
+    """A request to leave. If it was not sent, `request` is the signed request as hex digits."""
 
     party: str
     level: RevocationLevel
     asked_in_epoch: int
-
-
-class SignedDeparture(_Value, frozen=True):
-    """A request to leave that was not sent; `request` is the signed request as hex digits."""
-
-    departure: Departure
-    request: str
+    request: str = ""
 
 
 class Revoke(Request[Departure], frozen=True, tag="revoke"):
-    """Leave the forest: send KGC a signed request."""
+    """Leave the forest: sign a request, and `send` it to KGC."""
 
     level: RevocationLevel = 2
-
-
-class SignRevocation(Request[SignedDeparture], frozen=True, tag="revoke --out"):
-    """Sign a request to leave, without sending it."""
-
-    level: RevocationLevel = 2
+    send: bool = True
 
 
 # -- KGC --------------------------------------------------------------------------------------------
@@ -286,7 +259,3 @@ class Uninvite(Request[None], frozen=True, tag="kgc uninvite"):
     """Cancel an invitation."""
 
     name: str
-
-
-Handlers = dict[type[Request[Any]], Callable[..., Any]]
-"""Which method of a service answers which request. It is called with the request and `OnProgress`."""

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
-from typing import ClassVar, TypeVar, cast
+from typing import TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -22,7 +22,7 @@ from revfrf.node import api
 from revfrf.node.api import OnProgress, Progress
 from revfrf.node.config import Config
 from revfrf.node.home import Home
-from revfrf.node.members import MemberService
+from revfrf.node.service import Service
 from revfrf.node.training_job import TrainingJob
 from revfrf.parallel import workers
 from revfrf.protocols.alignment import Matched
@@ -38,7 +38,7 @@ _POLL_SECONDS = 1.0
 """How often somebody who waits for its turn hears what the other does."""
 
 
-class CoordinatorService(MemberService):
+class CoordinatorService(Service):
     """CS. Its job is what it does by itself; the handlers are what its operator can ask."""
 
     role: Coordinator
@@ -214,18 +214,19 @@ class CoordinatorService(MemberService):
         )
         return forest_page(overview)
 
-    def structure(self, _: api.Structure, __: OnProgress) -> api.ForestStructure:
-        """Return the forest as CS knows it."""
+    def structure(self, _: api.Structure, __: OnProgress) -> str:
+        """Return the forest as CS knows it: owners and columns of splits, numbers of cuts, sums of leaves."""
         self._expect_ready()
         splits, leaves = sorted(self.store.splits.items()), sorted(self.store.leaves.items())
-        return api.ForestStructure(
-            federation=self.config.party.federation,
-            digest=self.job.digest,
-            rules=msgspec.to_builtins(self.role.plan.rules),
-            labels=self.job.expect_record().labels,
-            splits=tuple((*node, split.feature, split.cut) for node, split in splits),
-            leaves=tuple((*node, *sums) for node, sums in leaves),
-        )
+        known = {
+            "federation": self.config.party.federation,
+            "digest": self.job.digest,
+            "rules": self.role.plan.rules,
+            "labels": self.job.expect_record().labels,
+            "splits": [(*node, split.feature, split.cut) for node, split in splits],
+            "leaves": [(*node, *sums) for node, sums in leaves],
+        }
+        return msgspec.json.encode(known).decode() + "\n"
 
     def export(self, request: api.Export, on_progress: OnProgress) -> str:
         """Return a revocation certificate as JSON. If a revocation is under way, wait until it is over."""
@@ -253,15 +254,3 @@ class CoordinatorService(MemberService):
             return msgspec.structs.replace(status, forest_state="none", stopped=record and record.stopped)
         state = "waiting" if self.certificate is None else "growing"
         return msgspec.structs.replace(status, forest_state=state)
-
-    handlers: ClassVar[api.Handlers] = MemberService.handlers | {
-        api.Match: match,
-        api.Train: train,
-        api.Status: status,
-        api.Predict: predict,
-        api.Test: test,
-        api.History: history,
-        api.Report: report,
-        api.Structure: structure,
-        api.Export: export,
-    }

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
-from typing import ClassVar
 
 from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.crypto.dtpkc.strong import SetUp
@@ -21,7 +20,7 @@ from revfrf.errors import (
 from revfrf.lifecycle import Step, run
 from revfrf.messages.base import Done, Message
 from revfrf.messages.frf_revoc import RevocationRequest
-from revfrf.messages.key_setup import AdmissionRequest, EpochCertificate, SetUpReply, SetUpRequest
+from revfrf.messages.key_setup import AdmissionRequest, SetUpReply, SetUpRequest
 from revfrf.names import CC, CS, REQUESTER
 from revfrf.node import api
 from revfrf.node.api import OnProgress
@@ -52,11 +51,6 @@ class KeyCentreService(Service):
         self._beginning = Lock()  # one epoch at a time
         self._admitting: dict[str, Lock] = {}
         self._setup: tuple[int, SetUp] | None = None
-
-    @property
-    def certificate(self) -> EpochCertificate | None:
-        """See `Service.certificate`."""
-        return self.role.current if self.role.state.certificates else None
 
     def answer(self, sender: str, message: Message) -> Message:
         """See `Service.answer`. Also answers what needs calls to others."""
@@ -183,12 +177,6 @@ class KeyCentreService(Service):
     def uninvite(self, request: api.Uninvite, _: OnProgress) -> None:
         """See `node.invitations.uninvite`."""
         uninvite(self.home, request.name)
-
-    handlers: ClassVar[api.Handlers] = Service.handlers | {
-        api.Accept: accept,
-        api.Invite: invite,
-        api.Uninvite: uninvite,
-    }
 
     def _parameters(self) -> Parameters:
         if not self.role.state.certificates:

@@ -1,7 +1,7 @@
 """The processes of CC and the participants. CS's is in `node.coordinator`, KGC's in `node.kgc`."""
 
 import logging
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -11,8 +11,6 @@ from revfrf.io.party_data import read_rows
 from revfrf.lifecycle import check_somebody_stays
 from revfrf.messages.base import Done
 from revfrf.messages.fle_expan import Column
-from revfrf.messages.frf_revoc import RevocationLevel, RevocationRequest
-from revfrf.messages.key_setup import EpochCertificate
 from revfrf.names import KGC
 from revfrf.node import api
 from revfrf.node.api import OnProgress
@@ -24,7 +22,6 @@ from revfrf.node.service import Service
 from revfrf.parallel import workers
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.participant import TRAINING, Participant
-from revfrf.roles.party import PolicyParty
 from revfrf.roles.requester import Requester
 from revfrf.storage.memory import ParticipantStore
 from revfrf.transport.codec import encode
@@ -32,18 +29,7 @@ from revfrf.transport.codec import encode
 log = logging.getLogger("revfrf.serve")
 
 
-class MemberService(Service):
-    """A member of every epoch that may refuse requests: CS, CC or a participant."""
-
-    role: PolicyParty
-
-    @property
-    def certificate(self) -> EpochCertificate | None:
-        """See `Service.certificate`."""
-        return self.role.identity.certificate
-
-
-class ComputeService(MemberService):
+class ComputeService(Service):
     """CC."""
 
     role: ComputePartner
@@ -55,7 +41,7 @@ class ComputeService(MemberService):
         self.role.policy = config.policy
 
 
-class ParticipantService(MemberService):
+class ParticipantService(Service):
     """An owner of columns, with its file."""
 
     role: Participant
@@ -90,20 +76,13 @@ class ParticipantService(MemberService):
         requester = Requester(self.role.identity, self.endpoint, self.role.n_jobs)
         return predict_encrypted(self, requester, request, on_progress)
 
-    def sign_revocation(self, asked: api.SignRevocation, _: OnProgress) -> api.SignedDeparture:
-        """Sign a request to leave, for the operator."""
-        request, departure = self._leave(asked.level)
-        return api.SignedDeparture(departure, encode(request).hex())
-
-    def _leave(self, level: RevocationLevel) -> tuple[RevocationRequest, api.Departure]:
-        request = self.role.leave(level)
-        check_somebody_stays(self.role.certificate.participants, [self.home.who.name])
-        self.audit.append("asked to leave", level=level)
-        return request, api.Departure(self.home.who.name, level, request.epoch)
-
     def revoke(self, asked: api.Revoke, _: OnProgress) -> api.Departure:
-        """Leave the forest: send the request to KGC, sealed."""
-        request, departure = self._leave(asked.level)
+        """Sign a request to leave, for the operator, or send it to KGC, sealed."""
+        request, name = self.role.leave(asked.level), self.home.who.name
+        check_somebody_stays(self.role.certificate.participants, [name])
+        self.audit.append("asked to leave", level=asked.level)
+        if not asked.send:
+            return api.Departure(name, asked.level, request.epoch, encode(request).hex())
         try:
             self.endpoint.call(KGC, request, Done)
         except AbsentError as error:
@@ -112,7 +91,7 @@ class ParticipantService(MemberService):
         except RefusedError as error:
             reason = f"{error.reason}; perhaps this party has already left by an earlier request"
             raise RefusedError(error.party, reason) from None
-        return departure
+        return api.Departure(name, asked.level, request.epoch)
 
     def on_expelled(self) -> None:
         """See `Service.on_expelled`: stop."""
@@ -130,10 +109,3 @@ class ParticipantService(MemberService):
             own_splits=len(self.role.store.own_splits),
         )
         return msgspec.structs.replace(super().status(request, on_progress), data=data)
-
-    handlers: ClassVar[api.Handlers] = MemberService.handlers | {
-        api.Status: status,
-        api.PredictEncrypted: predict_encrypted,
-        api.Revoke: revoke,
-        api.SignRevocation: sign_revocation,
-    }

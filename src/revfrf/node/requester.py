@@ -4,7 +4,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import ClassVar
 
 from revfrf.errors import AbsentError, RefusedError, RevFRFError
 from revfrf.forest.voting import numbers
@@ -14,7 +13,6 @@ from revfrf.messages.fle_expan import Column
 from revfrf.messages.frf_predict import ForestFacts
 from revfrf.messages.key_setup import AdmissionRequest
 from revfrf.names import KGC
-from revfrf.node import api
 from revfrf.node.api import OnProgress, PredictEncrypted, Predictions, Progress
 from revfrf.node.config import Config
 from revfrf.node.home import Home
@@ -109,5 +107,3 @@ class RequesterService(Service):
     def predict_encrypted(self, request: PredictEncrypted, on_progress: OnProgress) -> Predictions:
         """See `predict_encrypted` of this module."""
         return predict_encrypted(self, self.role, request, on_progress)
-
-    handlers: ClassVar[api.Handlers] = Service.handlers | {PredictEncrypted: predict_encrypted}

@@ -1,7 +1,6 @@
 """Which process is for which role."""
 
 import shlex
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +13,6 @@ from revfrf.node.config import Config, PartySection
 from revfrf.node.control import not_running
 from revfrf.node.coordinator import CoordinatorService
 from revfrf.node.home import Home, has_left, look
-from revfrf.node.invitations import invite, uninvite
 from revfrf.node.kgc import KeyCentreService
 from revfrf.node.members import ComputeService, ParticipantService
 from revfrf.node.requester import RequesterService
@@ -38,13 +36,13 @@ def service_of(home: Home, config: Config) -> Service:
 def check_role(directory: Path, request: Request[Any]) -> PartySection:
     """Return whose directory this is. Raises UsageError if that party does not answer this request."""
     party, kind = look(directory).party, type(request)
-    if kind not in SERVICES[party.role].handlers:
-        roles = [role for role, service in SERVICES.items() if kind in service.handlers]
-        encrypted = kind is Predict and PredictEncrypted in SERVICES[party.role].handlers
+    if not SERVICES[party.role].handler(kind):
+        roles = [role for role, service in SERVICES.items() if service.handler(kind)]
+        encrypted = kind is Predict and SERVICES[party.role].handler(PredictEncrypted)
         remedy = f"{'add --encrypted, or ' if encrypted else ''}pass another one with -d"
         raise UsageError(
-            f"`{kind.command_name()}` is for {' or '.join(roles)}, and {directory} is the directory of "
-            f"{party.role} {party.name!r}; {remedy}"
+            f"`{kind.__struct_config__.tag}` is for {' or '.join(roles)}, and {directory} is the directory "
+            f"of {party.role} {party.name!r}; {remedy}"
         )
     return party
 
@@ -55,10 +53,12 @@ def run_offline(directory: Path, request: Request[Result], on_progress: OnProgre
     Raises UsageError if the request needs a running process, or is for another party.
     """
     party = check_role(directory, request)
-    if (party.role, type(request)) in _OFFLINE:
+    if type(request) in (Invite, Uninvite):
         with closing(Home.open(directory)) as home:
-            result: Result = _OFFLINE[party.role, type(request)](home, request, on_progress)
-            return result
+            return service_of(home, home.config).command(request, on_progress)
+    if (party.role, type(request)) == (REQUESTER, PredictEncrypted):
+        with closing(Home.open(directory)) as home:
+            return _run_once(service_of(home, home.config), request, on_progress)
     where = shlex.quote(str(directory))
     remedy = f"start it, and retry: revfrf serve -d {where}"
     if party.role == REQUESTER:
@@ -68,9 +68,8 @@ def run_offline(directory: Path, request: Request[Result], on_progress: OnProgre
     raise not_running(directory, remedy)
 
 
-def _run_once(home: Home, request: Request[Result], on_progress: OnProgress) -> Result:
+def _run_once(service: Service, request: Request[Result], on_progress: OnProgress) -> Result:
     """Run a party for one request."""
-    service = service_of(home, home.config)
 
     def answer() -> Result:
         try:
@@ -84,11 +83,3 @@ def _run_once(home: Home, request: Request[Result], on_progress: OnProgress) -> 
         answers: list[Future[Result]] = []
         service.run(lambda: answers.append(pool.submit(answer)))
         return answers[0].result()
-
-
-_OFFLINE: dict[tuple[str, type[Request[Any]]], Callable[[Home, Any, OnProgress], Any]] = {
-    (REQUESTER, PredictEncrypted): _run_once,
-    (KGC, Invite): lambda home, request, _: invite(home, request.role, request.name, request.days).text(),
-    (KGC, Uninvite): lambda home, request, _: uninvite(home, request.name),
-}
-"""Requests that need no running process."""

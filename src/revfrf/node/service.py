@@ -1,11 +1,12 @@
 """A party's process: its role behind its link, its own work, and its operator's requests."""
 
 import logging
+import re
 import signal
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from threading import Lock, Thread
-from typing import ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from revfrf.errors import NoForestError, PassportError, RefusedError, RevFRFError, StorageError
 from revfrf.messages.alignment import MatchRequest, SchemaRequest
@@ -22,7 +23,8 @@ from revfrf.node.control import CONTROL, Control
 from revfrf.node.home import Home, Pins, days_left
 from revfrf.node.logs import step
 from revfrf.node.work import Patience, WorkLoop
-from revfrf.transport.base import Answering
+from revfrf.roles.kgc import KeyCentre
+from revfrf.roles.party import Party
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.connections import Timeouts
 from revfrf.transport.grpc import Dialler, Server
@@ -47,9 +49,9 @@ _READ_ONLY = (
 
 
 class Service:
-    """What every party's process does. Subclasses add a role, handlers of requests, and perhaps work."""
+    """What every party's process does. Subclasses add a role, methods for requests, and perhaps work."""
 
-    role: Answering
+    role: Party | KeyCentre
 
     def __init__(self, home: Home, config: Config) -> None:
         self.home, self.config = home, config
@@ -166,7 +168,9 @@ class Service:
     @property
     def certificate(self) -> EpochCertificate | None:
         """The epoch that this party is in."""
-        return None
+        if isinstance(self.role, Party):
+            return self.role.identity.certificate
+        return self.role.current if self.role.state.certificates else None
 
     def answer(self, sender: str, message: Message) -> Message:
         """Answer a message, and log it."""
@@ -192,11 +196,10 @@ class Service:
 
     def command(self, request: api.Request[Result], on_progress: OnProgress = api.no_progress) -> Result:
         """Answer an operator's request. Raises RevFRFError; of kind `wrong-role` if others answer it."""
-        handler = self.handlers.get(type(request))
+        handler = self.handler(type(request))
         if handler is None:
-            raise RevFRFError(
-                f"{self.home.who.role} does not answer `{request.command_name()}`", kind="wrong-role"
-            )
+            role, tag = self.home.who.role, request.__struct_config__.tag
+            raise RevFRFError(f"{role} does not answer `{tag}`", kind="wrong-role")
         try:
             result: Result = handler(self, request, on_progress)
         except StorageError as error:
@@ -206,6 +209,11 @@ class Service:
             hint = "" if error.reason.endswith(NoForestError.peer_message) else "; its log says why"
             raise RefusedError(error.party, error.reason + hint) from error
         return result
+
+    @classmethod
+    def handler(cls, request: type[api.Request[Any]]) -> Callable[..., Any] | None:
+        """Return the method that answers a request, if there is one: `predict_rows` for `PredictRows`."""
+        return getattr(cls, re.sub("(?<!^)(?=[A-Z])", "_", request.__name__).lower(), None)
 
     def status(self, _: api.Status, __: OnProgress = api.no_progress) -> api.PartyStatus:
         """Return the party's status."""
@@ -222,5 +230,3 @@ class Service:
             audit_head=self.audit.head,
             problem=self.link_problem or self.loop.problem,
         )
-
-    handlers: ClassVar[api.Handlers] = {api.Status: status}
