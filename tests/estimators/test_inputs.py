@@ -367,11 +367,6 @@ def test_an_impossible_parameter_is_named(name: str, value: Any) -> None:
                 make(**{"n_estimators": 2, name: value}).fit(X, Y)
 
 
-def test_parameters_are_not_checked_before_fit() -> None:
-    model = RevocableForestClassifier(n_estimators=-3, max_depth="deep", key_bits=1)  # type: ignore[arg-type]
-    assert model.get_params()["max_depth"] == "deep"
-
-
 @pytest.mark.parametrize("name", ["n_estimators", "max_depth", "n_candidates", "decimals", "key_bits"])
 def test_numbers_of_numpy_are_numbers(name: str) -> None:
     value = classifier().get_params()[name]

@@ -17,8 +17,7 @@ from revfrf.io.files import (
     PRIVATE,
     PUBLIC,
     UNREADABLE,
-    NotRegularError,
-    TooLargeError,
+    UnfitFileError,
     all_of,
     check_own,
     check_place,
@@ -48,7 +47,7 @@ def test_a_file_is_read_up_to_its_limit(path: Path) -> None:
     for data in (b"", b"x", bytes(2**20 + 1)):
         path.write_bytes(data)
         assert content(path, len(data)) == data
-        with pytest.raises(TooLargeError):
+        with pytest.raises(UnfitFileError, match="larger"):
             content(path, len(data) - 1)
 
 
@@ -59,7 +58,7 @@ def test_a_file_that_grows_while_it_is_read_is_too_large(path: Path) -> None:
         path.write_bytes(b"abcdef")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "fstat", lambda _: small)
-            with pytest.raises(TooLargeError):
+            with pytest.raises(UnfitFileError, match="larger"):
                 all_of(file, 3)
 
 
@@ -76,7 +75,7 @@ MAKE: dict[str, Callable[[Path], Any]] = {
 def test_what_is_no_regular_file_is_refused_without_waiting(path: Path, what: str) -> None:
     MAKE[what](path)
     before = len([*Path("/proc/self/fd").iterdir()])
-    with pytest.raises(NotRegularError):
+    with pytest.raises(UnfitFileError, match="not a regular"):
         content(path, 10)
     assert len([*Path("/proc/self/fd").iterdir()]) == before
 
@@ -88,7 +87,8 @@ def test_every_fault_of_reading_has_its_kind_and_names_the_path(path: Path) -> N
         assert str(path) in str(caught.value)
         return caught.value.kind
 
-    faults = FileNotFoundError(2, "no"), NotRegularError("x"), TooLargeError("x"), PermissionError(13, "no")
+    unfit = UnfitFileError("x"), UnfitFileError("x", "too-large")
+    faults = (FileNotFoundError(2, "no"), *unfit, PermissionError(13, "no"))
     assert tuple(map(kind, faults)) == UNREADABLE
     assert kind(ValueError("embedded null byte")) == "io"
 

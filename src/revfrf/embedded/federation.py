@@ -207,9 +207,15 @@ class Federation:
 
     def votes(self, codes: Codes, n_rows: int, voting: Voting) -> NDArray[np.float64]:
         """FRF-Test on these rows. Each participant gets its own columns."""
-        ledger = self.network.ledger
-        with self._held(codes) as table, calls_at_once(self._calls), measured(ledger, CS, "FRF-Test"):
-            return self.coordinator.votes(table, n_rows, voting)
+        table = f"test {secrets.token_hex(8)}"
+        for party, participant in self.participants.items():
+            participant.hold(table, codes[party])
+        try:
+            with calls_at_once(self._calls), measured(self.network.ledger, CS, "FRF-Test"):
+                return self.coordinator.votes(table, n_rows, voting)
+        finally:
+            for participant in self.participants.values():
+                participant.drop(table)
 
     def enrol_requester(self, name: str) -> Requester:
         """Let a party send encrypted requests: a participant as itself, others with keys of their own."""
@@ -277,15 +283,6 @@ class Federation:
         codes = {name: participant.tables[TRAINING] for name, participant in staying.items()}
         shadow.train(codes, self.coordinator.plan.rules, self.coordinator.targets, lambda _: None)
         return shadow
-
-    def revocation_seconds(self, share_lost: float, level: RevocationLevel) -> float:
-        """Estimate the seconds of a revocation that loses this fraction of the nodes, from those of training.
-
-        At level 2 the rest is encrypted again, which is most of the work with real keys, and there is a new
-        modulus and a new key set-up.
-        """
-        spent = self.timings
-        return spent.training * share_lost if level == 1 else spent.training + spent.setup + spent.search
 
     def revoke(
         self,
@@ -366,17 +363,6 @@ class Federation:
         for name in self.requesters.keys() - self.participants.keys():
             self.requesters[name].forget_keys_but(self.parameters)
         self.coordinator.revoke(progress)
-
-    @contextmanager
-    def _held(self, codes: Codes) -> Iterator[str]:
-        name = f"test {secrets.token_hex(8)}"
-        for party, participant in self.participants.items():
-            participant.hold(name, codes[party])
-        try:
-            yield name
-        finally:
-            for participant in self.participants.values():
-                participant.drop(name)
 
     def costs(self) -> Costs:
         """Return what everything so far has cost."""

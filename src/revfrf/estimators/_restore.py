@@ -13,7 +13,7 @@ from revfrf.errors import ProtocolError, StorageError
 from revfrf.estimators._file import EstimatorRecord
 from revfrf.forest.criterion import TargetsRecord
 from revfrf.forest.nodes import MAX_DEPTH
-from revfrf.forest.tree import Leaf, Rules, feature_id, with_rows
+from revfrf.forest.tree import Rules, feature_id, with_rows
 from revfrf.messages.fle_expan import Column
 from revfrf.names import CC, CS, KGC, PARTICIPANT
 from revfrf.protocols.common.epoch import SHARE_HOLDERS, read_parameters, verify_certificate
@@ -174,24 +174,15 @@ def _require(holds: bool, what: str) -> None:
 def _check_trees(rules: Rules, store: CoordinatorStore, leaf_width: int) -> None:
     """Every tree has a root, every split two children, every other node a parent, every leaf a weight."""
     splits, leaves = store.splits.keys(), store.leaves.keys()
-    _require(splits.isdisjoint(leaves), "node")
-    roots = 0
-    for tree, path in (*splits, *leaves):
-        _require(0 <= tree < rules.n_trees and path > 0, "node")
-        roots += path == 1
-        _require(path == 1 or (tree, path // 2) in splits, "node")
-    _require(roots == rules.n_trees, "number of roots")
-    for tree, path in splits:
-        _require(path.bit_length() <= rules.max_depth, "depth")
-        for child in ((tree, 2 * path), (tree, 2 * path + 1)):
-            _require(child in splits or child in leaves, "split")
+    _require(splits.isdisjoint(leaves) and rules.n_trees <= store.n_nodes, "node")
+    _require(all(0 < path < 2**rules.max_depth for _, path in splits), "depth")
+    whole = {(tree, 1) for tree in range(rules.n_trees)}
+    whole |= {(tree, 2 * path + side) for tree, path in splits for side in (0, 1)}
+    _require(splits | leaves == whole, "node")
     for leaf in store.leaves.values():
-        _require(len(leaf) == leaf_width and _has_weight(leaf), "leaf")
-
-
-def _has_weight(leaf: Leaf) -> bool:
-    """Class weights: one is positive and none negative. (Σw, Σw·value): the first is positive."""
-    return leaf[0] > 0 or (min(leaf) >= 0 and max(leaf) > 0)
+        # Class weights: one is positive and none negative. (Σw, Σw·value): the first is positive.
+        _require(len(leaf) == leaf_width, "leaf")
+        _require(leaf[0] > 0 or (min(leaf) >= 0 and max(leaf) > 0), "leaf")
 
 
 def _check_splits(federation: Federation) -> None:

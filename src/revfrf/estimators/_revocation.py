@@ -111,6 +111,10 @@ class RevocationMixin(BaseRevocableForest):
         store = federation.coordinator.store
         going = doomed(store, leavers)
         shadow = federation.shadow(leavers)
+        share, spent = len(going.nodes) / store.n_nodes, federation.timings
+        seconds = spent.training * share
+        if wanted == 2:  # there are new keys, and the rest is encrypted again, which is most of the work
+            seconds = spent.training + spent.setup + spent.search
         score_now = score_without = None
         if X is not None and y is not None:
             rows = self._rows(X, reset=False)
@@ -127,7 +131,7 @@ class RevocationMixin(BaseRevocableForest):
             nodes_lost=len(going.nodes),
             trees=federation.coordinator.plan.rules.n_trees,
             trees_touched=len({tree for tree, _ in going.nodes}),
-            estimated_seconds=federation.revocation_seconds(len(going.nodes) / store.n_nodes, wanted),
+            estimated_seconds=seconds,
             digest_after=shadow.coordinator.digest(),
             score_now=score_now,
             score_without=score_without,

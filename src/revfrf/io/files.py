@@ -22,16 +22,12 @@ UNREADABLE = ("missing", "not-regular", "too-large", "io")
 """Kinds of errors that `reading` makes."""
 
 
-class NotRegularError(OSError):
-    """A pipe, a device or a directory in place of a file."""
+class UnfitFileError(OSError):
+    """No regular file, or one of more bytes than such a file may have."""
 
-    kind = "not-regular"
-
-
-class TooLargeError(OSError):
-    """More bytes than such a file may have."""
-
-    kind = "too-large"
+    def __init__(self, reason: str, kind: str = "not-regular") -> None:
+        super().__init__(reason)
+        self.kind = kind
 
 
 # -- reading ----------------------------------------------------------------------------------------
@@ -46,7 +42,7 @@ def reading(path: PathLike, failure: type[RevFRFError], remedy: str) -> Iterator
         raise
     except FileNotFoundError:
         raise failure(f"{path} does not exist; {remedy}", kind="missing") from None
-    except (NotRegularError, TooLargeError) as error:
+    except UnfitFileError as error:
         raise failure(f"{path} is {error}; {remedy}", kind=error.kind) from None
     except (OSError, ValueError) as error:
         raise failure(f"{path} cannot be read: {why(error)}", kind="io") from None
@@ -59,7 +55,7 @@ def opened(path: PathLike) -> Iterator[BinaryIO]:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise NotRegularError("not a regular file")
+            raise UnfitFileError("not a regular file")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             yield file
     finally:
@@ -71,7 +67,7 @@ def all_of(file: BinaryIO, limit: int) -> bytes:
     size = os.fstat(file.fileno()).st_size
     data = file.read(size + 1) if size <= limit else b""
     if max(size, len(data)) > limit:
-        raise TooLargeError(f"larger than {limit} bytes")
+        raise UnfitFileError(f"larger than {limit} bytes", "too-large")
     if len(data) > size:
         raise OSError("it grows while it is read; try again")
     return data
@@ -131,7 +127,7 @@ def replace(path: PathLike, data: bytes, mode: int | None = None) -> None:
         if target.exists():
             mode = stat.S_IMODE(target.stat().st_mode)
     if target.exists() and not target.is_file():
-        raise NotRegularError("not a regular file")
+        raise UnfitFileError("not a regular file")
     with _written_beside(target, data, mode) as temporary:
         temporary.replace(target)
     with suppress(OSError):  # it is there, and whole; a directory that cannot be read cannot be synced
