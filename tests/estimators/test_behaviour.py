@@ -268,11 +268,6 @@ def test_a_prediction_tells_the_coordinator_paths_and_the_owners_rows() -> None:
         assert all(after[role][what] >= count for what, count in counts.items())
 
 
-def test_no_participant_has_the_name_of_the_requester_that_everybody_may_use() -> None:
-    with pytest.raises(ValueError, match="'requester'"):
-        classifier(parties={"requester": [0, 1], "shop": [2, 3]}).fit(X, Y)
-
-
 # -- keys --------------------------------------------------------------------------------------------
 
 

@@ -95,6 +95,7 @@ BAD_PARTIES: list[tuple[Any, str]] = [
     ({"KGC": [0, 1, 2]}, "party 'KGC': KGC, CS, CC, requester are reserved names"),
     ({"CS": [0, 1, 2]}, "party 'CS': KGC, CS, CC, requester are reserved names"),
     ({"CC": [0, 1, 2]}, "party 'CC': KGC, CS, CC, requester are reserved names"),
+    ({"requester": [0, 1, 2]}, "party 'requester': KGC, CS, CC, requester are reserved names"),
     ([["age"]], "`parties` is a dict such as"),
 ]
 

@@ -12,16 +12,13 @@ import joblib
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.datasets import load_iris
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import (
     check_sample_weight_equivalence_on_dense_data,
     parametrize_with_checks,
 )
-from sklearn.utils.validation import check_is_fitted
 
 from revfrf import RevocableForestClassifier, RevocableForestRegressor
 from revfrf.errors import SecretError
@@ -65,32 +62,9 @@ def test_weights_equal_repeated_rows_where_nothing_is_sampled(make: Maker) -> No
 # -- parameters -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", BOTH)
-def test_a_clone_has_the_same_parameters_and_no_forest(make: Maker) -> None:
-    X = table()
-    model = make(n_candidates=7, parties={"bank": [0], "telco": [1]}).fit(X, signs(X))
-    copied = clone(model)
-    assert copied.get_params() == model.get_params()
-    assert not hasattr(copied, "federation_")
-    assert copied.fit(X, signs(X)).digest_ == model.digest_
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_parameter_is_checked(kind: type[Estimator]) -> None:
     assert set(kind().get_params()) == set(kind._parameter_constraints)
-
-
-@pytest.mark.parametrize("make", BOTH)
-def test_set_parameters_are_used_by_the_next_fit(make: Maker) -> None:
-    X = table()
-    model = make(max_depth=4).fit(X, signs(X))
-    assert model.set_params(n_estimators=2, max_depth=1).fit(X, signs(X)) is model
-    assert model.n_nodes_ <= 6
-
-
-def test_each_kind_knows_what_it_is() -> None:
-    assert is_classifier(classifier())
-    assert is_regressor(regressor())
 
 
 # -- scikit-learn's tools ---------------------------------------------------------------------------
@@ -119,15 +93,6 @@ def test_a_grid_search_finds_the_better_depth(n_jobs: int, iris: Any) -> None:
     search.fit(*iris)
     assert search.best_params_ == {"max_depth": 4}
     assert search.best_estimator_.score(*iris) > 0.9
-
-
-def test_a_forest_is_the_last_step_of_a_pipeline(iris: Any) -> None:
-    X, y = iris
-    pipeline = make_pipeline(StandardScaler(), classifier(10)).fit(X, y)
-    scaled = StandardScaler().fit_transform(X)
-    alone = classifier(10).fit(scaled, y)
-    assert pipeline[-1].digest_ == alone.digest_
-    np.testing.assert_array_equal(pipeline.predict(X), alone.predict(scaled))
 
 
 # -- keys do not travel ------------------------------------------------------------------------------
@@ -222,15 +187,6 @@ def test_neither_representation_shows_keys(make: Maker) -> None:
 @pytest.mark.parametrize("attribute", ["digest_", "n_nodes_", "parties_", "costs_", "leakage_"])
 def test_an_unfitted_forest_has_no_fitted_attribute(attribute: str) -> None:
     assert not hasattr(classifier(), attribute)
-
-
-@pytest.mark.parametrize("make", BOTH)
-def test_only_fit_makes_a_forest_fitted(make: Maker) -> None:
-    model = make()
-    for use in (lambda: check_is_fitted(model), lambda: model.predict(table()), lambda: model.leakage_):
-        with pytest.raises(ValueError, match="not fitted yet"):
-            use()
-    check_is_fitted(model.fit(table(), signs(table())))
 
 
 def test_the_examples_in_the_documentation_are_true() -> None:
