@@ -1,6 +1,6 @@
 """Moduli: searched for once per process and size, since a search takes seconds."""
 
-from threading import Lock
+from threading import RLock
 from time import perf_counter
 
 from revfrf.crypto.dtpkc.keys import Parameters, check_sizes
@@ -8,7 +8,7 @@ from revfrf.crypto.dtpkc.strong import SetUp, set_up
 
 _made: dict[tuple[int, bool], SetUp] = {}
 _seconds: dict[int, float] = {}
-_one_search_at_a_time = Lock()
+_one_search_at_a_time = RLock()
 
 
 def cached_setup(key_bits: int, allow_insecure: bool, n_jobs: int) -> SetUp:
@@ -17,27 +17,22 @@ def cached_setup(key_bits: int, allow_insecure: bool, n_jobs: int) -> SetUp:
     with _one_search_at_a_time:
         kind = (key_bits, allow_insecure)
         if kind not in _made:
-            _made[kind] = _search(key_bits, None, allow_insecure, n_jobs)
+            _made[kind] = fresh_setup(*kind, n_jobs)
         return _made[kind]
 
 
-def fresh_setup(key_bits: int, allow_insecure: bool, n_jobs: int) -> SetUp:
+def fresh_setup(key_bits: int, allow_insecure: bool, n_jobs: int, exponent_bits: int | None = None) -> SetUp:
     """Search a modulus that no other forest uses, and that is not cached."""
     with _one_search_at_a_time:
-        return _search(key_bits, None, allow_insecure, n_jobs)
+        started = perf_counter()
+        made = set_up(key_bits, exponent_bits=exponent_bits, allow_insecure=allow_insecure, n_jobs=n_jobs)
+        _seconds[key_bits] = perf_counter() - started
+        return made
 
 
 def fresh_setup_like(p: Parameters, n_jobs: int) -> SetUp:
     """Search a modulus of the same size that no other forest uses."""
-    with _one_search_at_a_time:
-        return _search(p.key_bits, p.exponent_bits, p.allow_insecure, n_jobs)
-
-
-def _search(key_bits: int, exponent_bits: int | None, allow_insecure: bool, n_jobs: int) -> SetUp:
-    started = perf_counter()
-    made = set_up(key_bits, exponent_bits=exponent_bits, allow_insecure=allow_insecure, n_jobs=n_jobs)
-    _seconds[key_bits] = perf_counter() - started
-    return made
+    return fresh_setup(p.key_bits, p.allow_insecure, n_jobs, p.exponent_bits)
 
 
 def drop_cached_setup(parameters: Parameters) -> None:

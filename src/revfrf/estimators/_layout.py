@@ -120,17 +120,16 @@ def _owners(
     owned: dict[str, tuple[int, ...]] = {}
     for party, columns in parties.items():
         check_name("party", party)
-        if isinstance(columns, str) or not isinstance(columns, Iterable):
-            raise UsageError(f"party {party!r}: give a list of at least one column")
-        mine = [_position(positions, column, f"party {party!r}") for column in columns]
+        listed = [] if isinstance(columns, str) or not isinstance(columns, Iterable) else list(columns)
+        if not 0 < len(listed) < 2**16:
+            raise UsageError(f"party {party!r}: give a list of at least one column, and at most 65,535")
+        mine = [_position(positions, column, f"party {party!r}") for column in listed]
         for position in mine:
             if position in owner:
                 raise UsageError(
                     f"column {names[position]!r} is owned twice: by {owner[position]!r} and {party!r}"
                 )
             owner[position] = party
-        if not 0 < len(mine) < 2**16:
-            raise UsageError(f"party {party!r}: give a list of at least one column, and at most 65,535")
         owned[party] = tuple(sorted(mine))
     unowned = [names[position] for position in range(len(names)) if position not in owner]
     if unowned:
@@ -161,16 +160,12 @@ def _position(positions: Mapping[str, int], column: Any, who: str) -> int:
 
 def _decimals(names: Sequence[str], decimals: int | Mapping[int | str, int]) -> list[int]:
     """Return decimals by position; columns that a dict does not name have 6."""
-    if not isinstance(decimals, Mapping):
-        return [_whole(decimals)] * len(names)
-    places = [6] * len(names)
-    for column, value in decimals.items():
-        places[_position(_positions(names), column, "`decimals`")] = _whole(value)
+    by_column = decimals if isinstance(decimals, Mapping) else dict.fromkeys(names, decimals)
+    places, positions = [6] * len(names), _positions(names)
+    for column, value in by_column.items():
+        whole = int(value) if isinstance(value, np.integer) else value
+        places[_position(positions, column, "`decimals`")] = whole
     return places
-
-
-def _whole(decimals: Any) -> Any:
-    return int(decimals) if isinstance(decimals, np.integer) else decimals
 
 
 def _is_category(values: Any) -> bool:

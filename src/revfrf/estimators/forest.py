@@ -1,6 +1,6 @@
 """The two estimators: a forest of classes and one of numbers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -22,8 +22,8 @@ from revfrf.estimators._revocation import RevocationMixin
 from revfrf.forest.criterion import Targets
 from revfrf.forest.voting import Voting, numbers
 
-_LABEL_TYPES = ("|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "|O")
-"""NumPy types of labels other than text."""
+_LABEL_TYPES = ("", "|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "|O")
+"""NumPy types of labels; text has none, and is as long as the longest label."""
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -173,19 +173,13 @@ class RevocableForestClassifier(
         labels, dtype = self._labels(), self.classes_.dtype
         if dtype.kind not in "biufUO" or not all(isinstance(label, str | int | float) for label in labels):
             raise ModelFileError("only labels that are numbers or strings can be saved", kind="parameters")
-        label_type = _text_type(labels) if dtype.kind == "U" else dtype.newbyteorder("<").str
+        label_type = "" if dtype.kind == "U" else dtype.newbyteorder("<").str
         return msgspec.structs.replace(super()._record(), labels=labels, label_type=label_type)
 
     def _restore_labels(self, record: EstimatorRecord) -> None:
-        known = (*_LABEL_TYPES, _text_type(record.labels))
-        if record.label_type not in known or len(record.labels) != self.targets_.n_classes:
+        if record.label_type not in _LABEL_TYPES or len(record.labels) != self.targets_.n_classes:
             raise ModelFileError("damaged: labels that do not fit the forest", kind="malformed")
-        self.classes_ = np.array(record.labels, dtype=np.dtype(record.label_type))
-
-
-def _text_type(labels: Iterable[object]) -> str:
-    """Return the NumPy type of text as long as the longest of these labels."""
-    return f"<U{max((len(label) for label in labels if isinstance(label, str)), default=0)}"
+        self.classes_ = np.array(record.labels, dtype=record.label_type or np.str_)
 
 
 class RevocableForestRegressor(

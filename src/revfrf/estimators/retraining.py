@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from revfrf.crypto.signing import VerifyKey
@@ -159,14 +159,14 @@ def _places(forest: Model, stayed: tuple[str, ...], table: Table, target: str) -
 def _hold(forest: Model, stayed: tuple[str, ...], table: Table, places: dict[int, str]) -> None:
     """Give the participants who stayed their columns of the table, encoded as they were for `fit`."""
     ids = ("",) * len(table.columns[0])  # rows have no ids here, and keep their order
-    rows = Rows(table, "", ids, frozenset(), frozenset(), 6)
+    rows = Rows(table, "", ids)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         for party in stayed:
-            columns = [(forest.layout_.columns[i], places[i]) for i in forest.layout_.owned[party]]
-            renamed = [msgspec.structs.replace(column, name=name) for column, name in columns]
+            layout = forest.layout_
+            columns = [replace(layout.columns[i], name=places[i]) for i in layout.owned[party]]
             try:
-                codes = rows.codes(renamed)
+                codes = rows.codes(columns)
             except UserWarning as warning:
                 raise UsageError(str(warning)) from None
             forest.federation_.participants[party].hold(TRAINING, codes)

@@ -39,9 +39,9 @@ class Rows:
     table: Table
     id_column: str
     ids: tuple[str, ...] = field(repr=False)
-    categories: frozenset[str]
-    drop: frozenset[str]
-    decimals: int | Mapping[str, int]
+    categories: frozenset[str] = frozenset()
+    drop: frozenset[str] = frozenset()
+    decimals: int | Mapping[str, int] = 6
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:

@@ -171,8 +171,7 @@ class Table:
 
     def at(self, row: int, column: str | None = None) -> str:
         """Return the place of a row, for errors."""
-        place = f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
-        return f"{self.path}, {place}" + ("" if column is None else f", column {column!r}")
+        return f"{self.path}, {self.places([row])}" + ("" if column is None else f", column {column!r}")
 
     def places(self, rows: Sequence[int]) -> str:
         """Return the places of the first five of these rows."""

@@ -73,7 +73,10 @@ class Database(Tables):
             if create:
                 os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE))
             else:
-                self._check_file()
+                status = os.lstat(self.path)
+                if not stat.S_ISREG(status.st_mode):
+                    raise StorageError(f"{self.path}: not a file", kind="malformed")
+                check_private(self.path, status, StorageError)
             self._connection = sqlite3.connect(
                 self.path, timeout=0, isolation_level=None, check_same_thread=False
             )
@@ -85,12 +88,6 @@ class Database(Tables):
 
     def __str__(self) -> str:
         return str(self.path)
-
-    def _check_file(self) -> None:
-        status = os.lstat(self.path)
-        if not stat.S_ISREG(status.st_mode):
-            raise StorageError(f"{self.path}: not a file", kind="malformed")
-        check_private(self.path, status, StorageError)
 
     def _set_up(self, create: bool) -> None:
         self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
