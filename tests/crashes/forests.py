@@ -204,7 +204,7 @@ def before_of(forest: Small, directory: Path, federation: Federation) -> Before:
         signatures=tuple({split.batch.signature for split in splits.values()}),
         keys={name: keys_of(role.identity) for name, role in {**federation.requesters, **roles}.items()},
         own={
-            name: (role.secret, role.identity.signing_key.to_fields()["seed"].encode(), *_rows(role))
+            name: (role.secret, role.identity.signing_key.export(), *_rows(role))
             for name, role in federation.participants.items()
         },
         cuts={name: frozenset(_cuts(role)) for name, role in federation.participants.items()},
@@ -243,5 +243,4 @@ def keys_of(identity: Identity) -> tuple[bytes, ...]:
     """Its private keys, as they are written down."""
     assert identity.keys is not None
     record = identity.keys.record()
-    weak = record.weak["sk"].encode()
-    return (weak,) if record.share is None else (weak, record.share["value"].encode())
+    return (record.sk,) if record.share is None else (record.sk, record.share)

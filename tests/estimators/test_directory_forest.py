@@ -11,6 +11,7 @@ import pytest
 
 from revfrf.embedded.federation import Federation
 from revfrf.errors import RefusedError, StorageError
+from revfrf.messages.base import number
 from revfrf.roles.coordinator import Coordinator
 from revfrf.roles.participant import TRAINING
 from revfrf.storage import sqlite
@@ -96,8 +97,8 @@ def test_tables_with_categories_and_missing_values_are_read_as_before(tmp_path: 
 
 def test_one_party_a_column_and_names_of_any_kind_are_kept(tmp_path: Path) -> None:
     named = {"Ämter & Söhne": [0], "a b": [1], "..x": [2], "x" * 100: [3], "'; --": [4]}
-    for number, parties in enumerate((None, named)):
-        kept = again(classifier(4, parties=parties, directory=tmp_path / str(number)).fit(X, Y))
+    for i, parties in enumerate((None, named)):
+        kept = again(classifier(4, parties=parties, directory=tmp_path / str(i)).fit(X, Y))
         same_answers(kept, classifier(4, parties=parties).fit(X, Y))
         kept.revoke(next(iter(kept.parties_)), 1)
         assert len(again(kept).parties_) == 4
@@ -126,12 +127,9 @@ def test_directory_is_its_owners_alone(tmp_path: Path) -> None:
 def test_each_party_keeps_its_own_secrets_and_nobody_elses(tmp_path: Path) -> None:
     model = classifier(4, parties=PARTIES, directory=tmp_path, decimals=15).fit(X, Y)
     federation = model.federation_
-    of: dict[str, list[bytes]] = {"kgc": [federation.kgc.signing.export().hex().encode()]}  # type: ignore[union-attr]
+    of: dict[str, list[bytes]] = {"kgc": [federation.kgc.signing.export()]}  # type: ignore[union-attr]
     for name, role in (("cs", federation.coordinator), ("cc", federation.compute)):
-        of[name] = [
-            role.identity.share.to_fields()["value"].encode(),
-            role.identity.weak.to_fields()["sk"].encode(),
-        ]
+        of[name] = [number(key.reveal()) for key in (role.identity.share.value, role.identity.weak.sk)]
     for name, owner in federation.participants.items():
         cuts = [
             cut.to_bytes(8, "big", signed=True)
@@ -139,7 +137,7 @@ def test_each_party_keeps_its_own_secrets_and_nobody_elses(tmp_path: Path) -> No
             if abs(cut) > 2**47
         ]
         rows = owner.tables[TRAINING].astype("<i8").tobytes()
-        of[name] = [owner.secret, owner.identity.weak.to_fields()["sk"].encode(), rows, *cuts]
+        of[name] = [owner.secret, number(owner.identity.weak.sk.reveal()), rows, *cuts]
     model.close()
     for name, secrets in of.items():
         data = file_of(tmp_path, name).read_bytes()

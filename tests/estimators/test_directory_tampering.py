@@ -13,6 +13,7 @@ import pytest
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import InsecureKeyError, StorageError
 from revfrf.forest import criterion
+from revfrf.messages.base import number
 from revfrf.roles.participant import TRAINING
 from tests.estimators.directories import (
     X,
@@ -215,15 +216,16 @@ BY_HAND: dict[str, Callable[[Path], object]] = {
     "no identity": bank("DELETE FROM facts WHERE name = 'identity'"),
     "no rows at all": bank("DELETE FROM facts WHERE name = 'column 0'"),
     # keys
-    "a signing key": identity("bank", signing=lambda _: SigningKey.generate().to_fields()),
-    "a signing key that is none": identity("bank", signing=lambda _: {"seed": "xyz"}),
-    "a weak key": identity("bank", keys=fields(weak=lambda w: w | {"sk": "2"})),
-    "a weak key that is none": identity("bank", keys=fields(weak=lambda w: w | {"sk": "x"})),
-    "a weak key of no modulus": identity("bank", keys=fields(weak=lambda w: w | {"n": "f"})),
-    "half a weak key": identity("bank", keys=fields(weak=lambda w: {"n": w["n"]})),
+    "a signing key": identity("bank", signing=lambda _: SigningKey.generate().export()),
+    "a signing key that is none": identity("bank", signing=lambda _: b"xyz"),
+    "a weak key": identity("bank", keys=fields(sk=lambda _: b"\2")),
+    "a weak key that is none": identity("bank", keys=fields(sk=lambda _: b"\0")),
+    "a weak key of no modulus": identity("bank", keys=fields(n=lambda _: b"\x0f")),
+    "half a weak key": identity("bank", keys=lambda k: {"n": k["n"]}),
     "no keys": identity("bank", keys=lambda _: None),
-    "a strong share": identity("cc", keys=fields(share=lambda s: s | {"value": "5"})),
-    "a strong share of the other server": identity("cc", keys=fields(share=lambda s: s | {"server": "CS"})),
+    "a strong share": identity("cc", keys=fields(share=lambda _: b"\5")),
+    "a strong share that the other does not fit": identity("cc", keys=fields(share=with_byte)),
+    "a strong share of a participant": identity("bank", keys=fields(share=lambda _: b"\5")),
     "no strong share": identity("cs", keys=fields(share=lambda _: None)),
     "another name": identity("bank", name=lambda _: "telco"),
     "another role": identity("bank", role=lambda _: "CS"),
@@ -231,7 +233,7 @@ BY_HAND: dict[str, Callable[[Path], object]] = {
     "no certificate": identity("bank", certificate=lambda _: None),
     "another federation": identity("bank", federation=lambda _: "another"),
     "another key centre": identity("bank", kgc=lambda _: SigningKey.generate().verify_key.raw),
-    "another key of the key centre": fact("kgc", "signing", lambda _: SigningKey.generate().to_fields()),
+    "another key of the key centre": fact("kgc", "signing", lambda _: SigningKey.generate().export()),
     "a key centre without epochs": fact("kgc", "state", fields(certificates=lambda _: [])),
     "an epoch that nobody has signed": fact(
         "kgc", "state", fields(certificates=lambda c: [c[0] | {"signature": bytes(64)}])
@@ -413,8 +415,9 @@ def test_opened_forest_is_shown_as_insecure_as_it_is(directory: Path) -> None:
 def test_errors_show_no_secret(directory: Path) -> None:
     model = opened(directory)
     federation = model.federation_
-    secrets = [owner.identity.weak.to_fields()["sk"] for owner in federation.participants.values()]
-    secrets += [federation.compute.identity.share.to_fields()["value"]]
+    keys = [owner.identity.weak.sk.reveal() for owner in federation.participants.values()]
+    keys += [federation.compute.identity.share.value.reveal()]
+    secrets = [form for key in keys for form in (f"{key:x}", str(key), repr(number(key))[2:-1])]
     secrets += [owner.secret.hex() for owner in federation.participants.values()]
     model.close()
     shown = ""

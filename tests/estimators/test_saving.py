@@ -55,7 +55,8 @@ def secrets_of(federation: Federation) -> list[bytes]:
         found += [n.to_bytes(-(-n.bit_length() // 8), "big") for n in numbers]
         found += [identity.signing.export(), identity.signing.export().hex().encode()]
     assert federation.kgc.signing is not None
-    found += [federation.kgc.signing.export().hex().encode(), federation.seed]
+    kgc = federation.kgc.signing.export()
+    found += [kgc, kgc.hex().encode(), federation.seed]
     return found + [party.secret for party in federation.participants.values()]
 
 

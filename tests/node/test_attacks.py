@@ -350,7 +350,7 @@ def test_with_the_directories_of_all_nobody_reads_the_letters_of_the_set_up(
     for name in SERVING:
         with closing(Home.open(new_federation.directory / name)) as home:
             sealing, files = home.sealing(), files_of(home)
-            assert home.signing().to_fields()["seed"].encode() in files
+            assert home.signing().export() in files
             for letter in letters:
                 with pytest.raises(LetterError):
                     sealing.open(place(letter), letter.piece)

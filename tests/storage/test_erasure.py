@@ -184,9 +184,9 @@ def known(model: Any) -> Known:
 
 def keys_of(identity: Identity) -> list[bytes]:
     """As they are written down."""
-    weak = [identity.weak.to_fields()["sk"].encode()]
-    shared = identity.keys is not None and identity.keys.share is not None
-    return weak + ([identity.share.to_fields()["value"].encode()] if shared else [])
+    assert identity.keys is not None
+    record = identity.keys.record()
+    return [record.sk] if record.share is None else [record.sk, record.share]
 
 
 def add(dead: Known, before: Known, after: Known) -> None:
@@ -220,7 +220,7 @@ def leaver_of(model: Any, name: str) -> list[bytes]:
     """What nobody but this participant knows."""
     owner = model.federation_.participants[name]
     rows = owner.tables[TRAINING].astype("<i8").tobytes()
-    return [owner.secret, owner.identity.signing_key.export().hex().encode(), *keys_of(owner.identity), rows]
+    return [owner.secret, owner.identity.signing_key.export(), *keys_of(owner.identity), rows]
 
 
 def grown(

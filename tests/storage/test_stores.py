@@ -468,7 +468,7 @@ def test_crash_reporter_that_prints_local_variables_sees_no_key(path: Path) -> N
     store, signing = created(Store, path), SigningKey.generate()
     identity = Identity("bank", "participant", SigningKey.generate().verify_key, signing, allow_insecure=True)
     store.write(identity=identity)
-    seed = signing.export().hex()
+    seed = repr(signing.export())[2:-1]
     shown = all_that_an_error_shows(lambda: store.expect("identity", RequestPolicy))
     store.close()
     shown += all_that_an_error_shows(lambda: store.write(identity=identity))

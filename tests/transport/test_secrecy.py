@@ -34,7 +34,7 @@ class Taken:
 
     def secrets(self) -> Iterator[X25519PrivateKey]:
         """Each of its secrets, as if it were a key to open letters."""
-        fields = [*self.tls.to_fields().values(), *self.signing.to_fields().values()]
+        fields = [*self.tls.to_fields().values(), self.signing.export().hex()]
         for field in fields:
             if len(field) == 64:
                 yield X25519PrivateKey.from_private_bytes(bytes.fromhex(field))

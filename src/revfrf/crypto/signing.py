@@ -4,7 +4,6 @@ What is signed is always a domain and fields, never loose bytes: a signature giv
 shown for another.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
@@ -92,15 +91,6 @@ class SigningKey(Secret):
     def export(self) -> bytes:
         """Return the 32 secret bytes themselves, for a party's own store and nothing else."""
         return self._key.private_bytes_raw()
-
-    def to_fields(self) -> dict[str, str]:
-        """Return the key itself as named strings, for a party's own store."""
-        return {"seed": self.export().hex()}
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, str]) -> Self:
-        """The inverse of `to_fields`."""
-        return cls.from_bytes(bytes.fromhex(fields["seed"]))
 
     def sign(self, domain: str, *fields: Field) -> bytes:
         """The 64 bytes that `verify_key.verify` accepts for exactly this domain and these fields."""

@@ -139,7 +139,7 @@ def saved(federation: Federation, estimator: EstimatorRecord, digest: str, priva
     state = KeyCentreRecord(certificates=(kgc.current,), receipts=kgc.state.receipts)
     known = kept(Store, KGC, KGC, state=state)
     if private and kgc.signing is not None:
-        known.write(signing=kgc.signing.to_fields())
+        known.write(signing=kgc.signing.export())
     structure = kept(
         CoordinatorStore,
         CS,

@@ -16,7 +16,7 @@ from revfrf.forest.nodes import MAX_DEPTH
 from revfrf.forest.tree import Rules, feature_id, with_rows
 from revfrf.messages.fle_expan import Column
 from revfrf.names import CC, CS, KGC, PARTICIPANT
-from revfrf.protocols.common.epoch import SHARE_HOLDERS, read_parameters, verify_certificate
+from revfrf.protocols.common.epoch import read_parameters, verify_certificate
 from revfrf.protocols.common.identity import Identity, IdentityRecord
 from revfrf.protocols.common.request import RequestPolicy
 from revfrf.protocols.key_setup import check_certificate
@@ -77,7 +77,7 @@ def restored(stores: StoreFactory, *, private_keys: bool, allow_insecure: bool, 
     for name in epoch.revoked:
         stores.discard(PARTICIPANT, name)
     order = {name: columns[name] for name in (*forest.columns, *columns) if name in columns}
-    signing = SigningKey.from_fields(kgc.expect("signing", dict[str, str])) if private_keys else None
+    signing = SigningKey.from_bytes(kgc.expect("signing", bytes)) if private_keys else None
     certificate = identities[CS].certificate or epoch
     parameters = read_parameters(certificate, allow_insecure)
     known = Credentials(parameters, signing, identities, secret_of, forest.seed)
@@ -126,8 +126,8 @@ def _check_roles(federation: Federation, training_rows: bool) -> None:
     cs, cc = federation.coordinator, federation.compute
     fits = cc.forest == cs.opening and cs.columns.keys() == federation.participants.keys()
     if federation.kgc.signing is not None:
-        servers = (cs.identity.share.server, cc.identity.share.server)
-        fits &= servers == (SHARE_HOLDERS[CS], SHARE_HOLDERS[CC])
+        shares = cs.identity.share.value.reveal() + cc.identity.share.value.reveal()
+        fits &= shares % federation.parameters.n == 1  # see StrongShare
     for name, role in federation.with_policies.items():
         fits &= role.identity.name == name and role.identity.kgc == cs.identity.kgc
     for name, participant in federation.participants.items():

@@ -119,7 +119,7 @@ class Home:
     def signing(self) -> SigningKey:
         """Return the party's signing key."""
         if self.who.role == KGC:
-            return SigningKey.from_fields(self.store.expect("signing", dict[str, str]))
+            return SigningKey.from_bytes(self.store.expect("signing", bytes))
         return self.identity().signing_key
 
     @hides_locals

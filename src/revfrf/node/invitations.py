@@ -69,7 +69,7 @@ def create_federation(path: str | os.PathLike[str], federation: str, coordinator
     token = authority.invite(PartyId(KGC, KGC), coordinator, signing.verify_key.raw, _OWN_SERIAL, 3650)
     tls = join(token, signing.verify_key.raw)
     facts = {
-        "signing": signing.to_fields(),
+        "signing": signing.export(),
         "authority": authority.to_fields(),
         "tls": tls.to_fields(),
         "insecure": config.keys.allow_insecure,

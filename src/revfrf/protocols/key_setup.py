@@ -15,8 +15,7 @@ import msgspec
 
 from revfrf.crypto.dtpkc.keys import Parameters, PublicKey, WeakKey
 from revfrf.crypto.dtpkc.possession import PossessionProof, prove_possession, verify_possession
-from revfrf.crypto.dtpkc.strong import SetUp, StrongShare
-from revfrf.crypto.secret import SecretInt
+from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.errors import InsecureKeyError, ProtocolError, UsageError
 from revfrf.messages.base import Done, number, of_number
@@ -32,11 +31,11 @@ from revfrf.messages.key_setup import (
 from revfrf.names import CC, CS, KGC, REQUESTER
 from revfrf.parallel import side_by_side
 from revfrf.protocols.common.epoch import (
-    SHARE_HOLDERS,
     check_receipts,
     check_succession,
     public_fields,
     read_parameters,
+    read_share,
     sign_receipt,
     verify_certificate,
 )
@@ -162,14 +161,9 @@ def answer_deal(identity: Identity, message: KeyDeal) -> Enrolment:
         raise ProtocolError("keys of another federation", kind="order")
     if message.number <= identity.deal:
         raise ProtocolError(f"deal {message.number} after deal {identity.deal}", kind="order")
-    server = SHARE_HOLDERS.get(identity.role)
-    if (message.share is None) != (server is None):
-        raise ProtocolError("strong shares are for CS and CC", kind="member")
-    share = None
     try:
         parameters = read_parameters(message, identity.allow_insecure)
-        if message.share is not None and server is not None:
-            share = StrongShare(parameters, server, SecretInt(of_number(message.share)))
+        share = read_share(parameters, identity.role, message.share)
     except InsecureKeyError:
         raise ProtocolError(
             "the keys are too short for a party that has not joined with --allow-insecure; join again, with "

@@ -52,7 +52,7 @@ class KeyCentre:
 
     def remember(self) -> None:
         """Write down the identity. Everything else is written down when it happens."""
-        self.store.write(signing=self._signing.to_fields(), state=self.state)
+        self.store.write(signing=self._signing.export(), state=self.state)
 
     def recall(self) -> None:
         """Read what was written down, except the key, with which KGC is made."""

@@ -4,7 +4,6 @@ Made by `revfrf.crypto.dtpkc.strong.set_up` and `WeakKey.generate`; used by `rev
 """
 
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from revfrf.crypto.canonical import fingerprint
@@ -99,16 +98,6 @@ class Parameters:
 
     def __repr__(self) -> str:
         return f"<Parameters {self.fingerprint}: {self.key_bits} bits, E={self.exponent_bits}{self.label}>"
-
-    def to_fields(self) -> dict[str, str]:
-        """Return them as named strings, for a party's own store."""
-        return {"n": f"{self.n:x}", "g0": f"{self.g0:x}", "exponent_bits": f"{self.exponent_bits:x}"}
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, str], allow_insecure: bool) -> "Parameters":
-        """The inverse of `to_fields`."""
-        n, g0, exponent_bits = (int(fields[name], 16) for name in ("n", "g0", "exponent_bits"))
-        return cls(n, g0, exponent_bits, allow_insecure)
 
     def jobs(self, n_jobs: int) -> int:
         """Return the number of workers for powers of this size: below 1024 bits, one is enough."""
@@ -232,15 +221,6 @@ class WeakKey(Secret):
     def generate(cls, parameters: Parameters) -> "WeakKey":
         """A new key; only its public half ever leaves its owner."""
         return cls(parameters, SecretInt(parameters.random_exponent()))
-
-    def to_fields(self) -> dict[str, str]:
-        """Return the key itself as named strings, for a party's own store."""
-        return {**self.parameters.to_fields(), "sk": f"{self.sk.reveal():x}"}
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, str], allow_insecure: bool) -> "WeakKey":
-        """The inverse of `to_fields`."""
-        return cls(Parameters.from_fields(fields, allow_insecure), SecretInt(int(fields["sk"], 16)))
 
     def __repr__(self) -> str:
         return f"<WeakKey: secret{self.parameters.label}>"

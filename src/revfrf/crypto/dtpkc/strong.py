@@ -1,11 +1,11 @@
 """The strong key: KGC splits it between CS and CC, who together open any ciphertext."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import gcd
-from typing import Literal, cast
+from typing import Literal
 
 from revfrf.crypto.dtpkc.arithmetic import inverse, multiply, power, secret_power
 from revfrf.crypto.dtpkc.dtpkc import check_same_length, open_with_root
@@ -40,17 +40,6 @@ class StrongShare(Secret):
         C^(λ1+λ2) = C·(C^t)^N. An N-th power mod N² depends on its base mod N only: C^t mod N is enough.
         """
         return SecretInt(self.value.reveal() // self.parameters.n + (self.server == "CC"))
-
-    def to_fields(self) -> dict[str, str]:
-        """Return the share itself as named strings, for a party's own store."""
-        fields = {"server": self.server, "value": f"{self.value.reveal():x}"}
-        return self.parameters.to_fields() | fields
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, str], allow_insecure: bool) -> "StrongShare":
-        """The inverse of `to_fields`."""
-        parameters = Parameters.from_fields(fields, allow_insecure)
-        return cls(parameters, cast(Server, fields["server"]), SecretInt(int(fields["value"], 16)))
 
     def __repr__(self) -> str:
         return f"<StrongShare of {self.server}: secret{self.parameters.label}>"

@@ -11,7 +11,8 @@ from typing import Any
 
 from revfrf.crypto.canonical import digest
 from revfrf.crypto.dtpkc.keys import Parameters
-from revfrf.crypto.dtpkc.strong import Server
+from revfrf.crypto.dtpkc.strong import Server, StrongShare
+from revfrf.crypto.secret import SecretInt
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.errors import ProtocolError, SignatureError
 from revfrf.messages.base import number, of_number
@@ -36,6 +37,16 @@ def public_fields(parameters: Parameters) -> dict[str, Any]:
 def read_parameters(message: EpochCertificate | KeyDeal, allow_insecure: bool) -> Parameters:
     """Return the public parameters of a message. Raises UsageError for what cannot be any."""
     return Parameters(of_number(message.n), of_number(message.g0), message.exponent_bits, allow_insecure)
+
+
+def read_share(parameters: Parameters, role: str, share: bytes | None) -> StrongShare | None:
+    """Return the strong share of a party with this role, None for none. Raises RejectedError, UsageError."""
+    server = SHARE_HOLDERS.get(role)
+    if (share is None) != (server is None):
+        raise ProtocolError("strong shares are for CS and CC", kind="member")
+    if share is None or server is None:
+        return None
+    return StrongShare(parameters, server, SecretInt(of_number(share)))
 
 
 def sign_certificate(kgc: SigningKey, unsigned: EpochCertificate) -> EpochCertificate:

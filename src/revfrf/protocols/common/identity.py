@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from revfrf.crypto.dtpkc.keys import WeakKey
+from revfrf.crypto.dtpkc.keys import Parameters, WeakKey
 from revfrf.crypto.dtpkc.strong import StrongShare
-from revfrf.crypto.secret import Secret
+from revfrf.crypto.secret import Secret, SecretInt
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.errors import ProtocolError
-from revfrf.messages.base import number
+from revfrf.messages.base import number, of_number
 from revfrf.messages.key_setup import Admission, EpochCertificate, Member, Receipt
+from revfrf.protocols.common.epoch import public_fields, read_share
 from revfrf.record import Record
 
 
@@ -24,8 +25,13 @@ class Keys(Secret):
 
     def record(self) -> "KeysRecord":
         """Return all of it, to be written down."""
-        share = None if self.share is None else self.share.to_fields()
-        return KeysRecord(self.epoch, self.weak.to_fields(), share)
+        sk, share = self.weak.sk, self.share
+        return KeysRecord(
+            epoch=self.epoch,
+            **public_fields(self.weak.parameters),
+            sk=number(sk.reveal()),
+            share=None if share is None else number(share.value.reveal()),
+        )
 
 
 @dataclass
@@ -89,7 +95,7 @@ class Identity(Secret):
         """Return all of it, to be written down."""
         changed = {
             "kgc": self.kgc.raw,
-            "signing": None if self.signing is None else self.signing.to_fields(),
+            "signing": None if self.signing is None else self.signing.export(),
             "keys": None if self.keys is None else self.keys.record(),
             "pending_keys": None if self.pending_keys is None else self.pending_keys.record(),
         }
@@ -99,16 +105,21 @@ class Identity(Secret):
 
 
 class KeysRecord(Record, frozen=True):
-    """`Keys`, as named strings."""
+    """`Keys`, all under the same parameters."""
 
     epoch: int
-    weak: dict[str, str]
-    share: dict[str, str] | None
+    n: bytes
+    g0: bytes
+    exponent_bits: int
+    sk: bytes
+    share: bytes | None
 
-    def keys(self, allow_insecure: bool) -> Keys:
-        """Return the keys. Raises RevFRFError if they are invalid."""
-        share = None if self.share is None else StrongShare.from_fields(self.share, allow_insecure)
-        return Keys(self.epoch, WeakKey.from_fields(self.weak, allow_insecure), share)
+    def keys(self, role: str, allow_insecure: bool) -> Keys:
+        """Return the keys of a party with this role. Raises RevFRFError if they are invalid."""
+        n, g0 = of_number(self.n), of_number(self.g0)
+        parameters = Parameters(n, g0, self.exponent_bits, allow_insecure)
+        weak = WeakKey(parameters, SecretInt(of_number(self.sk)))
+        return Keys(self.epoch, weak, read_share(parameters, role, self.share))
 
 
 class IdentityRecord(Record, frozen=True):
@@ -117,7 +128,7 @@ class IdentityRecord(Record, frozen=True):
     name: str
     role: str
     kgc: bytes
-    signing: dict[str, str] | None
+    signing: bytes | None
     federation: str
     keys: KeysRecord | None
     pending_keys: KeysRecord | None
@@ -128,10 +139,14 @@ class IdentityRecord(Record, frozen=True):
 
     def identity(self, allow_insecure: bool) -> Identity:
         """Return the identity. Raises RevFRFError if it is invalid."""
+
+        def read(keys: KeysRecord | None) -> Keys | None:
+            return None if keys is None else keys.keys(self.role, allow_insecure)
+
         changed = {
             "kgc": VerifyKey(self.kgc),
-            "signing": None if self.signing is None else SigningKey.from_fields(self.signing),
-            "keys": None if self.keys is None else self.keys.keys(allow_insecure),
-            "pending_keys": None if self.pending_keys is None else self.pending_keys.keys(allow_insecure),
+            "signing": None if self.signing is None else SigningKey.from_bytes(self.signing),
+            "keys": read(self.keys),
+            "pending_keys": read(self.pending_keys),
         }
         return Identity(allow_insecure=allow_insecure, **(msgspec.structs.asdict(self) | changed))
