@@ -167,7 +167,7 @@ def check_whole(killing: Killing, known: Known, epoch: int) -> None:
     assert federation.predict() == known.answers
     if epoch > 1:
         [entry] = federation.ask("CS", api.History())
-        assert (entry.leavers, entry.digest_after) == (("h2",), known.digest)
+        assert (entry["leavers"], entry["digest_after"]) == (["h2"], known.digest)
         certificate = RevocationCertificate.from_json(federation.ask("CS", api.Export()).encode())
         certificate.verify(load_verify_key(federation.directory / "h0" / "kgc.pub"))
         federation.until(killing.h2_has_gone, "h2 has gone")

@@ -237,13 +237,6 @@ def test_standard_error_is_the_default_and_other_loggers_hear_nothing(
     assert not caplog.records
 
 
-def test_a_stream_that_cannot_write_a_character_gets_its_code() -> None:
-    raw = io.BytesIO()
-    set_up_logging(stream=io.TextIOWrapper(raw, encoding="ascii", write_through=True))
-    step(log, "tried", x="Zürich")
-    assert raw.getvalue().endswith(b"tried x=Z\\xfcrich\n")
-
-
 def test_times_are_utc() -> None:
     stream = listening("json")
     log.handle(logging.makeLogRecord({"name": log.name, "levelno": 20, "levelname": "INFO", "created": 0.9}))

@@ -94,7 +94,7 @@ def test_who_leaves_before_all_know_of_the_forest_is_not_waited_for(
     federation.start("CS", wait=False)
     assert federation.wait_until_ready(2) == never_with_h2.digest
     [left] = federation.ask("CS", api.History())
-    assert (left.leavers, left.nodes_destroyed, left.nodes_kept) == (("h2",), 0, 0)
+    assert (left["leavers"], left["nodes_destroyed"], left["nodes_kept"]) == (["h2"], 0, 0)
     federation.start("clinic")
     assert federation.predict() == never_with_h2.answers
 

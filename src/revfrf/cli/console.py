@@ -43,13 +43,11 @@ REPEAT_SECONDS = 10.0
 # -- printing ---------------------------------------------------------------------------------------
 
 
-def print_facts(title: str, facts: Mapping[str, Any]) -> None:
-    """Print facts in two columns. Long ones are not wrapped, so that digests stay in one piece."""
-    width = max(map(len, facts), default=0)
-    typer.secho(title, bold=True)
-    for name, value in facts.items():
-        label = name.replace("_", " ").ljust(width + 2)
-        typer.echo(typer.style(label, dim=True) + _shown(value))
+def fact_lines(title: str, facts: Mapping[str, Any]) -> list[str]:
+    """Return facts in two columns. Long ones are not wrapped, so that digests stay in one piece."""
+    width = max(map(len, facts), default=0) + 2
+    labels = {name: typer.style(name.replace("_", " ").ljust(width), dim=True) for name in facts}
+    return [typer.style(title, bold=True), *(labels[name] + _shown(value) for name, value in facts.items())]
 
 
 def _shown(value: Any) -> str:
@@ -73,17 +71,14 @@ def facts_of(result: msgspec.Struct) -> dict[str, Any]:
 def show(title: str, result: msgspec.Struct, as_json: bool) -> None:
     """Print a result, for people or for programs. For people, the facts of its parts are listed too."""
     facts = facts_of(result)
-    if as_json:
-        print_json(facts)
-        return
     parts = {name: part for name in facts if isinstance(part := getattr(result, name), msgspec.Struct)}
     shown = {name: value for name, value in facts.items() if name not in parts}
     for part in parts.values():
         shown |= facts_of(part)
-    print_facts(title, shown)
+    print_done(as_json, facts, *fact_lines(title, shown))
 
 
-def print_done(as_json: bool, facts: Mapping[str, Any], *lines: str) -> None:
+def print_done(as_json: bool, facts: Any, *lines: str) -> None:
     """Print what was done: these facts as JSON, or these lines."""
     if as_json:
         print_json(facts)

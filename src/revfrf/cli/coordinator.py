@@ -1,5 +1,6 @@
 """The coordinator's commands: match, train, test, history, export, report."""
 
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -11,13 +12,13 @@ from revfrf.cli.console import (
     Json,
     Voting,
     ask_party,
+    fact_lines,
     facts_of,
     print_done,
-    print_facts,
     show,
     write_file,
 )
-from revfrf.cli.exits import advising, print_json, say
+from revfrf.cli.exits import advising, say
 from revfrf.io.files import check_place
 from revfrf.node import api
 
@@ -36,15 +37,12 @@ def match(directory: Directory = Path(), as_json: Json = False) -> None:
       revfrf match -d cs
     """
     result = ask_party(directory, api.Match(), as_json)
-    facts = facts_of(result)
-    if as_json:
-        print_json(facts)
-        return
-    print_facts("Shared rows", {name: facts[name] for name in ("rows", "shared", "not_shared")})
-    typer.echo("Participants:")
-    for found in result.participants:
-        has = f"{found.columns} columns, {found.rows:,} rows"
-        typer.echo(f"  {found.party}: {has}; {found.shared:,} rows shared with CS")
+    counts = {"rows": result.rows, "shared": result.shared, "not_shared": result.not_shared}
+    each = [
+        f"  {found.party}: {found.columns} columns, {found.rows:,} rows; {found.shared:,} rows shared with CS"
+        for found in result.participants
+    ]
+    print_done(as_json, facts_of(result), *fact_lines("Shared rows", counts), "Participants:", *each)
 
 
 def train(
@@ -68,11 +66,8 @@ def train(
     result = ask_party(directory, api.Train(min_common), as_json)
     for name in result.changed:
         say(f"{name} in the configuration has changed since the first `train`; a federation has one forest")
-    if as_json:
-        print_json(facts_of(result))
-    else:
-        title = "The forest is already trained." if result.existed else "The forest is trained."
-        show(title, result.forest, as_json)
+    title = "The forest is already trained." if result.existed else "The forest is trained."
+    print_done(as_json, facts_of(result), *fact_lines(title, facts_of(result.forest)))
 
 
 def score(
@@ -104,13 +99,8 @@ def history(directory: Directory = Path(), as_json: Json = False) -> None:
       revfrf history -d cs
     """
     result = ask_party(directory, api.History(), as_json)
-    if as_json:
-        print_json([facts_of(revocation) for revocation in result])
-        return
-    for number, revocation in enumerate(result):
-        show(f"Revocation certificate {number}", revocation, as_json)
-    if not result:
-        typer.echo("Nobody has left.")
+    lines = [fact_lines(f"Revocation certificate {number}", facts) for number, facts in enumerate(result)]
+    print_done(as_json, result, *(chain(*lines) if result else ["Nobody has left."]))
 
 
 def export(

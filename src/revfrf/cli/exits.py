@@ -143,12 +143,6 @@ def advising(remedies: Mapping[str, str], file: Path | None = None) -> Iterator[
         raise
 
 
-def fail(reason: str, code: int) -> NoReturn:
-    """Print one line on standard error, and end."""
-    say(reason)
-    raise typer.Exit(code)
-
-
 def say(reason: str) -> None:
     """Print one line on standard error."""
     with suppress(OSError):

@@ -78,14 +78,13 @@ def invite(
         if os.path.lexists(out):
             raise UsageError(f"{out} exists and is not overwritten; give another path")
     token = ask_party(directory, api.Invite(role, name, days), as_json)
-    if out is not None:
-        with writing(out, UsageError):
-            create(out, f"{token}\n".encode())
-        typer.echo(f"written to {out}", err=True)
     if out is None:
         print_done(as_json, {"role": role, "name": name or role, "token": token}, token)
-    else:
-        print_done(as_json, {"file": str(out)})
+        return
+    with writing(out, UsageError):
+        create(out, f"{token}\n".encode())
+    typer.echo(f"written to {out}", err=True)
+    print_done(as_json, {"file": str(out)})
 
 
 @app.command()

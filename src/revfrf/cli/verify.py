@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from revfrf.cli.console import Json, print_facts
-from revfrf.cli.exits import NOT_VERIFIED, fail, print_json
+from revfrf.cli.console import Json, fact_lines, print_done
+from revfrf.cli.exits import NOT_VERIFIED, say
 from revfrf.errors import UsageError
 
 
@@ -58,24 +58,20 @@ def verify(
         from revfrf.estimators import retraining
 
         compared = retraining.retrain(found, key, retrain, retraining.Table.read(data), target)
-        equal = "equal" if compared.equal else "different"
-        _print_verdict(compared.equal, f"The digests are {equal}.", asdict(compared), as_json)
+        title = f"The digests are {'equal' if compared.equal else 'different'}."
+        facts = asdict(compared)
+        print_done(as_json, {"holds": compared.equal, **facts}, *fact_lines(title, facts))
         if not compared.equal:
             reason = "a forest trained on this table without the leavers has another digest than certified"
             if not compared.same_targets:
                 reason += "; its labels and weights differ from those in the saved forest's leaves, too: "
                 reason += "is it the table that the forest was trained on, and without sample weights?"
-            fail(reason, NOT_VERIFIED)
+            say(reason)
+            raise typer.Exit(NOT_VERIFIED)
     else:
         facts = {**shown_by(found), "kgc_key": key.fingerprint}
-        _print_verdict(True, "The revocation certificate is valid.", facts, as_json)
-
-
-def _print_verdict(holds: bool, title: str, facts: dict[str, object], as_json: bool) -> None:
-    if as_json:
-        print_json({"holds": holds, **facts})
-    else:
-        print_facts(title, facts)
+        lines = fact_lines("The revocation certificate is valid.", facts)
+        print_done(as_json, {"holds": True, **facts}, *lines)
 
 
 def verify_log(
@@ -98,4 +94,5 @@ def verify_log(
     """
     from revfrf.node import audit_log
 
-    _print_verdict(True, "The audit log is valid.", asdict(audit_log.verify_log(log, head)), as_json)
+    facts = asdict(audit_log.verify_log(log, head))
+    print_done(as_json, {"holds": True, **facts}, *fact_lines("The audit log is valid.", facts))

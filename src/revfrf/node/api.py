@@ -5,7 +5,7 @@ Loading this takes no time: commands import it whether or not they use it.
 """
 
 from collections.abc import Callable
-from typing import Generic, Literal, TypeVar, cast, get_args
+from typing import Any, Generic, Literal, TypeVar, cast, get_args
 
 import msgspec
 
@@ -174,26 +174,8 @@ class Predict(Request[Predictions], frozen=True, tag="predict"):
     voting: Voting = "hard"
 
 
-class Revocation(_Value, frozen=True):
-    """What a revocation certificate shows."""
-
-    federation: str
-    forest: str
-    leavers: tuple[str, ...]
-    asked: dict[str, str]
-    level: RevocationLevel
-    epoch: int
-    members: tuple[str, ...]
-    digest_before: str
-    digest_after: str
-    nodes_destroyed: int
-    nodes_rebuilt: int
-    nodes_kept: int
-    receipts: tuple[str, ...]
-
-
-class History(Request[tuple[Revocation, ...]], frozen=True, tag="history"):
-    """List all revocations so far."""
+class History(Request[list[dict[str, Any]]], frozen=True, tag="history"):
+    """List what the revocation certificates so far show, as `protocols.certificate.shown_by` has it."""
 
 
 class Export(Request[str], frozen=True, tag="export"):

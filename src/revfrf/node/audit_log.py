@@ -12,7 +12,6 @@ import errno
 import fcntl
 import json
 import os
-import re
 import stat
 from collections import deque
 from collections.abc import Iterator
@@ -35,7 +34,7 @@ MAX_LINE = 64 * 1024
 
 _DOMAIN = "revfrf audit log v1"
 _OWNER = "revfrf audit log owner v1"
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
+_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 _FULL = "the disk is full; make room: no line is lost", "full"
 _REASONS = {
     errno.EWOULDBLOCK: ("in use by another process; stop that one first", "in-use"),
@@ -177,8 +176,7 @@ class AuditLog:
 
     def _append(self, event: str, facts: dict[str, Fact]) -> None:
         chain = self._chain
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        entry = _entry(chain.count, now, event, facts, chain.head)
+        entry = _entry(chain.count, datetime.now(UTC).strftime(_TIME), event, facts, chain.head)
         line = _line(entry)
         if len(line) > MAX_LINE:
             raise UsageError(f"{event!r}: a line of an audit log has at most {MAX_LINE} bytes; log less")
@@ -252,10 +250,10 @@ class _Chain:
         try:
             entry = msgspec.json.decode(line, type=_Entry)
             again = _entry(entry.n, entry.time, entry.event, entry.facts, entry.previous)
-            datetime.fromisoformat(entry.time)
+            time = datetime.strptime(entry.time, _TIME).strftime(_TIME)
         except (ValueError, RecursionError):
             raise self._error("is not a line of an audit log", "malformed") from None
-        if _line(entry) != line or not _TIME.fullmatch(entry.time):
+        if _line(entry) != line or time != entry.time:
             raise self._error("is not written as RevFRF writes it", "malformed")
         if entry.hash != again.hash:
             raise self._error("was changed: its hash does not fit", "chain")

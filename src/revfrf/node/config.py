@@ -179,6 +179,9 @@ _ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
 _FLAGS = {"file": "data", "accepts": "policy", "backend": "workers", "address": "workers"}
 """Flags of the command line whose names differ from the key that they set."""
 
+_SYNONYMS = {"trees": "n_estimators", "n_trees": "n_estimators", "depth": "max_depth"}
+"""What others call our keys."""
+
 _KEYS = {
     flag: (section, key)
     for section, struct in _SECTIONS.items()
@@ -349,7 +352,7 @@ def _instead(name: str, known: Collection[str]) -> str:
     """Return what to do with a section or key that is unknown where it is."""
     if name in _KEYS:
         return f"put it below [{_KEYS[name][0]}]"
-    near = difflib.get_close_matches(name, known, 1)
+    near = [key for key in known if key == _SYNONYMS.get(name)] or difflib.get_close_matches(name, known, 1)
     return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
 
 

@@ -5,13 +5,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from revfrf.errors import AbsentError, RevFRFError, UsageError
+from revfrf.errors import RevFRFError, UsageError
 from revfrf.forest.voting import Voting, numbers
 from revfrf.io.table import Table, some
 from revfrf.messages.alignment import Align, Drop
@@ -51,7 +51,6 @@ class CoordinatorService(Service):
         self.job = TrainingJob(config, self.role, self.endpoint, self.audit)
         self._working = Lock()
         self._under_way: Progress | None = None
-        self.waiting = ""
         self.role.policy = config.policy
 
     def answer(self, sender: str, message: Message) -> Message:
@@ -84,17 +83,8 @@ class CoordinatorService(Service):
             self._working.release()
 
     def _advance(self, on_progress: OnProgress) -> None:
-        """Perform the job's steps. `waiting` says who was offline."""
-
-        def attempt() -> None:
-            self.waiting = ""
-            try:
-                self.job.advance(on_progress)
-            except AbsentError as error:
-                self.waiting = f"waiting for {error.party!r}, which {error.reason}"
-                raise
-
-        self.patience.retry(attempt, on_progress, lambda: self.store.n_nodes)
+        """Perform the job's steps."""
+        self.patience.retry(lambda: self.job.advance(on_progress), on_progress, lambda: self.store.n_nodes)
 
     # -- requests of the operator -------------------------------------------------------------------
 
@@ -195,9 +185,9 @@ class CoordinatorService(Service):
                 if not self.loop.pause():
                     raise
 
-    def history(self, _: api.History, __: OnProgress) -> tuple[api.Revocation, ...]:
+    def history(self, _: api.History, __: OnProgress) -> list[dict[str, Any]]:
         """List who has left, and when."""
-        return tuple(msgspec.convert(shown_by(found), api.Revocation) for found in self.role.certificates)
+        return [shown_by(certificate) for certificate in self.role.certificates]
 
     def report(self, _: api.Report, __: OnProgress) -> str:
         """Return a page about the forest, as HTML."""
@@ -246,7 +236,6 @@ class CoordinatorService(Service):
     def status(self, request: api.Status, on_progress: OnProgress = api.no_progress) -> api.PartyStatus:
         """See `Service.status`."""
         status = super().status(request, on_progress)  # first, so that no old forest is ready in a new epoch
-        status = msgspec.structs.replace(status, problem=status.problem or self.waiting)
         if self.role.ready:
             return msgspec.structs.replace(status, forest_state="ready", forest=self.job.summary())
         record = self.job.record

@@ -27,8 +27,6 @@ from revfrf.storage.sqlite import Database
 from revfrf.transport.join_token import Authority, Token, join
 from revfrf.transport.passport import PartyId
 
-_DAYS = 365
-
 _OWN_SERIAL = 1
 """The number of KGC's invitation to itself. Each other invitation has a higher one."""
 
@@ -81,7 +79,7 @@ def create_federation(path: str | os.PathLike[str], federation: str, coordinator
 
 
 @hides_locals
-def invite(home: Home, role: str, name: str, days: int = _DAYS) -> Token:
+def invite(home: Home, role: str, name: str, days: int = 365) -> Token:
     """Return a token by which a party joins or, if it has joined before, renews its TLS certificate."""
     if home.who.role != KGC:
         raise UsageError(f"{home.path} is the directory of {home.who.name!r}; only KGC invites")

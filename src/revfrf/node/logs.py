@@ -35,12 +35,9 @@ _BARE = re.compile(r"[^\s\"=\\]+")
 
 def set_up_logging(level: Level = "info", form: Format = "text", stream: TextIO | None = None) -> None:
     """Write the package's log to `stream` (default: standard error) alone. Replaces an earlier call."""
-    log = logging.getLogger("revfrf")
-    for handler in [handler for handler in log.handlers if isinstance(handler, _Handler)]:
-        log.removeHandler(handler)
-    handler = _Handler(sys.stderr if stream is None else stream)
+    log, handler = logging.getLogger("revfrf"), _Handler(sys.stderr if stream is None else stream)
     handler.setFormatter(_Formatter(as_json=form == "json", traces=level == "debug"))
-    log.addHandler(handler)
+    log.handlers = [*(other for other in log.handlers if not isinstance(other, _Handler)), handler]
     log.setLevel(level.upper())
     log.propagate = False
 
@@ -52,10 +49,6 @@ def step(log: logging.Logger, event: str, /, **facts: object) -> None:
 
 class _Handler(logging.StreamHandler[TextIO]):
     """A type of our own, so that `set_up_logging` replaces only its own handlers."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        encoding = getattr(self.stream, "encoding", None) or "utf-8"
-        return super().format(record).encode(encoding, "backslashreplace").decode(encoding)
 
 
 class _Formatter(logging.Formatter):
@@ -78,19 +71,11 @@ class _Formatter(logging.Formatter):
 
 def _message(record: logging.LogRecord) -> str:
     """Return the text of a record, without secrets."""
-    text, arguments = str(_guarded(record.msg)), record.args
+    text, values = str(_plain(record.msg)), _plain(record.args)
     try:
-        if isinstance(arguments, Mapping):
-            return text % {_guarded(name): _guarded(value) for name, value in arguments.items()}
-        return text % tuple(map(_guarded, arguments)) if arguments else text
+        return text % (tuple(values) if isinstance(values, list) else values) if values else text
     except Exception:  # logging must never stop the work
         return f"{text} (with values that do not fit)"
-
-
-def _guarded(value: object) -> object:
-    """Return a value for `%`: itself, unless it is an error, or may contain secrets."""
-    checked = (int, bytes, bytearray, memoryview, Secret, BaseException, list, tuple, Mapping, Set)
-    return _plain(value) if isinstance(value, checked) else value
 
 
 def _plain(value: object, depth: int = 0) -> Any:

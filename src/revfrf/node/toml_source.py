@@ -62,9 +62,12 @@ def read_toml(path: Path) -> tuple[Tables, Source]:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}, line {line}: not UTF-8; save the file as UTF-8", kind="syntax") from None
-    except (ValueError, RecursionError) as error:
+    except tomllib.TOMLDecodeError as error:
         remedy = "write `[section]` or `key = value`, each once and on its own line, with text in quotes"
         raise ConfigError(f"{path}: not TOML: {error}; {remedy}", kind="syntax") from None
+    except (ValueError, RecursionError):
+        what = "a number has thousands of digits, or lists are nested too deeply; no key needs that"
+        raise ConfigError(f"{path}: {what}", kind="syntax") from None
 
 
 def toml_text(value: Any) -> str:
@@ -82,6 +85,6 @@ def shown(value: object) -> str:
     """Return a value as one short line, for errors."""
     try:
         text = repr(value)
-    except ValueError:  # Python prints no numbers of that size
-        return "a number of thousands of digits"
+    except (ValueError, RecursionError):  # Python prints no numbers of that size, and no tables of that depth
+        return "a value that is too long to show"
     return text if len(text) <= 80 else f"{text[:80]}…"

@@ -233,7 +233,9 @@ class TrainingJob:
         """
         forest = self.config.forest
         if self.record is None or self.record.stopped:
-            self._update(Training(forest, self.task, _seed(forest.random_state), min_common))
+            fixed, new = forest.random_state, secrets.token_bytes(32)
+            seed = new if fixed is None else forest_seed(master_seed(fixed))
+            self._update(Training(forest, self.task, seed, min_common))
             self._audit.append("training asked for", trees=forest.n_estimators)
         asked = self.expect_record()
         own = {"[forest]": (forest, asked.forest), "task": (self.data.task or "classes", asked.task)}
@@ -281,7 +283,3 @@ class TrainingJob:
             not_shared=training.not_common,
             classes=len(training.labels) or None,
         )
-
-
-def _seed(random_state: int | str | None) -> bytes:
-    return secrets.token_bytes(32) if random_state is None else forest_seed(master_seed(random_state))
