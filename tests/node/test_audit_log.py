@@ -3,13 +3,9 @@
 import errno
 import json
 import os
-import resource
 import stat
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -229,9 +225,7 @@ def test_a_line_with_a_hash_of_its_own_breaks_the_chain_behind_it(path: Path) ->
     assert (error.kind, "line 4: " in str(error)) == ("chain", True)
 
 
-@pytest.mark.parametrize(
-    "time", ["", "yesterday", "2026-01-02 03:04:05.000000Z", "2026-13-02T03:04:05.000000Z"]
-)
+@pytest.mark.parametrize("time", ["", "yesterday", "2026-01-02T03:04:05.0Z", "2026-13-02T03:04:05.000000Z"])
 def test_a_time_that_is_none_is_refused(path: Path, time: str) -> None:
     path.write_bytes(forged(made(path, 1).read_bytes(), time=time))
     assert refusal(path).kind == "malformed"
@@ -247,13 +241,6 @@ def test_the_log_of_another_party_is_refused(path: Path) -> None:
     assert caught.value.kind == "chain"
     assert verify_log(path, who=WHO).lines == 5
     AuditLog(path, WHO).close()  # a refused log is not held
-
-
-def test_the_parts_of_an_owner_do_not_run_into_each_other(path: Path) -> None:
-    with AuditLog(path, ("ab", "c")) as log:
-        log.append("tried")
-    with pytest.raises(AuditLogError):
-        verify_log(path, who=("a", "bc"))
 
 
 @pytest.mark.parametrize("left", range(5))
@@ -287,24 +274,17 @@ def test_what_is_no_file_is_refused(path: Path) -> None:
 
 
 def test_a_crash_at_any_byte_of_a_line_is_repaired_and_told(path: Path) -> None:
-    whole = made(path, 3).read_bytes()
-    start = len(whole) - len(lines(path)[-1])
-    for end in (start + 1, start + 2, (start + len(whole)) // 2, len(whole) - 1):
-        path.write_bytes(whole[:end])
+    *first, last = lines(made(path, 3))
+    zeros = bytes(300)  # some file systems leave these
+    for end in (last[:1], last[:2], last[: len(last) // 2], last[:-1], zeros):
+        path.write_bytes(b"".join([*first, end]))
         torn = refusal(path)
         assert (torn.kind, "line 3: " in str(torn)) == ("torn", True)
         with AuditLog(path, WHO) as log:
             log.append("again")
         assert verify_log(path).lines == 4
         repair = json.loads(lines(path)[2])
-        assert (repair["event"], repair["facts"]) == ("log repaired", {"bytes": end - start})
-
-
-def test_zeros_that_a_crash_has_left_at_the_end_are_repaired(path: Path) -> None:
-    made(path, 2)
-    path.write_bytes(path.read_bytes() + bytes(300))
-    AuditLog(path, WHO).close()
-    assert json.loads(lines(path)[2])["facts"] == {"bytes": 300}
+        assert (repair["event"], repair["facts"]) == ("log repaired", {"bytes": len(end)})
 
 
 def test_a_torn_end_does_not_excuse_damage_before_it(path: Path) -> None:
@@ -313,7 +293,7 @@ def test_a_torn_end_does_not_excuse_damage_before_it(path: Path) -> None:
     assert refusal(path).kind == "order"
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_a_disk_that_fills_up_in_the_middle_of_a_line_loses_nothing(
     path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -355,27 +335,6 @@ def test_a_line_that_could_not_be_undone_is_undone_before_the_next(
     assert verify_log(path).lines == 1
 
 
-@contextmanager
-def limited(size: int) -> Iterator[None]:
-    """No file of this process grows beyond this."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_a_real_limit_in_the_middle_of_a_line_loses_nothing(path: Path) -> None:
-    before = made(path).read_bytes()
-    with AuditLog(path, WHO) as log:
-        with limited(len(before) + 100):
-            assert stored(log.append, "tried") == "full"
-        assert path.read_bytes() == before
-        log.append("room again")
-    assert verify_log(path).lines == 6
-
-
 def test_a_line_is_one_write_and_on_disk_before_append_returns(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -396,21 +355,13 @@ def test_a_line_is_one_write_and_on_disk_before_append_returns(
 
 
 def test_one_process_writes_at_a_time(path: Path) -> None:
-    code = f"""
-from revfrf.node.audit_log import AuditLog
-from revfrf.errors import StorageError
-try:
-    AuditLog({str(path)!r}, {WHO!r})
-except StorageError as error:
-    print(error.kind, "in use by another process" in str(error))
-"""
     with AuditLog(path, WHO) as log:
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        assert done.stdout == "in-use True\n"
-        assert stored(AuditLog, path, WHO) == "in-use"
+        for _ in range(2):  # a refusal does not end the lock
+            with pytest.raises(StorageError, match="in use by another process") as caught:
+                AuditLog(path, WHO)
+            assert caught.value.kind == "in-use"
         log.append("still there")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == ""
+    AuditLog(path, WHO).close()
 
 
 def test_a_closed_log_takes_no_lines(path: Path) -> None:
