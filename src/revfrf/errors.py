@@ -186,7 +186,7 @@ class PassportError(RejectedError):
 
 
 class LetterError(RejectedError):
-    """Kinds: `spent`, of a second letter to a key that is good for one; `unknown`, of one to no key here."""
+    """Kinds: `spent` (a second letter to a one-time key), `unknown` (one to a key never offered)."""
 
     kind = "unknown"
 

@@ -19,7 +19,7 @@ class Step(Enum):
     BEGIN_FIRST_EPOCH = "deal keys to all parties and certify the first epoch"
     ANNOUNCE = "send the epoch certificate to all members and collect their receipts"
     BEGIN_EPOCH = "certify the epoch without those who leave"
-    BEGIN_EPOCH_WITH_NEW_KEYS = "the same, with a new modulus and new keys for all who stay"
+    BEGIN_EPOCH_WITH_NEW_KEYS = "certify the epoch without those who leave, with new keys for all who stay"
     # CS
     ENTER_EPOCH = "have KGC bring all members into the current epoch"
     SETTLE_ROWS = "find the rows that all participants share"

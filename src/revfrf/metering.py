@@ -1,7 +1,7 @@
 """What work costs, counted where it is done: exponentiations by kind, and seconds of processor time.
 
 To count, open a `Ledger` and say, around a piece of work, whose it is and for which protocol.
-Powers are counted by `crypto.arithmetic`, in whatever thread or worker process they happen; work inside
+Powers are counted by `crypto.dtpkc.arithmetic`, in whatever thread or worker process they happen; work inside
 other work is counted once, where it belongs. Without a ledger nothing is counted.
 """
 

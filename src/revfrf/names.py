@@ -13,7 +13,7 @@ PARTICIPANT: Final = "participant"
 REQUESTER: Final = "requester"
 Role = Literal["KGC", "CS", "CC", "participant", "requester"]
 SERVERS: Final = (KGC, CS, CC)
-"""Roles that one party has, which is called as its role."""
+"""Roles with exactly one party, which is named after its role."""
 
 DEFAULT_REQUESTER = "requester"
 RESERVED = (*SERVERS, DEFAULT_REQUESTER)

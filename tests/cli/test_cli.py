@@ -590,7 +590,7 @@ def test_forest_that_cannot_be_audited_is_2(place: Place, tmp_path: Path) -> Non
         ("without keys", "saved without private keys"),
         ("late", "saved after 'shop' had left, too"),
         (tmp_path / "garbage", "not a saved forest"),
-        (tmp_path / "before", "not the forest of this certificate"),
+        (tmp_path / "before", "not the forest of this revocation certificate"),
         (open_to_all, "chmod 600"),
     ):
         check_failure(place.audit(model=model), 2, message)

@@ -121,7 +121,7 @@ def test_a_new_certificate_leaves_a_line_with_its_number_alone(kgc: Path) -> Non
     join_federation(own, token.text())
     with pytest.raises(UsageError, match="ask KGC for a new token"):
         join_federation(own, token.text())
-    assert lines(own) == [("certificate renewed", {"serial": token.serial})]
+    assert lines(own) == [("TLS certificate renewed", {"serial": token.serial})]
 
 
 def test_tests_and_requests_leave_a_line_each_with_the_number_of_rows(begin: Begin, trained: Known) -> None:

@@ -58,10 +58,10 @@ def facts(**values: object) -> Any:
 
 def test_a_step_is_one_json_object_and_a_fact_named_level_is_not_the_level() -> None:
     stream = listening("json")
-    step(log, "level grown", level=3, nodes=812)
+    step(log, "growing", depth=3, nodes=812)
     line = json.loads(stream.getvalue())
     assert STAMP.fullmatch(line.pop("time"))
-    assert line == {"level": "info", "event": "level grown", "facts": {"level": 3, "nodes": 812}}
+    assert line == {"level": "info", "event": "growing", "facts": {"depth": 3, "nodes": 812}}
 
 
 @pytest.mark.parametrize(

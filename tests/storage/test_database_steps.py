@@ -197,7 +197,7 @@ ROWS: list[tuple[Any, ...]] = [
     ("leaves", 0, 2**63 - 1, b"x"),
     ("leaves", -(2**63), 0, b""),
     ("quotas", "nul\0nul", 0),
-    ("batches", 7, b"root", b"leaves"),
+    ("batches", 7, b"signature", b"leaves"),
     ("requests", b"", b"\xff"),
     ("own_splits", 1, 2, 3, -4),
     ("splits", 1, 2, "bank/x", 3, "bank", b"directions", b"c", 4, 5, 6),

@@ -242,4 +242,4 @@ def test_a_link_ends_with_the_certificate_of_who_is_at_its_other_end(
     link.say(Frame("ping", there, here, 0))
     until(lambda: link.closed)
     assert endpoint.present() == set()
-    assert f"{there} has a certificate that has ended" in caplog.text
+    assert f"{there} has a TLS certificate that has expired" in caplog.text

@@ -93,7 +93,7 @@ def quoted(path: Path) -> str:
 
 
 def write_file(path: Path, text: str) -> None:
-    """See `files.write_text`; print the path on standard error."""
+    """See `io.files.write_text`; print the path on standard error."""
     write_text(path, text)
     typer.echo(f"written to {path}", err=True)
 

@@ -41,7 +41,7 @@ TRIED = 6
 """How many stolen splits of each hospital are tried."""
 
 ROLES = {
-    KGC: "Key centre. Sets up the keys and signs certificates.",
+    KGC: "Key centre. Sets up the keys; signs epoch and revocation certificates.",
     CS: "Coordinator. Holds the labels and the shape of the trees, runs the protocols.",
     CC: "Computing partner. Helps CS compare encrypted numbers. Must not collude with CS.",
 }

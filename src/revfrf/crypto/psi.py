@@ -2,7 +2,8 @@
 
 CS asks, a participant answers, and CS alone learns the ids that both have, all of which it holds already. The
 participant learns how many ids CS asks about, and CS how many the participant has. To find the ids that all
-parties share, CS asks one participant after the other about the ids that are left.
+parties share, CS asks every participant about all of its ids (`protocols.alignment`), so it learns for each
+participant which of them that one has.
 
 ::
 

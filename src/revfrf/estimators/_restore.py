@@ -168,7 +168,7 @@ def check_federation(federation: Federation, leaf_width: int) -> None:
 
 def _require(holds: bool, what: str) -> None:
     if not holds:
-        raise ProtocolError(f"no forest has such a {what}", kind="forest")
+        raise ProtocolError(f"no forest has this {what}", kind="forest")
 
 
 def _check_trees(rules: Rules, store: CoordinatorStore, leaf_width: int) -> None:

@@ -54,7 +54,7 @@ class RevocableForestClassifier(
     candidates : {"quantile", "uniform"}
         How an owner chooses candidate thresholds: at even ranks or, as in the paper, evenly spaced.
     n_candidates, n_sampled : int
-        How many cuts an owner proposes at a node, and how many rows it samples for that.
+        How many thresholds an owner proposes at a node, and how many rows it samples for that.
     voting : {"hard", "soft"}
         A majority of the trees, as in the paper, or the mean of their probabilities.
     class_weight : dict, "balanced" or None

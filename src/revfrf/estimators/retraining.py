@@ -123,7 +123,7 @@ def _stayed(
     here = forest.federation_.participants.keys()
     same = (cs.opening.federation, cs.opening.forest) == (after.federation, certificate.report.forest)
     if not same or cs.identity.kgc != kgc_key or (stayed <= here and here - stayed - set(after.revoked)):
-        raise UsageError(f"{path}: not the forest of this certificate")
+        raise UsageError(f"{path}: not the forest of this revocation certificate")
     if stayed - here:
         raise UsageError(
             f"{path}: saved after {some(sorted(stayed - here))} had left, too; give an earlier one"

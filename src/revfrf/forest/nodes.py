@@ -1,4 +1,4 @@
-"""Nodes with their rows: what training and testing walk over, level by level, all trees at once."""
+"""Nodes with their rows: what training and testing walk over, depth by depth, all trees at once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """A forest: splits and leaves, named by tree and path (root 1, children 2i and 2i + 1).
 
-A split says whose feature decides and by which of the owner's candidate cuts; where that cut lies is the
-owner's secret, stored encrypted elsewhere. **Left iff x̂ ≤ ŝ.**
+A split says whose feature decides and by which of the owner's candidate cuts; the threshold of a cut is
+the owner's secret, stored encrypted elsewhere. **Left iff x̂ ≤ ŝ.**
 """
 
 import hashlib
@@ -77,7 +77,7 @@ class Rules:
 def forest_digest(
     rules: Rules, targets: tuple[Field, ...], splits: Mapping[Node, Split], leaves: Mapping[Node, Leaf]
 ) -> str:
-    """Equal exactly for equal rules, targets, splits and leaves; the cuts' values play no part.
+    """Equal exactly for equal rules, targets, splits and leaves; thresholds play no part.
 
     SHA-256 of the canonical bytes of what is common to all nodes, then of two tables of 64-bit numbers,
     little-endian, in the order of trees and paths: (tree, path, number of the feature among those in use,

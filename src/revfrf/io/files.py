@@ -117,7 +117,7 @@ def replace(path: PathLike, data: bytes, mode: int | None = None) -> None:
     """A file that appears whole, in place of one that may be there, or not at all. Raises OSError.
 
     With `mode`, a link at its place is replaced, too. Without, a link stays one, a file keeps its mode, and
-    of a new one the process's umask says who may read it.
+    the umask decides who may read a new file.
     """
     target = Path(path)
     if mode is None:

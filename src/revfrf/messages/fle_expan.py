@@ -11,7 +11,7 @@ from revfrf.messages.base import MIB, SIZES, Count, Id, Message, Name, Signature
 
 
 class OpenForest(Message, frozen=True):
-    """CS to CC and the participants: a forest is to be grown, by these rules, after which it is called."""
+    """CS to CC and the participants: the forest to grow: its rules, and its name, which is a hash of them."""
 
     protocol = "FLE-Expan"
     discloses = once("the forest's rules")
@@ -104,7 +104,7 @@ class LevelReply(Message, frozen=True):
     """A participant to CS: its winning splits, encrypted and signed, and the bins of rows it was asked about.
 
     For each question `n_cuts`, then, if that is not 0, the bin of every row of the node. Bins tell the order
-    of values, coarsely; no value, and no cut but encrypted.
+    of values, coarsely. Values never travel, and thresholds only encrypted.
     """
 
     protocol = "FLE-Expan"

@@ -1,4 +1,4 @@
-"""Messages of FRF-Predict, HoLT, and HoAdd."""
+"""Messages of FRF-Predict and HoLT."""
 
 from typing import Annotated, Literal
 
@@ -122,7 +122,7 @@ class MaskedComparisons(Message, frozen=True):
 class SealedResults(Message, frozen=True):
     """CC to CS: for each owner one ciphertext of its masked bits under both their keys, signed by CC.
 
-    Of more bits than a ciphertext holds, it is one of a key, and `masked` has the bits.
+    If a ciphertext cannot hold all bits, it holds a key, and `masked` has the bits masked with it.
     """
 
     protocol = "HoLT"

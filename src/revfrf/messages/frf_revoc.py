@@ -27,8 +27,9 @@ class RevocationRequest(Message, frozen=True):
 
 
 class Destroy(Message, frozen=True):
-    """CS to an owner: these nodes of its own are destroyed, because a split above them has left; and what it
-    may have won, in a forest that is still growing, where CS knows of nothing yet.
+    """CS to an owner: forget your splits at these nodes, because a split above them has left.
+
+    In a forest that is still growing, these may be places where CS knows of no split yet.
 
     `round` is lower than that of any `LevelRequest` that comes after it.
     """

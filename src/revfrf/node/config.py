@@ -62,7 +62,7 @@ _NAMES = 'a list of names, like ["clinic"]'
 _HOST = 'host:port, like "cs.example.org:8470" or "[::1]:8470"'
 _COLUMNS = 'a list of columns, like ["age", "sex"]'
 _PLACES = 'a whole number from 0 to 18, or a table like { "age" = 0 }'
-_SHARE = '"sqrt", "log2", a whole number from 1, or a share up to 1.0, which is all'
+_SHARE = '"sqrt", "log2", a whole number from 1, or a fraction up to 1.0 (all columns)'
 _SEED = f"a whole number from 0 to {2**32 - 1}, or 64 hex digits in quotes"
 _SWITCH = "true or false"
 
@@ -115,14 +115,14 @@ class ForestSection(Section, frozen=True):
     """The forest to grow, in scikit-learn's words. Participants need no `random_state` but in experiments."""
 
     n_estimators: Annotated[int, _number("trees", 1, _MANY)] = 100
-    max_depth: Annotated[int, _number("levels of a tree", 1, 62)] = 10
+    max_depth: Annotated[int, _number("depth of the deepest leaf", 1, 62)] = 10
     max_features: Annotated[MaxFeatures, _key("columns tried at a node", _SHARE)] = "sqrt"
     min_samples_split: Annotated[int, _number("rows of a node that is split", 2, _MANY)] = 2
     min_samples_leaf: Annotated[int, _number("rows of a leaf", 1, _MANY)] = 5
     bootstrap: Annotated[bool, _key("whether each tree draws its own rows", _SWITCH)] = True
-    candidates: Annotated[Method, _key("how cuts are proposed", _choice(Method))] = "quantile"
-    n_candidates: Annotated[int, _number("cuts proposed for a column", 1, 255)] = 32
-    n_sampled: Annotated[int, _number("rows from which cuts are proposed", 2, 2**20)] = 128
+    candidates: Annotated[Method, _key("how thresholds are proposed", _choice(Method))] = "quantile"
+    n_candidates: Annotated[int, _number("thresholds proposed for a column", 1, 255)] = 32
+    n_sampled: Annotated[int, _number("rows from which they are proposed", 2, 2**20)] = 128
     random_state: Annotated[Seed | None, _key("where randomness starts", _SEED, 0)] = None
 
 

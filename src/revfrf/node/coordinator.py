@@ -228,7 +228,7 @@ class CoordinatorService(Service):
         except IndexError:
             count = len(self.role.certificates)
             raise UsageError(
-                f"certificate {number}: there are {count}, numbered from 0 as `revfrf history` has them"
+                f"revocation certificate {number}: there are {count}, numbered from 0 as in `revfrf history`"
                 if count
                 else "nobody has left the forest yet; if a request is on its way, retry later"
             ) from None

@@ -188,7 +188,7 @@ class Pins:
                 return
             if known is not None and known.serial >= found.serial:
                 raise PassportError(
-                    f"another party called {name!r} came before with another certificate", kind="replaced"
+                    f"another party called {name!r} came before with another TLS certificate", kind="replaced"
                 )
             self._store.write(pins=self._known | {name: found})
             self._known = self._known | {name: found}

@@ -192,5 +192,5 @@ def _renew(path: Path, token: Token) -> None:
         tls = join(token, home.signing().verify_key.raw)
         with home.store.transaction():
             home.store.write(tls=tls.to_fields())
-            home.audit.append("certificate renewed", serial=token.serial)
+            home.audit.append("TLS certificate renewed", serial=token.serial)
         home.store.scrub()

@@ -2,8 +2,8 @@
 
 ::
 
-    2026-01-02T03:04:05Z INFO  level grown level=3 nodes=812 seconds=0.41
-    {"time":"2026-01-02T03:04:05Z","level":"info","event":"level grown","facts":{"level":3,"nodes":812}}
+    2026-01-02T03:04:05Z INFO  growing depth=3 trees=20 nodes=812
+    {"time":"2026-01-02T03:04:05Z","level":"info","event":"growing","facts":{"depth":3,"nodes":812}}
 
 Nothing breaks a line, and no line contains secrets: bytes and secrets are written as `<secret>`, and facts of
 other types as the name of their type.
@@ -43,7 +43,7 @@ def set_up_logging(level: Level = "info", form: Format = "text", stream: TextIO 
 
 
 def step(log: logging.Logger, event: str, /, **facts: object) -> None:
-    """Log that something has happened: `step(log, "level grown", level=3, nodes=812)`."""
+    """Log that something has happened: `step(log, "growing", depth=3, nodes=812)`."""
     log.info("%s", event, extra={_FACTS: facts}, stacklevel=2)
 
 

@@ -1,1 +1,1 @@
-"""The paper's protocols, one module each, with all their sides together."""
+"""Protocols, one module each, with all their sides together."""

@@ -122,7 +122,9 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     def verify(self, kgc_key: VerifyKey) -> None:
         """Return only if all of it holds; else raise CertificateError, which says what does not."""
         if self.format != FORMAT:
-            raise CertificateError(f"not a certificate of this version: {self.format!r}", kind="version")
+            raise CertificateError(
+                f"not a revocation certificate of this version: {self.format!r}", kind="version"
+            )
         before, after = self.epoch_before, self.epoch_after
         for name, epoch in (("before", before), ("after", after)):
             with _holds("epoch", f"the epoch {name} was not certified by this key centre"):
@@ -146,7 +148,7 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
         if tuple(named) != self.leavers or set(named) != left:
             raise CertificateError("those who left are not those who asked to", kind="leaver")
         if self.level != max(request.level for request in self.requests):
-            raise CertificateError("the level is not the one that was asked for", kind="leaver")
+            raise CertificateError("the revocation level is not the one that was asked for", kind="leaver")
 
     def _verify_report(self) -> None:
         report, after = self.report, self.epoch_after
@@ -184,8 +186,8 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "RevocationCertificate":
-        """Read a certificate from a file. Raises CertificateError."""
-        with reading(path, CertificateError, "give the path of a certificate"):
+        """Read a revocation certificate from a file. Raises CertificateError."""
+        with reading(path, CertificateError, "give the path of a revocation certificate"):
             data = content(path, MAX_SIZE)
         try:
             return cls.from_json(data)

@@ -1,4 +1,4 @@
-"""FRF-Revoc: a participant leaves, and the forest becomes the one that would have been grown without it::
+"""FRF-Revoc: a participant leaves, and the forest becomes the one grown without it. In outline::
 
     request = sign_revocation(leaver, forest, level)     # the leaver, to KGC (line 1, there to CS)
     check_revocation(epoch, request)                     # KGC (line 2)

@@ -51,7 +51,7 @@ class KeyCentre:
         self._changes = RLock()  # held for each change, and never while somebody is called
 
     def remember(self) -> None:
-        """Write down the identity. Everything else is written down when it happens."""
+        """Write down the signing key and the state. Everything else is written down when it happens."""
         self.store.write(signing=self._signing.export(), state=self.state)
 
     def recall(self) -> None:

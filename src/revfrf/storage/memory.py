@@ -98,7 +98,7 @@ class Rebuilding(Record, frozen=True):
 
 
 class KnownRequest(NamedTuple):
-    """A request that a party has answered: the digest of what was signed, and the last depth answered."""
+    """A request that a party has answered: the hash of all of it, and the last depth answered."""
 
     digest: bytes
     depth: int

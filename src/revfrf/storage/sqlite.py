@@ -38,7 +38,7 @@ _TABLES = {
     "facts": "name TEXT PRIMARY KEY, value BLOB",
     "splits": "tree INTEGER, path INTEGER, feature TEXT, cut INTEGER, owner TEXT, directions BLOB, "
     "ciphertext BLOB, epoch INTEGER, batch INTEGER, position INTEGER",
-    "batches": "number INTEGER PRIMARY KEY, root BLOB, leaves BLOB",
+    "batches": "number INTEGER PRIMARY KEY, signature BLOB, leaves BLOB",
     "leaves": "tree INTEGER, path INTEGER, sums BLOB",
     "own_splits": "tree INTEGER, path INTEGER, feature INTEGER, threshold INTEGER",
     "requests": "id BLOB PRIMARY KEY, digest BLOB",

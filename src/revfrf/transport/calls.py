@@ -335,7 +335,7 @@ class Endpoint:
         with self._lock:
             taken = not self._closed.is_set() and self._load.take(frame.sender, len(data), calls)
             if taken:
-                with suppress(RuntimeError):  # no new thread to be had: one that is there takes it later
+                with suppress(RuntimeError):  # no new thread can start: an existing one takes it later
                     pool.submit(self._answer_call, line, frame, data)
         if not taken:
             self._send(line, frames("refusal", self.who.name, frame.sender, frame.call, _TOO_MUCH))

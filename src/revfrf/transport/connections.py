@@ -52,7 +52,7 @@ class Timeouts:
 
 
 class Link:
-    """The way to a neighbour, who is known by its certificate: a queue from which a stream takes frames.
+    """The way to a neighbour, who is known by its TLS certificate: a queue from which a stream takes frames.
 
     They arrive once and in order, until the link breaks. `hang_up` ends the stream; `patience` is how many
     seconds to wait for a neighbour that takes nothing.
@@ -157,7 +157,7 @@ class Connection:
         """Return why the link must not be used, if so."""
         if time.monotonic() - self.heard > silence:
             return "is silent"
-        return "has a certificate that has ended" if datetime.now(UTC) > self.not_after else ""
+        return "has a TLS certificate that has expired" if datetime.now(UTC) > self.not_after else ""
 
     def fate_of(self, frame: Frame, onward: "Connection | None") -> Fate:
         """What CS does with a frame for the party at `onward`. Raises ProtocolError to end this link.

@@ -134,6 +134,6 @@ class Assembly:
 
 
 def refusal(data: bytes) -> str:
-    """What a peer says of its refusal, in so far as it can be printed."""
+    """What a peer says about its refusal, if that is printable."""
     text = data[:200].decode(errors="ignore")
     return text if text and text.isprintable() else RejectedError.peer_message

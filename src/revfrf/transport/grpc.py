@@ -25,15 +25,15 @@ log = logging.getLogger(__name__)
 
 _SERVICE, _METHOD = "revfrf.Coordinator", "Stream"
 _NONCE, _CHAIN, _SIGNATURE = "revfrf-nonce-bin", "revfrf-chain-bin", "revfrf-signature-bin"
-"""What a party says when it dials, and what CS says first to whom it lets in: that it is the CS of before."""
+"""What a party sends when it dials, and what CS answers first: a proof that it is this federation's."""
 
 _NONCE_BYTES = 32
 _LEFT = "left"  # what CS says to somebody who has left, and to no other whom it refuses
 MAX_LINKS = 512
 
 _REMEDY = (
-    "its log says why. If a token was used twice, or the certificate has ended, ask KGC for a new token, and "
-    "`revfrf join` it"
+    "its log says why. If a token was used twice, or the TLS certificate has expired, ask KGC for a new "
+    "token, and `revfrf join` it"
 )
 
 _OPTIONS = [("grpc.max_send_message_length", MAX_FRAME), ("grpc.max_receive_message_length", MAX_FRAME)]

@@ -1,4 +1,4 @@
-"""By what parties know each other beyond TLS: letters that CS passes on, and CS itself when it is dialled.
+"""How parties authenticate each other beyond TLS: letters that CS passes on, and CS when it is dialled.
 
 What CS passes on between KGC and the others is signed by its sender, and sealed for its recipient by HPKE
 (RFC 9180), together with who writes to whom, and in which call: a letter is good for one place, and an answer

@@ -307,7 +307,7 @@ def _issue(
 
 @contextmanager
 def _reading(what: str) -> Iterator[None]:
-    """Whatever does not parse is no passport."""
+    """Turn every parsing error into PassportError."""
     try:
         yield
     except _UNREADABLE as error:

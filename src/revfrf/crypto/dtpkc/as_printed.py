@@ -1,8 +1,8 @@
 """HoAdd and HoLT, step by step as in the appendix A.2: the baseline, and the oracle for the packed HoLT.
 
 They compute 2m + 1 and 2m, where the paper's [m]²·[m] gives 3m, and test β' > N/2 for its ‖β'‖ > ‖N‖/2. CS
-drives. It asks CC through two callables, so that a test can call the other side directly and a protocol can
-send a message. Not for production: CC, who encrypted the sum, can test guesses of |β| against r·β.
+drives. It asks CC through two callables, so that a test can call the other side directly, and a benchmark can
+put bytes in between. Not for production: CC, who encrypted the sum, can test guesses of |β| against r·β.
 """
 
 import secrets

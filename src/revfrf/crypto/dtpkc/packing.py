@@ -86,8 +86,8 @@ def mask_comparisons(
 ) -> tuple[list[Pack], list[bool]]:
     """CS, first: the packs for CC, and the coins to keep, one per comparison.
 
-    Numbers must be in [-2^62, 2^62), or CC refuses the pack. `cs_key` is CS's own: a fresh encryption of zero
-    under it hides from CC what the ciphertexts were made of.
+    Numbers must be in [-2^62, 2^62), or the slot reads as a fault. `cs_key` is CS's own: a fresh encryption
+    of zero under it hides from CC what the ciphertexts were made of.
     """
     masks = [Mask.generate() for _ in comparisons]
     return _mask_from(masks, share, cs_key, comparisons, n_jobs), [mask.coin for mask in masks]
@@ -140,7 +140,10 @@ def _horner(parameters: Parameters, chunk: Sequence[tuple[Comparison, Mask]]) ->
 
 
 def read_packs(share: StrongShare, packs: Sequence[Pack], *, n_jobs: int = -1) -> list[bool]:
-    """CC: one masked bit per comparison, in the order in which CS asked. Raises SlotError."""
+    """CC: one masked bit per comparison, in the order in which CS asked. Raises SlotError.
+
+    Not for a protocol: a refusal that CS sees is an oracle. `read_slots` marks the slot instead.
+    """
     return _all_known(read_slots(share, packs, n_jobs=n_jobs))
 
 

@@ -32,8 +32,8 @@ class RequestPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `accepts` names the only requesters it answers, None for all that KGC has admitted; `refuses` names some
     whom it does not, even if they are among these. `max_rows` is how many rows each requester may ask about
-    in an epoch, None for any number. Every answered row tells CS on which side of some cuts it lies; 62 well
-    chosen rows find a cut.
+    in an epoch, None for any number. Every answered row tells CS on which side of some thresholds it lies; 62
+    well-chosen rows find a threshold.
     """
 
     accepts: Collection[str] | None = None
@@ -104,7 +104,7 @@ def check_request(identity: Identity, forest: OpenForest, book: RequestBook, req
     _check_standing(identity, request.admission)
     with book.lock:
         known = book.known.get(request.id)
-    if known is not None and known.digest == _name(request):
+    if known is not None and known.digest == _request_hash(request):
         return
     verify_admission(identity.kgc, request.admission)
     VerifyKey(request.admission.member.verify_key).verify(request.signature, _REQUEST, *_fields(request))
@@ -141,16 +141,16 @@ def enter_request(
     """
     if not 0 < count <= forest.n_trees * request.n_rows or depth >= forest.max_depth:
         raise ProtocolError(f"depth {depth} with {count} comparisons is beyond the request", kind="request")
-    requester, name = request.admission.member.name, _name(request)
+    requester, digest = request.admission.member.name, _request_hash(request)
     with book.lock:
         known = book.known.get(request.id)
         rows = book.rows[requester] + (0 if known else request.n_rows)
         policy.check(requester, rows)
-        if known is not None and (known.digest != name or depth <= known.depth):
+        if known is not None and (known.digest != digest or depth <= known.depth):
             raise ProtocolError(f"depth {depth} of a request was answered before", kind="replay")
-        book.enter(request.id, KnownRequest(name, depth), requester, rows)
+        book.enter(request.id, KnownRequest(digest, depth), requester, rows)
 
 
-def _name(request: Request) -> bytes:
+def _request_hash(request: Request) -> bytes:
     """Return the hash of all of it, including signatures."""
     return hashlib.sha256(msgspec.msgpack.encode(request)).digest()
