@@ -176,8 +176,8 @@ def test_constraints_pin_versions_and_name_no_host() -> None:
 def test_tests_named_in_the_deviations_exist() -> None:
     """A row names files, and patterns of tests after the file they are in."""
     found = list((ROOT / "tests").rglob("test_*.py"))
+    texts: list[str] = []
     for line in (ROOT / "docs" / "deviations.md").read_text().splitlines():
-        texts: list[str] = []
         for file, pattern in re.findall(r"`(?:([\w/]*test_\w+\.py)|(…\w+…?|\w+…))`", line):
             if file:
                 texts = [path.read_text() for path in found if path.as_posix().endswith(f"/{file}")]

@@ -307,6 +307,7 @@ def test_wrong_ids_are_shown_with_their_lines(csv: Any, name: str) -> None:
         (pa.array([1.5, 1e20]), "'1.5', '1e\\+20': ids that are floats"),
         (pa.array([17.0], pa.float32()), "'17.0': ids that are floats"),
         (pa.array([True, False]), "'True', 'False': ids that are floats or booleans"),
+        (pa.array([Decimal(0), Decimal(1)], pa.decimal128(12, 9)), "0E-9.*ids that are floats"),
         (pa.array([17, None, 4, None]), "no id in row 2, 4"),
         (pa.array(["a", "b", "a"]), "'a' in row 1, 3"),
         (pa.array([b"a"]), "a binary is neither"),

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from revfrf.errors import AbsentError, PassportError, ProtocolError, RefusedError, RejectedError
+from revfrf.errors import AbsentError, PassportError, ProtocolError, RefusedError, RejectedError, StorageError
 from revfrf.messages.alignment import SchemaRequest
 from revfrf.messages.base import MIB, Done, Message
 from revfrf.messages.fle_expan import Schema
@@ -67,6 +67,19 @@ def test_a_party_may_be_called_what_it_is(who: PartyId) -> None:
     cs = endpoint_of("CS")
     RawLink(cs, passport=replace(known("bank").passport, who=who))
     assert cs.present() == {who.name}
+
+
+def test_a_disk_that_fails_while_somebody_comes_ends_the_party() -> None:
+    failures: list[StorageError] = []
+
+    def admit(_: Passport) -> None:
+        raise StorageError("the disk is full", kind="full")
+
+    cs = endpoint_of("CS", admit=admit, failed=failures.append)
+    with pytest.raises(StorageError):
+        RawLink(cs, "bank")
+    assert [failure.kind for failure in failures] == ["full"]
+    assert cs.present() == set()
 
 
 # -- neighbours who cheat -----------------------------------------------------------------------------

@@ -164,7 +164,7 @@ class Story:
         costs = self.model.revocation_preview(LEAVER, self.test, self.truth)
         say(
             f"Leaving would regrow {costs.nodes_lost} of {costs.nodes} nodes in {costs.trees_touched} of "
-            f"{costs.trees} trees and take about {costs.estimated_seconds:.0f} s in all. "
+            f"{costs.trees} trees and take up to {costs.estimated_seconds:.0f} s. "
             f"Accuracy would be {costs.score_without:.1%} without {LEAVER}; it is {costs.score_now:.1%} now."
         )
 
@@ -249,14 +249,15 @@ class Story:
     def account(self) -> None:
         step(9, "What each party received, counted from the messages of this run")
         table = Table("party", "what it received", "how much")
-        for party in (*SERVERS, HOSPITALS[0], DOCTOR):  # the other hospitals are like the first
+        for party in (*SERVERS, HOSPITALS[0], DOCTOR):
             for what, count in self.model.leakage_[party].items():
                 table.add_row(party, what, f"{count:,}")
             table.add_section()
         console.print(table)
         say(
-            "CS saw no measurement and no threshold, only the order of values and paths. A hospital saw no "
-            "label and no other column. Nobody saw the doctor's patient. docs/leakage.md has the rest."
+            f"The other hospitals received the same kinds as {HOSPITALS[0]}. CS saw no measurement and no "
+            "threshold, only the order of values and paths. A hospital saw no label and no other column. "
+            "Nobody saw the doctor's patient. docs/leakage.md has the rest."
         )
         step(10, "What it cost")
         say("\n".join(f"{protocol:12} {what}" for protocol, what in PROTOCOLS.items()))

@@ -88,7 +88,7 @@ class Costs:
                 row = rows.setdefault((self._kind(link.split(" -> ")[0]), protocol), [0.0, 0, 0, 0])
                 row[2] += sent["messages"]
                 row[3] += sent["bytes"]
-        head = ("role", "protocol", "seconds", "powers", "messages", "bytes sent")
+        head = ("role", "protocol", "CPU s", "powers", "messages", "bytes sent")
         lines.append("{:<14}{:<12}{:>10}{:>10}{:>10}{:>14}".format(*head))
         for (role, protocol), (seconds, powers, messages, size) in sorted(rows.items()):
             lines.append(

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,11 @@ PathLike = str | os.PathLike[str]
 
 
 # -- values -----------------------------------------------------------------------------------------
+
+
+def _is_no_id(value: Any) -> bool:
+    """Whether a value may be written in several ways, so that it is no id."""
+    return isinstance(value, _NO_ID) or (isinstance(value, Decimal) and value.as_tuple().exponent != 0)
 
 
 def number(value: Any) -> Any:
@@ -212,7 +218,7 @@ class Table:
     def ids(self, name: str) -> tuple[str, ...]:
         """Return a column of ids, all present and all different."""
         texts, place = self.texts(name, "no-ids"), f"{self.path}, column {name!r}"
-        floats = [row for row, value in enumerate(self.column(name)) if isinstance(value, _NO_ID)]
+        floats = [row for row, value in enumerate(self.column(name)) if _is_no_id(value)]
         if all(map(_NUMERIC_ID.fullmatch, texts)):
             floats = floats or [row for row, text in enumerate(texts) if "." in text]
         absent = [row for row, text in enumerate(texts) if text.strip().lower() in _ABSENT]

@@ -37,7 +37,11 @@ def check_role(directory: Path, request: Request[Any]) -> PartySection:
     """Return whose directory this is. Raises UsageError if that party does not answer this request."""
     party, kind = look(directory).party, type(request)
     if not SERVICES[party.role].handler(kind):
-        roles = [role for role, service in SERVICES.items() if service.handler(kind)]
+        roles = [
+            f"a {role}" if role in (PARTICIPANT, REQUESTER) else role
+            for role, service in SERVICES.items()
+            if service.handler(kind)
+        ]
         encrypted = kind is Predict and SERVICES[party.role].handler(PredictEncrypted)
         remedy = f"{'add --encrypted, or ' if encrypted else ''}pass another one with -d"
         raise UsageError(

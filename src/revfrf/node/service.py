@@ -153,11 +153,7 @@ class Service:
         for member in () if self.certificate is None else self.certificate.members:
             if member.name == who.name and (member.role, member.verify_key) != identity:
                 raise PassportError(f"{who} is not the member of that name", kind="name")
-        try:
-            self._pins.admit(passport)
-        except StorageError as error:
-            self.fail(error)
-            raise
+        self._pins.admit(passport)
 
     @property
     def revoked(self) -> tuple[str, ...]:

@@ -96,8 +96,8 @@ def aligned_codes(rows: Rows, columns: Sequence[Column], ids: Sequence[str]) -> 
     places = {name: place for place, name in enumerate(rows.ids)}
     if not ids or len(set(ids)) != len(ids) or not places.keys() >= set(ids):
         raise ProtocolError("rows that are not ours, one of them twice, or none", kind="schema")
-    codes: NDArray[np.int64] = rows.codes(columns)[:, [places[name] for name in ids]]
-    return codes
+    # `take` keeps columns contiguous, for which the kernels are compiled
+    return np.take(rows.codes(columns), [places[name] for name in ids], axis=1)
 
 
 def rows_name(ids: Sequence[str]) -> bytes:

@@ -1,5 +1,6 @@
 """Draw trees as SVG: who owns which split, never its threshold."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
@@ -77,9 +78,13 @@ def _above(path: int) -> Iterator[int]:
 
 
 def tags_of(parties: Sequence[str]) -> Tags:
-    """Give each party a colour and its initial or, if two have the same, its position."""
-    clash = len({name[0].upper() for name in parties}) < len(parties)
-    return {name: (i % COLOURS, str(i + 1) if clash else name[0].upper()) for i, name in enumerate(parties)}
+    """Give each party a colour and a mark: its initial, or the number at its end, or a letter."""
+    letters = [chr(ord("a") + i % 26) for i in range(len(parties))]
+    numbers = [re.sub(r"^.*?(\d{0,3})$", r"\1", name) for name in parties]
+    initials = [name[0].upper() for name in parties]
+    distinct = (marks for marks in (initials, numbers) if len(set(marks)) == len(parties) and all(marks))
+    marks = next(distinct, letters)
+    return {name: (i % COLOURS, mark) for i, (name, mark) in enumerate(zip(parties, marks, strict=True))}
 
 
 _STEP, _DROP, _MARGIN = 17, 46, 22

@@ -66,7 +66,7 @@ def _splits(overview: ForestOverview) -> str:
     rows = []
     for party, columns in overview.columns.items():
         own = Counter({column: splits[f"{party}/{column}"] for column in columns})
-        used = ", ".join(f"{column} ({count:,})" for column, count in own.most_common(5))
+        used = ", ".join(f"{column} ({count:,})" for column, count in own.most_common(5) if count)
         share = own.total() / max(1, splits.total())
         rows.append((party, f"{own.total():,}", f"{share:.1%}", used))
     return table(("participant", "splits", "share", "most used columns"), rows)

@@ -27,7 +27,7 @@ footer{color:var(--soft);margin-top:2rem;border-top:1px solid var(--line);paddin
 grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr))}
 .facts{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem;margin:0;font-size:.9rem}
 .facts dt{color:var(--soft)}.facts dd{margin:0;overflow-wrap:anywhere;font-variant-numeric:tabular-nums}
-code,pre{font:.85em ui-monospace,Menlo,Consolas,monospace}pre{overflow-x:auto}
+code,pre{font:.85em ui-monospace,Menlo,Consolas,monospace}pre{white-space:pre-wrap;overflow-wrap:anywhere}
 summary{cursor:pointer}details{margin:.3rem 0}details[open]>summary{margin-bottom:.5rem}
 .legend{display:flex;flex-wrap:wrap;gap:0 1rem}.left{color:var(--gone);font-size:.85rem}
 .key{width:1.4rem;height:1.4rem;vertical-align:middle}

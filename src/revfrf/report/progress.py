@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:  # the command line shows progress without loading any protocol
     from revfrf.protocols.paper.fle_expan import LevelReport
@@ -21,8 +21,6 @@ def progress_bar(console: Console, shown: bool, transient: bool = False) -> Iter
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=12),
         TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=transient, disable=not shown) as progress:
         task = progress.add_task("", total=None)

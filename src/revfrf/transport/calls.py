@@ -131,7 +131,11 @@ class Endpoint:
         who = passport.who
         if {who.role, who.name} & {*SERVERS} and who.role != who.name:
             raise ProtocolError(f"{who} uses a server's name or role", kind="sender")
-        self._admit(passport)
+        try:
+            self._admit(passport)
+        except StorageError as error:
+            self._failed(error)
+            raise
 
     def present(self) -> set[str]:
         """The names of all neighbours."""

@@ -24,6 +24,9 @@ class Ciphertext:
     c: int
     g: int
 
+    def __repr__(self) -> str:
+        return f"<Ciphertext {fingerprint('revfrf ciphertext v1', self.c, self.g)}>"
+
     def __reduce__(self) -> tuple[type["Ciphertext"], tuple[int, int]]:
         """Worker processes send thousands of these; what a dataclass does by itself is slow."""
         return Ciphertext, (self.c, self.g)
