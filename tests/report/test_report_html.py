@@ -12,7 +12,7 @@ from msgspec import structs
 
 from revfrf import RevocableForestClassifier
 from revfrf.report import drawing
-from revfrf.report.drawing import COLOURS, most_telling_tree, outline
+from revfrf.report.drawing import COLOURS, most_telling_tree, outline, tags_of
 from revfrf.report.forest import ForestOverview, forest_page
 from revfrf.report.html import STYLE, THEME, facts, table
 
@@ -169,11 +169,10 @@ def test_a_leaver_without_a_split_leaves_nothing_marked() -> None:
     assert 'class="box' not in html
 
 
-def test_parties_with_one_initial_are_numbered(overview: ForestOverview) -> None:
-    more = {f"B{i}": ["column"] for i in range(COLOURS + 1)}
-    html = forest_page(replace(overview, columns={**overview.columns, **more}))
-    letters = [text for text in Reader(legend(html)).text if text.isdigit()]
-    assert letters == [str(i + 1) for i in range(len(PARTIES) + len(more))]
+def test_parties_with_one_initial_are_marked_by_their_numbers_or_by_letters() -> None:
+    assert [mark for _, mark in tags_of(["B2", "B3", "B15"]).values()] == ["2", "3", "15"]
+    assert [mark for _, mark in tags_of(["Bea", "B2", "Bob"]).values()] == ["a", "b", "c"]
+    assert len({colour for colour, _ in tags_of([f"B{i}" for i in range(COLOURS + 1)]).values()}) == COLOURS
 
 
 def test_hashes_are_monospaced() -> None:

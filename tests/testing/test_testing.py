@@ -230,7 +230,9 @@ def test_a_link_is_as_slow_as_it_says(echo: Echo) -> None:
     assert 0.25 <= echo.round_trip(b"hello") < 5
     echo.link.round_trip, echo.link.bytes_per_second = 0.0, 100_000
     assert 0.4 <= echo.round_trip(bytes(20_000)) < 5
-    assert echo.link.bytes == 2 * (2 * 5 + 20_000)
+    echo.link.bytes_per_second, echo.link.loss = None, 1.0
+    assert 0.4 <= echo.round_trip(b"hello") < 5
+    assert echo.link.bytes == 2 * (3 * 5 + 20_000)
 
 
 def test_the_end_of_one_direction_is_passed_on(echo: Echo) -> None:

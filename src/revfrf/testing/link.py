@@ -1,4 +1,4 @@
-"""A link with delay, limited bandwidth and cuts: a small TCP proxy on loopback.
+"""A link with delay, limited bandwidth, loss and cuts: a small TCP proxy on loopback.
 
 Let a party connect to the proxy instead of the coordinator's own address.
 
@@ -16,19 +16,24 @@ b'hello'
 
 import asyncio
 import contextlib
+import random
 from collections.abc import Coroutine
 from threading import Thread
 from typing import Any
 
 _CHUNK = 16 * 1024
+_PACKET = 1460
+_RETRANSMISSION = 0.2
+"""Seconds after which TCP sends a lost packet again, at least."""
 
 
 class FaultyLink:
-    """A TCP proxy to `target` ("host:port") whose link can be slow or down. A context manager.
+    """A TCP proxy to `target` ("host:port") whose link can be slow, lossy, or down. A context manager.
 
     `round_trip` is the delay in seconds of a question and its answer together. `bytes_per_second` limits each
-    connection and direction. Both may be changed at any time. The proxy listens at `address`; `connections`
-    and `bytes` count what it has accepted and passed on.
+    connection and direction. `loss` is the share of lost packets, chosen by `seed`; TCP sends them again, so
+    a loss shows as a pause of at least 0.2 s. All three may be changed at any time. The proxy listens at
+    `address`; `connections` and `bytes` count what it has accepted and passed on.
     """
 
     def __init__(
@@ -37,11 +42,14 @@ class FaultyLink:
         *,
         round_trip: float = 0.0,
         bytes_per_second: float | None = None,
+        loss: float = 0.0,
+        seed: int = 0,
     ) -> None:
         host, _, port = target.rpartition(":")
         self._target = host, int(port)
-        self.round_trip, self.bytes_per_second = round_trip, bytes_per_second
+        self.round_trip, self.bytes_per_second, self.loss = round_trip, bytes_per_second, loss
         self.connections = self.bytes = 0
+        self._rng = random.Random(seed)  # noqa: S311 (it decides which packets are late)
         self._open: set[asyncio.Task[None]] = set()
         self._up = True
         self._loop = asyncio.new_event_loop()
@@ -125,7 +133,7 @@ class FaultyLink:
                 data = await reader.read(_CHUNK)
                 if self.bytes_per_second:
                     await asyncio.sleep(len(data) / self.bytes_per_second)
-                due = max(due, self._loop.time() + self.round_trip / 2)
+                due = max(due, self._loop.time() + self.round_trip / 2 + self._pause(len(data)))
                 under_way.put_nowait((due, data))
             await delivering
         finally:
@@ -144,3 +152,9 @@ class FaultyLink:
             self.bytes += len(data)
             writer.write(data)
             await writer.drain()
+
+    def _pause(self, size: int) -> float:
+        """Return for how long a chunk waits until its lost packets have been sent again."""
+        packets = -(-size // _PACKET)
+        lost = self._rng.random() < 1 - (1 - self.loss) ** packets
+        return max(_RETRANSMISSION, self.round_trip) if lost else 0.0
