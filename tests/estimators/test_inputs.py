@@ -14,7 +14,6 @@ from tests.estimators.toys import ROWS, TOY, TWO_PARTIES, classifier, frame, reg
 X = table()
 Y = signs(X)
 NUMBERS = X[:, 0] + X[:, 1] / 10
-POSITIONS = {"bank": [0], "telco": [1]}
 GAPS = np.arange(ROWS) % 3 == 0
 
 

@@ -14,7 +14,7 @@ from revfrf import RevocableForestClassifier
 from revfrf.report import drawing
 from revfrf.report.drawing import COLOURS, most_telling_tree, outline, tags_of
 from revfrf.report.forest import ForestOverview, forest_page
-from revfrf.report.html import STYLE, THEME, facts, table
+from revfrf.report.html import STYLE, THEME
 
 COLUMNS = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a & b", "it's", "plain", "plainer"]
 PARTIES = {"Ada & <b>": COLUMNS[:2], "Bea": COLUMNS[2:4], 'Cléo "C"': COLUMNS[4:]}
@@ -173,16 +173,3 @@ def test_parties_with_one_initial_are_marked_by_their_numbers_or_by_letters() ->
     assert [mark for _, mark in tags_of(["B2", "B3", "B15"]).values()] == ["2", "3", "15"]
     assert [mark for _, mark in tags_of(["Bea", "B2", "Bob"]).values()] == ["a", "b", "c"]
     assert len({colour for colour, _ in tags_of([f"B{i}" for i in range(COLOURS + 1)]).values()}) == COLOURS
-
-
-def test_hashes_are_monospaced() -> None:
-    assert facts({"digest": "0f" * 32}) == (
-        f'<dl class="facts"><dt>digest</dt><dd><code>{"0f" * 32}</code></dd></dl>'
-    )
-
-
-def test_columns_of_numbers_are_aligned_right() -> None:
-    html = table(("party", "splits", "columns"), [("a", "1,200", "x (3), y"), ("b", "7", "")])
-    cells = [attributes.get("class") for tag, attributes in Reader(html).tags if tag in ("th", "td")]
-    assert cells == [None, "n", None] * 3
-    assert Reader(table(("party", "splits"), [])).text == ["party", "splits"]

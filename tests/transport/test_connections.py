@@ -19,7 +19,6 @@ from revfrf.transport.codec import encode
 from revfrf.transport.connections import Connection, InFlightBudget, Link, PendingCall, Timeouts
 from revfrf.transport.frames import Frame, frames
 from revfrf.transport.letters import Sealing
-from revfrf.transport.passport import PartyId
 from tests.transport.asking import CERTIFICATE, PREDICT, digests
 from tests.transport.links import (
     LIMITS,
@@ -36,8 +35,6 @@ from tests.transport.links import (
     nothing,
 )
 from tests.transport.parties import joined, token_for
-
-NOWHERE = Link(PartyId("KGC", "KGC"), 0.0)
 
 
 def line(name: str = "KGC") -> Connection:

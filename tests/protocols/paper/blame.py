@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 
 from revfrf.errors import PartyError, RefusedError
@@ -14,3 +15,8 @@ def blamed(party: str, error: type[PartyError] = RefusedError) -> Iterator[None]
     with pytest.raises(error) as caught:
         yield
     assert caught.value.party == party
+
+
+def u4(*values: int) -> bytes:
+    """Counts as they travel."""
+    return np.array(values, "<u4").tobytes()

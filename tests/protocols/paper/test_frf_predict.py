@@ -54,7 +54,7 @@ from revfrf.testing.peers import FaultyPeer, failing, replaced
 from revfrf.testing.refusals import refusal_kind
 from revfrf.transport.base import Answering
 from tests.federations import grown_splits
-from tests.protocols.paper.blame import blamed
+from tests.protocols.paper.blame import blamed, u4
 
 CASE = random_case(51)
 Absent = Callable[[str, int], bool]
@@ -509,10 +509,6 @@ def answer_of_liar(
         if error.party == CS and isinstance(error.__cause__, RejectedError) and "refused" not in error.reason:
             raise error.__cause__ from error
         raise
-
-
-def u4(*values: int) -> bytes:
-    return np.array(values, "<u4").tobytes()
 
 
 N_TREES = CASE.rules.n_trees

@@ -42,7 +42,7 @@ from revfrf.testing.refusals import refusal_kind
 from revfrf.transport.base import Channel, Reply
 from tests.conftest import world_of
 from tests.federations import grown_splits
-from tests.protocols.paper.blame import blamed
+from tests.protocols.paper.blame import blamed, u4
 
 CASE = random_case(41)
 OWNERS = ("bank", "shop", "telco")
@@ -527,19 +527,15 @@ def packed(world: World, pairs: Pairs = PAIRS, request: Request | None = None) -
     return message
 
 
-def counts(*values: int) -> bytes:
-    return np.array(values, "<u4").tobytes()
-
-
 NEEDLESS: dict[str, tuple[dict[str, Any], str]] = {
     "an owner twice": ({"owners": ("bank", "bank", "telco")}, "request"),
     "no owners": ({"owners": (), "counts": b"", "packs": b""}, "request"),
-    "owners without comparisons": ({"counts": counts(9, 0, 0)}, "request"),
-    "no comparisons": ({"counts": counts(0, 0, 0)}, "request"),
-    "a count too few": ({"counts": counts(3, 3)}, "length"),
-    "a byte too many": ({"counts": counts(3, 3, 3) + b"\0"}, "length"),
-    "more than trees times rows": ({"counts": counts(3, 3, 395)}, "request"),
-    "billions": ({"counts": counts(2**32 - 1, 2**32 - 1, 2**32 - 1)}, "request"),
+    "owners without comparisons": ({"counts": u4(9, 0, 0)}, "request"),
+    "no comparisons": ({"counts": u4(0, 0, 0)}, "request"),
+    "a count too few": ({"counts": u4(3, 3)}, "length"),
+    "a byte too many": ({"counts": u4(3, 3, 3) + b"\0"}, "length"),
+    "more than trees times rows": ({"counts": u4(3, 3, 395)}, "request"),
+    "billions": ({"counts": u4(2**32 - 1, 2**32 - 1, 2**32 - 1)}, "request"),
     "an unknown owner": ({"owners": ("bank", "nobody", "telco")}, "member"),
     "a requester as owner": ({"owners": ("bank", "clinic", "telco")}, "member"),
     "CS as owner": ({"owners": ("bank", CS, "telco")}, "member"),
