@@ -335,7 +335,7 @@ def test_a_verbose_fit_draws_its_progress_on_standard_error(
     assert model.digest_ == make().fit(X, Y).digest_
     assert out == ""
     assert "…" not in err
-    for word in ("forest", "depth", "trees", "nodes", "left"):
+    for word in ("forest", "depth", "trees", "nodes"):
         assert word in err
 
 

@@ -286,7 +286,7 @@ value   | <BASE>[policy]\naccepts = "a" | line 8, [policy] accepts | list of nam
 value   | <BASE>[policy]\nmax_rows = -1 | line 8, [policy] max_rows | from 0
 value   | <CS>[forest]\nn_estimators = 0 | line 9, [forest] n_estimators | from 1 to
 value   | <CS>[forest]\nmax_depth = 63 | line 9, [forest] max_depth | from 1 to 62
-value   | <CS>[forest]\nmax_features = 0.0 | line 9, [forest] max_features | share up to 1.0
+value   | <CS>[forest]\nmax_features = 0.0 | line 9, [forest] max_features | fraction up to 1.0
 value   | <CS>[forest]\nmax_features = nan | line 9, [forest] max_features | not nan
 value   | <CS>[forest]\nmax_features = 1.5 | line 9, [forest] max_features | up to 1.0
 value   | <CS>[forest]\nrandom_state = "ab" | line 9, [forest] random_state | 64 hex
@@ -413,7 +413,7 @@ FLAGS: list[tuple[str, dict[str, Any], str, str]] = [
     ("CS", {"patience": "600"}, "--patience: ", "not '600'"),
     ("CS", {"patience": 5}, "--patience: ", "heartbeat=10 is more than patience=5"),
     ("CS", {"log_level": "loud"}, "--log-level: ", '"debug" or'),
-    ("CS", {"max_features": "all"}, "--max-features: ", "share up to 1.0"),
+    ("CS", {"max_features": "all"}, "--max-features: ", "fraction up to 1.0"),
     ("participant", {"decimals": {"age": 19}}, "--decimals: ", "from 0 to 18"),
     ("CS", {"decimals": 2}, "--decimals: ", "only participant has decimals"),
     ("CC", {"n_estimators": 5}, "--n-estimators: ", "only CS and participant have [forest]"),
