@@ -153,14 +153,10 @@ def is_refused(federation: Federation, codes: Codes) -> bool:
     return isinstance(caught.value.__cause__, NoForestError)
 
 
-def test_a_question_before_there_is_a_forest_is_refused() -> None:
-    case = random_case(61)
-    assert is_refused(federations.set_up(case), case.codes)
-
-
-def test_a_question_while_the_forest_grows_is_refused() -> None:
+def test_a_question_before_the_forest_is_whole_is_refused() -> None:
     case = random_case(62)
     federation = federations.set_up(case)
+    assert is_refused(federation, case.codes)
     for party, table in case.codes.items():
         federation.participants[party].hold(TRAINING, table)
     federation.coordinator.create(case.rules, federation.seed, targets_of(case, federation.seed))
