@@ -81,8 +81,9 @@ def category(value: object, known: Collection[str] = ()) -> str | None:
 
 def plain_text(value: object) -> str:
     """Return a value as text; 1.0 is 1: pandas makes floats of integers where a value is missing."""
-    whole = isinstance(value, float | np.floating) and float(value).is_integer()
-    return str(int(value) if whole else value)  # type: ignore[call-overload]
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
 
 
 def some(names: Sequence[object], most: int = 10) -> str:

@@ -206,7 +206,7 @@ def test_every_field_of_an_admission_is_tried_below() -> None:
 def test_requester_who_changes_its_own_admission_is_refused(
     federation: Federation, party: str, changed: str
 ) -> None:
-    """It signs the request anew, with the very key that KGC has admitted. In another federation or epoch,
+    """It signs the request again, with the very key that KGC has admitted. In another federation or epoch,
     not even a true admission helps.
     """
     expected = {"federation": "forest", "epoch": "epoch"}.get(changed, "signature")
