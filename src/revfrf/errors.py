@@ -44,40 +44,33 @@ class RevFRFError(Exception):
     peer_message: ClassVar[str] = "rejected"
     """What a peer learns about it."""
 
+    def __init_subclass__(cls, *, kind: str | None = None) -> None:
+        cls.kind = kind or cls.kind
+
     def __init__(self, reason: str, *, kind: str | None = None) -> None:
         super().__init__(reason)
         if kind is not None:
             self.kind = kind
 
 
-class UsageError(RevFRFError, ValueError):
+class UsageError(RevFRFError, ValueError, kind="usage"):
     """Kinds of a table: `no-table`, `no-ids`, `no-labels`. Of other files: `missing`, `exists`, `io`."""
 
-    kind = "usage"
 
-
-class ConfigError(UsageError):
+class ConfigError(UsageError, kind="config"):
     """Kinds: those of files, `syntax`, and of the content `section`, `key`, `value`."""
 
-    kind = "config"
 
-
-class InsecureKeyError(UsageError):
+class InsecureKeyError(UsageError, kind="insecure-key"):
     """A key too short to protect anything, asked for without the explicit switch."""
 
-    kind = "insecure-key"
 
-
-class RangeError(UsageError):
+class RangeError(UsageError, kind="range"):
     """A number outside the range that the protocol can carry."""
 
-    kind = "range"
 
-
-class SecretError(UsageError, TypeError):
+class SecretError(UsageError, TypeError, kind="secret"):
     """A secret was about to leave its object other than by an explicit export."""
-
-    kind = "secret"
 
 
 class PartyError(RevFRFError):
@@ -91,123 +84,87 @@ class PartyError(RevFRFError):
         return type(self), (self.party, self.reason)
 
 
-class RefusedError(PartyError):
+class RefusedError(PartyError, kind="refused"):
     """Another party has refused a message. Why is in that party's log, and not said to others."""
 
-    kind = "refused"
 
-
-class AbsentError(PartyError):
+class AbsentError(PartyError, kind="absent"):
     """Another party cannot be reached."""
 
-    kind = "absent"
 
-
-class KeyFileError(RevFRFError):
+class KeyFileError(RevFRFError, kind="key-file"):
     """Kinds: those of files, `malformed`, `version`."""
 
-    kind = "key-file"
 
-
-class ModelFileError(RevFRFError):
+class ModelFileError(RevFRFError, kind="model-file"):
     """Kinds: those of files, `malformed`, `version`, `wrong-kind`, `digest`, `parameters`."""
 
-    kind = "model-file"
 
-
-class StorageError(RevFRFError):
+class StorageError(RevFRFError, kind="storage"):
     """Kinds: those of files, `full`, `in-use`, `closed`, `malformed`, `version`, `wrong-kind`."""
 
-    kind = "storage"
 
-
-class AuditLogError(RevFRFError):
+class AuditLogError(RevFRFError, kind="audit-log"):
     """Kinds: those of files; of what does not hold `malformed`, `chain`, `order`, `torn`, `head`."""
 
-    kind = "audit-log"
 
-
-class CertificateError(RevFRFError):
+class CertificateError(RevFRFError, kind="certificate"):
     """Kinds: those of files, `malformed`, `version`; and the part that does not hold: `epoch`, `succession`,
     `request`, `leaver`, `keys`, `receipt`, `report`, `signature`.
     """
 
-    kind = "certificate"
 
-
-class RejectedError(RevFRFError):
+class RejectedError(RevFRFError, kind="rejected"):
     """The reason is for the local log. A peer only gets `peer_message`: it is the same for every reason, so
     that a refusal never becomes an oracle. PolicyError and NoForestError have one of their own.
     """
 
-    kind = "rejected"
 
-
-class ElementError(RejectedError):
+class ElementError(RejectedError, kind="element"):
     """Kinds: `out-of-range`, `not-a-unit`, `jacobi`, `trivial`."""
 
-    kind = "element"
 
-
-class DecryptionError(RejectedError):
+class DecryptionError(RejectedError, kind="decryption"):
     """The wrong key, a tampered share and a tampered ciphertext look alike."""
 
-    kind = "decryption"
 
-
-class ProofError(RejectedError):
+class ProofError(RejectedError, kind="proof"):
     """A proof of possession does not hold."""
 
-    kind = "proof"
 
-
-class SignatureError(RejectedError):
+class SignatureError(RejectedError, kind="signature"):
     """A signature does not hold, or is absent."""
 
-    kind = "signature"
 
-
-class SlotError(RejectedError):
+class SlotError(RejectedError, kind="slot"):
     """A packed comparison holds what no honest server puts there."""
 
-    kind = "slot"
 
-
-class FormatError(RejectedError):
+class FormatError(RejectedError, kind="malformed"):
     """Kinds: `malformed`, `length`, `version`, `too-large`, `out-of-range`."""
 
-    kind = "malformed"
 
-
-class PassportError(RejectedError):
+class PassportError(RejectedError, kind="malformed"):
     """Kinds: `malformed`, `authority`, `expired`, `name`; of good certificates, `revoked` and `replaced`."""
 
-    kind = "malformed"
 
-
-class LetterError(RejectedError):
+class LetterError(RejectedError, kind="unknown"):
     """Kinds: `spent` (a second letter to a one-time key), `unknown` (one to a key never offered)."""
 
-    kind = "unknown"
 
-
-class PolicyError(RejectedError):
+class PolicyError(RejectedError, kind="policy"):
     """Kinds: `requester`, `quota`. A peer learns that it is the policy, not which rule."""
 
-    kind = "policy"
     peer_message = "its policy does not accept this request"
 
 
-class ProtocolError(RejectedError):
+class ProtocolError(RejectedError, kind="unexpected"):
     """Kinds: `sender`, `epoch`, `forest`, `order`, `node`, `too-large`, `member`, `schema`, `request`,
     `replay`, `unexpected`.
     """
 
-    kind = "unexpected"
 
-
-class NoForestError(ProtocolError):
+class NoForestError(ProtocolError, kind="forest"):
     """A requester learns that it is too early, not why, nor how far the forest is."""
 
-    kind = "forest"
     peer_message = "the forest is not ready"
