@@ -36,11 +36,11 @@ id_lists = st.lists(texts, min_size=1, max_size=12, unique=True)
 
 def matched(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
     asking = Query(ours, **HERE)
-    return asking.common(*answer(theirs, asking.request(), 1000, **HERE))
+    return asking.common(*answer(theirs, asking.request, 1000, **HERE))
 
 
 def tag(what: str, *answered: bytes) -> bytes:
-    return matching._tag(what, HERE["federation"], HERE["table"], *answered)
+    return matching._tag(what, (HERE["federation"], HERE["table"]), *answered)
 
 
 def points(message: bytes) -> list[bytes]:
@@ -49,8 +49,8 @@ def points(message: bytes) -> list[bytes]:
 
 def forged(asking: Query, setup: Sequence[bytes], response: Sequence[bytes]) -> tuple[bytes, bytes]:
     """A participant's messages with the right tags and any content: tags are no secret."""
-    setup_message = tag("setup", asking.request()) + b"".join(setup)
-    return setup_message, tag("response", asking.request(), setup_message) + b"".join(response)
+    setup_message = tag("setup", asking.request) + b"".join(setup)
+    return setup_message, tag("response", asking.request, setup_message) + b"".join(response)
 
 
 # -- what comes out ---------------------------------------------------------------------------------
@@ -74,14 +74,14 @@ def test_more_ids_than_one_part_has(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = [str(i) for i in range(50)], [str(i) for i in range(90, 20, -1)]
     for n_jobs in (1, 3):
         asking = Query(ours, **HERE, n_jobs=n_jobs)
-        assert asking.common(*answer(theirs, asking.request(), 50, **HERE, n_jobs=n_jobs)) == ours[21:]
+        assert asking.common(*answer(theirs, asking.request, 50, **HERE, n_jobs=n_jobs)) == ours[21:]
 
 
 @pytest.mark.parametrize(
     ("ids", "message"), [([], "no ids"), (["a", "b", "a"], "twice"), (["\ud800"], "UTF-8")]
 )
 def test_ids_that_cannot_be_matched_are_refused_on_both_sides(ids: list[str], message: str) -> None:
-    request = Query(IDS, **HERE).request()
+    request = Query(IDS, **HERE).request
     with pytest.raises(UsageError, match=message):
         Query(ids, **HERE)
     with pytest.raises(UsageError, match=message):
@@ -93,7 +93,7 @@ def test_ids_that_cannot_be_matched_are_refused_on_both_sides(ids: list[str], me
 
 def test_messages_hold_neither_ids_nor_their_hashes() -> None:
     asking = Query(IDS, **HERE)
-    sent = asking.request() + b"".join(answer(IDS, asking.request(), 8, **HERE))
+    sent = asking.request + b"".join(answer(IDS, asking.request, 8, **HERE))
     unkeyed = psi.server.CreateFromKey(bytes(31) + b"\1", True)  # its points are H(id) itself
     for one in IDS:
         hashed = matching._hashed([one], HERE["federation"], HERE["table"])[0]
@@ -106,13 +106,13 @@ def test_messages_hold_neither_ids_nor_their_hashes() -> None:
 def test_sizes_tell_how_many_ids_there_are_and_nothing_else() -> None:
     for ours, theirs in ((["a"], ["b", "c"]), (["long " * 99], ["b", "c" * 999])):
         asking = Query(ours, **HERE)
-        setup, response = answer(theirs, asking.request(), 1, **HERE)
-        sizes = [(len(m) - TAG_BYTES) / POINT_BYTES for m in (asking.request(), setup, response)]
+        setup, response = answer(theirs, asking.request, 1, **HERE)
+        sizes = [(len(m) - TAG_BYTES) / POINT_BYTES for m in (asking.request, setup, response)]
         assert sizes == [1, 2, 1]
 
 
 def test_the_order_of_the_participants_rows_is_not_in_its_answer() -> None:
-    request = Query(["x"], **HERE).request()
+    request = Query(["x"], **HERE).request
     for ids in (IDS, IDS[::-1]):
         sent = points(answer(ids, request, 1, **HERE)[0])
         assert sent == sorted(sent)
@@ -123,16 +123,15 @@ def test_the_order_of_the_coordinators_rows_is_not_in_its_request(monkeypatch: p
     key = psi.client.CreateWithNewKey(True)
     monkeypatch.setattr(psi.client, "CreateWithNewKey", lambda _: key)
     ids = [str(i) for i in range(30)]
-    first, second = (points(Query(ids, **HERE).request()) for _ in range(2))
+    first, second = (points(Query(ids, **HERE).request) for _ in range(2))
     assert sorted(first) == sorted(second)
     assert first != second
 
 
 def test_every_question_and_every_answer_has_a_key_of_its_own() -> None:
     asking = Query(IDS, **HERE)
-    assert asking.request() == asking.request()
-    assert not set(points(asking.request())) & set(points(Query(IDS, **HERE).request()))
-    once, again = (answer(IDS, asking.request(), 8, **HERE) for _ in range(2))
+    assert not set(points(asking.request)) & set(points(Query(IDS, **HERE).request))
+    once, again = (answer(IDS, asking.request, 8, **HERE) for _ in range(2))
     for one, other in zip(once, again, strict=True):
         assert not set(points(one)) & set(points(other))
 
@@ -157,22 +156,22 @@ def test_a_question_does_not_print_pickle_or_show_its_ids_in_errors() -> None:
 def test_messages_of_another_federation_or_table_are_refused(there: Place) -> None:
     asking, elsewhere = Query(IDS, **HERE), Query(IDS, **there)
     with pytest.raises(ProtocolError, match="another federation") as caught:
-        answer(IDS, elsewhere.request(), 8, **HERE)
+        answer(IDS, elsewhere.request, 8, **HERE)
     assert caught.value.kind == "request"
     with pytest.raises(ProtocolError):
-        asking.common(*answer(IDS, elsewhere.request(), 8, **there))
+        asking.common(*answer(IDS, elsewhere.request, 8, **there))
 
 
 def test_an_answer_to_another_question_is_refused() -> None:
     asking, other = Query(IDS, **HERE), Query(IDS, **HERE)
-    setup, response = answer(IDS, asking.request(), 8, **HERE)
-    setup_2, response_2 = answer(IDS, asking.request(), 8, **HERE)
+    setup, response = answer(IDS, asking.request, 8, **HERE)
+    setup_2, response_2 = answer(IDS, asking.request, 8, **HERE)
     for caller, messages in (
         (other, (setup, response)),
         (asking, (setup_2, response)),
         (asking, (setup, response_2)),
         (asking, (response, setup)),
-        (asking, (asking.request(), response)),
+        (asking, (asking.request, response)),
     ):
         with pytest.raises(ProtocolError) as caught:
             caller.common(*messages)
@@ -180,7 +179,7 @@ def test_an_answer_to_another_question_is_refused() -> None:
 
 
 def test_a_request_about_too_many_ids_is_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    request = Query(IDS, **HERE).request()
+    request = Query(IDS, **HERE).request
     assert answer(IDS, request, 8, **HERE)
     monkeypatch.setattr(matching, "_points", None)
     with pytest.raises(ProtocolError, match="more than 7") as caught:
@@ -222,7 +221,7 @@ def test_any_bytes_for_a_request_are_answered_or_rejected(content: bytes) -> Non
 @settings(deadline=None, max_examples=100)
 def test_any_bytes_for_an_answer_give_some_of_our_ids_or_are_rejected(data: st.DataObject) -> None:
     asking = Query(IDS[:3], **HERE)
-    some = st.sampled_from([POINT, NO_POINT, *points(asking.request())]) | st.binary(max_size=34)
+    some = st.sampled_from([POINT, NO_POINT, *points(asking.request)]) | st.binary(max_size=34)
     lists = st.lists(some, max_size=4)
     for messages in (
         forged(asking, sorted(data.draw(lists)), data.draw(lists)),
@@ -236,7 +235,7 @@ def test_any_bytes_for_an_answer_give_some_of_our_ids_or_are_rejected(data: st.D
 
 def test_every_truncated_or_changed_answer_is_rejected_or_gives_fewer_ids() -> None:
     asking = Query(IDS[:2], **HERE)
-    setup, response = answer(IDS[:2], asking.request(), 2, **HERE)
+    setup, response = answer(IDS[:2], asking.request, 2, **HERE)
     for size in (*range(0, len(setup), 9), len(setup) - POINT_BYTES):
         for messages in ((setup[:size], response), (setup, response[:size])):
             with pytest.raises(RejectedError):
@@ -257,14 +256,14 @@ def test_a_setup_of_another_structure_does_not_reach_the_library() -> None:
     evil.gcs.SetInParent()
     for content in (evil.SerializeToString(), evil.SerializeToString() * 100):
         with pytest.raises(RejectedError):
-            asking.common(*forged(asking, [content], points(asking.request())))
+            asking.common(*forged(asking, [content], points(asking.request)))
 
 
 def test_a_participant_that_sends_no_points_has_nothing_in_common() -> None:
     asking = Query(IDS, **HERE)
-    assert asking.common(*forged(asking, [], points(asking.request()))) == []
+    assert asking.common(*forged(asking, [], points(asking.request))) == []
     with pytest.raises(FormatError, match="ascending"):
-        asking.common(*forged(asking, [POINT, POINT], points(asking.request())))
+        asking.common(*forged(asking, [POINT, POINT], points(asking.request)))
     with pytest.raises(FormatError, match="9 points to 8 ids"):
         asking.common(*forged(asking, [POINT], [POINT] * 9))
 

@@ -134,9 +134,9 @@ def _common(data: bytes) -> object:
     with suppress(RevFRFError):
         reply = decode(data, MatchReply)
         return asking.common(reply.own, reply.twice)
-    named = (FEDERATION, TABLE, asking.request())
-    setup = psi._tag("setup", *named) + data[:-size]
-    return asking.common(setup, psi._tag("response", *named, setup) + data[-size:])
+    place = (FEDERATION, TABLE)
+    setup = psi._tag("setup", place, asking.request) + data[:-size]
+    return asking.common(setup, psi._tag("response", place, asking.request, setup) + data[-size:])
 
 
 def _valid_letter() -> list[bytes]:
@@ -154,7 +154,7 @@ def _valid_reply() -> list[bytes]:
 
 
 def _valid_reply_to_request() -> list[bytes]:
-    own, twice = psi.answer(IDS[1:], _asking().request(), 100, federation=FEDERATION, table=TABLE, n_jobs=1)
+    own, twice = psi.answer(IDS[1:], _asking().request, 100, federation=FEDERATION, table=TABLE, n_jobs=1)
     points = own[psi.TAG_BYTES :] + twice[psi.TAG_BYTES :]
     return [encode(MatchReply(own=own, twice=twice)), points]
 
@@ -231,7 +231,7 @@ DECODERS: dict[str, Decoder] = {
     "token": Decoder(
         lambda data: Token.parse(data.decode(errors="replace")), lambda: [token_for(BANK).text().encode()]
     ),
-    "matching": Decoder(_answer, lambda: [_asking().request()]),
+    "matching": Decoder(_answer, lambda: [_asking().request]),
     "matched": Decoder(_common, _valid_reply_to_request),
     "certificate": Decoder(RevocationCertificate.from_json, _valid_certificate),
     "config": Decoder(_from_file(load_config), _valid_config),

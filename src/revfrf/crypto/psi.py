@@ -48,12 +48,12 @@ Result = TypeVar("Result")
 class Query(Secret):
     """CS's side of one question to one participant. Make another one for each participant."""
 
-    __slots__ = ("_federation", "_ids", "_key", "_n_jobs", "_request", "_shuffled", "_table")
+    __slots__ = ("_ids", "_key", "_n_jobs", "_place", "_shuffled", "request")
 
     @hides_locals
     def __init__(self, ids: Sequence[str], *, federation: str, table: str, n_jobs: int = -1) -> None:
         """Raises UsageError if there are no ids, or an id occurs twice."""
-        self._federation, self._table, self._n_jobs = federation, table, n_jobs
+        self._place, self._n_jobs = (federation, table), n_jobs
         self._ids, self._shuffled = tuple(ids), list(ids)
         secrets.SystemRandom().shuffle(self._shuffled)
         self._key: bytes = psi.client.CreateWithNewKey(True).GetPrivateKeyBytes()
@@ -62,12 +62,8 @@ class Query(Secret):
             client = psi.client.CreateFromKey(self._key, True)
             return list(client.CreateRequest(some).encrypted_elements)
 
-        points = _in_parts(blinded, _hashed(self._shuffled, federation, table), n_jobs)
-        self._request = _tag("request", federation, table) + b"".join(points)
-
-    def request(self) -> bytes:
-        """Return what CS sends, the same bytes at every call."""
-        return self._request
+        points = _in_parts(blinded, _hashed(self._shuffled, *self._place), n_jobs)
+        self.request = _tag("request", self._place) + b"".join(points)
 
     @hides_locals
     def common(self, setup: bytes, response: bytes) -> list[str]:
@@ -76,12 +72,10 @@ class Query(Secret):
         Raises FormatError for bytes that do not parse, and ProtocolError, kind `request`, for an answer to
         another request.
         """
-        theirs = _points("setup", setup, _tag("setup", self._federation, self._table, self._request))
+        theirs = _points(setup, "setup", self._place, self.request)
         if any(a >= b for a, b in pairwise(theirs)):
             raise FormatError("a setup whose points are not in ascending order")
-        ours = _points(
-            "response", response, _tag("response", self._federation, self._table, self._request, setup)
-        )
+        ours = _points(response, "response", self._place, self.request, setup)
         if len(ours) != len(self._ids):
             raise FormatError(f"a response with {len(ours)} points to {len(self._ids)} ids", kind="length")
         filled = psi.ServerSetup()
@@ -108,10 +102,10 @@ def answer(
     table, kind `request`, or about more than `max_ids` ids, kind `too-large`; and UsageError if there are no
     ids here, or an id occurs twice.
     """
-    hashed = _hashed(ids, federation, table)
+    place, hashed = (federation, table), _hashed(ids, federation, table)
     if len(request) > TAG_BYTES + POINT_BYTES * max_ids:
         raise ProtocolError(f"a request about more than {max_ids} ids", kind="too-large")
-    asked = _points("request", request, _tag("request", federation, table))
+    asked = _points(request, "request", place)
     if not asked or len(set(asked)) != len(asked):
         raise FormatError("a request about no id, or twice about one")
     key = psi.server.CreateWithNewKey(True).GetPrivateKeyBytes()
@@ -129,8 +123,8 @@ def answer(
 
     answered = _in_parts(again, asked, n_jobs)
     own = sorted(_in_parts(blinded, hashed, n_jobs))  # sorted as ciphertexts: the order of the rows is gone
-    setup = _tag("setup", federation, table, request) + b"".join(own)
-    return setup, _tag("response", federation, table, request, setup) + b"".join(answered)
+    setup = _tag("setup", place, request) + b"".join(own)
+    return setup, _tag("response", place, request, setup) + b"".join(answered)
 
 
 def _in_parts(function: Callable[[list[Item]], list[Result]], items: list[Item], n_jobs: int) -> list[Result]:
@@ -161,17 +155,17 @@ def _hashed(ids: Sequence[str], federation: str, table: str) -> list[bytes]:
         raise UsageError(f"table {table!r}: an id is not valid Unicode; save the file as UTF-8") from None
 
 
-def _tag(what: str, federation: str, table: str, *answered: bytes) -> bytes:
+def _tag(what: str, place: tuple[str, str], *answered: bytes) -> bytes:
     """Return the start of a message: a hash of its kind, its place, and the messages that it answers."""
     before = tuple(hashlib.sha256(message).digest() for message in answered)
-    return digest(_DOMAIN, what, federation, table, before)[:TAG_BYTES]
+    return digest(_DOMAIN, what, *place, before)[:TAG_BYTES]
 
 
-def _points(what: str, message: bytes, tag: bytes) -> list[bytes]:
+def _points(message: bytes, what: str, place: tuple[str, str], *answered: bytes) -> list[bytes]:
     """Return the compressed points of a message. They may still lie off the curve."""
     if len(message) < TAG_BYTES or (len(message) - TAG_BYTES) % POINT_BYTES:
         raise FormatError(f"a {what} of {len(message)} bytes", kind="length")
-    if message[:TAG_BYTES] != tag:
+    if message[:TAG_BYTES] != _tag(what, place, *answered):
         raise ProtocolError(f"a {what} of another federation or table, or to another request", kind="request")
     points = [message[start : start + POINT_BYTES] for start in range(TAG_BYTES, len(message), POINT_BYTES)]
     if any(point[0] not in (2, 3) for point in points):

@@ -66,7 +66,7 @@ def match(
     asking = {party: Query(ids, federation=federation, table=table, n_jobs=n_jobs) for party in parties}
 
     def ask(party: str) -> MatchReply:
-        request = MatchRequest(epoch=epoch, table=table, blinded=asking[party].request())
+        request = MatchRequest(epoch=epoch, table=table, blinded=asking[party].request)
         return channel.call(party, request, MatchReply)
 
     common, shared = set(ids), {}
