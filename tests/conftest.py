@@ -1,7 +1,6 @@
 """Keys for tests. Moduli of real size come from fixed primes, so that no test waits for a search."""
 
 import json
-import secrets
 import signal
 import traceback
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ from hypothesis import settings
 
 from revfrf.crypto.dtpkc.keys import Parameters, WeakKey
 from revfrf.crypto.dtpkc.primes import SafePrimes, safe_primes
-from revfrf.crypto.dtpkc.strong import SetUp, StrongShare, _deal_from
+from revfrf.crypto.dtpkc.strong import SetUp, StrongShare, _deal
 from revfrf.errors import RevFRFError
 from revfrf.testing.federations import prepared_keys
 
@@ -60,7 +59,7 @@ def world_of(bits: int) -> World:
         primes = SafePrimes(*(int(pairs[str(bits)][name], 16) for name in "pq"))
     else:
         primes = safe_primes(bits // 2)
-    dealt = _deal_from(secrets.randbelow, primes, bits // 2, allow_insecure=True)
+    dealt = _deal(primes, bits // 2, allow_insecure=True)
     return World(primes.p, dealt, *(WeakKey.generate(dealt.parameters) for _ in range(3)))
 
 

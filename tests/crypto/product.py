@@ -1,12 +1,11 @@
 """The product's side of the operations that the test vectors and the reference know."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
+from unittest.mock import patch
 
 from revfrf.crypto.dtpkc.dtpkc import (
-    _integers,
-    _zeros_from,
     add,
     add_constant,
     h_enc_ref,
@@ -18,7 +17,15 @@ from revfrf.crypto.dtpkc.dtpkc import (
     scale,
 )
 from revfrf.crypto.dtpkc.keys import Ciphertext, Parameters, PublicKey, WeakKey
-from revfrf.crypto.dtpkc.packing import Comparison, Mask, _all_known, _mask_from, _slots, undo_coins
+from revfrf.crypto.dtpkc.packing import (
+    Comparison,
+    Mask,
+    Pack,
+    _all_known,
+    _slots,
+    mask_comparisons,
+    undo_coins,
+)
 from revfrf.crypto.dtpkc.possession import PossessionProof, verify_possession
 from revfrf.crypto.dtpkc.strong import Server, StrongShare, root_half, root_open, strong_half, strong_open
 from revfrf.crypto.encoding import FixedPoint
@@ -26,6 +33,14 @@ from revfrf.crypto.secret import SecretInt
 from revfrf.crypto.signing import VerifyKey
 
 Outputs = dict[str, Any]
+
+
+def masked(
+    masks: list[Mask], share: StrongShare, key: PublicKey, comparisons: Sequence[Comparison]
+) -> list[Pack]:
+    """The packs of these comparisons with these masks."""
+    with patch.object(Mask, "generate", side_effect=masks):
+        return mask_comparisons(share, key, comparisons, n_jobs=1)[0]
 
 
 class Product:
@@ -57,8 +72,8 @@ class Product:
 
     def encrypt(self) -> Outputs:
         public = self.key().public
-        [zero], [m] = _zeros_from(public, [self.inputs["r"]]), _integers([self.inputs["m"]], self.p.n // 2)
-        ciphertext = add_constant(self.p, zero, m)
+        with patch.object(Parameters, "random_exponent", return_value=self.inputs["r"]):
+            [ciphertext] = ho_enc(public, [self.inputs["m"]], n_jobs=1)
         return {"c": ciphertext.c, "g": ciphertext.g}
 
     def decrypt_weak(self) -> Outputs:
@@ -120,7 +135,7 @@ class Product:
         key = WeakKey.generate(self.p).public
         xs, ss = ho_enc(key, self.inputs["x"]), ho_enc(key, self.inputs["s"])
         comparisons = [Comparison(x, s) for x, s in zip(xs, ss, strict=True)]
-        [pack] = _mask_from(masks, self.share("CS", "lambda1", self.secrets), key, comparisons)
+        [pack] = masked(masks, self.share("CS", "lambda1", self.secrets), key, comparisons)
         [packed] = root_open(self.share("CC", "lambda2", self.secrets), [pack.c], [pack.half])
         bits = _all_known(list(_slots(packed, pack.count)))
         answers = undo_coins(bits, coins)

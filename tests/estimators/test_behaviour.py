@@ -1,7 +1,6 @@
 """What a forest does: how good it is, what repeats, what it costs and who learnt what."""
 
 import json
-import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ from sklearn.model_selection import train_test_split
 
 from revfrf import RevocableForestClassifier
 from revfrf.crypto.dtpkc.primes import SafePrimes
-from revfrf.crypto.dtpkc.strong import _deal_from
+from revfrf.crypto.dtpkc.strong import _deal
 from revfrf.embedded import federation, moduli
 from revfrf.protocols.paper.fle_expan import LevelReport
 from tests.conftest import PRIMES
@@ -303,7 +302,7 @@ def real_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """A modulus of 2048 bits from fixed primes, so that no test waits for a search."""
     pair = json.loads(PRIMES.read_text())["pairs"]["2048"]
     primes = SafePrimes(int(pair["p"], 16), int(pair["q"], 16))
-    dealt = _deal_from(secrets.randbelow, primes, 1024, allow_insecure=False)
+    dealt = _deal(primes, 1024, allow_insecure=False)
     monkeypatch.setitem(moduli._made, (2048, False), dealt)
 
 

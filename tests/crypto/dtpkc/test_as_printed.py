@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Sequence
 from functools import partial
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -42,9 +43,8 @@ def opened(world: World, answer: Ciphertext) -> bool:
 
 def less(world: World, x: Ciphertext, s: Ciphertext, coin: bool) -> bool:
     """m1 < m2 with all roles in this process."""
-    terms = Term(world.alice.public, x), Term(world.bob.public, s)
-    cc = partial(cc_ho_add, world.cc_share), partial(cc_ho_lt, world.cc_share)
-    return opened(world, as_printed._ho_lt_from(coin, world.cs_share, world.cs.public, *terms, *cc))
+    with patch.object(secrets, "randbits", return_value=coin):
+        return opened(world, ask(world, x, s, partial(cc_ho_lt, world.cc_share)))
 
 
 @settings(max_examples=25)

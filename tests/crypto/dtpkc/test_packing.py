@@ -18,7 +18,6 @@ from revfrf.crypto.dtpkc.packing import (
     Mask,
     Pack,
     _horner,
-    _mask_from,
     _slots,
     mask_comparisons,
     read_packs,
@@ -30,6 +29,7 @@ from revfrf.crypto.dtpkc.strong import root_half, root_open
 from revfrf.crypto.encoding import MISSING
 from revfrf.errors import DecryptionError, ElementError, SlotError, UsageError
 from tests.conftest import World, world_of
+from tests.crypto.product import masked
 from tests.reference.dtpkc import jacobi
 
 numbers = st.integers(min_value=MISSING, max_value=2**62 - 1)
@@ -43,7 +43,7 @@ def fixed_coin(coin: bool) -> Mask:
 
 def compare(world: World, comparisons: list[Comparison], masks: list[Mask]) -> list[bool]:
     """All roles, one core; bob owns every s."""
-    packs = _mask_from(masks, world.cs_share, world.cs.public, comparisons)
+    packs = masked(masks, world.cs_share, world.cs.public, comparisons)
     sealed = seal_bits(world.cs.public + world.bob.public, read_packs(world.cc_share, packs, n_jobs=1))
     shares = par_h_dec1(world.bob, [sealed.ciphertext], n_jobs=1)
     [bits] = open_bits(world.cs, [sealed], shares, n_jobs=1)
@@ -178,7 +178,7 @@ def test_every_pack_gets_a_zero_of_its_own(drawn_exponents: list[int]) -> None:
     comparisons = [Comparison(x, s) for x, s in zip(xs, ss, strict=True)]
     drawn_exponents.clear()
     masks = [Mask.generate() for _ in comparisons]
-    packs = _mask_from(masks, world.cs_share, world.cs.public, comparisons)
+    packs = masked(masks, world.cs_share, world.cs.public, comparisons)
     assert len(packs) == len(set(drawn_exponents)) == 3
     p, jobs = world.parameters, list(zip(comparisons, masks, strict=True))
     for i, (pack, exponent) in enumerate(zip(packs, drawn_exponents, strict=True)):
@@ -210,7 +210,7 @@ def test_r_prime_hides_the_divisors_that_two_runs_would_share(toy: World) -> Non
 def test_two_packs_of_one_question_have_nothing_in_common(toy: World) -> None:
     [x], [s] = ho_enc(toy.alice.public, [1]), ho_enc(toy.bob.public, [2])
     mask = Mask.generate()
-    packs = [_mask_from([mask], toy.cs_share, toy.cs.public, [Comparison(x, s)])[0] for _ in range(20)]
+    packs = [masked([mask], toy.cs_share, toy.cs.public, [Comparison(x, s)])[0] for _ in range(20)]
     assert len({pack.c for pack in packs}) == len({pack.half for pack in packs}) == 20
 
 

@@ -1,9 +1,8 @@
 """The strong shares: both halves open any ciphertext, one half alone opens nothing."""
 
-import random
 import secrets
-from collections.abc import Callable
 from math import gcd
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -12,14 +11,7 @@ from hypothesis import strategies as st
 from revfrf.crypto.dtpkc.dtpkc import ho_enc
 from revfrf.crypto.dtpkc.keys import Ciphertext
 from revfrf.crypto.dtpkc.primes import SafePrimes
-from revfrf.crypto.dtpkc.strong import (
-    _deal_from,
-    root_half,
-    root_open,
-    set_up,
-    strong_half,
-    strong_open,
-)
+from revfrf.crypto.dtpkc.strong import SetUp, _deal, root_half, root_open, set_up, strong_half, strong_open
 from revfrf.errors import DecryptionError, InsecureKeyError, UsageError
 from tests.conftest import World, world_of
 
@@ -58,7 +50,7 @@ def test_one_share_alone_is_spread_over_its_whole_range(server: str) -> None:
     primes = PRIMES
     tops = []
     for _ in range(400):
-        dealt = _deal_from(secrets.randbelow, primes, 16, allow_insecure=True)
+        dealt = _deal(primes, 16, allow_insecure=True)
         share = dealt.cs_share if server == "CS" else dealt.cc_share
         most = (primes.p - 1) * (primes.q - 1) // 2 * primes.p * primes.q
         tops.append(share.value.reveal() * 4 // most)
@@ -84,23 +76,25 @@ def test_set_up_makes_what_was_asked_for() -> None:
 
 def test_the_generator_has_full_order() -> None:
     primes = PRIMES
-    for seed in range(50):
-        g0 = _deal_from(random.Random(seed).randrange, primes, 16, allow_insecure=True).parameters.g0
+    for _ in range(50):
+        g0 = _deal(primes, 16, allow_insecure=True).parameters.g0
         half_p, half_q, n = (primes.p - 1) // 2, (primes.q - 1) // 2, primes.p * primes.q
         assert pow(g0, half_p * half_q, n) == 1
         assert pow(g0, half_p, n) != 1 != pow(g0, half_q, n)
 
 
-def scripted(values: list[int]) -> Callable[[int], int]:
-    """A `randbelow` that says these numbers first, and then random ones."""
-    return lambda bound: values.pop(0) if values else secrets.randbelow(bound)
+def dealt_with(values: list[int]) -> SetUp:
+    """What is dealt if these numbers are drawn first, and then random ones."""
+    draw = secrets.randbelow
+    with patch.object(secrets, "randbelow", lambda bound: values.pop(0) if values else draw(bound)):
+        return _deal(PRIMES, 16, allow_insecure=True)
 
 
 def test_a_generator_of_small_order_is_drawn_again() -> None:
     """g0 ≡ 1 mod p would give p away as gcd(g0 - 1, N)."""
-    p, q = 4294967087, 4294965887
+    p, q = PRIMES.p, PRIMES.q
     draws = [a - 2 for a in (crt(p, q, 1, 5), crt(p, q, 5, 1), crt(p, q, p - 1, 7))]
-    g0 = _deal_from(scripted(draws), SafePrimes(p, q), 16, allow_insecure=True).parameters.g0
+    g0 = dealt_with(draws).parameters.g0
     assert not draws
     assert gcd(g0 - 1, p * q) == 1
 
@@ -112,7 +106,7 @@ def crt(p: int, q: int, mod_p: int, mod_q: int) -> int:
 
 @pytest.mark.parametrize("bad", ["0 mod N", "1 mod N", "below N", "leaves the other below N"])
 def test_shares_that_the_compressed_halves_cannot_use_are_drawn_again(bad: str) -> None:
-    p, q = 4294967087, 4294965887
+    p, q = PRIMES.p, PRIMES.q
     n, lambda_ = p * q, (p - 1) * (q - 1) // 2
     total = lambda_ * pow(lambda_, -1, n)
     first = {
@@ -122,7 +116,7 @@ def test_shares_that_the_compressed_halves_cannot_use_are_drawn_again(bad: str) 
         "leaves the other below N": (total - 77) % (lambda_ * n),
     }[bad]
     draws = [12345, first]  # the generator's a, then λ1
-    dealt = _deal_from(scripted(draws), SafePrimes(p, q), 16, allow_insecure=True)
+    dealt = dealt_with(draws)
     assert not draws
     assert dealt.cs_share.value.reveal() != first
     c_parts = [dealt.parameters.lift(dealt.parameters.g0)]

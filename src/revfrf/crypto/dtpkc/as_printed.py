@@ -61,19 +61,6 @@ def ho_lt(
     share: StrongShare, cs_key: PublicKey, term_1: Term, term_2: Term, ask_sum: AskSum, ask_sign: AskSign
 ) -> Ciphertext:
     """HoLT, the side of CS: [1] under h_CS·h_{u2} if m1 < m2, else [0]."""
-    return _ho_lt_from(bool(secrets.randbits(1)), share, cs_key, term_1, term_2, ask_sum, ask_sign)
-
-
-def _ho_lt_from(
-    coin: bool,
-    share: StrongShare,
-    cs_key: PublicKey,
-    term_1: Term,
-    term_2: Term,
-    ask_sum: AskSum,
-    ask_sign: AskSign,
-) -> Ciphertext:
-    """`ho_lt` with the coin α passed in."""
     p = share.parameters
     if p.key_bits < COMPARABLE_KEY_BITS:
         raise UsageError(f"{p.key_bits}-bit keys are too short to compare; use {COMPARABLE_KEY_BITS} or more")
@@ -81,6 +68,7 @@ def _ho_lt_from(
         p.check(term.value)
     left = add(p, term_1.value, term_1.value, *ho_enc(term_1.key, [1], n_jobs=1))  # [2·m1 + 1]
     right = add(p, term_2.value, term_2.value)  # [2·m2]
+    coin = secrets.randbits(1)  # α
     if coin:
         right = negate(p, right)
     else:

@@ -55,12 +55,8 @@ def _integers(messages: Sequence[int], limit: int) -> list[int]:
 
 
 def _fresh_zeros(key: PublicKey, count: int) -> list[Ciphertext]:
-    return _zeros_from(key, [key.parameters.random_exponent() for _ in range(count)])
-
-
-def _zeros_from(key: PublicKey, exponents: Sequence[int]) -> list[Ciphertext]:
-    """The encryptions of zero with these r: where randomness enters, so that test vectors are possible."""
     p = key.parameters
+    exponents = [p.random_exponent() for _ in range(count)]
     lifts = fixed_base(key.lifted, p.n_squared, p.exponent_bits).powers(exponents)
     bases = fixed_base(p.g0, p.n, p.exponent_bits, _TEETH_OF_G0).powers(exponents)
     return [Ciphertext(c, g) for c, g in zip(lifts, bases, strict=True)]

@@ -89,18 +89,6 @@ def mask_comparisons(
     Numbers must be in [-2^62, 2^62), or the slot reads as a fault. `cs_key` is CS's own: a fresh encryption
     of zero under it hides from CC what the ciphertexts were made of.
     """
-    masks = [Mask.generate() for _ in comparisons]
-    return _mask_from(masks, share, cs_key, comparisons, n_jobs), [mask.coin for mask in masks]
-
-
-def _mask_from(
-    masks: Sequence[Mask],
-    share: StrongShare,
-    cs_key: PublicKey,
-    comparisons: Sequence[Comparison],
-    n_jobs: int = 1,
-) -> list[Pack]:
-    """`mask_comparisons` with the masks passed in."""
     p = share.parameters
     if cs_key.parameters != p:
         raise UsageError("the key and the share of CS are of different parameters; both must be of one epoch")
@@ -108,7 +96,7 @@ def _mask_from(
     for ciphertext in {id(side): side for side in both}.values():  # a value meets the splits of many trees
         p.check(ciphertext)
     size = slots(p)
-    jobs = list(zip(comparisons, masks, strict=True))
+    jobs = [(comparison, Mask.generate()) for comparison in comparisons]
     chunks = [jobs[i : i + size] for i in range(0, len(jobs), size)]
     exponents = [p.random_exponent() for _ in chunks]
     zeros = fixed_base(cs_key.lifted, p.n_squared, p.exponent_bits).powers(exponents)
@@ -119,7 +107,8 @@ def _mask_from(
         [half] = root_half(share, [c], n_jobs=1)
         return Pack(c, half, len(chunk))
 
-    return in_threads(pack, list(zip(chunks, zeros, strict=True)), p.jobs(n_jobs))
+    packs = in_threads(pack, list(zip(chunks, zeros, strict=True)), p.jobs(n_jobs))
+    return packs, [mask.coin for _, mask in jobs]
 
 
 def _horner(parameters: Parameters, chunk: Sequence[tuple[Comparison, Mask]]) -> int:

@@ -30,12 +30,8 @@ class PossessionProof:
 
 def prove_possession(key: WeakKey, owner: str) -> PossessionProof:
     """A proof that `owner` holds this key; it convinces nobody under another name."""
-    nonce = 1 + secrets.randbelow(1 << _nonce_bits(key.parameters))
-    return _prove_from(key, owner, SecretInt(nonce))
-
-
-def _prove_from(key: WeakKey, owner: str, nonce: SecretInt) -> PossessionProof:
     p = key.parameters
+    nonce = SecretInt(1 + secrets.randbelow(1 << _nonce_bits(p)))
     commitment = secret_power(p.g0, nonce, p.n)
     challenge = _challenge(key.public, owner, commitment)
     return PossessionProof(challenge, nonce.reveal() + challenge * key.sk.reveal())

@@ -1,7 +1,7 @@
 """Safe primes: p = 2p'+1 with p' prime too."""
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from revfrf.crypto.dtpkc.arithmetic import is_prime, may_be_prime
 from revfrf.crypto.secret import Secret
 from revfrf.parallel import workers
-
-RandBelow = Callable[[int], int]
 
 _LONGEST_SIEVE = 20
 _AT_ONCE = 128
@@ -33,11 +31,6 @@ class SafePrimes(Secret):
 
 def safe_primes(bits: int, *, n_jobs: int = -1) -> SafePrimes:
     """Two distinct random safe primes of `bits` bits with their two top bits set. All cores search."""
-    return _safe_primes_from(secrets.randbelow, bits, n_jobs)
-
-
-def _safe_primes_from(randbelow: RandBelow, bits: int, n_jobs: int) -> SafePrimes:
-    """`safe_primes` with the randomness passed in: a seeded generator finds the same primes again."""
     primes: list[int] = []
     window: Iterator[int] = iter(())
     with ThreadPoolExecutor(workers(n_jobs)) as pool:
@@ -48,7 +41,7 @@ def _safe_primes_from(randbelow: RandBelow, bits: int, n_jobs: int) -> SafePrime
                 primes.append(2 * found + 1)
             if found or not candidates:
                 # One prime per window: two neighbours make a modulus that Fermat's method factors.
-                window = _window(randbelow, bits)
+                window = _window(bits)
     return SafePrimes(*primes)
 
 
@@ -63,7 +56,7 @@ def _far_apart(p: int, q: int, bits: int) -> bool:
     return abs(p - q) >= 1 << max(0, bits - 100)
 
 
-def _window(randbelow: RandBelow, bits: int) -> Iterator[int]:
+def _window(bits: int) -> Iterator[int]:
     """The odd p' of bits-1 bits in a random stretch such that neither p' nor 2p'+1 has a small factor.
 
     They come in random order, so that a prime is not favoured for following a long gap, as it would be if the
@@ -71,10 +64,10 @@ def _window(randbelow: RandBelow, bits: int) -> Iterator[int]:
     """
     low, high = 3 << (bits - 3), 1 << (bits - 1)
     span = min(_sieve_limit(bits), (high - low) // 4)
-    start = low + 2 * randbelow((high - low) // 2 - span) + 1
+    start = low + 2 * secrets.randbelow((high - low) // 2 - span) + 1
     survivors: list[int] = np.flatnonzero(_sieve(start, span)).tolist()
     while survivors:
-        pick = randbelow(len(survivors))
+        pick = secrets.randbelow(len(survivors))
         survivors[pick], survivors[-1] = survivors[-1], survivors[pick]
         yield start + 2 * survivors.pop()
 

@@ -10,7 +10,7 @@ from typing import Literal
 from revfrf.crypto.dtpkc.arithmetic import inverse, multiply, power, secret_power
 from revfrf.crypto.dtpkc.dtpkc import check_same_length, open_with_root
 from revfrf.crypto.dtpkc.keys import Parameters, check_sizes
-from revfrf.crypto.dtpkc.primes import RandBelow, SafePrimes, safe_primes
+from revfrf.crypto.dtpkc.primes import SafePrimes, safe_primes
 from revfrf.crypto.secret import Secret, SecretInt, hides_locals
 from revfrf.errors import UsageError
 from revfrf.parallel import in_threads
@@ -64,19 +64,18 @@ def set_up(
     INSECURE ever after.
     """
     exponent_bits = check_sizes(key_bits, exponent_bits, allow_insecure)
-    primes = safe_primes(key_bits // 2, n_jobs=n_jobs)
-    return _deal_from(secrets.randbelow, primes, exponent_bits, allow_insecure)
+    return _deal(safe_primes(key_bits // 2, n_jobs=n_jobs), exponent_bits, allow_insecure)
 
 
-def _deal_from(randbelow: RandBelow, primes: SafePrimes, exponent_bits: int, allow_insecure: bool) -> SetUp:
-    """`set_up` from given primes, with the randomness passed in. λ lives in this frame only."""
+def _deal(primes: SafePrimes, exponent_bits: int, allow_insecure: bool) -> SetUp:
+    """`set_up` from given primes. λ lives in this frame only."""
     p, q = primes.p, primes.q
     n, lambda_ = p * q, (p - 1) * (q - 1) // 2  # λ = 2p'q'
-    parameters = Parameters(n, _generator(randbelow, primes), exponent_bits, allow_insecure)
+    parameters = Parameters(n, _generator(primes), exponent_bits, allow_insecure)
     s = lambda_ * inverse(lambda_, n)
     lambda_1 = lambda_2 = 0
     while lambda_1 % n in (0, 1) or min(lambda_1, lambda_2) < n:  # never in practice; see root_exponent
-        lambda_1 = randbelow(lambda_ * n)
+        lambda_1 = secrets.randbelow(lambda_ * n)
         lambda_2 = (s - lambda_1) % (lambda_ * n)
     return SetUp(
         parameters,
@@ -85,11 +84,11 @@ def _deal_from(randbelow: RandBelow, primes: SafePrimes, exponent_bits: int, all
     )
 
 
-def _generator(randbelow: RandBelow, primes: SafePrimes) -> int:
+def _generator(primes: SafePrimes) -> int:
     """A random square mod N of full order p'q'."""
     n = primes.p * primes.q
     while True:
-        a = 2 + randbelow(n - 3)
+        a = 2 + secrets.randbelow(n - 3)
         g0 = a * a % n
         full = all(power(g0, (prime - 1) // 2, n) != 1 for prime in (primes.p, primes.q))
         if gcd(a, n) == 1 and full:
