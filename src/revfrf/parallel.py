@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import cache, partial
 from importlib import import_module
@@ -166,21 +166,12 @@ def _threaded(function: Callable[[Item], Result], items: Sequence[Item], threads
     meter, choice = metering.current(), _chosen()
 
     def measured(item: Item) -> Result:
-        with metering.continued(meter), _continued(choice):
+        same = nullcontext() if choice.is_ours else parallel_config(choice.backend, n_jobs=choice.n_jobs)
+        with metering.continued(meter), same:
             return function(item)
 
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(measured, items))
-
-
-@contextmanager
-def _continued(choice: _Choice) -> Iterator[None]:
-    """Go on with the backend that another thread has chosen."""
-    if choice.is_ours:
-        yield
-    else:
-        with parallel_config(choice.backend, n_jobs=choice.n_jobs):
-            yield
 
 
 # -- other processes ---------------------------------------------------------------------------------
