@@ -86,7 +86,8 @@ class FaultyLink:
         """Break all connections and stop listening."""
         if self._loop.is_closed():
             return
-        self._do(self._end())
+        self._loop.call_soon_threadsafe(self._server.close)
+        self.drop()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -100,10 +101,6 @@ class FaultyLink:
         for task in self._open:
             task.cancel()
         await asyncio.gather(*self._open)
-
-    async def _end(self) -> None:
-        self._server.close()
-        await self._break()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task, writers = asyncio.current_task(), [writer]
