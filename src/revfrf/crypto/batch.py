@@ -57,14 +57,10 @@ def _root(leaves: Sequence[bytes]) -> bytes:
     """Return the root of the hash tree; a node without a sibling moves up unchanged."""
     level = list(leaves)
     while len(level) > 1:
-        pairs = [_inner(*pair) for pair in zip(level[::2], level[1::2], strict=False)]
-        level = pairs + level[len(pairs) * 2 :]
+        pairs = [left + right for left, right in zip(level[::2], level[1::2], strict=False)]
+        level = [hashlib.sha256(_INNER + pair).digest() for pair in pairs] + level[len(pairs) * 2 :]
     return level[0]
 
 
 def _leaf(statement: bytes) -> bytes:
     return hashlib.sha256(_LEAF + statement).digest()
-
-
-def _inner(left: bytes, right: bytes) -> bytes:
-    return hashlib.sha256(_INNER + left + right).digest()

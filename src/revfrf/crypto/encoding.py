@@ -93,7 +93,7 @@ class FixedPoint:
             small = np.abs(x * self.scale) < BOUND / 2
             fraction, whole = np.modf(np.where(small, x, 0.0))
             product = fraction * self.scale
-            codes = whole.astype(np.int64) * self.scale + np.rint(product).astype(np.int64)
+            codes: NDArray[np.int64] = whole.astype(np.int64) * self.scale + np.rint(product).astype(np.int64)
             clear = small & (product % 1 != 0.5) & (np.abs(product) < _ALL_INTEGERS)
         missing = np.isnan(x)
         codes[missing] = MISSING

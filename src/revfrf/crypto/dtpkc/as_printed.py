@@ -39,7 +39,7 @@ def ho_add(share: StrongShare, term_1: Term, term_2: Term, ask_sum: AskSum) -> C
     c_parts, alphas = [], []
     for term in (term_1, term_2):
         p.check(term.value)
-        alphas.append(_random_message(p))
+        alphas.append(p.signed(secrets.randbelow(p.n)))
         masked = add(p, term.value, *ho_enc(term.key, alphas[-1:], n_jobs=1))  # [m + α] = [m]·[α]
         c_parts.append(masked.c)
     halves = strong_half(share, c_parts, n_jobs=1)  # P1' and P1''
@@ -88,10 +88,6 @@ def cc_ho_lt(share: StrongShare, c: int, half: int, answer_key: PublicKey) -> Ci
     """HoLT, the side of CC: it sees r·β with a coin's sign, and answers whether it is negative."""
     [masked] = strong_open(share, [c], [half], n_jobs=1)
     return ho_enc(answer_key, [int(masked < 0)], n_jobs=1)[0]
-
-
-def _random_message(parameters: Parameters) -> int:
-    return parameters.signed(secrets.randbelow(parameters.n))
 
 
 def _random_factor(parameters: Parameters) -> int:

@@ -11,7 +11,7 @@ The paper's functions keep its names, take lists and use all cores (`n_jobs` as 
 secret to a received element check it first.
 """
 
-from collections.abc import Sequence, Sized
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import index
 
@@ -142,16 +142,14 @@ def par_h_dec2(
     `key` alone.
     """
     p = key.parameters
-    check_same_length(ciphertexts, *shares)
 
-    def finish(position: int) -> int:
-        ciphertext, others = ciphertexts[position], [owner[position] for owner in shares]
+    def finish(ciphertext: Ciphertext, *others: int) -> int:
         for z in others:
             p.check_unit("share", z, p.n)
         root = multiply(p.n, _share(key, ciphertext), *others)
         return open_with_root(p, ciphertext.c, inverse(root, p.n))
 
-    return in_threads(finish, range(len(ciphertexts)), p.jobs(n_jobs))
+    return with_answers(finish, p.jobs(n_jobs), ciphertexts, *shares)
 
 
 def open_with_root(parameters: Parameters, c: int, inverse_root: int) -> int:
@@ -159,8 +157,11 @@ def open_with_root(parameters: Parameters, c: int, inverse_root: int) -> int:
     return parameters.log_l(multiply(parameters.n_squared, c, parameters.lift(inverse_root)))
 
 
-def check_same_length(ciphertexts: Sized, *answers: Sized) -> None:
-    """Refuse a peer's list that does not answer each ciphertext once."""
+def with_answers(
+    finish: Callable[..., int], n_jobs: int, ciphertexts: Sequence[object], *answers: Sequence[int]
+) -> list[int]:
+    """`finish` of each ciphertext with its answers. Refuses a peer's list that does not answer each once."""
     for answer in answers:
         if len(answer) != len(ciphertexts):
             raise FormatError(f"{len(answer)} answers for {len(ciphertexts)} ciphertexts", kind="length")
+    return in_threads(lambda one: finish(*one), list(zip(ciphertexts, *answers, strict=True)), n_jobs)

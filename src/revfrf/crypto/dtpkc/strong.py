@@ -8,7 +8,7 @@ from math import gcd
 from typing import Literal
 
 from revfrf.crypto.dtpkc.arithmetic import inverse, multiply, power, secret_power
-from revfrf.crypto.dtpkc.dtpkc import check_same_length, open_with_root
+from revfrf.crypto.dtpkc.dtpkc import open_with_root, with_answers
 from revfrf.crypto.dtpkc.keys import Parameters, check_sizes
 from revfrf.crypto.dtpkc.primes import SafePrimes, safe_primes
 from revfrf.crypto.secret import Secret, SecretInt, hides_locals
@@ -109,13 +109,12 @@ def strong_open(
 ) -> list[int]:
     """The second server's m = L(P1·C^λ2)."""
     p = share.parameters
-    check_same_length(c_parts, halves)
 
-    def finish(position: int) -> int:
-        p.check_unit("half", halves[position], p.n_squared)
-        return p.log_l(multiply(p.n_squared, halves[position], _half(share, c_parts[position])))
+    def finish(c: int, half: int) -> int:
+        p.check_unit("half", half, p.n_squared)
+        return p.log_l(multiply(p.n_squared, half, _half(share, c)))
 
-    return in_threads(finish, range(len(c_parts)), p.jobs(n_jobs))
+    return with_answers(finish, p.jobs(n_jobs), c_parts, halves)
 
 
 def _half(share: StrongShare, c: int) -> int:
@@ -143,14 +142,12 @@ def root_open(
 ) -> list[int]:
     """The second server's m, from its own part and the first one's."""
     p = share.parameters
-    check_same_length(c_parts, halves)
 
-    def finish(position: int) -> int:
-        c, half = c_parts[position], halves[position]
+    def finish(c: int, half: int) -> int:
         p.check_unit("half", half, p.n)
         return open_with_root(p, c, multiply(p.n, half, _root_half(share, c)))
 
-    return in_threads(finish, range(len(c_parts)), p.jobs(n_jobs))
+    return with_answers(finish, p.jobs(n_jobs), c_parts, halves)
 
 
 def _root_half(share: StrongShare, c: int) -> int:
