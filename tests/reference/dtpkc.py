@@ -163,7 +163,7 @@ def public_key(params: Parameters, sk: int) -> int:
 
 
 def paper_split(p: int, q: int, lambda1: int) -> Shares:
-    """The paper's λ = λ1 + λ2. Wrong: see `open_with_paper_split`."""
+    """The paper's λ = λ1 + λ2. Wrong: see `strong_decrypt`."""
     return Shares(lambda1, lcm(p - 1, q - 1) - lambda1)
 
 
@@ -262,9 +262,9 @@ def strong_open(params: Parameters, c: int, p1: int, lambda2: int) -> int:
     return log_l(params, p1 * strong_half(params, c, lambda2))
 
 
-def open_with_paper_split(params: Parameters, c: int, split: Shares) -> int:
-    """L(C^λ1·C^λ2) with λ1 + λ2 = λ: not m but m·λ mod N, because C^λ = (1 + mN)^λ = 1 + mλN."""
-    return strong_open(params, c, strong_half(params, c, split.lambda1), split.lambda2)
+def strong_decrypt(params: Parameters, c: int, shares: Shares) -> int:
+    """L(C^λ1·C^λ2). If λ1 + λ2 = λ it is not m but m·λ mod N, because C^λ = (1 + mN)^λ = 1 + mλN."""
+    return strong_open(params, c, strong_half(params, c, shares.lambda1), shares.lambda2)
 
 
 def root_half(params: Parameters, c: int, lambda1: int) -> int:
@@ -323,10 +323,6 @@ class HoAddCoins(NamedTuple):
     alpha1: int
     alpha2: int
     r: tuple[int, int, int, int]
-
-
-def strong_decrypt(params: Parameters, c: int, shares: Shares) -> int:
-    return strong_open(params, c, strong_half(params, c, shares.lambda1), shares.lambda2)
 
 
 def ho_add(

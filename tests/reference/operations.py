@@ -20,28 +20,25 @@ def run(operation: str, params: Parameters, inputs: Inputs) -> Outputs:
     return OPERATIONS[operation](params, inputs)
 
 
-def _agree(params: Parameters, compressed: Compressed, paper: Paper) -> None:
-    assert dtpkc.expand(params, compressed) == paper
-
-
-def _opened(params: Parameters, ciphertext: Compressed, *keys: int) -> Outputs:
-    """The ciphertext with its plaintext, opened with the sum of the keys in both forms."""
+def _opened(params: Parameters, ciphertext: Compressed, paper: Paper, *keys: int) -> Outputs:
+    """The ciphertext, the same in both forms, with its plaintext, opened with the sum of the keys in both."""
+    assert dtpkc.expand(params, ciphertext) == paper
     m = dtpkc.compressed_par_h_dec2(params, sum(keys), ciphertext)
-    assert dtpkc.par_h_dec2(params, sum(keys), dtpkc.expand(params, ciphertext)) == m
+    assert dtpkc.par_h_dec2(params, sum(keys), paper) == m
     return {"c": ciphertext.c, "g": ciphertext.g, "m": m}
 
 
 def encrypt(params: Parameters, inputs: Inputs) -> Outputs:
     sk, m, r = inputs["sk"], inputs["m"], inputs["r"]
     ciphertext = dtpkc.compressed_ho_enc(params, dtpkc.public_key(params, sk), m, r)
-    _agree(params, ciphertext, dtpkc.ho_enc(params, dtpkc.paper_public_key(params, sk), m, r))
-    assert _opened(params, ciphertext, sk)["m"] == m
+    paper = dtpkc.ho_enc(params, dtpkc.paper_public_key(params, sk), m, r)
+    assert _opened(params, ciphertext, paper, sk)["m"] == m
     return {"c": ciphertext.c, "g": ciphertext.g}
 
 
 def decrypt_weak(params: Parameters, inputs: Inputs) -> Outputs:
-    opened = _opened(params, Compressed(inputs["c"], inputs["g"]), *inputs["sk_list"])
-    return {"m": opened["m"]}
+    x = Compressed(inputs["c"], inputs["g"])
+    return {"m": _opened(params, x, dtpkc.expand(params, x), *inputs["sk_list"])["m"]}
 
 
 def decrypt_two_steps(params: Parameters, inputs: Inputs) -> Outputs:
@@ -56,23 +53,20 @@ def decrypt_two_steps(params: Parameters, inputs: Inputs) -> Outputs:
 
 def add(params: Parameters, inputs: Inputs) -> Outputs:
     x, y = Compressed(inputs["c1"], inputs["g1"]), Compressed(inputs["c2"], inputs["g2"])
-    total = dtpkc.add(params, x, y)
-    _agree(params, total, dtpkc.add(params, dtpkc.expand(params, x), dtpkc.expand(params, y)))
-    return _opened(params, total, inputs["sk"])
+    paper = dtpkc.add(params, dtpkc.expand(params, x), dtpkc.expand(params, y))
+    return _opened(params, dtpkc.add(params, x, y), paper, inputs["sk"])
 
 
 def add_constant(params: Parameters, inputs: Inputs) -> Outputs:
-    x = Compressed(inputs["c"], inputs["g"])
-    total = dtpkc.add_constant(params, x, inputs["constant"])
-    _agree(params, total, dtpkc.add_constant(params, dtpkc.expand(params, x), inputs["constant"]))
-    return _opened(params, total, inputs["sk"])
+    x, constant = Compressed(inputs["c"], inputs["g"]), inputs["constant"]
+    paper = dtpkc.add_constant(params, dtpkc.expand(params, x), constant)
+    return _opened(params, dtpkc.add_constant(params, x, constant), paper, inputs["sk"])
 
 
 def scale(params: Parameters, inputs: Inputs) -> Outputs:
-    x = Compressed(inputs["c"], inputs["g"])
-    product = dtpkc.scale(params, x, inputs["k"])
-    _agree(params, product, dtpkc.scale(params, dtpkc.expand(params, x), inputs["k"]))
-    return _opened(params, product, inputs["sk"])
+    x, k = Compressed(inputs["c"], inputs["g"]), inputs["k"]
+    paper = dtpkc.scale(params, dtpkc.expand(params, x), k)
+    return _opened(params, dtpkc.scale(params, x, k), paper, inputs["sk"])
 
 
 def negate(params: Parameters, inputs: Inputs) -> Outputs:
@@ -85,16 +79,14 @@ def negate(params: Parameters, inputs: Inputs) -> Outputs:
 
 def re_encrypt(params: Parameters, inputs: Inputs) -> Outputs:
     x, sk_cs = Compressed(inputs["c"], inputs["g"]), inputs["sk_cs"]
-    shifted = dtpkc.compressed_h_re_enc(params, sk_cs, x)
-    _agree(params, shifted, dtpkc.h_re_enc(params, sk_cs, dtpkc.expand(params, x)))
-    return _opened(params, shifted, inputs["sk"], sk_cs)
+    paper = dtpkc.h_re_enc(params, sk_cs, dtpkc.expand(params, x))
+    return _opened(params, dtpkc.compressed_h_re_enc(params, sk_cs, x), paper, inputs["sk"], sk_cs)
 
 
 def refresh(params: Parameters, inputs: Inputs) -> Outputs:
     x, r = Compressed(inputs["c"], inputs["g"]), inputs["r"]
-    shifted = dtpkc.compressed_h_re_enc(params, r, x)
-    _agree(params, shifted, dtpkc.h_enc_ref(params, r, dtpkc.expand(params, x)))
-    return _opened(params, shifted, inputs["sk"], r)
+    paper = dtpkc.h_enc_ref(params, r, dtpkc.expand(params, x))
+    return _opened(params, dtpkc.compressed_h_re_enc(params, r, x), paper, inputs["sk"], r)
 
 
 def strong(params: Parameters, inputs: Inputs) -> Outputs:

@@ -124,8 +124,8 @@ def test_papers_split_returns_m_times_lambda(primes: Primes, params: Parameters,
     split = dtpkc.paper_split(p, q, random.randrange(params.n // 4))
     c = encryption(params, weak_key(params, random), 5, random).c
     lam = (p - 1) * (q - 1) // 2
-    assert dtpkc.open_with_paper_split(params, c, split) == dtpkc.signed(params.n, 5 * lam % params.n)
-    assert dtpkc.open_with_paper_split(params, c, split) != 5
+    assert dtpkc.strong_decrypt(params, c, split) == dtpkc.signed(params.n, 5 * lam % params.n)
+    assert dtpkc.strong_decrypt(params, c, split) != 5
 
 
 def test_only_the_compressed_half_cannot_be_shifted(
