@@ -13,7 +13,7 @@ from hypothesis import settings
 
 from revfrf.crypto.dtpkc.keys import Parameters, WeakKey
 from revfrf.crypto.dtpkc.primes import SafePrimes, safe_primes
-from revfrf.crypto.dtpkc.strong import SetUp, StrongShare, _deal
+from revfrf.crypto.dtpkc.strong import SetUp, _deal
 from revfrf.errors import RevFRFError
 from revfrf.testing.federations import prepared_keys
 
@@ -29,26 +29,13 @@ PRIMES = Path(__file__).parent / "vectors" / "primes.json"
 
 
 @dataclass(frozen=True)
-class World:
-    """One federation's keys: the primes, the dealt shares, the coordinator, and two parties."""
+class World(SetUp):
+    """One federation's keys: the dealt shares, a prime, the coordinator, and two parties."""
 
     p: int
-    dealt: SetUp
     cs: WeakKey
     alice: WeakKey
     bob: WeakKey
-
-    @property
-    def parameters(self) -> Parameters:
-        return self.dealt.parameters
-
-    @property
-    def cs_share(self) -> StrongShare:
-        return self.dealt.cs_share
-
-    @property
-    def cc_share(self) -> StrongShare:
-        return self.dealt.cc_share
 
 
 @lru_cache
@@ -60,7 +47,8 @@ def world_of(bits: int) -> World:
     else:
         primes = safe_primes(bits // 2)
     dealt = _deal(primes, bits // 2, allow_insecure=True)
-    return World(primes.p, dealt, *(WeakKey.generate(dealt.parameters) for _ in range(3)))
+    keys = (WeakKey.generate(dealt.parameters) for _ in range(3))
+    return World(dealt.parameters, dealt.cs_share, dealt.cc_share, primes.p, *keys)
 
 
 def all_that_an_error_shows(call: Callable[[], object], kind: type[Exception] = RevFRFError) -> str:

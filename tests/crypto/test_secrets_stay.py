@@ -57,7 +57,7 @@ def test_secrets_do_not_pickle_or_copy(toy: World, name: str) -> None:
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         with pytest.raises(SecretError, match="cannot be pickled"):
             pickle.dumps(secret, protocol)
-    for wrapped in ([secret], {"key": secret}, toy.dealt):
+    for wrapped in ([secret], {"key": secret}, toy):
         with pytest.raises(SecretError):
             pickle.dumps(wrapped)
     with pytest.raises(SecretError):

@@ -58,7 +58,7 @@ class Parties:
 
 def fresh_setup() -> SetUp:
     """Another modulus than the first epoch's."""
-    return world_of(256).dealt
+    return world_of(256)
 
 
 def shares_of(parties: Parties) -> dict[str, int]:
