@@ -103,11 +103,6 @@ def grow_plainly(case: Case) -> Plain:
         targets, centre, places = reference.fixed_targets(list(case.y), weights, repeats)
     features = reference_features(case)
     grown = reference.grow(
-        reference_rules(case.rules),
-        reference_seed(case.seed),
-        features,
-        targets,
-        weights,
-        case.n_classes,
+        reference_rules(case.rules), reference_seed(case.seed), features, targets, weights, case.n_classes
     )
     return Plain(grown, features, targets, weights, centre, places)

@@ -43,19 +43,11 @@ def test_requester_hears_of_a_refusal_by_whom_and_not_why(how: str) -> None:
     refuse(federation, owner, how)
     with watching() as watch, pytest.raises(RefusedError) as caught:
         federation.ask(case.codes, "clinic", "soft", False, lambda _: None)
-    assert (caught.value.party, caught.value.reason) == (
-        owner,
-        "has refused this request, and its consent is needed",
-    )
+    assert caught.value.party == owner
+    assert caught.value.reason == "has refused this request, and its consent is needed"
     [reply] = [sent.plain for sent in watch.sent if sent.plain["type"] == "PredictReply"]
     failure = {"party": owner, "reason": "refused"}
-    assert reply == {
-        "type": "PredictReply",
-        "votes": b"",
-        "n_voted": b"",
-        "absent": [],
-        "failure": failure,
-    }
+    assert reply == {"type": "PredictReply", "votes": b"", "n_voted": b"", "absent": [], "failure": failure}
     assert not [sent for sent in watch.sent if sent.sender == owner]
 
 

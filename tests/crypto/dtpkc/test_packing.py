@@ -217,13 +217,9 @@ def test_two_packs_of_one_question_have_nothing_in_common(toy: World) -> None:
 # -- what CC and CS refuse --------------------------------------------------------------------------
 
 
-def slot(distance: int) -> int:
-    return OFFSET + distance
-
-
 def test_no_honest_slot_ever_reaches_the_bound_and_up_to_it_slots_are_read() -> None:
     for distance in (1, LARGEST - 1, -1, 1 - LARGEST):
-        assert list(_slots(slot(distance), 1)) == [distance < 0]
+        assert list(_slots(OFFSET + distance, 1)) == [distance < 0]
     r = 2**MASK_BITS - 1
     beta = 2 * MISSING - 2 * (2**62 - 1) - 1
     assert r * abs(beta) + r - 1 < LARGEST < OFFSET < 2**SLOT_BITS - LARGEST

@@ -47,12 +47,10 @@ def test_shares_are_zero_mod_lambda_and_one_mod_n(world: World) -> None:
 
 @pytest.mark.parametrize("server", ["CS", "CC"])
 def test_one_share_alone_is_spread_over_its_whole_range(server: str) -> None:
-    primes = PRIMES
-    tops = []
+    most, tops = (PRIMES.p - 1) * (PRIMES.q - 1) // 2 * PRIMES.p * PRIMES.q, []
     for _ in range(400):
-        dealt = _deal(primes, 16, allow_insecure=True)
+        dealt = _deal(PRIMES, 16, allow_insecure=True)
         share = dealt.cs_share if server == "CS" else dealt.cc_share
-        most = (primes.p - 1) * (primes.q - 1) // 2 * primes.p * primes.q
         tops.append(share.value.reveal() * 4 // most)
     counts = [tops.count(quarter) for quarter in range(4)]
     assert all(48 < count < 152 for count in counts)  # 100 ± 6 standard deviations
@@ -75,10 +73,9 @@ def test_set_up_makes_what_was_asked_for() -> None:
 
 
 def test_the_generator_has_full_order() -> None:
-    primes = PRIMES
+    half_p, half_q, n = (PRIMES.p - 1) // 2, (PRIMES.q - 1) // 2, PRIMES.p * PRIMES.q
     for _ in range(50):
-        g0 = _deal(primes, 16, allow_insecure=True).parameters.g0
-        half_p, half_q, n = (primes.p - 1) // 2, (primes.q - 1) // 2, primes.p * primes.q
+        g0 = _deal(PRIMES, 16, allow_insecure=True).parameters.g0
         assert pow(g0, half_p * half_q, n) == 1
         assert pow(g0, half_p, n) != 1 != pow(g0, half_q, n)
 
