@@ -70,14 +70,13 @@ def later_keys() -> tuple[SetUp, ...]:
     return tuple(new_keys(KEY_BITS, allow_insecure=True, n_jobs=1) for _ in range(3))
 
 
-def other_keys(parameters: Parameters, _n_jobs: int = 1) -> SetUp:
-    """Return toy keys with another modulus than these parameters have."""
-    return next(keys for keys in later_keys() if keys.parameters != parameters)
-
-
 @contextmanager
 def prepared_keys() -> Iterator[None]:
     """Begin new epochs without a search for primes: each gets prepared toy keys, other than the last ones."""
+
+    def other_keys(parameters: Parameters, _n_jobs: int) -> SetUp:
+        return next(keys for keys in later_keys() if keys.parameters != parameters)
+
     toy_keys()
     with (
         patch.object(_federation, "fresh_setup_like", other_keys),

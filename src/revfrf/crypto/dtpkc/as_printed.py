@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from revfrf.crypto.dtpkc.dtpkc import add, add_constant, ho_enc, negate, scale
-from revfrf.crypto.dtpkc.keys import Ciphertext, Parameters, PublicKey
+from revfrf.crypto.dtpkc.keys import Ciphertext, PublicKey
 from revfrf.crypto.dtpkc.strong import StrongShare, strong_half, strong_open
 from revfrf.errors import UsageError
 
@@ -74,7 +74,8 @@ def ho_lt(
     else:
         left = negate(p, left)
     difference = ho_add(share, Term(term_1.key, left), Term(term_2.key, right), ask_sum)  # [β]
-    masked = scale(p, difference, _random_factor(p))  # [β'] = [β]^r
+    r = 1 + secrets.randbelow((1 << (p.key_bits // 4 - 1)) - 1)  # ‖r‖ < ‖N‖/4
+    masked = scale(p, difference, r)  # [β'] = [β]^r
     [half] = strong_half(share, [masked.c], n_jobs=1)
     answer_key = cs_key + term_2.key
     answer = ask_sign(masked.c, half, answer_key)  # [l]
@@ -88,8 +89,3 @@ def cc_ho_lt(share: StrongShare, c: int, half: int, answer_key: PublicKey) -> Ci
     """HoLT, the side of CC: it sees r·β with a coin's sign, and answers whether it is negative."""
     [masked] = strong_open(share, [c], [half], n_jobs=1)
     return ho_enc(answer_key, [int(masked < 0)], n_jobs=1)[0]
-
-
-def _random_factor(parameters: Parameters) -> int:
-    """r with ‖r‖ < ‖N‖/4."""
-    return 1 + secrets.randbelow((1 << (parameters.key_bits // 4 - 1)) - 1)

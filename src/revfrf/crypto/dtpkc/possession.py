@@ -56,6 +56,5 @@ def _nonce_bits(parameters: Parameters) -> int:
 
 def _challenge(public: PublicKey, owner: str, commitment: int) -> int:
     p = public.parameters
-    return int.from_bytes(
-        digest("revfrf possession v1", p.n, p.g0, p.exponent_bits, public.h, owner, commitment), "big"
-    )
+    hashed = digest("revfrf possession v1", p.n, p.g0, p.exponent_bits, public.h, owner, commitment)
+    return int.from_bytes(hashed, "big")
