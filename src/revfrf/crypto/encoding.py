@@ -25,7 +25,8 @@ BOUND = 2**62
 MISSING = -BOUND
 MAX_DECIMALS = 18
 
-_ALL_INTEGERS = 2.0**53  # from here on every float64 is an even integer, and a product may have lost bits
+_SPLITTER = 2.0**27 + 1  # cuts a float64 into two halves of at most 26 bits (Veltkamp)
+_ALL_INTEGERS = 2.0**53  # from here on every float64 is an even integer, and its product may have lost bits
 
 
 @dataclass(frozen=True)
@@ -82,23 +83,29 @@ class FixedPoint:
         return array.astype(np.int64) * self.scale
 
     def _encode_floats(self, x: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The rule, vectorised: whole numbers as integers, and what follows the point in float64.
+        """The rule, vectorised. 10^decimals is exact in float64, so `product` is wrong by one rounding only.
 
-        There 10^decimals is exact, so `product` is wrong by one rounding only. It cannot move a value across
-        a half-integer, which is a float64 itself; it can move it *onto* one. So `rint(product)` is right
-        except at half-integers, and where a product is too large for a fraction. These few, and all near or
-        outside the range, are encoded one by one.
+        That rounding cannot move a value across a half-integer, which is a float64 itself; it can move it
+        *onto* one. So `rint(product)` is right except at products that are half-integers, and at those too
+        large for a fraction. There the rounding error, computed exactly, decides.
         """
-        with np.errstate(all="ignore"):
-            small = np.abs(x * self.scale) < BOUND / 2
-            fraction, whole = np.modf(np.where(small, x, 0.0))
-            product = fraction * self.scale
-            codes: NDArray[np.int64] = whole.astype(np.int64) * self.scale + np.rint(product).astype(np.int64)
-            clear = small & (product % 1 != 0.5) & (np.abs(product) < _ALL_INTEGERS)
+        scale = float(self.scale)
         missing = np.isnan(x)
+        with np.errstate(all="ignore"):
+            product = np.where(missing, 0.0, x) * scale
+            outside = ~(np.abs(product) <= BOUND)
+            product[outside] = 0.0
+            nearest = np.rint(product)
+            codes = nearest.astype(np.int64)
+            rest = product - nearest
+            doubtful = np.flatnonzero((np.abs(rest) == 0.5) | (np.abs(product) >= _ALL_INTEGERS))
+            if doubtful.size:
+                codes[doubtful] += _correction(x[doubtful], scale, product[doubtful], rest[doubtful])
+                outside |= np.abs(codes) >= BOUND
+        if outside.any():
+            row = int(outside.argmax())
+            raise self._range_error(row, float(x[row]))
         codes[missing] = MISSING
-        for row in np.flatnonzero(~(clear | missing)).tolist():
-            codes[row] = self._encode_one(row, float(x[row]))
         return codes
 
     def _encode_objects(self, values: list[Any]) -> NDArray[np.int64]:
@@ -136,6 +143,33 @@ class FixedPoint:
             f"{where} is outside the fixed-point range at decimals={self.decimals} "
             f"(|x| must be below {BOUND / self.scale:.3g}); {advice}"
         )
+
+
+def _correction(
+    x: NDArray[np.float64], scale: float, product: NDArray[np.float64], rest: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """Return round(exact x·scale) - rint(product), given rest = product - rint(product).
+
+    Dekker's product: x·scale = product + error without any rounding, given that nothing over- or underflows,
+    which holds for ½ ≤ |product| ≤ 2^62.
+    """
+    x_high, x_low = _halves(x)
+    scale_high, scale_low = _halves(np.float64(scale))
+    error = x_high * scale_high - product
+    error += x_high * scale_low
+    error += x_low * scale_high
+    error += x_low * scale_low
+    # A large product is even, so that rounding its error to even rounds the sum to even.
+    steps = np.where(np.abs(product) >= _ALL_INTEGERS, np.rint(error), 0.0)
+    steps += (rest == 0.5) & (error > 0)
+    steps -= (rest == -0.5) & (error < 0)
+    return steps.astype(np.int64)
+
+
+def _halves(x: Any) -> tuple[Any, Any]:
+    shifted = x * _SPLITTER
+    high = shifted - (shifted - x)
+    return high, x - high
 
 
 def _is_missing(x: Any) -> bool:
