@@ -48,6 +48,11 @@ _TABLES = {
 """The last column of every row is a checksum of the others: SQLite itself has none."""
 
 
+def _create(table: str, columns: str) -> str:
+    key = "" if "PRIMARY KEY" in columns else ", PRIMARY KEY (tree, path)"
+    return f"CREATE TABLE {table} ({columns}, checksum BLOB{key}) STRICT, WITHOUT ROWID"
+
+
 def checksum(table: str, row: Row) -> bytes:
     """Return the checksum of a row of this table."""
     hashed = hashlib.sha256(table.encode())
@@ -92,16 +97,9 @@ class Database(Tables):
         for pragma in _PRAGMAS:
             self._connection.execute(f"PRAGMA {pragma}")
         if create:
-            script = ["BEGIN IMMEDIATE"]
-            for table, columns in _TABLES.items():
-                key = "" if "PRIMARY KEY" in columns else ", PRIMARY KEY (tree, path)"
-                script += [f"CREATE TABLE {table} ({columns}, checksum BLOB{key}) STRICT, WITHOUT ROWID"]
-            script += [
-                f"PRAGMA application_id = {_APPLICATION}",
-                f"PRAGMA user_version = {VERSION}",
-                "COMMIT",
-            ]
-            self._connection.executescript(";".join(script))
+            tables = [_create(table, columns) for table, columns in _TABLES.items()]
+            marks = [f"PRAGMA application_id = {_APPLICATION}", f"PRAGMA user_version = {VERSION}"]
+            self._connection.executescript(";".join(["BEGIN IMMEDIATE", *tables, *marks, "COMMIT"]))
         elif self._value("PRAGMA quick_check(1)") != "ok":
             raise self._error(*_DAMAGED)
 

@@ -17,26 +17,22 @@ from revfrf.transport.base import Reply
 
 VERSION = 1
 
-_encoder = msgspec.msgpack.Encoder()
+_decoder = cache(msgspec.msgpack.Decoder)
 
 
 class _Tag(msgspec.Struct):
     type: str
 
 
-_tag = msgspec.msgpack.Decoder(_Tag)
-
-
 def encode(message: Message) -> bytes:
     """The bytes of a message."""
-    data = bytearray([VERSION])
-    _encoder.encode_into(message, data, 1)
+    data = bytes([VERSION]) + msgspec.msgpack.encode(message)
     if len(data) > message.max_bytes:
         raise UsageError(
             f"a {type(message).__name__} of {len(data):,} bytes is above the limit of {message.max_bytes:,}; "
             "use fewer trees or rows at a time"
         )
-    return bytes(data)
+    return data
 
 
 def decode(data: bytes, *expected: type[Reply]) -> Reply:
@@ -69,7 +65,8 @@ def _type_name(data: bytes, expected: Sequence[type[Message]]) -> str:
     if not data or data[0] != VERSION:
         raise FormatError(f"not a message of version {VERSION}", kind="version")
     with _strictly():
-        return _tag.decode(memoryview(data)[1:]).type
+        tag: _Tag = _decoder(_Tag).decode(memoryview(data)[1:])
+    return tag.type
 
 
 @contextmanager
@@ -81,6 +78,3 @@ def _strictly() -> Iterator[None]:
         raise FormatError(f"not a valid message: {error}", kind="malformed") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
         raise FormatError("not a message") from None
-
-
-_decoder = cache(msgspec.msgpack.Decoder)

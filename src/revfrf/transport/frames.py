@@ -47,7 +47,7 @@ class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
 
     def encode(self) -> bytes:
         """The bytes of it."""
-        return _encoder.encode(self)
+        return msgspec.msgpack.encode(self)
 
     @staticmethod
     def decode(data: bytes) -> "Frame":
@@ -55,13 +55,10 @@ class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
         if len(data) > MAX_FRAME:
             raise FormatError(f"a frame of {len(data):,} bytes", kind="too-large")
         try:
-            return _decoder.decode(data)
+            return msgspec.msgpack.decode(data, type=Frame)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
             raise FormatError("not a frame") from None
 
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Frame)
 
 Key = tuple[Kind, str, str, int]
 
