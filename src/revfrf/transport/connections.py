@@ -47,15 +47,19 @@ class Timeouts:
 
     @property
     def silence(self) -> float:
-        """After how long without a sign of life a link is dead."""
         return 3 * self.heartbeat
+
+
+Fate = Literal["pass on", "ignore", "absence", "refusal"]
+"""What becomes of a frame that is not for CS itself; the last two are reported to its sender."""
 
 
 class Link:
     """The way to a neighbour, who is known by its TLS certificate: a queue from which a stream takes frames.
 
     They arrive once and in order, until the link breaks. `hang_up` ends the stream; `patience` is how many
-    seconds to wait for a neighbour that takes nothing.
+    seconds to wait for a neighbour that takes nothing. `owed` has, by caller, the calls that CS has passed on
+    over this link, and that wait for their answers; `heard_at` is when there was a sign of life.
     """
 
     def __init__(self, who: PartyId, patience: float) -> None:
@@ -64,6 +68,8 @@ class Link:
         self._outgoing: deque[bytes] = deque()
         self._open = True
         self._changed = Condition()
+        self.assembly, self.not_after, self.heard_at = Assembly(), datetime.now(UTC), time.monotonic()
+        self.owed: defaultdict[str, set[int]] = defaultdict(set)
 
     def send(self, frame: bytes, wait: bool = True) -> None:
         """Send a frame, or raise AbsentError. Without `wait`, one that would have to wait is not sent."""
@@ -108,6 +114,43 @@ class Link:
                 self._changed.notify_all()
             yield frame
 
+    def fault(self, silence: float) -> str:
+        """Return why the link must not be used, if so."""
+        if time.monotonic() - self.heard_at > silence:
+            return "is silent"
+        return "has a TLS certificate that has expired" if datetime.now(UTC) > self.not_after else ""
+
+    def fate_of(self, frame: Frame, onward: "Link | None") -> Fate:
+        """What CS does with a frame for the party at `onward`. Raises ProtocolError to end this link.
+
+        It passes on calls between KGC and the others, of those who may make them, and answers that are owed.
+        """
+        if KGC not in (frame.sender, frame.recipient):
+            raise ProtocolError(f"{frame.sender!r} may not write to {frame.recipient!r}", kind="sender")
+        if not frame.asks:
+            return self._fate_of_answer(frame, onward)
+        if onward is None:
+            return "absence" if frame.offset == 0 else "ignore"
+        longest = longest_call(self.who.role, onward.who.role) + Sealing.OVERHEAD
+        if frame.size > (0 if frame.kind == "hello" else longest):
+            raise ProtocolError(f"{frame.sender!r} sent a call of {frame.size:,} bytes", kind="too-large")
+        owed = onward.owed[frame.sender]
+        if frame.offset == 0 and len(owed) < _OWED:
+            owed.add(frame.call)
+        if frame.call in owed:
+            return "pass on"
+        return "ignore" if frame.offset else "refusal"
+
+    def _fate_of_answer(self, frame: Frame, onward: "Link | None") -> Fate:
+        owed = self.owed.get(frame.recipient, set())
+        if frame.call not in owed:
+            return "ignore"  # nobody has asked
+        if frame.size > _ANSWER:
+            raise ProtocolError(f"{frame.sender!r} answered with {frame.size:,} bytes", kind="too-large")
+        if frame.offset + len(frame.piece) >= frame.size:
+            owed.remove(frame.call)
+        return "ignore" if onward is None else "pass on"
+
 
 class InFlightBudget:
     """How much of what each sender has asked waits for an answer."""
@@ -136,67 +179,12 @@ class InFlightBudget:
                 del self._sizes[sender]
 
 
-Fate = Literal["pass on", "ignore", "absence", "refusal"]
-"""What becomes of a frame that is not for CS itself; the last two are reported to its sender."""
-
-
-@dataclass(eq=False)
-class Connection:
-    """A link in use: what has come over it, which answers CS is to pass on, and the last sign of life.
-
-    `owed` has, by caller, the calls that CS has passed on over this link, and that wait for their answers.
-    """
-
-    link: Link
-    not_after: datetime
-    assembly: Assembly = field(default_factory=Assembly)
-    owed: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
-    heard: float = field(default_factory=time.monotonic)
-
-    def fault(self, silence: float) -> str:
-        """Return why the link must not be used, if so."""
-        if time.monotonic() - self.heard > silence:
-            return "is silent"
-        return "has a TLS certificate that has expired" if datetime.now(UTC) > self.not_after else ""
-
-    def fate_of(self, frame: Frame, onward: "Connection | None") -> Fate:
-        """What CS does with a frame for the party at `onward`. Raises ProtocolError to end this link.
-
-        It passes on calls between KGC and the others, of those who may make them, and answers that are owed.
-        """
-        if KGC not in (frame.sender, frame.recipient):
-            raise ProtocolError(f"{frame.sender!r} may not write to {frame.recipient!r}", kind="sender")
-        if not frame.asks:
-            return self._fate_of_answer(frame, onward)
-        if onward is None:
-            return "absence" if frame.offset == 0 else "ignore"
-        longest = longest_call(self.link.who.role, onward.link.who.role) + Sealing.OVERHEAD
-        if frame.size > (0 if frame.kind == "hello" else longest):
-            raise ProtocolError(f"{frame.sender!r} sent a call of {frame.size:,} bytes", kind="too-large")
-        owed = onward.owed[frame.sender]
-        if frame.offset == 0 and len(owed) < _OWED:
-            owed.add(frame.call)
-        if frame.call in owed:
-            return "pass on"
-        return "ignore" if frame.offset else "refusal"
-
-    def _fate_of_answer(self, frame: Frame, onward: "Connection | None") -> Fate:
-        owed = self.owed.get(frame.recipient, set())
-        if frame.call not in owed:
-            return "ignore"  # nobody has asked
-        if frame.size > _ANSWER:
-            raise ProtocolError(f"{frame.sender!r} answered with {frame.size:,} bytes", kind="too-large")
-        if frame.offset + len(frame.piece) >= frame.size:
-            owed.remove(frame.call)
-        return "ignore" if onward is None else "pass on"
-
-
 @dataclass(eq=False)
 class PendingCall:
     """A call that waits for what comes back."""
 
     recipient: str
-    line: Connection
+    link: Link
     limit: int
     seconds: float
     _answer: Future[bytes] = field(default_factory=Future)
