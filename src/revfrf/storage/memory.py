@@ -21,6 +21,7 @@ from revfrf.forest.tree import Leaf
 from revfrf.record import Record
 
 Fact = TypeVar("Fact")
+AnyStore = TypeVar("AnyStore", bound="Store")
 
 _HASH_BYTES = 32
 _ANSWERED = 2**32
@@ -275,9 +276,6 @@ class ParticipantStore(Store):
     def trees_at(self, depth: int) -> int:
         """Return in how many trees it owns a split at this depth."""
         return len({tree for tree, path in self.own_splits if path.bit_length() == depth + 1})
-
-
-AnyStore = TypeVar("AnyStore", bound=Store)
 
 
 class StoreFactory:

@@ -188,18 +188,18 @@ class Endpoint:
     # -- calling ------------------------------------------------------------------------------------
 
     def call(self, recipient: str, request: Message, reply_type: type[Reply]) -> Reply:
-        send = self._ask if CS in (self.who.name, recipient) else self._write_to
-        return decode(send(recipient, encode(request), reply_type.max_bytes), reply_type)
-
-    def _write_to(self, recipient: str, data: bytes, limit: int) -> bytes:
-        """The answer to a call that CS passes on, for which a key of the party at the far end is needed."""
+        data, limit = encode(request), reply_type.max_bytes
+        if CS in (self.who.name, recipient):
+            return decode(self._ask("call", recipient, next(self._numbers), data, limit), reply_type)
+        # what CS passes on needs a key of the party at the far end
         offer, number = self._offer_of(recipient), next(self._numbers)
         letter, awaited = self.sealing.seal((self.who.name, recipient, number), offer, data)
-        return awaited.open(self._ask(recipient, letter, limit + Sealing.OVERHEAD, number=number))
+        answer = self._ask("call", recipient, number, letter, limit + Sealing.OVERHEAD)
+        return decode(awaited.open(answer), reply_type)
 
     def _offer_of(self, recipient: str) -> Letter:
         number = next(self._numbers)
-        answer = self._ask(recipient, b"", Sealing.OVERHEAD, kind="hello", number=number)
+        answer = self._ask("hello", recipient, number, b"", Sealing.OVERHEAD)
         offer = self.sealing.offered((self.who.name, recipient, number), answer)
         if (name := offer.sender.who.name) != recipient:
             raise ProtocolError(f"{recipient!r} showed the TLS certificate of {name!r}", kind="sender")
@@ -211,11 +211,8 @@ class Endpoint:
         find = self._link_to if self.is_hub else self._offer_of
         side_by_side(lambda name: self._link_to(name) if name == CS else find(name), list(names))
 
-    def _ask(
-        self, recipient: str, data: bytes, limit: int, *, kind: Kind = "call", number: int | None = None
-    ) -> bytes:
+    def _ask(self, kind: Kind, recipient: str, number: int, data: bytes, limit: int) -> bytes:
         """What comes back. Raises AbsentError or RefusedError."""
-        number = next(self._numbers) if number is None else number
         link = self._link_to(recipient)
         waiting = PendingCall(recipient, link, limit, self.limits.call)
         with self._lock:
@@ -287,7 +284,6 @@ class Endpoint:
             waiting.end(kind)
 
     def _waiting_for(self, link: Link, key: Key) -> PendingCall | None:
-        """Who waits for this answer, over this link."""
         found = self._waiting.get(key[3])
         return found if found is not None and (found.recipient, found.link) == (key[1], link) else None
 
@@ -337,13 +333,13 @@ class Endpoint:
             self._send(link, frames("refusal", self.who.name, frame.sender, frame.call, _TOO_MUCH))
 
     def _answer_call(self, link: Link, frame: Frame, data: bytes) -> None:
-        """In a thread of its own; nothing is said to a letter that has come before."""
         try:
             if outcome := self._outcome(link, frame, data):
                 kind, answer = outcome
                 self._send(link, frames(kind, self.who.name, frame.sender, frame.call, answer))
         finally:
-            self._load.give_back(frame.sender, len(data))
+            with self._lock:
+                self._load.give_back(frame.sender, len(data))
 
     def _outcome(self, link: Link, frame: Frame, data: bytes) -> tuple[Kind, bytes] | None:
         """What to say to a call; None to a letter that has come before."""

@@ -11,7 +11,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from threading import Condition, Lock
+from threading import Condition
 from typing import Literal
 
 from revfrf.errors import AbsentError, ProtocolError, RefusedError
@@ -33,6 +33,9 @@ _BYTES = 192 * MIB
 _LOAD, _LEAST_LOAD = 1024 * MIB, 4 * MIB
 """Bytes of one sender's calls that wait for their answers, and for how many each counts at least."""
 
+Fate = Literal["pass on", "ignore", "absence", "refusal"]
+"""What becomes of a frame that is not for CS itself; the last two are reported to its sender."""
+
 _SENDERS = 1024  # of calls that wait: a relay can make up names
 _OWED = 64  # calls of one caller that CS has passed on to one party, and that wait for their answers
 _ANSWER = MIB + Sealing.OVERHEAD  # bytes: what KGC and the others say to each other in answers is short
@@ -48,10 +51,6 @@ class Timeouts:
     @property
     def silence(self) -> float:
         return 3 * self.heartbeat
-
-
-Fate = Literal["pass on", "ignore", "absence", "refusal"]
-"""What becomes of a frame that is not for CS itself; the last two are reported to its sender."""
 
 
 class Link:
@@ -153,30 +152,26 @@ class Link:
 
 
 class InFlightBudget:
-    """How much of what each sender has asked waits for an answer."""
+    """How much of what each sender has asked waits for an answer. Whoever uses it holds a lock."""
 
     def __init__(self) -> None:
         self._sizes: dict[str, list[int]] = {}
-        self._lock = Lock()
 
     def take(self, sender: str, size: int, calls: int) -> bool:
         """Whether one more call of this size is not too much of this sender; until it is given back."""
-        counted = max(size, _LEAST_LOAD)
-        with self._lock:
-            waiting = self._sizes.get(sender, [])
-            if len(waiting) >= calls or (waiting and sum(waiting) + counted > _LOAD):
-                return False
-            if not waiting and len(self._sizes) >= _SENDERS:
-                return False
-            self._sizes[sender] = [*waiting, counted]
-            return True
+        counted, waiting = max(size, _LEAST_LOAD), self._sizes.get(sender, [])
+        if len(waiting) >= calls or (waiting and sum(waiting) + counted > _LOAD):
+            return False
+        if not waiting and len(self._sizes) >= _SENDERS:
+            return False
+        self._sizes[sender] = [*waiting, counted]
+        return True
 
     def give_back(self, sender: str, size: int) -> None:
         """The call that was taken has been answered."""
-        with self._lock:
-            self._sizes[sender].remove(max(size, _LEAST_LOAD))
-            if not self._sizes[sender]:
-                del self._sizes[sender]
+        self._sizes[sender].remove(max(size, _LEAST_LOAD))
+        if not self._sizes[sender]:
+            del self._sizes[sender]
 
 
 @dataclass(eq=False)

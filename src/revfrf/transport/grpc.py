@@ -60,9 +60,6 @@ def _load_grpc() -> Any:
 grpc = _load_grpc()
 
 
-# -- TLS --------------------------------------------------------------------------------------------
-
-
 def server_credentials(identity: TlsIdentity) -> Any:
     """For the coordinator's port: nobody without certificates of this federation gets through."""
     if identity.who.role != CS:
@@ -91,9 +88,6 @@ def peer_passport(ca_pem: bytes, auth_context: Mapping[str, Sequence[bytes]]) ->
     return read_passport(ca_pem, above if above.startswith(first) else first + above)
 
 
-# -- streams ----------------------------------------------------------------------------------------
-
-
 def _carry(endpoint: Endpoint, link: Link, incoming: Any) -> None:
     """Hand on what comes over a link until it ends."""
     try:
@@ -114,13 +108,10 @@ class Server:
     def __init__(self, endpoint: Endpoint, tls: TlsIdentity, address: str) -> None:
         self._endpoint, self._tls = endpoint, tls
         self._threads = ThreadPoolExecutor(MAX_LINKS, thread_name_prefix="link")
-        self._server = grpc.server(
-            self._threads, options=[*_OPTIONS, ("grpc.so_reuseport", 0)], maximum_concurrent_rpcs=MAX_LINKS
-        )
-        handler = grpc.stream_stream_rpc_method_handler(self._stream)
-        self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler}),)
-        )
+        options = [*_OPTIONS, ("grpc.so_reuseport", 0)]
+        self._server = grpc.server(self._threads, options=options, maximum_concurrent_rpcs=MAX_LINKS)
+        handlers = {_METHOD: grpc.stream_stream_rpc_method_handler(self._stream)}
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
         try:
             self.port: int = self._server.add_secure_port(address, server_credentials(tls))
         except RuntimeError:

@@ -50,6 +50,8 @@ _UNREADABLE = (ValueError, TypeError, RecursionError, UnsupportedAlgorithm, msgs
 PrivateKey = ec.EllipticCurvePrivateKey
 PublicKey = ec.EllipticCurvePublicKey
 Dates = tuple[datetime, datetime]
+_Said = TypeVar("_Said", "Root", "Invitation", "Bearer")
+_Extensions = list[tuple[x509.ExtensionType, bool]]
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,6 @@ class Passport:
     serial: int
     not_after: datetime
     key_digest: bytes
-
-
-_Extensions = list[tuple[x509.ExtensionType, bool]]
 
 
 @dataclass(frozen=True)
@@ -145,9 +144,6 @@ class Bearer(Record, frozen=True, tag="bearer"):
         names = x509.SubjectAlternativeName([x509.DNSName(who.dns)])
         extensions = [*_extensions(self, path_length=None), (names, False), (_purposes(who), False)]
         return Form(_name(federation, who.name, who.role), extensions)
-
-
-_Said = TypeVar("_Said", Root, Invitation, Bearer)
 
 
 def read_passport(ca_pem: bytes, chain_pem: bytes, now: datetime | None = None) -> Passport:
