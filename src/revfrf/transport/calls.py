@@ -144,10 +144,9 @@ class Endpoint:
 
     def expel(self, names: Collection[str]) -> None:
         """Break the links to these."""
-        with self._lock:
-            links = [self._links[name] for name in names if name in self._links]
-        for link in links:
-            self._drop(link)
+        for name in names:
+            if (link := self._links.get(name)) is not None:
+                self._drop(link)
 
     def wait_for(self, names: Collection[str], seconds: float) -> Sequence[str]:
         """Wait until all of these are neighbours; return who is missing when time is over."""

@@ -163,7 +163,6 @@ class TlsIdentity(Secret):
 
     @property
     def who(self) -> PartyId:
-        """Whose it is."""
         return self.passport.who
 
     @property
