@@ -50,7 +50,6 @@ class Directory(StoreFactory):
 
     @property
     def databases(self) -> list[Path]:
-        """The files that exist."""
         return sorted(self.path.glob("*.db"))
 
     def discard(self, role: str, name: str) -> None:

@@ -207,7 +207,6 @@ class CoordinatorStore(Store):
 
     @property
     def n_nodes(self) -> int:
-        """The number of splits and leaves."""
         return len(self.splits) + len(self.leaves)
 
     def whole(self, n_trees: int) -> bool:
@@ -239,7 +238,6 @@ class CoordinatorStore(Store):
         self.splits = {node: split for node, split in self.splits.items() if node not in nodes}
 
     def finish(self) -> None:
-        """End the revocation."""
         self.tables.delete("facts", [("rebuilding",)])
         self.rebuilding = None
 
@@ -312,7 +310,6 @@ class StoreFactory:
             store.tables.check()
 
     def close(self) -> None:
-        """Close all stores."""
         for store in self._open.values():
             store.close()
 

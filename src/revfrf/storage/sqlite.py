@@ -155,7 +155,6 @@ class Database(Tables):
         return self._error(*said)
 
     def check(self) -> None:
-        """Raise StorageError if the database was closed, or a step has failed."""
         if self._ended is not None:
             raise StorageError(self._ended, kind="closed")
 

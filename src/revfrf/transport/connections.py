@@ -95,7 +95,6 @@ class Link:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Stop sending and receiving."""
         with self._changed:
             self._open = False
             self._outgoing.clear()

@@ -48,7 +48,6 @@ class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
         return self.kind in ("hello", "call")
 
     def encode(self) -> bytes:
-        """The bytes of it."""
         return msgspec.msgpack.encode(self)
 
     @staticmethod

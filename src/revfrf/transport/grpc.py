@@ -142,7 +142,6 @@ class Server:
         yield from link.outgoing()
 
     def close(self) -> None:
-        """Stop listening."""
         self._endpoint.close()
         self._server.stop(grace=0.5).wait()
         self._threads.shutdown(wait=False)
@@ -210,7 +209,6 @@ class Dialler:
                 link.close()
 
     def close(self) -> None:
-        """Hang up."""
         self._closed.set()
         self._endpoint.close()
         if (link := self._link) is not None:

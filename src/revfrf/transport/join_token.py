@@ -45,7 +45,6 @@ class Authority(Secret):
 
     @classmethod
     def new(cls, federation: str, now: datetime | None = None, days: int = 3650) -> Self:
-        """A fresh authority for a federation of this name."""
         key, begin = ec.generate_private_key(ec.SECP256R1()), passport.moment(now)
         dates = begin - _CLOCKS_DIFFER, begin + _period(days)
         form = passport.Root(federation).form()
@@ -87,7 +86,6 @@ class Authority(Secret):
     @classmethod
     @hides_locals
     def from_fields(cls, fields: Mapping[str, str]) -> Self:
-        """The inverse of `to_fields`."""
         [certificate] = passport.load_certificates(fields["certificate"].encode("ascii"), 1)
         return cls(certificate, _private_key(bytes.fromhex(fields["key"])))
 
@@ -114,7 +112,6 @@ class Token(Secret):
 
     @property
     def ca_pem(self) -> bytes:
-        """The certificate of the federation's authority."""
         return to_pem(self._authority)
 
     @hides_locals
@@ -178,7 +175,6 @@ class TlsIdentity(Secret):
     @classmethod
     @hides_locals
     def from_fields(cls, fields: Mapping[str, str]) -> Self:
-        """The inverse of `to_fields`."""
         authority, chain = (fields[name].encode("ascii") for name in ("authority", "chain"))
         return cls(authority, chain, _private_key(bytes.fromhex(fields["key"])))
 

@@ -39,7 +39,6 @@ class MemoryNetwork:
         self.roles[name] = answering
 
     def channel(self, sender: str) -> "MemoryChannel":
-        """Return the channel of one party."""
         return MemoryChannel(self, sender)
 
     def record(self, sender: str, recipient: str, message: Message, data: bytes, protocol: str) -> None:
