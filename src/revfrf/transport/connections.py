@@ -151,7 +151,7 @@ class Link:
 
 
 class InFlightBudget:
-    """How much of what each sender has asked waits for an answer. Whoever uses it holds a lock."""
+    """How much of what each sender has asked waits for an answer. Use it under a lock."""
 
     def __init__(self) -> None:
         self._sizes: dict[str, list[int]] = {}

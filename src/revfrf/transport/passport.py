@@ -133,7 +133,7 @@ class Invitation(Record, frozen=True, tag="invitation"):
 
 
 class Bearer(Record, frozen=True, tag="bearer"):
-    """A certificate by an invitation, for whoever holds that."""
+    """A certificate by an invitation, for the party that holds it."""
 
     verify_key: bytes
 
