@@ -83,7 +83,7 @@ def test_importing_the_cryptosystem_loads_no_forest() -> None:
 
 @pytest.mark.parametrize(
     ("library", "module"),
-    [("gmpy2", "crypto.dtpkc.arithmetic"), ("numba", "forest.kernel"), ("grpc", "transport.tls")],
+    [("gmpy2", "crypto.dtpkc.arithmetic"), ("numba", "forest.kernel"), ("grpc", "transport.grpc")],
 )
 def test_one_module_alone_imports_the_library(library: str, module: str) -> None:
     assert [name for name, path in FILES.items() if library in imports(path)] == [module]

@@ -424,10 +424,10 @@ def test_deep_nesting_is_refused() -> None:
 
 
 def test_cap_is_checked_before_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
-    def explode(_: object) -> None:
+    def explode(*_: object) -> None:
         raise AssertionError("decoded")
 
-    monkeypatch.setattr(codec, "_decoder", explode)
+    monkeypatch.setattr(codec, "_unpacked", explode)
     assert refused(bytes([VERSION]) + bytes(Done.max_bytes), Done) == "too-large"
     assert refused(b"\x07" + bytes(key_setup.KeyDeal.max_bytes), Done, key_setup.KeyDeal) == "too-large"
 

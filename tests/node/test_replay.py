@@ -173,7 +173,7 @@ class Replay:
         return self.federation.services[name].endpoint
 
     def _send(self, by: str, to: str, frame: Frame) -> None:
-        self._endpoint(by)._lines[to if by == "CS" else "CS"].link.send(frame.encode())
+        self._endpoint(by)._links[to if by == "CS" else "CS"].send(frame.encode())
 
     def _back(self, frame: Frame) -> list[Frame]:
         """What has come back."""

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from revfrf.transport.grpc import channel_credentials, grpc, server_credentials
 from revfrf.transport.join_token import TlsIdentity
-from revfrf.transport.tls import channel_credentials, grpc, server_credentials
 from tests.transport.parties import BANK, CS, joined, token_for
 
 VERSIONS = {"TLS 1.2": ssl.TLSVersion.TLSv1_2, "TLS 1.3": ssl.TLSVersion.TLSv1_3}

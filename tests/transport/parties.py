@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from revfrf.crypto.signing import SigningKey
 from revfrf.transport.join_token import Authority, TlsIdentity, Token, join
-from revfrf.transport.passport import Dates, PartyId, PrivateKey, _Bearer, _bearer_form, _Form, _issue, to_pem
+from revfrf.transport.passport import Bearer, Dates, Form, PartyId, PrivateKey, issue, to_pem
 
 ADDRESS = "coordinator.example:7700"
 BANK, TELCO, CS = PartyId("participant", "bank"), PartyId("participant", "telco"), PartyId("CS", "CS")
@@ -50,18 +50,18 @@ def dates_of(certificate: x509.Certificate) -> Dates:
     return certificate.not_valid_before_utc, certificate.not_valid_after_utc
 
 
-def form_of(who: PartyId) -> _Form:
+def form_of(who: PartyId) -> Form:
     """What an honest certificate of this party says."""
-    return _bearer_form("breast cancer", who, _Bearer(VERIFY_KEY))
+    return Bearer(VERIFY_KEY).form("breast cancer", who)
 
 
-def without(form: _Form, kind: type[x509.ExtensionType]) -> _Form:
+def without(form: Form, kind: type[x509.ExtensionType]) -> Form:
     kept = [(value, critical) for value, critical in form.extensions if not isinstance(value, kind)]
     assert len(kept) == len(form.extensions) - 1
     return replace(form, extensions=kept)
 
 
-def with_other(form: _Form, value: x509.ExtensionType) -> _Form:
+def with_other(form: Form, value: x509.ExtensionType) -> Form:
     """The form, with another extension of this kind."""
     position = [type(each) for each, _ in form.extensions].index(type(value))
     others = list(form.extensions)
@@ -69,10 +69,10 @@ def with_other(form: _Form, value: x509.ExtensionType) -> _Form:
     return replace(form, extensions=others)
 
 
-def forged(token: Token, form: _Form, key: PrivateKey, dates: Dates | None = None) -> bytes:
+def forged(token: Token, form: Form, key: PrivateKey, dates: Dates | None = None) -> bytes:
     """A chain whose first certificate the bearer of an invitation has made as it likes."""
     above = token._invitation
-    leaf = _issue(form, key.public_key(), above.subject, token._key, dates or dates_of(above))
+    leaf = issue(form, key.public_key(), above.subject, token._key, dates or dates_of(above))
     return to_pem(leaf, above)
 
 

@@ -222,7 +222,7 @@ def test_nothing_is_owed_once_it_is_answered(network: Network) -> None:
     kgc, _ = network.add("KGC", digests), network.add("bank", digests)
     for _ in range(3):
         kgc.call("bank", CERTIFICATE, EpochAccepted)
-    assert not any(owed for line in network.cs._lines.values() for owed in line.owed.values())
+    assert not any(owed for line in network.cs._links.values() for owed in line.owed.values())
 
 
 def test_closing_ends_every_wait(network: Network) -> None:
@@ -316,10 +316,10 @@ def certificate(epoch: int) -> EpochCertificate:
 def test_a_link_that_falls_silent_is_given_up_after_three_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, network = Clock(monkeypatch), InMemory(limits=QUICK)
     bank = network.add("bank", lambda *_: Done())
-    lines = [network.cs._lines["bank"], bank._lines["CS"]]
+    lines = [network.cs._links["bank"], bank._links["CS"]]
     for _ in range(5):
         clock.now += 0.9 * QUICK.silence
-        until(lambda: all(line.heard == clock.now for line in lines))
+        until(lambda: all(line.heard_at == clock.now for line in lines))
     assert network.cs.present() == {"bank"}  # it has nothing to say, and yet it is heard
     network.links["bank"].silent, bank.limits = True, LIMITS  # only CS gives up
 
@@ -332,7 +332,7 @@ def test_a_link_that_falls_silent_is_given_up_after_three_heartbeats(monkeypatch
         until(is_given_up)
         with pytest.raises(AbsentError):
             waiting.result(timeout=SOON)
-    assert clock.now - lines[0].heard > QUICK.silence
+    assert clock.now - lines[0].heard_at > QUICK.silence
 
 
 def test_an_answer_that_does_not_come_is_not_waited_for_longer_than_the_longest_call() -> None:
@@ -378,7 +378,7 @@ def test_a_neighbour_that_takes_nothing_does_not_silence_the_others(monkeypatch:
     bank = network.add("bank", digests)
     for _ in range(5):
         clock.now += 0.1 * QUICK.silence
-        until(lambda: bank._lines["CS"].heard == clock.now)
+        until(lambda: bank._links["CS"].heard_at == clock.now)
     assert network.cs.present() == {"bank", "full"}
     ask(network.cs, "bank", b"ids")
 
@@ -437,9 +437,8 @@ def test_a_link_that_breaks_while_somebody_begins_to_call_keeps_nobody_waiting(
 
     link = (Breaking if moment == "while" else RawLink)(cs, "bank")
     if moment == "before":
-        line = cs._lines["bank"]
         cs.disconnected(link)
-        monkeypatch.setattr(cs, "_line_to", lambda _: line)
+        monkeypatch.setattr(cs, "_link_to", lambda _: link)
     started = time.monotonic()
     with pytest.raises(AbsentError):
         cs.call("bank", SchemaRequest(epoch=1), Schema)

@@ -16,16 +16,7 @@ from revfrf.transport.codec import encode
 from revfrf.transport.frames import Frame, frames
 from revfrf.transport.passport import PartyId, Passport
 from tests.transport.asking import CERTIFICATE, PREDICT, digests
-from tests.transport.links import (
-    SOON,
-    InMemory,
-    RawLink,
-    cs_with,
-    endpoint_of,
-    invited_by,
-    known,
-    place,
-)
+from tests.transport.links import SOON, InMemory, RawLink, cs_with, endpoint_of, invited_by, known, place
 from tests.transport.parties import authority
 
 CS, BANK = PartyId("CS", "CS"), PartyId("participant", "bank")

@@ -16,7 +16,7 @@ from revfrf.messages.base import MIB, Done
 from revfrf.messages.key_setup import AdmissionRequest, EpochAccepted, SetUpRequest
 from revfrf.testing.recorders import until
 from revfrf.transport.codec import encode
-from revfrf.transport.connections import Connection, InFlightBudget, Link, PendingCall, Timeouts
+from revfrf.transport.connections import InFlightBudget, Link, PendingCall, Timeouts
 from revfrf.transport.frames import Frame, frames
 from revfrf.transport.letters import Sealing
 from tests.transport.asking import CERTIFICATE, PREDICT, digests
@@ -37,13 +37,13 @@ from tests.transport.links import (
 from tests.transport.parties import joined, token_for
 
 
-def line(name: str = "KGC") -> Connection:
-    """A link in use of which only the neighbour matters."""
-    return Connection(Link(known(name).who, 0.0), known(name).passport.not_after)
+def link(name: str = "KGC") -> Link:
+    """One of which only the neighbour matters."""
+    return Link(known(name).who, 0.0)
 
 
 def test_what_comes_back_first_counts() -> None:
-    waiting = PendingCall("CS", line(), 10, 0.0)
+    waiting = PendingCall("CS", link(), 10, 0.0)
     with pytest.raises(AbsentError, match="has not answered"):
         waiting.outcome()
     waiting.end("reply", b"first")
@@ -55,13 +55,13 @@ def test_what_comes_back_first_counts() -> None:
 # -- what CS passes on -------------------------------------------------------------------------------
 
 
-def lines() -> tuple[Connection, Connection]:
+def links() -> tuple[Link, Link]:
     """Those of KGC and of a requester."""
-    return line("KGC"), line("clinic")
+    return link("KGC"), link("clinic")
 
 
 def test_an_answer_that_nobody_is_owed_goes_nowhere() -> None:
-    kgc, clinic = lines()
+    kgc, clinic = links()
     answer = Frame("reply", "KGC", "clinic", 7)
     assert kgc.fate_of(answer, clinic) == "ignore"
     assert clinic.fate_of(Frame("call", "clinic", "KGC", 7), kgc) == "pass on"
@@ -71,7 +71,7 @@ def test_an_answer_that_nobody_is_owed_goes_nowhere() -> None:
 
 
 def test_nobody_asks_with_more_than_its_role_has_to_say_nor_answers_at_length() -> None:
-    kgc, clinic = lines()
+    kgc, clinic = links()
     with pytest.raises(ProtocolError, match="sent"):
         clinic.fate_of(Frame("call", "clinic", "KGC", 1, 1025 + Sealing.OVERHEAD), kgc)
     with pytest.raises(ProtocolError, match="sent"):
@@ -80,11 +80,11 @@ def test_nobody_asks_with_more_than_its_role_has_to_say_nor_answers_at_length() 
     with pytest.raises(ProtocolError, match="answered with"):
         clinic.fate_of(Frame("reply", "clinic", "KGC", 1, 2 * MIB), kgc)
     with pytest.raises(ProtocolError, match="may not write to"):
-        clinic.fate_of(Frame("call", "clinic", "bank", 1), line("bank"))
+        clinic.fate_of(Frame("call", "clinic", "bank", 1), link("bank"))
 
 
 def test_pieces_follow_the_first_one_alone() -> None:
-    kgc, clinic = lines()
+    kgc, clinic = links()
     assert kgc.fate_of(Frame("call", "KGC", "clinic", 3, 9, 4, b"piece"), clinic) == "ignore"
     assert kgc.fate_of(Frame("call", "KGC", "clinic", 3, 9, 0, b"four"), clinic) == "pass on"
     assert kgc.fate_of(Frame("call", "KGC", "clinic", 3, 9, 4, b"piece"), clinic) == "pass on"

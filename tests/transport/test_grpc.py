@@ -21,9 +21,17 @@ from revfrf.testing.recorders import until
 from revfrf.transport.calls import Endpoint
 from revfrf.transport.connections import _BYTES, _PASSED_ON, Link, Timeouts
 from revfrf.transport.frames import Frame
-from revfrf.transport.grpc import _METHOD, _NONCE, _SERVICE, Dialler, Server
+from revfrf.transport.grpc import (
+    _METHOD,
+    _NONCE,
+    _SERVICE,
+    Dialler,
+    Server,
+    channel_credentials,
+    grpc,
+    server_credentials,
+)
 from revfrf.transport.passport import PartyId, Passport
-from revfrf.transport.tls import channel_credentials, grpc, server_credentials
 from tests.node.founding import port_of_own
 from tests.transport.asking import ask, digests
 from tests.transport.links import LIMITS, SOON, Clock, OverGrpc, known, no_threads_left

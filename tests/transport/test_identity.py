@@ -19,11 +19,10 @@ from revfrf.transport.calls import Endpoint
 from revfrf.transport.codec import encode
 from revfrf.transport.connections import Link
 from revfrf.transport.frames import Frame, frames
-from revfrf.transport.grpc import _METHOD, _NONCE, _SERVICE, Server
+from revfrf.transport.grpc import _METHOD, _NONCE, _SERVICE, Server, channel_credentials, grpc
 from revfrf.transport.join_token import Authority
 from revfrf.transport.memory import MemoryChannel, MemoryNetwork
 from revfrf.transport.passport import PartyId, Passport
-from revfrf.transport.tls import channel_credentials, grpc
 from tests.messages.test_messages import FULL
 from tests.transport.links import (
     LIMITS,

@@ -10,13 +10,7 @@ from revfrf.transport import frames as frames_module
 from revfrf.transport.codec import encode
 from revfrf.transport.frames import frames
 from tests.transport.asking import CERTIFICATE, digests
-from tests.transport.links import (
-    SOON,
-    InMemory,
-    RawLink,
-    known,
-    letter,
-)
+from tests.transport.links import SOON, InMemory, RawLink, known, letter
 from tests.transport.writing import reading, writing
 
 # -- letters that are not what CS says ----------------------------------------------------------------

@@ -16,16 +16,7 @@ from revfrf.transport.join_token import Authority, join
 from revfrf.transport.letters import _CALL, _OFFER, OneTimeKeys, Place, Sealing, _Offer
 from revfrf.transport.passport import Passport
 from tests.transport.asking import CERTIFICATE
-from tests.transport.links import (
-    SOON,
-    Known,
-    RawLink,
-    cs_with,
-    endpoint_of,
-    invited_by,
-    known,
-    place,
-)
+from tests.transport.links import SOON, Known, RawLink, cs_with, endpoint_of, invited_by, known, place
 from tests.transport.parties import ADDRESS, DAY, NOW, VERIFY_KEY, authority
 from tests.transport.writing import ACCEPTED, BANK, reading, writing
 

@@ -20,12 +20,10 @@ from revfrf.transport.join_token import Authority, Token, join
 from revfrf.transport.passport import (
     _EXTENSION,
     MAX_CHAIN,
+    Bearer,
+    Invitation,
     PartyId,
-    _Bearer,
-    _bearer_form,
-    _Invitation,
-    _invitation_form,
-    _issue,
+    issue,
     read_passport,
     to_pem,
 )
@@ -108,33 +106,31 @@ def test_a_foreign_authority_proves_nothing() -> None:
 
 def test_own_word_is_no_proof() -> None:
     key, form = new_key(), form_of(BANK)
-    alone = _issue(form, key.public_key(), form.subject, key, dates_of(split(CA)[0]))
+    alone = issue(form, key.public_key(), form.subject, key, dates_of(split(CA)[0]))
     assert refused(to_pem(alone, alone)) == "authority"
     assert refused(to_pem(alone, split(CA)[0])) == "malformed"
     assert refused(to_pem(alone, TOKEN._invitation)) == "authority"
 
 
 def test_an_invitation_that_its_bearer_has_made_is_none() -> None:
-    key, form = new_key(), _invitation_form("breast cancer", _Invitation(TELCO.role, TELCO.name, 1))
-    own = _issue(form, key.public_key(), split(CA)[0].subject, key, dates_of(TOKEN._invitation))
-    leaf = _issue(form_of(TELCO), key.public_key(), own.subject, key, dates_of(own))
+    key, form = new_key(), Invitation(TELCO.role, TELCO.name, 1).form("breast cancer")
+    own = issue(form, key.public_key(), split(CA)[0].subject, key, dates_of(TOKEN._invitation))
+    leaf = issue(form_of(TELCO), key.public_key(), own.subject, key, dates_of(own))
     assert refused(to_pem(leaf, own)) == "authority"
 
 
 def test_a_party_certifies_nobody() -> None:
     key = new_key()
     [leaf, _] = split(forged(TOKEN, form_of(BANK), key))
-    below = _issue(form_of(BANK), key.public_key(), leaf.subject, key, dates_of(leaf))
+    below = issue(form_of(BANK), key.public_key(), leaf.subject, key, dates_of(leaf))
     assert refused(to_pem(below, leaf)) == "authority"
     assert refused(to_pem(below, TOKEN._invitation)) == "authority"
 
 
 def test_an_invitation_invites_nobody_else() -> None:
-    key, form = new_key(), _invitation_form("breast cancer", _Invitation(TELCO.role, TELCO.name, 1))
-    second = _issue(
-        form, key.public_key(), TOKEN._invitation.subject, TOKEN._key, dates_of(TOKEN._invitation)
-    )
-    leaf = _issue(form_of(TELCO), key.public_key(), second.subject, key, dates_of(second))
+    key, form = new_key(), Invitation(TELCO.role, TELCO.name, 1).form("breast cancer")
+    second = issue(form, key.public_key(), TOKEN._invitation.subject, TOKEN._key, dates_of(TOKEN._invitation))
+    leaf = issue(form_of(TELCO), key.public_key(), second.subject, key, dates_of(second))
     assert refused(to_pem(leaf, second)) == "authority"
     assert refused(to_pem(leaf, second, TOKEN._invitation)) == "malformed"
 
@@ -161,7 +157,7 @@ def test_a_second_name_is_one_too_many() -> None:
 
 
 def test_a_certificate_of_another_federation_by_name_is_refused() -> None:
-    form = _bearer_form("lung cancer", BANK, _Bearer(VERIFY_KEY))
+    form = Bearer(VERIFY_KEY).form("lung cancer", BANK)
     assert refused(forged(TOKEN, form, new_key())) == "name"
 
 
@@ -220,7 +216,7 @@ def test_a_certificate_that_may_do_more_than_ours_is_refused() -> None:
 )
 def test_other_kinds_of_keys_are_refused(make: Callable[[], ec.EllipticCurvePublicKey]) -> None:
     above = TOKEN._invitation
-    leaf = _issue(form_of(BANK), make(), above.subject, TOKEN._key, dates_of(above))
+    leaf = issue(form_of(BANK), make(), above.subject, TOKEN._key, dates_of(above))
     assert refused(to_pem(leaf, above)) == "malformed"
 
 

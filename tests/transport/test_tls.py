@@ -11,9 +11,9 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from revfrf.errors import PassportError, RejectedError, UsageError
+from revfrf.transport.grpc import channel_credentials, grpc, peer_passport, server_credentials
 from revfrf.transport.join_token import Authority, TlsIdentity, Token
 from revfrf.transport.passport import PartyId, to_pem
-from revfrf.transport.tls import channel_credentials, grpc, peer_passport, server_credentials
 from tests.transport.links import SOON
 from tests.transport.parties import (
     ADDRESS,
@@ -231,6 +231,6 @@ def test_tls_1_2_is_spoken_by_nobody() -> None:
 
 def test_loading_leaves_the_environment_as_it_was() -> None:
     name = "GRPC_SSL_CIPHER_SUITES"
-    code = f"import os; {{}}; import revfrf.transport.tls; print(os.environ.get({name!r}))"
+    code = f"import os; {{}}; import revfrf.transport.grpc; print(os.environ.get({name!r}))"
     assert run(code.format("pass")) == "None"
     assert run(code.format(f"os.environ[{name!r}] = 'x'")) == "x"

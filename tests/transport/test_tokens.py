@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revfrf.errors import FormatError, PassportError, UsageError
+from revfrf.transport.grpc import server_credentials
 from revfrf.transport.join_token import (
     MAX_TOKEN,
     Authority,
@@ -23,7 +24,6 @@ from revfrf.transport.join_token import (
     join,
 )
 from revfrf.transport.passport import read_passport
-from revfrf.transport.tls import server_credentials
 from tests.conftest import all_that_an_error_shows
 from tests.transport.parties import ADDRESS, BANK, DAY, NOW, VERIFY_KEY, authority, joined, new_key, token_for
 

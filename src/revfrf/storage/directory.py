@@ -50,11 +50,9 @@ class Directory(StoreFactory):
 
     @property
     def databases(self) -> list[Path]:
-        """The files that exist."""
         return sorted(self.path.glob("*.db"))
 
     def discard(self, role: str, name: str) -> None:
-        """See `StoreFactory.discard`."""
         super().discard(role, name)
         file = self._file(role, name)
         try:
@@ -64,7 +62,7 @@ class Directory(StoreFactory):
             raise StorageError(f"{file}: cannot be removed: {error.strerror}", kind="io") from None
 
     def abandon(self) -> None:
-        """See `StoreFactory.abandon`. A forest that could be opened stays; so it does if nobody knows."""
+        """A forest that could be opened stays; so it does if nobody knows."""
         try:
             begun = any(store.tables.fact("forest") is not None for store in self._open.values())
         except StorageError:  # a step has failed

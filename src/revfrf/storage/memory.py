@@ -21,11 +21,11 @@ from revfrf.forest.tree import Leaf
 from revfrf.record import Record
 
 Fact = TypeVar("Fact")
+AnyStore = TypeVar("AnyStore", bound="Store")
 
 _HASH_BYTES = 32
 _ANSWERED = 2**32
 """Deeper than any tree: a request from before the process began is not answered again."""
-
 
 Row = Sequence[Any]
 
@@ -168,15 +168,12 @@ class Store:
         return found
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Make one step of everything inside."""
         return self.tables.transaction()
 
     def scrub(self) -> None:
-        """Leave no trace of what was erased."""
         self.tables.scrub()
 
     def close(self) -> None:
-        """Refuse all reads and writes from now on."""
         self.tables.close()
 
 
@@ -210,7 +207,6 @@ class CoordinatorStore(Store):
 
     @property
     def n_nodes(self) -> int:
-        """The number of splits and leaves."""
         return len(self.splits) + len(self.leaves)
 
     def whole(self, n_trees: int) -> bool:
@@ -220,17 +216,11 @@ class CoordinatorStore(Store):
     def commit(self, splits: Mapping[Node, StoredSplit], leaves: Mapping[Node, Leaf]) -> None:
         """Keep the results of a round."""
         batches = {id(split.batch): split.batch for split in splits.values()}
-        number = {key: self._next_batch + i for i, key in enumerate(batches)}
+        number, put = {key: self._next_batch + i for i, key in enumerate(batches)}, self.tables.put
         with self.transaction():
-            self.tables.put(
-                "batches", ((number[key], b.signature, b"".join(b.leaves)) for key, b in batches.items())
-            )
-            self.tables.put(
-                "splits", ((*node, *s[:6], number[id(s.batch)], s.position) for node, s in splits.items())
-            )
-            self.tables.put(
-                "leaves", ((*node, np.array(leaf, dtype="<i8").tobytes()) for node, leaf in leaves.items())
-            )
+            put("batches", ((number[key], b.signature, b"".join(b.leaves)) for key, b in batches.items()))
+            put("splits", ((*node, *s[:6], number[id(s.batch)], s.position) for node, s in splits.items()))
+            put("leaves", ((*node, np.array(leaf, dtype="<i8").tobytes()) for node, leaf in leaves.items()))
             self.write(round=self.round + 1)
         self._next_batch += len(batches)
         self.splits.update(splits)
@@ -248,7 +238,6 @@ class CoordinatorStore(Store):
         self.splits = {node: split for node, split in self.splits.items() if node not in nodes}
 
     def finish(self) -> None:
-        """End the revocation."""
         self.tables.delete("facts", [("rebuilding",)])
         self.rebuilding = None
 
@@ -265,11 +254,7 @@ class ParticipantStore(Store):
         super().__init__(tables)
         number = self.read("round", int)
         self.round = -1 if number is None else number
-        self.own_splits: dict[Node, OwnSplit] = {
-            (tree, path): (column, threshold)
-            for tree, path, column, threshold in self.tables.rows("own_splits")
-        }
-        self._counted: tuple[int, Counter[int]] = (0, Counter())
+        self.own_splits: dict[Node, OwnSplit] = {row[:2]: row[2:] for row in self.tables.rows("own_splits")}
 
     def commit(self, splits: Mapping[Node, OwnSplit], number: int) -> None:
         """Keep the splits that have won, and that the round of this number is answered."""
@@ -285,17 +270,10 @@ class ParticipantStore(Store):
         self.scrub()
         for node in nodes:
             self.own_splits.pop(node, None)
-        self._counted = (0, Counter())
 
     def trees_at(self, depth: int) -> int:
         """Return in how many trees it owns a split at this depth."""
-        if self._counted[0] != len(self.own_splits):
-            places = {(tree, path.bit_length() - 1) for tree, path in self.own_splits}
-            self._counted = len(self.own_splits), Counter(at for _, at in places)
-        return self._counted[1][depth]
-
-
-AnyStore = TypeVar("AnyStore", bound=Store)
+        return len({tree for tree, path in self.own_splits if path.bit_length() == depth + 1})
 
 
 class StoreFactory:
@@ -332,7 +310,6 @@ class StoreFactory:
             store.tables.check()
 
     def close(self) -> None:
-        """Close all stores."""
         for store in self._open.values():
             store.close()
 

@@ -24,6 +24,7 @@ from revfrf.storage.memory import Row, Tables
 
 VERSION = 1
 _APPLICATION = 0x52465246
+_DAMAGED = "damaged; restore it from a backup", "malformed"
 
 _PRAGMAS = (
     "journal_mode = WAL",
@@ -75,7 +76,7 @@ class Database(Tables):
             else:
                 status = os.lstat(self.path)
                 if not stat.S_ISREG(status.st_mode):
-                    raise StorageError(f"{self.path}: not a file", kind="malformed")
+                    raise self._error("not a file", "malformed")
                 check_private(self.path, status, StorageError)
             self._connection = sqlite3.connect(
                 self.path, timeout=0, isolation_level=None, check_same_thread=False
@@ -100,24 +101,22 @@ class Database(Tables):
             marks = [f"PRAGMA application_id = {_APPLICATION}", f"PRAGMA user_version = {VERSION}"]
             self._connection.executescript(";".join(["BEGIN IMMEDIATE", *tables, *marks, "COMMIT"]))
         elif self._value("PRAGMA quick_check(1)") != "ok":
-            raise self._damaged()
+            raise self._error(*_DAMAGED)
 
     def _check_kind(self) -> None:
         """Refuse a database of another program, before anything in it changes."""
         if not self._value("PRAGMA schema_version"):
-            raise StorageError(f"{self.path}: empty", kind="missing")
+            raise self._error("empty", "missing")
         if self._value("PRAGMA application_id") != _APPLICATION:
-            raise StorageError(f"{self.path}: not a database of RevFRF", kind="malformed")
+            raise self._error("not a database of RevFRF", "malformed")
         if self._value("PRAGMA user_version") != VERSION:
-            raise StorageError(
-                f"{self.path}: has another version; this RevFRF reads version {VERSION}", kind="version"
-            )
+            raise self._error(f"has another version; this RevFRF reads version {VERSION}", "version")
 
     def _value(self, query: str) -> Any:
         return self._connection.execute(query).fetchone()[0]
 
-    def _damaged(self) -> StorageError:
-        return StorageError(f"{self.path}: damaged; restore it from a backup", kind="malformed")
+    def _error(self, reason: str, kind: str) -> StorageError:
+        return StorageError(f"{self.path}: {reason}", kind=kind)
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
@@ -125,15 +124,15 @@ class Database(Tables):
         try:
             yield
         except FileExistsError:
-            raise StorageError(f"{self.path}: exists already", kind="exists") from None
+            raise self._error("exists already", "exists") from None
         except FileNotFoundError:
-            raise StorageError(f"{self.path}: there is no such file", kind="missing") from None
+            raise self._error("there is no such file", "missing") from None
         except OSError as error:
-            raise StorageError(f"{self.path}: {error.strerror}", kind="io") from None
+            raise self._error(str(error.strerror), "io") from None
         except UnicodeDecodeError:
-            raise self._damaged() from None
+            raise self._error(*_DAMAGED) from None
         except OverflowError:
-            raise StorageError(f"{self.path}: a number or a column is too large for it", kind="io") from None
+            raise self._error("a number or a column is too large for it", "io") from None
         except sqlite3.Error as error:
             raise self._explained(error) from None
 
@@ -142,30 +141,25 @@ class Database(Tables):
             return StorageError(self._ended, kind="closed")
         match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF:
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-                reason, kind = "in use by another process or model; stop or `close` that one first", "in-use"
+                said = "in use by another process or model; stop or `close` that one first", "in-use"
             case sqlite3.SQLITE_FULL:
-                reason, kind = (
-                    "the disk is full; free some space, and open it again: no commit is lost",
-                    "full",
-                )
+                said = "the disk is full; free some space, and open it again: no commit is lost", "full"
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
-                reason, kind = "cannot be written; check its permissions, and its directory's", "io"
+                said = "cannot be written; check its permissions, and its directory's", "io"
             case sqlite3.SQLITE_TOOBIG:
-                reason, kind = "a column is larger than a gigabyte", "io"
+                said = "a column is larger than a gigabyte", "io"
             case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_NOMEM:
-                reason, kind = "cannot be read or written; check the disk", "io"
+                said = "cannot be read or written; check the disk", "io"
             case _:
-                return self._damaged()
-        return StorageError(f"{self.path}: {reason}", kind=kind)
+                said = _DAMAGED
+        return self._error(*said)
 
     def check(self) -> None:
-        """Raise StorageError if the database was closed, or a step has failed."""
         if self._ended is not None:
             raise StorageError(self._ended, kind="closed")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """See `Tables.transaction`."""
         with self._lock:
             self.check()
             if self._depth:
@@ -189,14 +183,11 @@ class Database(Tables):
             self._connection.executemany(statement, rows)
 
     def put(self, table: str, rows: Iterable[Row]) -> None:
-        """See `Tables.put`."""
         whole = [(*row, checksum(table, row)) for row in rows]  # first: an error here is not a failed step
         marks = ", ".join("?" * (_TABLES[table].count(",") + 2))
-        statement = f"REPLACE INTO {table} VALUES ({marks})"  # noqa: S608
-        self.change(statement, whole)
+        self.change(f"REPLACE INTO {table} VALUES ({marks})", whole)  # noqa: S608
 
     def delete(self, table: str, keys: Iterable[Row] | None = None) -> None:
-        """See `Tables.delete`."""
         if keys is None:
             self.change(f"DELETE FROM {table}")  # noqa: S608
         else:
@@ -210,11 +201,10 @@ class Database(Tables):
             self.check()
             found = self._connection.execute(query, values).fetchall()
         if any(checksum(table, row) != written for *row, written in found):
-            raise self._damaged()
+            raise self._error(*_DAMAGED)
         return [tuple(row) for *row, _ in found]
 
     def fact(self, name: str) -> bytes | None:
-        """See `Tables.fact`."""
         found = self.rows("facts", "name = ?", (name,))
         return found[0][1] if found else None
 

@@ -25,7 +25,7 @@ from revfrf.names import CS, KGC, PARTICIPANT, REQUESTER, SERVERS
 from revfrf.parallel import side_by_side
 from revfrf.transport.base import Reply
 from revfrf.transport.codec import decode, decode_call, encode
-from revfrf.transport.connections import AWAY, Connection, InFlightBudget, Link, PendingCall, Timeouts
+from revfrf.transport.connections import AWAY, InFlightBudget, Link, PendingCall, Timeouts
 from revfrf.transport.frames import Frame, Key, Kind, frames
 from revfrf.transport.letters import Letter, Place, Sealing
 from revfrf.transport.passport import PartyId, Passport
@@ -59,7 +59,7 @@ class Endpoint:
         self.is_hub = who.name == CS
         self._answer, self.sealing, self._admit = answer, sealing, admit
         self._failed, self._tell_met = failed, met
-        self._lines: dict[str, Connection] = {}
+        self._links: dict[str, Link] = {}
         self._met: Counter[str] = Counter()
         self._waiting: dict[int, PendingCall] = {}
         self._load = InFlightBudget()
@@ -84,8 +84,8 @@ class Endpoint:
         with self._changed:
             if self._closed.is_set():
                 raise ProtocolError("this endpoint is closed", kind="order")
-            before = self._lines.get(who.name)
-            line = self._lines[who.name] = Connection(link, passport.not_after)
+            link.not_after, link.heard_at = passport.not_after, time.monotonic()
+            before, self._links[who.name] = self._links.get(who.name), link
             self._met[who.name] += 1
             self._changed.notify_all()
         if before is not None:
@@ -93,38 +93,33 @@ class Endpoint:
         try:
             self._let_in(passport)  # it may have left before this link was there to be closed
         except RevFRFError:
-            self._drop(line)
+            self._drop(link)
             raise
         self._tell_met()
 
     def disconnected(self, link: Link) -> None:
         """A link is down: end all calls that wait for an answer over it."""
-        if (line := self._line_of(link)) is not None:
-            self._drop(line)
+        if self._links.get(link.who.name) is link:
+            self._drop(link)
 
-    def _line_of(self, link: Link) -> Connection | None:
-        """The connection that uses this link, if it is still in use."""
-        line = self._lines.get(link.who.name)
-        return line if line is not None and line.link is link else None
-
-    def _drop(self, line: Connection) -> None:
-        name = line.link.who.name
+    def _drop(self, link: Link) -> None:
+        name = link.who.name
         with self._changed:
-            if self._lines.get(name) is line:
-                del self._lines[name]
+            if self._links.get(name) is link:
+                del self._links[name]
                 self._changed.notify_all()
-        line.link.close()
+        link.close()
         with self._lock:
-            lost = [waiting for waiting in self._waiting.values() if waiting.line is line]
-            callers = [(self._lines.get(caller), n) for caller, owed in line.owed.items() for n in owed]
-            line.owed.clear()
-            for other in self._lines.values():
+            lost = [waiting for waiting in self._waiting.values() if waiting.link is link]
+            callers = [(self._links.get(caller), n) for caller, owed in link.owed.items() for n in owed]
+            link.owed.clear()
+            for other in self._links.values():
                 other.owed.pop(name, None)
         for waiting in lost:
             waiting.end("absence")
         for caller, number in callers:
             if caller is not None:
-                self._send(caller, [Frame("absence", name, caller.link.who.name, number)])
+                self._send(caller, [Frame("absence", name, caller.who.name, number)])
 
     def _let_in(self, passport: Passport) -> None:
         """Raise RejectedError for a party that must not be talked to."""
@@ -140,7 +135,7 @@ class Endpoint:
     def present(self) -> set[str]:
         """The names of all neighbours."""
         with self._lock:
-            return set(self._lines)
+            return set(self._links)
 
     def meetings(self) -> dict[str, int]:
         """How often each neighbour has come so far."""
@@ -149,63 +144,61 @@ class Endpoint:
 
     def expel(self, names: Collection[str]) -> None:
         """Break the links to these."""
-        with self._lock:
-            lines = [self._lines[name] for name in names if name in self._lines]
-        for line in lines:
-            self._drop(line)
+        for name in names:
+            if (link := self._links.get(name)) is not None:
+                self._drop(link)
 
     def wait_for(self, names: Collection[str], seconds: float) -> Sequence[str]:
         """Wait until all of these are neighbours; return who is missing when time is over."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed.is_set() or set(names) <= self._lines.keys(), seconds)
-            return sorted(set(names) - self._lines.keys())
+            self._changed.wait_for(lambda: self._closed.is_set() or set(names) <= self._links.keys(), seconds)
+            return sorted(set(names) - self._links.keys())
 
     def close(self) -> None:
         """End all calls and links."""
         self._closed.set()
         with self._changed:
-            lines, self._lines = list(self._lines.values()), {}
+            links, self._links = list(self._links.values()), {}
             self._changed.notify_all()
-        for line in lines:
-            self._drop(line)
+        for link in links:
+            self._drop(link)
         for pool in (self._servers, self._others):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _keep_alive(self) -> None:
         while not self._closed.wait(self.limits.heartbeat):
             with self._lock:
-                lines = list(self._lines.items())
-            for name, line in lines:
-                if fault := line.fault(self.limits.silence):
+                links = list(self._links.items())
+            for name, link in links:
+                if fault := link.fault(self.limits.silence):
                     log.warning("%s %s", name, fault)
-                    self._drop(line)
+                    self._drop(link)
                 else:
-                    self._send(line, [Frame("ping", self.who.name, name, 0)], wait=False)
+                    self._send(link, [Frame("ping", self.who.name, name, 0)], wait=False)
 
-    def _send(self, line: Connection, pieces: Iterable[Frame], wait: bool = True) -> None:
+    def _send(self, link: Link, pieces: Iterable[Frame], wait: bool = True) -> None:
         """Send; a link that does not take it is down."""
         try:
             for piece in pieces:
-                line.link.send(piece.encode(), wait)
+                link.send(piece.encode(), wait)
         except AbsentError:
-            self._drop(line)
+            self._drop(link)
 
     # -- calling ------------------------------------------------------------------------------------
 
     def call(self, recipient: str, request: Message, reply_type: type[Reply]) -> Reply:
-        """See `transport.base.Channel`."""
-        send = self._ask if CS in (self.who.name, recipient) else self._write_to
-        return decode(send(recipient, encode(request), reply_type.max_bytes), reply_type)
-
-    def _write_to(self, recipient: str, data: bytes, limit: int) -> bytes:
-        """The answer to a call that CS passes on, for which a key of the party at the far end is needed."""
+        data, limit = encode(request), reply_type.max_bytes
+        if CS in (self.who.name, recipient):
+            return decode(self._ask("call", recipient, next(self._numbers), data, limit), reply_type)
+        # what CS passes on needs a key of the party at the far end
         offer, number = self._offer_of(recipient), next(self._numbers)
         letter, awaited = self.sealing.seal((self.who.name, recipient, number), offer, data)
-        return awaited.open(self._ask(recipient, letter, limit + Sealing.OVERHEAD, number=number))
+        answer = self._ask("call", recipient, number, letter, limit + Sealing.OVERHEAD)
+        return decode(awaited.open(answer), reply_type)
 
     def _offer_of(self, recipient: str) -> Letter:
         number = next(self._numbers)
-        answer = self._ask(recipient, b"", Sealing.OVERHEAD, kind="hello", number=number)
+        answer = self._ask("hello", recipient, number, b"", Sealing.OVERHEAD)
         offer = self.sealing.offered((self.who.name, recipient, number), answer)
         if (name := offer.sender.who.name) != recipient:
             raise ProtocolError(f"{recipient!r} showed the TLS certificate of {name!r}", kind="sender")
@@ -214,125 +207,119 @@ class Endpoint:
 
     def reach(self, names: Iterable[str]) -> None:
         """Raise AbsentError unless all of these could be called now."""
-        find = self._line_to if self.is_hub else self._offer_of
-        side_by_side(lambda name: self._line_to(name) if name == CS else find(name), list(names))
+        find = self._link_to if self.is_hub else self._offer_of
+        side_by_side(lambda name: self._link_to(name) if name == CS else find(name), list(names))
 
-    def _ask(
-        self, recipient: str, data: bytes, limit: int, *, kind: Kind = "call", number: int | None = None
-    ) -> bytes:
+    def _ask(self, kind: Kind, recipient: str, number: int, data: bytes, limit: int) -> bytes:
         """What comes back. Raises AbsentError or RefusedError."""
-        number = next(self._numbers) if number is None else number
-        line = self._line_to(recipient)
-        waiting = PendingCall(recipient, line, limit, self.limits.call)
+        link = self._link_to(recipient)
+        waiting = PendingCall(recipient, link, limit, self.limits.call)
         with self._lock:
             self._waiting[number] = waiting
         pieces = frames(kind, self.who.name, recipient, number, data)
         try:
-            self._send(line, takewhile(lambda _: waiting.goes_on, pieces))
+            self._send(link, takewhile(lambda _: waiting.goes_on, pieces))
             return waiting.outcome()
         finally:
             with self._lock:
                 del self._waiting[number]
 
-    def _line_to(self, recipient: str) -> Connection:
+    def _link_to(self, recipient: str) -> Link:
         if not self.is_hub:
             self.wait_for([CS], self.limits.heartbeat)  # it is being dialled
         neighbour = recipient if self.is_hub else CS
-        if (line := self._lines.get(neighbour)) is None:
+        if (link := self._links.get(neighbour)) is None:
             raise AbsentError(neighbour, AWAY)
-        return line
+        return link
 
     # -- receiving ----------------------------------------------------------------------------------
 
     def received(self, link: Link, data: bytes) -> None:
         """A frame has come. It is dealt with in other threads. Raises RejectedError to end the link."""
-        if (line := self._line_of(link)) is None:
+        if self._links.get(link.who.name) is not link:
             raise ProtocolError("a frame arrived over a link that is not in use", kind="sender")
-        line.heard = math.inf  # a party that is being read is not silent
+        link.heard_at = math.inf  # a party that is being read is not silent
         try:
-            self._receive(line, Frame.decode(data), data)
+            self._receive(link, Frame.decode(data), data)
         finally:
-            line.heard = time.monotonic()
+            link.heard_at = time.monotonic()
 
-    def _receive(self, line: Connection, frame: Frame, data: bytes) -> None:
-        neighbour, waiting = line.link.who.name, None
+    def _receive(self, link: Link, frame: Frame, data: bytes) -> None:
+        neighbour, waiting = link.who.name, None
         if self.is_hub and frame.sender != neighbour:
             raise ProtocolError(f"{neighbour!r} sent a frame in the name of {frame.sender!r}", kind="sender")
         if frame.kind == "ping":
             return
         if frame.recipient != self.who.name:
-            self._relay(line, frame, data)
+            self._relay(link, frame, data)
             return
-        if not frame.asks:
-            waiting = self._waiting_for(line, frame.key)
-            if waiting is None:
-                return  # too late, or never asked for
+        if not frame.asks and (waiting := self._waiting_for(link, frame.key)) is None:
+            return  # too late, or never asked for
         try:
             limit = self._limit(frame) if waiting is None else waiting.limit
-            message = line.assembly.add(frame, limit)
+            message = link.assembly.add(frame, limit)
         except FormatError:
             if frame.sender == neighbour:
                 raise
             message = None  # nobody at the far end can break this link
-            self._give_up(line, frame.key, "refusal")
-        for key in line.assembly.lost():
-            self._give_up(line, key, "absence")
+            self._give_up(link, frame.key, "refusal")
+        for key in link.assembly.lost():
+            self._give_up(link, key, "absence")
         if message is None:
             return
         if waiting is not None:
             waiting.end(frame.kind, message)
         elif frame.kind == "hello":
-            self._greet(line, frame)
+            self._greet(link, frame)
         else:
-            self._take(line, frame, message)
+            self._take(link, frame, message)
 
-    def _give_up(self, line: Connection, key: Key, kind: Kind) -> None:
+    def _give_up(self, link: Link, key: Key, kind: Kind) -> None:
         """Nobody waits for what does not come."""
         what, sender, _, number = key
         if what in ("hello", "call"):
-            self._send(line, frames(kind, self.who.name, sender, number))
-        elif (waiting := self._waiting_for(line, key)) is not None:
+            self._send(link, frames(kind, self.who.name, sender, number))
+        elif (waiting := self._waiting_for(link, key)) is not None:
             waiting.end(kind)
 
-    def _waiting_for(self, line: Connection, key: Key) -> PendingCall | None:
-        """Who waits for this answer, over this link."""
+    def _waiting_for(self, link: Link, key: Key) -> PendingCall | None:
         found = self._waiting.get(key[3])
-        return found if found is not None and (found.recipient, found.line) == (key[1], line) else None
+        return found if found is not None and (found.recipient, found.link) == (key[1], link) else None
 
-    def _relay(self, line: Connection, frame: Frame, data: bytes) -> None:
+    def _relay(self, link: Link, frame: Frame, data: bytes) -> None:
         """CS passes on what KGC and the others have to say to each other."""
         if not self.is_hub:
             raise ProtocolError(f"{frame.sender!r} may not write to {frame.recipient!r}", kind="sender")
         with self._lock:
-            onward = self._lines.get(frame.recipient)
-            fate = line.fate_of(frame, onward)
+            onward = self._links.get(frame.recipient)
+            fate = link.fate_of(frame, onward)
         if fate == "pass on" and onward is not None:
             try:
-                onward.link.pass_on(data)
+                onward.pass_on(data)
             except AbsentError:
                 log.warning("%s is not accepting relayed data", frame.recipient)
                 self._drop(onward)
         elif fate in ("absence", "refusal"):
             told = _TOO_MUCH if fate == "refusal" else b""
-            self._send(line, frames(fate, frame.recipient, frame.sender, frame.call, told))
+            self._send(link, frames(fate, frame.recipient, frame.sender, frame.call, told))
 
     def _limit(self, frame: Frame) -> int:
         """How long what is asked may be; of a sender at the far end only the name is known yet."""
         if frame.kind == "hello":
             return 0
-        line = self._lines.get(frame.sender)
-        roles = (line.link.who.role,) if line else (KGC,) if frame.sender == KGC else _STRANGERS
+        link = self._links.get(frame.sender)
+        roles = (link.who.role,) if link else (KGC,) if frame.sender == KGC else _STRANGERS
         longest = max(longest_call(role, self.who.role) for role in roles)
-        return longest + (0 if line else Sealing.OVERHEAD)
+        return longest + (0 if link else Sealing.OVERHEAD)
 
-    def _greet(self, line: Connection, frame: Frame) -> None:
+    def _greet(self, link: Link, frame: Frame) -> None:
         """Offer a key to a party that wants to write to us."""
-        if frame.sender == line.link.who.name:
+        if frame.sender == link.who.name:
             raise ProtocolError(f"{frame.sender!r} is a neighbour and must not send letters", kind="order")
         offer = self.sealing.offer((frame.sender, self.who.name, frame.call))
-        self._send(line, frames("reply", self.who.name, frame.sender, frame.call, offer))
+        self._send(link, frames("reply", self.who.name, frame.sender, frame.call, offer))
 
-    def _take(self, line: Connection, frame: Frame, data: bytes) -> None:
+    def _take(self, link: Link, frame: Frame, data: bytes) -> None:
         """Have a call answered in another thread, unless too many of its sender wait already."""
         server = frame.sender in SERVERS
         pool, calls = (self._servers, _CALLS_OF_SERVERS) if server else (self._others, _CALLS)
@@ -340,24 +327,24 @@ class Endpoint:
             taken = not self._closed.is_set() and self._load.take(frame.sender, len(data), calls)
             if taken:
                 with suppress(RuntimeError):  # no new thread can start: an existing one takes it later
-                    pool.submit(self._answer_call, line, frame, data)
+                    pool.submit(self._answer_call, link, frame, data)
         if not taken:
-            self._send(line, frames("refusal", self.who.name, frame.sender, frame.call, _TOO_MUCH))
+            self._send(link, frames("refusal", self.who.name, frame.sender, frame.call, _TOO_MUCH))
 
-    def _answer_call(self, line: Connection, frame: Frame, data: bytes) -> None:
-        """In a thread of its own; nothing is said to a letter that has come before."""
+    def _answer_call(self, link: Link, frame: Frame, data: bytes) -> None:
         try:
-            if outcome := self._outcome(line, frame, data):
+            if outcome := self._outcome(link, frame, data):
                 kind, answer = outcome
-                self._send(line, frames(kind, self.who.name, frame.sender, frame.call, answer))
+                self._send(link, frames(kind, self.who.name, frame.sender, frame.call, answer))
         finally:
-            self._load.give_back(frame.sender, len(data))
+            with self._lock:
+                self._load.give_back(frame.sender, len(data))
 
-    def _outcome(self, line: Connection, frame: Frame, data: bytes) -> tuple[Kind, bytes] | None:
+    def _outcome(self, link: Link, frame: Frame, data: bytes) -> tuple[Kind, bytes] | None:
         """What to say to a call; None to a letter that has come before."""
         try:
-            if frame.sender == line.link.who.name:
-                return "reply", self._reply(line.link.who, data)
+            if frame.sender == link.who.name:
+                return "reply", self._reply(link.who, data)
             return "reply", self._answer_letter((frame.sender, self.who.name, frame.call), data)
         except LetterError as error:
             # the process that offered the key of this letter is gone

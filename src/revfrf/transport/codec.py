@@ -4,9 +4,8 @@ Decoding is strict. A message is refused before anything is made of it if its ve
 expected one, if it is too long, or if a field is missing, unknown, or of the wrong type or size.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -16,27 +15,22 @@ from revfrf.messages.registry import calls_between
 from revfrf.transport.base import Reply
 
 VERSION = 1
-
-_encoder = msgspec.msgpack.Encoder()
+_Kind = TypeVar("_Kind", bound=msgspec.Struct)
 
 
 class _Tag(msgspec.Struct):
     type: str
 
 
-_tag = msgspec.msgpack.Decoder(_Tag)
-
-
 def encode(message: Message) -> bytes:
     """The bytes of a message."""
-    data = bytearray([VERSION])
-    _encoder.encode_into(message, data, 1)
+    data = bytes([VERSION]) + msgspec.msgpack.encode(message)
     if len(data) > message.max_bytes:
         raise UsageError(
             f"a {type(message).__name__} of {len(data):,} bytes is above the limit of {message.max_bytes:,}; "
             "use fewer trees or rows at a time"
         )
-    return bytes(data)
+    return data
 
 
 def decode(data: bytes, *expected: type[Reply]) -> Reply:
@@ -47,9 +41,7 @@ def decode(data: bytes, *expected: type[Reply]) -> Reply:
         raise FormatError(f"a {name!r} was not expected", kind="malformed")
     if len(data) > kind.max_bytes:
         raise FormatError(f"a {name} of {len(data):,} bytes", kind="too-large")
-    with _strictly():
-        message: Reply = _decoder(kind).decode(memoryview(data)[1:])
-    return message
+    return _unpacked(data, kind)
 
 
 def decode_call(data: bytes, sender: str, recipient: str) -> Message:
@@ -68,19 +60,14 @@ def _type_name(data: bytes, expected: Sequence[type[Message]]) -> str:
         raise FormatError(f"a message of {len(data):,} bytes; {longest:,} are allowed", kind="too-large")
     if not data or data[0] != VERSION:
         raise FormatError(f"not a message of version {VERSION}", kind="version")
-    with _strictly():
-        return _tag.decode(memoryview(data)[1:]).type
+    return _unpacked(data, _Tag).type
 
 
-@contextmanager
-def _strictly() -> Iterator[None]:
-    """Turn every complaint of the decoder into a FormatError."""
+def _unpacked(data: bytes, kind: type[_Kind]) -> _Kind:
+    """What comes after the version. Raises FormatError for whatever the decoder does not like."""
     try:
-        yield
+        return msgspec.msgpack.decode(memoryview(data)[1:], type=kind)
     except msgspec.ValidationError as error:
         raise FormatError(f"not a valid message: {error}", kind="malformed") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
         raise FormatError("not a message") from None
-
-
-_decoder = cache(msgspec.msgpack.Decoder)

@@ -11,7 +11,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from threading import Condition, Lock
+from threading import Condition
 from typing import Literal
 
 from revfrf.errors import AbsentError, ProtocolError, RefusedError
@@ -33,6 +33,9 @@ _BYTES = 192 * MIB
 _LOAD, _LEAST_LOAD = 1024 * MIB, 4 * MIB
 """Bytes of one sender's calls that wait for their answers, and for how many each counts at least."""
 
+Fate = Literal["pass on", "ignore", "absence", "refusal"]
+"""What becomes of a frame that is not for CS itself; the last two are reported to its sender."""
+
 _SENDERS = 1024  # of calls that wait: a relay can make up names
 _OWED = 64  # calls of one caller that CS has passed on to one party, and that wait for their answers
 _ANSWER = MIB + Sealing.OVERHEAD  # bytes: what KGC and the others say to each other in answers is short
@@ -47,7 +50,6 @@ class Timeouts:
 
     @property
     def silence(self) -> float:
-        """After how long without a sign of life a link is dead."""
         return 3 * self.heartbeat
 
 
@@ -55,7 +57,8 @@ class Link:
     """The way to a neighbour, who is known by its TLS certificate: a queue from which a stream takes frames.
 
     They arrive once and in order, until the link breaks. `hang_up` ends the stream; `patience` is how many
-    seconds to wait for a neighbour that takes nothing.
+    seconds to wait for a neighbour that takes nothing. `owed` has, by caller, the calls that CS has passed on
+    over this link, and that wait for their answers; `heard_at` is when there was a sign of life.
     """
 
     def __init__(self, who: PartyId, patience: float) -> None:
@@ -64,6 +67,8 @@ class Link:
         self._outgoing: deque[bytes] = deque()
         self._open = True
         self._changed = Condition()
+        self.assembly, self.not_after, self.heard_at = Assembly(), datetime.now(UTC), time.monotonic()
+        self.owed: defaultdict[str, set[int]] = defaultdict(set)
 
     def send(self, frame: bytes, wait: bool = True) -> None:
         """Send a frame, or raise AbsentError. Without `wait`, one that would have to wait is not sent."""
@@ -90,7 +95,6 @@ class Link:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Stop sending and receiving."""
         with self._changed:
             self._open = False
             self._outgoing.clear()
@@ -108,58 +112,13 @@ class Link:
                 self._changed.notify_all()
             yield frame
 
-
-class InFlightBudget:
-    """How much of what each sender has asked waits for an answer."""
-
-    def __init__(self) -> None:
-        self._sizes: dict[str, list[int]] = {}
-        self._lock = Lock()
-
-    def take(self, sender: str, size: int, calls: int) -> bool:
-        """Whether one more call of this size is not too much of this sender; until it is given back."""
-        counted = max(size, _LEAST_LOAD)
-        with self._lock:
-            waiting = self._sizes.get(sender, [])
-            if len(waiting) >= calls or (waiting and sum(waiting) + counted > _LOAD):
-                return False
-            if not waiting and len(self._sizes) >= _SENDERS:
-                return False
-            self._sizes[sender] = [*waiting, counted]
-            return True
-
-    def give_back(self, sender: str, size: int) -> None:
-        """The call that was taken has been answered."""
-        with self._lock:
-            self._sizes[sender].remove(max(size, _LEAST_LOAD))
-            if not self._sizes[sender]:
-                del self._sizes[sender]
-
-
-Fate = Literal["pass on", "ignore", "absence", "refusal"]
-"""What becomes of a frame that is not for CS itself; the last two are reported to its sender."""
-
-
-@dataclass(eq=False)
-class Connection:
-    """A link in use: what has come over it, which answers CS is to pass on, and the last sign of life.
-
-    `owed` has, by caller, the calls that CS has passed on over this link, and that wait for their answers.
-    """
-
-    link: Link
-    not_after: datetime
-    assembly: Assembly = field(default_factory=Assembly)
-    owed: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
-    heard: float = field(default_factory=time.monotonic)
-
     def fault(self, silence: float) -> str:
         """Return why the link must not be used, if so."""
-        if time.monotonic() - self.heard > silence:
+        if time.monotonic() - self.heard_at > silence:
             return "is silent"
         return "has a TLS certificate that has expired" if datetime.now(UTC) > self.not_after else ""
 
-    def fate_of(self, frame: Frame, onward: "Connection | None") -> Fate:
+    def fate_of(self, frame: Frame, onward: "Link | None") -> Fate:
         """What CS does with a frame for the party at `onward`. Raises ProtocolError to end this link.
 
         It passes on calls between KGC and the others, of those who may make them, and answers that are owed.
@@ -170,7 +129,7 @@ class Connection:
             return self._fate_of_answer(frame, onward)
         if onward is None:
             return "absence" if frame.offset == 0 else "ignore"
-        longest = longest_call(self.link.who.role, onward.link.who.role) + Sealing.OVERHEAD
+        longest = longest_call(self.who.role, onward.who.role) + Sealing.OVERHEAD
         if frame.size > (0 if frame.kind == "hello" else longest):
             raise ProtocolError(f"{frame.sender!r} sent a call of {frame.size:,} bytes", kind="too-large")
         owed = onward.owed[frame.sender]
@@ -180,7 +139,7 @@ class Connection:
             return "pass on"
         return "ignore" if frame.offset else "refusal"
 
-    def _fate_of_answer(self, frame: Frame, onward: "Connection | None") -> Fate:
+    def _fate_of_answer(self, frame: Frame, onward: "Link | None") -> Fate:
         owed = self.owed.get(frame.recipient, set())
         if frame.call not in owed:
             return "ignore"  # nobody has asked
@@ -191,12 +150,35 @@ class Connection:
         return "ignore" if onward is None else "pass on"
 
 
+class InFlightBudget:
+    """How much of what each sender has asked waits for an answer. Use it under a lock."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, list[int]] = {}
+
+    def take(self, sender: str, size: int, calls: int) -> bool:
+        """Whether one more call of this size is not too much of this sender; until it is given back."""
+        counted, waiting = max(size, _LEAST_LOAD), self._sizes.get(sender, [])
+        if len(waiting) >= calls or (waiting and sum(waiting) + counted > _LOAD):
+            return False
+        if not waiting and len(self._sizes) >= _SENDERS:
+            return False
+        self._sizes[sender] = [*waiting, counted]
+        return True
+
+    def give_back(self, sender: str, size: int) -> None:
+        """The call that was taken has been answered."""
+        self._sizes[sender].remove(max(size, _LEAST_LOAD))
+        if not self._sizes[sender]:
+            del self._sizes[sender]
+
+
 @dataclass(eq=False)
 class PendingCall:
     """A call that waits for what comes back."""
 
     recipient: str
-    line: Connection
+    link: Link
     limit: int
     seconds: float
     _answer: Future[bytes] = field(default_factory=Future)

@@ -17,6 +17,9 @@ from revfrf.messages.base import MIB, Name
 Kind = Literal["hello", "call", "reply", "refusal", "absence", "ping"]
 """`hello` asks the party at the far end for a key to seal a call to."""
 
+Key = tuple[Kind, str, str, int]
+"""The message that a frame is a piece of: its kind, sender, recipient, and the number of the call."""
+
 PIECE = MIB
 MAX_FRAME = PIECE + 4096
 _UNFINISHED = 64  # messages of one link that may be on their way at once
@@ -36,8 +39,7 @@ class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
     piece: Annotated[bytes, msgspec.Meta(max_length=PIECE)] = b""
 
     @property
-    def key(self) -> "Key":
-        """The message that it is a piece of."""
+    def key(self) -> Key:
         return self.kind, self.sender, self.recipient, self.call
 
     @property
@@ -46,8 +48,7 @@ class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
         return self.kind in ("hello", "call")
 
     def encode(self) -> bytes:
-        """The bytes of it."""
-        return _encoder.encode(self)
+        return msgspec.msgpack.encode(self)
 
     @staticmethod
     def decode(data: bytes) -> "Frame":
@@ -55,15 +56,9 @@ class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
         if len(data) > MAX_FRAME:
             raise FormatError(f"a frame of {len(data):,} bytes", kind="too-large")
         try:
-            return _decoder.decode(data)
+            return msgspec.msgpack.decode(data, type=Frame)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
             raise FormatError("not a frame") from None
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Frame)
-
-Key = tuple[Kind, str, str, int]
 
 
 def frames(kind: Kind, sender: str, recipient: str, call: int, data: bytes = b"") -> Iterator[Frame]:

@@ -1,13 +1,18 @@
 """Links over gRPC: one bidirectional stream with mutual TLS for each party, dialled to CS.
 
 CS alone listens. A stream that breaks is dialled again, after ever longer pauses.
+
+gRPC has no setting for the version of TLS. It reads a list of ciphers when it is loaded, which is for TLS 1.2
+alone. With none in it for keys on elliptic curves, only TLS 1.3 is left to us. If it was loaded before, only
+`peer_passport` refuses a peer that speaks an older version.
 """
 
 import logging
+import os
 import random
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Thread, Timer
 from typing import Any
@@ -18,8 +23,7 @@ from revfrf.transport.calls import Endpoint
 from revfrf.transport.connections import Link
 from revfrf.transport.frames import MAX_FRAME
 from revfrf.transport.join_token import TlsIdentity
-from revfrf.transport.passport import PartyId
-from revfrf.transport.tls import channel_credentials, grpc, peer_passport, server_credentials
+from revfrf.transport.passport import PartyId, Passport, read_passport
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +43,51 @@ _REMEDY = (
 _OPTIONS = [("grpc.max_send_message_length", MAX_FRAME), ("grpc.max_receive_message_length", MAX_FRAME)]
 
 
+def _load_grpc() -> Any:
+    name = "GRPC_SSL_CIPHER_SUITES"
+    before = os.environ.get(name)
+    os.environ[name] = "ECDHE-RSA-AES128-GCM-SHA256"
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # links say themselves what is wrong
+    try:
+        import grpc
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
+    return grpc
+
+
+grpc = _load_grpc()
+
+
+def server_credentials(identity: TlsIdentity) -> Any:
+    """For the coordinator's port: nobody without certificates of this federation gets through."""
+    if identity.who.role != CS:
+        raise UsageError(f"{identity.who} cannot listen: only {CS} does")
+    return grpc.ssl_server_credentials(
+        [(identity.key_pem, identity.chain_pem)], root_certificates=identity.ca_pem, require_client_auth=True
+    )
+
+
+def channel_credentials(identity: TlsIdentity) -> tuple[Any, list[tuple[str, str]]]:
+    """For dialling: credentials, and options by which a channel refuses anybody but the coordinator."""
+    credentials = grpc.ssl_channel_credentials(identity.ca_pem, identity.key_pem, identity.chain_pem)
+    return credentials, [("grpc.ssl_target_name_override", PartyId(CS, CS).dns)]
+
+
+def peer_passport(ca_pem: bytes, auth_context: Mapping[str, Sequence[bytes]]) -> Passport:
+    """Who is on the other side, by what a gRPC handler's `context.auth_context()` says.
+
+    Raises PassportError, and RejectedError of kind `tls-version` unless the peer is known to speak TLS 1.3.
+    """
+    if list(auth_context.get("ssl_tls_version", [])) != [b"TLSv1.3"]:
+        raise RejectedError("the peer does not speak TLS 1.3", kind="tls-version")
+    # The certificates above the first: servers are not told the first one among them, clients are.
+    above = b"".join(auth_context.get("x509_pem_cert_chain", []))
+    first = b"".join(auth_context.get("x509_pem_cert", []))
+    return read_passport(ca_pem, above if above.startswith(first) else first + above)
+
+
 def _carry(endpoint: Endpoint, link: Link, incoming: Any) -> None:
     """Hand on what comes over a link until it ends."""
     try:
@@ -53,22 +102,16 @@ def _carry(endpoint: Endpoint, link: Link, incoming: Any) -> None:
         link.close()
 
 
-# -- CS ---------------------------------------------------------------------------------------------
-
-
 class Server:
     """CS: everybody's links come in here."""
 
     def __init__(self, endpoint: Endpoint, tls: TlsIdentity, address: str) -> None:
         self._endpoint, self._tls = endpoint, tls
         self._threads = ThreadPoolExecutor(MAX_LINKS, thread_name_prefix="link")
-        self._server = grpc.server(
-            self._threads, options=[*_OPTIONS, ("grpc.so_reuseport", 0)], maximum_concurrent_rpcs=MAX_LINKS
-        )
-        handler = grpc.stream_stream_rpc_method_handler(self._stream)
-        self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler}),)
-        )
+        options = [*_OPTIONS, ("grpc.so_reuseport", 0)]
+        self._server = grpc.server(self._threads, options=options, maximum_concurrent_rpcs=MAX_LINKS)
+        handlers = {_METHOD: grpc.stream_stream_rpc_method_handler(self._stream)}
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
         try:
             self.port: int = self._server.add_secure_port(address, server_credentials(tls))
         except RuntimeError:
@@ -99,13 +142,9 @@ class Server:
         yield from link.outgoing()
 
     def close(self) -> None:
-        """Stop listening."""
         self._endpoint.close()
         self._server.stop(grace=0.5).wait()
         self._threads.shutdown(wait=False)
-
-
-# -- everybody else ---------------------------------------------------------------------------------
 
 
 class Dialler:
@@ -170,7 +209,6 @@ class Dialler:
                 link.close()
 
     def close(self) -> None:
-        """Hang up."""
         self._closed.set()
         self._endpoint.close()
         if (link := self._link) is not None:

@@ -22,20 +22,8 @@ from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import PassportError, RevFRFError, UsageError
 from revfrf.names import check_address
 from revfrf.record import Record
-from revfrf.transport.passport import (
-    PartyId,
-    PrivateKey,
-    certify_authority,
-    certify_bearer,
-    certify_invitation,
-    check_dates,
-    load_certificates,
-    moment,
-    read_authority,
-    read_invitation,
-    read_passport,
-    to_pem,
-)
+from revfrf.transport import passport
+from revfrf.transport.passport import PartyId, PrivateKey, to_pem
 
 MAX_TOKEN = 16 * 1024  # characters
 MAX_DAYS = 36_500
@@ -51,16 +39,16 @@ class Authority(Secret):
     """The key by which KGC invites the parties of one federation."""
 
     def __init__(self, certificate: x509.Certificate, key: PrivateKey) -> None:
-        self.federation = read_authority(certificate)
+        self.federation = passport.read_authority(certificate)
         _check_pair(certificate, key)
         self._certificate, self._key = certificate, key
 
     @classmethod
     def new(cls, federation: str, now: datetime | None = None, days: int = 3650) -> Self:
-        """A fresh authority for a federation of this name."""
-        key, begin = ec.generate_private_key(ec.SECP256R1()), moment(now)
+        key, begin = ec.generate_private_key(ec.SECP256R1()), passport.moment(now)
         dates = begin - _CLOCKS_DIFFER, begin + _period(days)
-        return cls(certify_authority(federation, key, dates), key)
+        form = passport.Root(federation).form()
+        return cls(passport.issue(form, key.public_key(), form.subject, key, dates), key)
 
     @property
     def certificate_pem(self) -> bytes:
@@ -82,12 +70,14 @@ class Authority(Secret):
         authority itself. Of two invitations to one party, the one with the higher serial counts.
         """
         first, last = self._certificate.not_valid_before_utc, self._certificate.not_valid_after_utc
-        begin, key = moment(now), ec.generate_private_key(ec.SECP256R1())
+        begin, key = passport.moment(now), ec.generate_private_key(ec.SECP256R1())
         if not first <= begin < last:
             raise UsageError(f"the authority of {self.federation!r} is valid from {first} to {last}, not now")
         dates = max(begin - _CLOCKS_DIFFER, first), min(begin + _period(days), last)
-        invitation = certify_invitation(self._certificate, self._key, key.public_key(), who, serial, dates)
-        return Token(self._certificate, invitation, key, address, kgc_verify_key)
+        form = passport.Invitation(who.role, who.name, serial).form(self.federation)
+        invitation = passport.issue(form, key.public_key(), self._certificate.subject, self._key, dates)
+        authority, invited = (each.public_bytes(Encoding.DER) for each in (self._certificate, invitation))
+        return Token(_TokenRecord(address, kgc_verify_key, authority, invited, _scalar(key)))
 
     def to_fields(self) -> dict[str, str]:
         """The certificate and its key, for the party's own store."""
@@ -96,8 +86,7 @@ class Authority(Secret):
     @classmethod
     @hides_locals
     def from_fields(cls, fields: Mapping[str, str]) -> Self:
-        """The inverse of `to_fields`."""
-        [certificate] = load_certificates(fields["certificate"].encode("ascii"), 1)
+        [certificate] = passport.load_certificates(fields["certificate"].encode("ascii"), 1)
         return cls(certificate, _private_key(bytes.fromhex(fields["key"])))
 
 
@@ -112,33 +101,23 @@ class _TokenRecord(Record, frozen=True):
 class Token(Secret):
     """An invitation, and all that its bearer must know. Made by `Authority.invite`, or read by `parse`."""
 
-    def __init__(
-        self,
-        authority: x509.Certificate,
-        invitation: x509.Certificate,
-        key: PrivateKey,
-        address: str,
-        kgc_verify_key: bytes,
-    ) -> None:
-        check_address(address)
-        self.federation = read_authority(authority)
-        self.who, self.serial = read_invitation(authority, invitation)
-        _check_pair(invitation, key)
-        self.address, self.kgc_verify_key = address, VerifyKey(kgc_verify_key).raw
-        self._authority, self._invitation, self._key = authority, invitation, key
+    def __init__(self, record: _TokenRecord) -> None:
+        check_address(record.address)
+        self._authority = x509.load_der_x509_certificate(record.authority)
+        self._invitation = x509.load_der_x509_certificate(record.invitation)
+        self._key, self._record = _private_key(record.key), record
+        self.federation, self.who, self.serial = passport.read_invitation(self._authority, self._invitation)
+        _check_pair(self._invitation, self._key)
+        self.address, self.kgc_verify_key = record.address, VerifyKey(record.kgc_verify_key).raw
 
     @property
     def ca_pem(self) -> bytes:
-        """The certificate of the federation's authority."""
         return to_pem(self._authority)
 
     @hides_locals
     def text(self) -> str:
         """The token as one line. It is a secret: anyone who has it can take its party's place."""
-        authority = self._authority.public_bytes(Encoding.DER)
-        invitation = self._invitation.public_bytes(Encoding.DER)
-        record = _TokenRecord(self.address, self.kgc_verify_key, authority, invitation, _scalar(self._key))
-        body = msgspec.msgpack.encode(record)
+        body = msgspec.msgpack.encode(self._record)
         return f"revfrf{_VERSION}-" + base64.urlsafe_b64encode(_checksum(body) + body).decode().rstrip("=")
 
     @classmethod
@@ -157,15 +136,12 @@ class Token(Secret):
             raise UsageError(reason, kind="version")
         body = _unwrapped(found[2])
         try:
-            record = msgspec.msgpack.decode(body, type=_TokenRecord)
-            authority, invitation = map(x509.load_der_x509_certificate, (record.authority, record.invitation))
-            key = _private_key(record.key)
-            token = cls(authority, invitation, key, record.address, record.kgc_verify_key)
+            token = cls(msgspec.msgpack.decode(body, type=_TokenRecord))
         except (ValueError, RecursionError, msgspec.MsgspecError, RevFRFError) as error:
             reason = f"the join token is not valid: {error}; ask KGC for a new one"
             raise UsageError(reason, kind="authority") from None
         try:
-            check_dates(now, authority, invitation)
+            passport.check_dates(now, token._authority, token._invitation)
         except PassportError as error:
             reason = f"the join token for {token.who}: {error}; ask KGC for a new one"
             raise UsageError(reason, kind="expired") from None
@@ -176,15 +152,14 @@ class TlsIdentity(Secret):
     """What a party shows and proves whenever it connects. Made by `join`."""
 
     def __init__(self, ca_pem: bytes, chain_pem: bytes, key: PrivateKey) -> None:
-        bearer, _ = load_certificates(chain_pem, 2)
+        bearer, _ = passport.load_certificates(chain_pem, 2)
         # It may have expired since: its reader checks that.
-        self.passport = read_passport(ca_pem, chain_pem, bearer.not_valid_before_utc)
+        self.passport = passport.read_passport(ca_pem, chain_pem, bearer.not_valid_before_utc)
         _check_pair(bearer, key)
         self.ca_pem, self.chain_pem, self._key = ca_pem, chain_pem, key
 
     @property
     def who(self) -> PartyId:
-        """Whose it is."""
         return self.passport.who
 
     @property
@@ -200,7 +175,6 @@ class TlsIdentity(Secret):
     @classmethod
     @hides_locals
     def from_fields(cls, fields: Mapping[str, str]) -> Self:
-        """The inverse of `to_fields`."""
         authority, chain = (fields[name].encode("ascii") for name in ("authority", "chain"))
         return cls(authority, chain, _private_key(bytes.fromhex(fields["key"])))
 
@@ -211,10 +185,12 @@ def join(token: Token, verify_key: bytes, now: datetime | None = None) -> TlsIde
 
     Raises PassportError if the token has expired, and FormatError for a key that protects nothing.
     """
-    check_dates(now, token._authority, token._invitation)
-    key = ec.generate_private_key(ec.SECP256R1())
-    bearer = certify_bearer(token._authority, token._invitation, token._key, key.public_key(), verify_key)
-    return TlsIdentity(token.ca_pem, to_pem(bearer, token._invitation), key)
+    passport.check_dates(now, token._authority, token._invitation)
+    key, above = ec.generate_private_key(ec.SECP256R1()), token._invitation
+    form = passport.Bearer(verify_key).form(token.federation, token.who)
+    dates = above.not_valid_before_utc, above.not_valid_after_utc
+    bearer = passport.issue(form, key.public_key(), above.subject, token._key, dates)
+    return TlsIdentity(token.ca_pem, to_pem(bearer, above), key)
 
 
 def _check_pair(certificate: x509.Certificate, key: PrivateKey) -> None:

@@ -38,6 +38,7 @@ _OFFERED, _CALLERS = 64, 1024  # keys that wait for letters: the limit per calle
 
 _Chain = Annotated[bytes, msgspec.Meta(max_length=MAX_CHAIN)]
 _Key = Annotated[bytes, msgspec.Meta(min_length=_KEY_BYTES, max_length=_KEY_BYTES)]
+_Part = TypeVar("_Part", "_Offer", "_Call", "_Reply")
 
 
 class _Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -53,9 +54,6 @@ class _Call(_Offer, frozen=True):
 class _Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
     signature: Signature
     data: bytes
-
-
-_Part = TypeVar("_Part", _Offer, _Call, _Reply)
 
 
 @dataclass(frozen=True)

@@ -39,14 +39,7 @@ class MemoryNetwork:
         self.roles[name] = answering
 
     def channel(self, sender: str) -> "MemoryChannel":
-        """Return the channel of one party."""
         return MemoryChannel(self, sender)
-
-    def decode_call(self, sender: str, recipient: str, data: bytes) -> Message:
-        """Decode a request that the sender's role may send to the recipient's. Raises RejectedError."""
-        if sender not in self._role_of:
-            raise ProtocolError(f"{sender!r} was never connected", kind="sender")
-        return decode_call(data, self._role_of[sender], self._role_of[recipient])
 
     def record(self, sender: str, recipient: str, message: Message, data: bytes, protocol: str) -> None:
         """Enter a message in the books. A reply belongs to the protocol of its request."""
@@ -66,7 +59,6 @@ class MemoryChannel:
     sender: str
 
     def call(self, recipient: str, request: Message, reply_type: type[Reply]) -> Reply:
-        """See `transport.base.Channel`."""
         data = encode(request)
         with measured(self.network.ledger, recipient, request.protocol):
             answer = self._answer(recipient, data)
@@ -75,13 +67,15 @@ class MemoryChannel:
         return reply
 
     def _answer(self, recipient: str, data: bytes) -> bytes:
-        """Return what the other end replies."""
-        if recipient not in self.network.roles:
+        network, role_of = self.network, self.network._role_of
+        if recipient not in network.roles:
             raise AbsentError(recipient, "is not connected; connect it and retry")
         try:
-            message = self.network.decode_call(self.sender, recipient, data)
-            self.network.record(self.sender, recipient, message, data, message.protocol)
-            return encode(self.network.roles[recipient].handle(self.sender, message))
+            if self.sender not in role_of:
+                raise ProtocolError(f"{self.sender!r} was never connected", kind="sender")
+            message = decode_call(data, role_of[self.sender], role_of[recipient])
+            network.record(self.sender, recipient, message, data, message.protocol)
+            return encode(network.roles[recipient].handle(self.sender, message))
         except StorageError:  # of a party in this very process
             raise
         except RevFRFError as error:

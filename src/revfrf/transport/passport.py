@@ -10,12 +10,11 @@ form, field by field; any other is refused, so that nothing in it can mean one t
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from cryptography import x509
@@ -23,6 +22,12 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.x509 import (
+    DuplicateExtension,
+    ExtensionNotFound,
+    InvalidVersion,
+    UnsupportedGeneralNameType,
+)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, SignatureAlgorithmOID
 
 from revfrf.crypto.canonical import fingerprint
@@ -38,23 +43,15 @@ MAX_SERIAL = 2**63 - 1
 _EXTENSION = x509.ObjectIdentifier("2.25.181005821176491783738380689505089038746")
 _MAX_NAME = 100
 _MAX_ATTRIBUTE = 64  # bytes that X.509 has room for in a name of people or organisations
-_UNREADABLE = (
-    ValueError,
-    TypeError,
-    RecursionError,
-    UnsupportedAlgorithm,
-    x509.DuplicateExtension,
-    x509.ExtensionNotFound,
-    x509.InvalidVersion,
-    x509.UnsupportedGeneralNameType,
-    msgspec.MsgspecError,
-    FormatError,
-)
+_NOT_X509 = (DuplicateExtension, ExtensionNotFound, InvalidVersion, UnsupportedGeneralNameType)
+_UNREADABLE = (ValueError, TypeError, RecursionError, UnsupportedAlgorithm, msgspec.MsgspecError, FormatError)
 """What is raised by certificates that do not parse."""
 
 PrivateKey = ec.EllipticCurvePrivateKey
 PublicKey = ec.EllipticCurvePublicKey
 Dates = tuple[datetime, datetime]
+_Said = TypeVar("_Said", "Root", "Invitation", "Bearer")
+_Extensions = list[tuple[x509.ExtensionType, bool]]
 
 
 @dataclass(frozen=True)
@@ -89,40 +86,8 @@ class Passport:
     key_digest: bytes
 
 
-class _Authority(Record, frozen=True, tag="authority"):
-    federation: str
-
-    def __post_init__(self) -> None:
-        _check_text("federation", self.federation)
-
-
-class _Invitation(Record, frozen=True, tag="invitation"):
-    role: str
-    name: str
-    serial: int
-
-    def __post_init__(self) -> None:
-        if not 0 < self.serial <= MAX_SERIAL:
-            raise UsageError(f"serial {self.serial}: invitations are counted from 1")
-
-    @property
-    def who(self) -> PartyId:
-        return PartyId(self.role, self.name)
-
-
-class _Bearer(Record, frozen=True, tag="bearer"):
-    verify_key: bytes
-
-    def __post_init__(self) -> None:
-        VerifyKey(self.verify_key)
-
-
-_Said = TypeVar("_Said", _Authority, _Invitation, _Bearer)
-_Extensions = list[tuple[x509.ExtensionType, bool]]
-
-
 @dataclass(frozen=True)
-class _Form:
+class Form:
     """What a certificate must say, but for its key, its issuer, its number and its dates."""
 
     subject: x509.Name
@@ -137,16 +102,59 @@ class _Form:
         ]
 
 
+class Root(Record, frozen=True, tag="authority"):
+    """KGC's own certificate, the authority of a federation."""
+
+    federation: str
+
+    def __post_init__(self) -> None:
+        _check_text("federation", self.federation)
+
+    def form(self) -> Form:
+        return Form(_name(self.federation, "RevFRF authority"), _extensions(self, path_length=1))
+
+
+class Invitation(Record, frozen=True, tag="invitation"):
+    """A certificate by that authority, for one party."""
+
+    role: str
+    name: str
+    serial: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.serial <= MAX_SERIAL:
+            raise UsageError(f"serial {self.serial}: invitations are counted from 1")
+
+    def form(self, federation: str) -> Form:
+        who = PartyId(self.role, self.name)
+        own = x509.NameConstraints([x509.DNSName(who.dns)], excluded_subtrees=None)
+        extensions = [*_extensions(self, path_length=0), (own, True), (_purposes(who), False)]
+        return Form(_name(federation, f"RevFRF invitation {self.serial}"), extensions)
+
+
+class Bearer(Record, frozen=True, tag="bearer"):
+    """A certificate by an invitation, for the party that holds it."""
+
+    verify_key: bytes
+
+    def __post_init__(self) -> None:
+        VerifyKey(self.verify_key)
+
+    def form(self, federation: str, who: PartyId) -> Form:
+        names = x509.SubjectAlternativeName([x509.DNSName(who.dns)])
+        extensions = [*_extensions(self, path_length=None), (names, False), (_purposes(who), False)]
+        return Form(_name(federation, who.name, who.role), extensions)
+
+
 def read_passport(ca_pem: bytes, chain_pem: bytes, now: datetime | None = None) -> Passport:
     """Return what this chain proves to those who trust this authority.
 
     Raises PassportError for everything else; its kinds are `malformed`, `authority`, `expired` and `name`.
     """
     [authority], [bearer, invitation] = load_certificates(ca_pem, 1), load_certificates(chain_pem, 2)
-    who, serial = read_invitation(authority, invitation)
-    form = partial(_bearer_form, read_authority(authority), who)
+    federation, who, serial = read_invitation(authority, invitation)
     with _reading(f"certificate of {who}"):
-        said = _read(bearer, invitation, _Bearer, form)
+        said = _read(bearer, invitation, Bearer, federation, who)
         check_dates(now, authority, invitation, bearer)
     public = bearer.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     not_after = min(each.not_valid_after_utc for each in (authority, invitation, bearer))
@@ -156,43 +164,15 @@ def read_passport(ca_pem: bytes, chain_pem: bytes, now: datetime | None = None) 
 def read_authority(authority: x509.Certificate) -> str:
     """The federation that this certificate is the root of. Raises PassportError; dates are not looked at."""
     with _reading("certificate of the authority"):
-        return _read(authority, authority, _Authority, _authority_form).federation
+        return _read(authority, authority, Root).federation
 
 
-def read_invitation(authority: x509.Certificate, invitation: x509.Certificate) -> tuple[PartyId, int]:
-    """Who is invited, and the invitation's number. Raises PassportError; dates are not looked at."""
-    form = partial(_invitation_form, read_authority(authority))
+def read_invitation(authority: x509.Certificate, invitation: x509.Certificate) -> tuple[str, PartyId, int]:
+    """Who is invited to which federation, and the invitation's number. Raises PassportError likewise."""
+    federation = read_authority(authority)
     with _reading("invitation"):
-        said = _read(invitation, authority, _Invitation, form)
-    return said.who, said.serial
-
-
-def certify_authority(federation: str, key: PrivateKey, dates: Dates) -> x509.Certificate:
-    """The root of a federation."""
-    form = _authority_form(_Authority(federation))
-    return _issue(form, key.public_key(), form.subject, key, dates)
-
-
-def certify_invitation(
-    authority: x509.Certificate, issuer: PrivateKey, key: PublicKey, who: PartyId, serial: int, dates: Dates
-) -> x509.Certificate:
-    """An invitation by this authority, whose key is `issuer`."""
-    form = _invitation_form(read_authority(authority), _Invitation(who.role, who.name, serial))
-    return _issue(form, key, authority.subject, issuer, dates)
-
-
-def certify_bearer(
-    authority: x509.Certificate,
-    invitation: x509.Certificate,
-    issuer: PrivateKey,
-    key: PublicKey,
-    verify_key: bytes,
-) -> x509.Certificate:
-    """The certificate of the holder of this invitation and its key; valid as long as the invitation."""
-    who, _ = read_invitation(authority, invitation)
-    form = _bearer_form(read_authority(authority), who, _Bearer(verify_key))
-    dates = invitation.not_valid_before_utc, invitation.not_valid_after_utc
-    return _issue(form, key, invitation.subject, issuer, dates)
+        said = _read(invitation, authority, Invitation, federation)
+    return federation, PartyId(said.role, said.name), said.serial
 
 
 def check_dates(now: datetime | None, *certificates: x509.Certificate) -> None:
@@ -233,24 +213,7 @@ def moment(now: datetime | None) -> datetime:
     return (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
 
 
-# -- forms --------------------------------------------------------------------------------------------
-
-
-def _authority_form(said: _Authority) -> _Form:
-    return _Form(_name(said.federation, "RevFRF authority"), _extensions(said, path_length=1))
-
-
-def _invitation_form(federation: str, said: _Invitation) -> _Form:
-    own = [x509.DNSName(said.who.dns)]
-    more = [(x509.NameConstraints(own, excluded_subtrees=None), True), (_purposes(said.who), False)]
-    subject = _name(federation, f"RevFRF invitation {said.serial}")
-    return _Form(subject, [*_extensions(said, path_length=0), *more])
-
-
-def _bearer_form(federation: str, who: PartyId, said: _Bearer) -> _Form:
-    names = x509.SubjectAlternativeName([x509.DNSName(who.dns)])
-    more = [(names, False), (_purposes(who), False)]
-    return _Form(_name(federation, who.name, who.role), [*_extensions(said, path_length=None), *more])
+# -- making ------------------------------------------------------------------------------------------
 
 
 def _extensions(said: Record, path_length: int | None) -> _Extensions:
@@ -285,9 +248,10 @@ def _name(federation: str, name: str, unit: str = "") -> x509.Name:
     return x509.Name([x509.NameAttribute(kind, text) for kind, text in zip(kinds, cut, strict=True) if text])
 
 
-def _issue(
-    form: _Form, key: PublicKey, issuer: x509.Name, issuer_key: PrivateKey, dates: Dates
+def issue(
+    form: Form, key: PublicKey, issuer: x509.Name, issuer_key: PrivateKey, dates: Dates
 ) -> x509.Certificate:
+    """A certificate of this form for this key."""
     builder = (
         x509.CertificateBuilder()
         .subject_name(form.subject)
@@ -310,7 +274,7 @@ def _reading(what: str) -> Iterator[None]:
     """Turn every parsing error into PassportError."""
     try:
         yield
-    except _UNREADABLE as error:
+    except (*_UNREADABLE, *_NOT_X509) as error:
         raise PassportError(f"the {what} cannot be read: {error}", kind="malformed") from None
     except PassportError as error:
         raise PassportError(f"the {what}: {error}", kind=error.kind) from None
@@ -323,10 +287,8 @@ def _key_of(certificate: x509.Certificate) -> PublicKey:
     return key
 
 
-def _read(
-    certificate: x509.Certificate, issuer: x509.Certificate, kind: type[_Said], form: Callable[[_Said], _Form]
-) -> _Said:
-    """What a certificate says, which this issuer must have made, and in this form."""
+def _read(certificate: x509.Certificate, issuer: x509.Certificate, kind: type[_Said], *context: Any) -> _Said:
+    """What a certificate says, which this issuer must have made, and in the form for this context."""
     try:
         certificate.verify_directly_issued_by(issuer)
     except (ValueError, TypeError, InvalidSignature):
@@ -335,17 +297,14 @@ def _read(
         raise PassportError("not signed by ECDSA with SHA-256", kind="malformed")
     extension = certificate.extensions.get_extension_for_oid(_EXTENSION).value
     said = msgspec.json.decode(extension.public_bytes(), type=kind)
-    _check_form(certificate, issuer, form(said))
-    return said
-
-
-def _check_form(certificate: x509.Certificate, issuer: x509.Certificate, form: _Form) -> None:
+    form = said.form(*context)
     expected = form.completed(_key_of(certificate), _key_of(issuer))
     found = [(extension.value, extension.critical) for extension in certificate.extensions]
     if certificate.subject != form.subject or _names(found) != _names(expected):
         raise PassportError("it names another party", kind="name")
     if found != expected or certificate.serial_number <= 0:
         raise PassportError("not in the form that RevFRF issues", kind="malformed")
+    return said
 
 
 def _names(extensions: _Extensions) -> _Extensions:
