@@ -91,7 +91,7 @@ class CoordinatorService(Service):
     def match(self, _: api.Match, on_progress: OnProgress) -> api.Matched:
         """Count the rows that all participants share, before anything is settled."""
         with self._turn(on_progress) as progressed:
-            rows = len(self.job.expect_labels().ids)
+            rows = len(self.job.expect_labels())
 
             def look() -> tuple[Matched, tuple[api.ParticipantRows, ...]]:
                 self.job.enter_epoch(progressed)
@@ -142,14 +142,14 @@ class CoordinatorService(Service):
     def test(self, request: api.Test, on_progress: OnProgress) -> api.TestScore:
         """Score the forest on rows whose labels are in a file."""
         file, labels, classes = request.file, self.job.read_labels(request.file), self.role.labels
-        if classes and (strange := sorted({*map(str, labels.values)} - {*classes})):
+        if classes and (strange := sorted({*map(str, labels.values())} - {*classes})):
             no_class = "is not a class" if len(strange) == 1 else "are not classes"
             raise UsageError(f"{file}: {some(strange)} {no_class} of the forest; they are {some(classes)}")
-        found = self._predict(labels.ids, file, self.job.data.id_column, request.voting, on_progress)
+        found = self._predict(tuple(labels), file, self.job.data.id_column, request.voting, on_progress)
         known = len({*self.job.expect_record().ids} & {*found.ids})
         score = api.TestScore(rows=len(found.ids), not_shared=found.not_shared, trained_on=known)
         self.audit.append("tested", rows=score.rows)
-        truth, predicted = np.asarray(labels.of(found.ids)), np.asarray(found.prediction)
+        truth, predicted = np.asarray([labels[name] for name in found.ids]), np.asarray(found.prediction)
         if self.job.task == "classes":
             return msgspec.structs.replace(score, accuracy=float(np.mean(truth == predicted)))
         mse, mae = np.mean((truth - predicted) ** 2), np.mean(np.abs(truth - predicted))
