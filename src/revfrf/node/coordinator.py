@@ -28,7 +28,7 @@ from revfrf.parallel import workers
 from revfrf.protocols.alignment import Matched
 from revfrf.protocols.certificate import shown_by
 from revfrf.report.drawing import outline
-from revfrf.report.forest import ForestOverview, forest_page
+from revfrf.report.forest import forest_page
 from revfrf.roles.coordinator import Coordinator
 from revfrf.storage.memory import CoordinatorStore
 
@@ -195,14 +195,10 @@ class CoordinatorService(Service):
         status, forest = self.status(api.Status()), self.job.summary()
         names = ("epoch", "members", "left", "nodes", "rows", "digest")
         known = msgspec.structs.asdict(status) | msgspec.structs.asdict(forest)
-        overview = ForestOverview(
-            federation=self.config.party.federation,
-            facts={name: known[name] for name in names},
-            columns={party: [c.name for c in owned] for party, owned in self.role.columns.items()},
-            forest=outline(self.store),
-            certificates=self.role.certificates,
-        )
-        return forest_page(overview)
+        facts = {name: known[name] for name in names}
+        columns = {party: [c.name for c in owned] for party, owned in self.role.columns.items()}
+        federation, certificates = self.config.party.federation, self.role.certificates
+        return forest_page(federation, facts, columns, outline(self.store), certificates)
 
     def structure(self, _: api.Structure, __: OnProgress) -> str:
         """Return the forest as CS knows it: owners and columns of splits, numbers of cuts, sums of leaves."""
