@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from revfrf.crypto.encoding import MISSING, FixedPoint
 from revfrf.errors import RangeError, UsageError
-from revfrf.io.table import PathLike, Table, Values, category, number, some
+from revfrf.io.files import PathLike
+from revfrf.io.table import Table, Values, category, number, some
 from revfrf.messages.fle_expan import Column
 
 MAX_COLUMNS = 2**16 - 1
@@ -143,8 +144,6 @@ def read_rows(
     `categories` lists columns that are categories even if they look like numbers, `drop` columns to leave
     out. `decimals` is for all number columns, or by name, with 6 for the others.
     """
-    if isinstance(categories, str) or isinstance(drop, str):
-        raise UsageError("`categories` and `drop` are lists of column names")
     table = Table.read(path)
     return Rows(table, id_column, table.ids(id_column), frozenset(categories), frozenset(drop), decimals)
 
@@ -207,20 +206,14 @@ def read_labels(path: PathLike, id_column: str, target: str, task: Task, *, sett
     odd = [row for row, value in enumerate(found) if isinstance(value, str) and not value.isprintable()]
     if odd:
         raise UsageError(f"{where}, {table.places(odd)}: characters that do not print; remove them")
-    if task == "classes" and not settled:
-        _check_classes(where, found)
-    return dict(zip(ids, found, strict=True))
-
-
-def _check_classes(where: str, labels: Collection[Any]) -> None:
-    """Raise UsageError for labels that look like numbers to predict."""
-    different = {*labels}
-    if _mostly_different(len(different), len(labels)) and all(map(_finite, different)):
+    different, unclear = {*found}, task == "classes" and not settled
+    if unclear and _mostly_different(len(different), len(found)) and all(map(_finite, different)):
         raise UsageError(
-            f"{where}: {len(different)} different numbers in {len(labels)} rows would each be a class; to "
+            f"{where}: {len(different)} different numbers in {len(found)} rows would each be a class; to "
             'predict numbers, set `task = "numbers"` in [data], or give --task numbers; if they are names, '
             "put a letter before them"
         )
+    return dict(zip(ids, found, strict=True))
 
 
 def _label_number(value: Any) -> float | None:

@@ -14,7 +14,6 @@ file, counted from 1.
 
 import csv
 import io
-import os
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -28,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revfrf.errors import UsageError
+from revfrf.io.files import PathLike
 
 _ABSENT = {"", "nan", "na", "n/a", "null", "none", "<na>"}
 _TRUTH = {"True": 1, "False": 0}
@@ -43,7 +43,6 @@ _PLAIN = ("string", "large_string", "string_view", "integer", "floating", "decim
 """Types of Parquet columns whose values are numbers or categories."""
 
 Values = Sequence[Any] | NDArray[Any]
-PathLike = str | os.PathLike[str]
 
 
 # -- values -----------------------------------------------------------------------------------------
@@ -171,9 +170,9 @@ class Table:
             raise UsageError(f"{path}: there are no rows")
         return cls(str(path), dict(zip(names, columns, strict=True)), lines)
 
-    def at(self, row: int, column: str | None = None) -> str:
-        """Return the place of a row, for errors."""
-        return f"{self.path}, {self.places([row])}" + ("" if column is None else f", column {column!r}")
+    def at(self, row: int, column: str) -> str:
+        """Return the place of a value, for errors."""
+        return f"{self.path}, {self.places([row])}, column {column!r}"
 
     def places(self, rows: Sequence[int]) -> str:
         """Return the places of the first five of these rows."""
