@@ -36,8 +36,7 @@ LEAVER = "Davos"
 DOCTOR = "Dr. Frei"
 DIAGNOSES = ("malignant", "benign")
 Result = TypeVar("Result")
-TRIED = 6
-"""How many stolen splits of each hospital are tried."""
+TRIED = 6  # stolen splits of each hospital
 
 ROLES = {
     KGC: "Key centre. Sets up the keys; signs epoch and revocation certificates.",
@@ -55,8 +54,7 @@ PROTOCOLS = {
 }
 """What each server and each protocol of the run does; protocols have the paper's names."""
 
-GOOD, LIMIT, BAD = "✓", "•", "✗"
-"""Marks: protected or verified, a known limit, and unexpected."""
+GOOD, LIMIT, BAD = "✓", "•", "✗"  # protected or verified, a known limit, and unexpected
 
 
 def step(number: int, text: str) -> None:
