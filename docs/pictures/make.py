@@ -8,7 +8,6 @@ from revfrf import RevocableForestClassifier
 from revfrf.report.drawing import (
     STYLE,
     below,
-    by_tree,
     dot,
     draw,
     most_telling_tree,
@@ -35,7 +34,7 @@ def picture() -> str:
     after = outline(model.federation_.coordinator.store)
 
     number = most_telling_tree(before, after, [LEAVER])
-    old, new = by_tree(before)[number], by_tree(after)[number]
+    old, new = before[number], after[number]
     tops, tags = tops_of(old, [LEAVER]), tags_of([*PARTIES])
     width, height = size_of(old, new)
     gone, fresh = len(below(old, tops)), len(below(new, tops))

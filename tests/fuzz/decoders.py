@@ -74,7 +74,7 @@ def _from_file(read: Callable[[Path], object], suffix: str = "") -> Callable[[by
 def _table(file: Path) -> object:
     """As text, as it is compared; and as numbers and categories."""
     table = Table.read(file)
-    for name in table.names:
+    for name in table.columns:
         table.texts(name)
     rows = read_rows(file, "id", categories=("job",))
     return rows.codes(rows.columns)

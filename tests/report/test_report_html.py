@@ -1,6 +1,5 @@
 """The page about a federation loads nothing, and shows what CS knows."""
 
-from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from typing import Any
@@ -13,12 +12,14 @@ from msgspec import structs
 from revfrf import RevocableForestClassifier
 from revfrf.report import drawing
 from revfrf.report.drawing import COLOURS, most_telling_tree, outline, tags_of
-from revfrf.report.forest import ForestOverview, forest_page
+from revfrf.report.forest import forest_page
 from revfrf.report.html import STYLE, THEME
 
 COLUMNS = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a & b", "it's", "plain", "plainer"]
 PARTIES = {"Ada & <b>": COLUMNS[:2], "Bea": COLUMNS[2:4], 'Cléo "C"': COLUMNS[4:]}
 LEAVER = "Bea"
+Overview = dict[str, Any]
+"""The arguments of `forest_page`."""
 
 
 class Reader(HTMLParser):
@@ -50,7 +51,7 @@ class Reader(HTMLParser):
         return sum(t == tag and kind in (a.get("class") or "").split() for t, a in self.tags)
 
 
-def left(*, constant: bool = False) -> ForestOverview:
+def left(*, constant: bool = False) -> Overview:
     rng = np.random.default_rng(5)
     X = rng.normal(size=(200, len(COLUMNS)))
     y = (X @ [1, -1, 1, -1, 1, -1] > 0).astype(int)
@@ -61,25 +62,25 @@ def left(*, constant: bool = False) -> ForestOverview:
     model = RevocableForestClassifier(5, parties=PARTIES, **toy).fit(table, y)
     before, columns = outline(model.federation_.coordinator.store), model.parties_
     certificate = model.revoke(LEAVER)
-    return ForestOverview(
-        federation="<all> & more",
-        facts={"members": [*PARTIES], "nodes": model.n_nodes_, "digest": model.digest_},
-        columns=columns,
-        forest=outline(model.federation_.coordinator.store),
-        certificates=[certificate],
-        before=before,
-        transcript="1 &lt; <b>2</b>",
-    )
+    return {
+        "federation": "<all> & more",
+        "known": {"members": [*PARTIES], "nodes": model.n_nodes_, "digest": model.digest_},
+        "columns": columns,
+        "forest": outline(model.federation_.coordinator.store),
+        "certificates": [certificate],
+        "before": before,
+        "transcript": "1 &lt; <b>2</b>",
+    }
 
 
 @pytest.fixture(scope="module")
-def overview() -> ForestOverview:
+def overview() -> Overview:
     return left()
 
 
 @pytest.fixture(scope="module")
-def html(overview: ForestOverview) -> str:
-    return forest_page(overview)
+def html(overview: Overview) -> str:
+    return forest_page(**overview)
 
 
 def legend(html: str) -> str:
@@ -119,25 +120,25 @@ def test_every_party_is_in_the_legend_and_the_leaver_is_marked(html: str) -> Non
     assert found[: found.index("has left")].rindex(LEAVER) > found.index("Ada & <b>")
 
 
-def test_numbers_are_those_of_the_certificate_and_the_forest(overview: ForestOverview, html: str) -> None:
-    cells, [certificate] = Reader(html).text, overview.certificates
+def test_numbers_are_those_of_the_certificate_and_the_forest(overview: Overview, html: str) -> None:
+    cells, [certificate] = Reader(html).text, overview["certificates"]
     report = certificate.report
     for what in ("destroyed", "rebuilt", "kept"):
         assert cells[cells.index(f"nodes {what}") + 1] == f"{getattr(report, what):,}"
     assert {report.digest_before, report.digest_after, certificate.signature.hex()} <= set(cells)
     assert {"2: new keys for everybody", ", ".join(PARTIES)} <= set(cells)
     for party in PARTIES:
-        splits = sum((feature or "").startswith(f"{party}/") for feature in overview.forest.values())
+        features = [feature for tree in overview["forest"].values() for feature in tree.values()]
+        splits = sum((feature or "").startswith(f"{party}/") for feature in features)
         assert cells[cells.index(party, cells.index("most used columns")) + 1] == f"{splits:,}"
 
 
-def test_the_trees_are_drawn_node_by_node(overview: ForestOverview, html: str) -> None:
-    assert overview.before is not None
-    number = most_telling_tree(overview.before, overview.forest, [LEAVER])
+def test_the_trees_are_drawn_node_by_node(overview: Overview, html: str) -> None:
+    number = most_telling_tree(overview["before"], overview["forest"], [LEAVER])
     figures = html.split("<figure>")[1:]
-    for forest, figure in zip((overview.before, overview.forest), figures, strict=True):
+    for forest, figure in zip((overview["before"], overview["forest"]), figures, strict=True):
         reader = Reader("<figure>" + figure.partition("</figure>")[0] + "</figure>")
-        nodes = [feature for (tree, _), feature in forest.items() if tree == number]
+        nodes = [*forest[number].values()]
         assert reader.count("circle", "leaf") == nodes.count(None)
         assert reader.count("g", "split") == len(nodes) - nodes.count(None)
         assert reader.count("path", "edge") == len(nodes) - 1
@@ -147,24 +148,24 @@ def test_the_trees_are_drawn_node_by_node(overview: ForestOverview, html: str) -
     assert old.count("box gone") == new.count("box new") > 0
 
 
-def test_without_an_earlier_forest_one_tree_is_drawn_and_nothing_is_marked(overview: ForestOverview) -> None:
-    html = forest_page(replace(overview, before=None, transcript=""))
+def test_without_an_earlier_forest_one_tree_is_drawn_and_nothing_is_marked(overview: Overview) -> None:
+    html = forest_page(**overview | {"before": None, "transcript": ""})
     assert html.count("<figure>") == 1
     for marked in ('class="box', "<em", "<pre>"):
         assert marked not in html
 
 
-def test_a_leaver_cannot_break_the_page_by_the_time_it_claims(overview: ForestOverview) -> None:
-    [certificate] = overview.certificates
+def test_a_leaver_cannot_break_the_page_by_the_time_it_claims(overview: Overview) -> None:
+    [certificate] = overview["certificates"]
     requests = tuple(structs.replace(each, time=2**53) for each in certificate.requests)
-    claimed = replace(overview, certificates=[structs.replace(certificate, requests=requests)])
-    assert f"Bea: {2**53} seconds after 1970" in Reader(forest_page(claimed)).text
+    claimed = overview | {"certificates": [structs.replace(certificate, requests=requests)]}
+    assert f"Bea: {2**53} seconds after 1970" in Reader(forest_page(**claimed)).text
 
 
 def test_a_leaver_without_a_split_leaves_nothing_marked() -> None:
     overview = left(constant=True)
-    assert overview.before == overview.forest
-    html = forest_page(overview)
+    assert overview["before"] == overview["forest"]
+    html = forest_page(**overview)
     assert "0 nodes will be destroyed" in html
     assert 'class="box' not in html
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 import revfrf
 from revfrf.cli import coordinator, kgc, local, party, predict, verify
@@ -35,7 +36,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """RevFRF: random forests that their participants can leave, provably.

@@ -1,4 +1,4 @@
-"""Options, printing and asking, which commands share.
+"""Printing and asking, which commands share.
 
 Commands import what takes long to load where they need it, so that help appears immediately.
 """
@@ -6,10 +6,10 @@ Commands import what takes long to load where they need it, so that help appears
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Event, Thread
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import typer
@@ -23,24 +23,9 @@ from revfrf.node.control import CONTROL, ask, is_running
 from revfrf.report.progress import progress_bar
 
 Result = TypeVar("Result")
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-AllowInsecure = Annotated[
-    bool,
-    typer.Option("--allow-insecure", help="For tests: accept keys below 2048 bits, which protect nothing."),
-]
-Directory = Annotated[Path, typer.Option("--directory", "-d", metavar="DIR", help="The party's directory.")]
-Voting = Annotated[
-    Literal["hard", "soft"],
-    typer.Option(help="hard: majority vote of the trees; soft: mean of their probabilities."),
-]
-IdColumn = Annotated[str | None, typer.Option(metavar="COLUMN", help="The id column.")]
-REPLACED = "an existing file is replaced."
 
 REPEAT_SECONDS = 10.0
 """How often progress is printed where there is no terminal."""
-
-
-# -- printing ---------------------------------------------------------------------------------------
 
 
 def fact_lines(title: str, facts: Mapping[str, Any]) -> list[str]:
@@ -70,11 +55,10 @@ def facts_of(result: msgspec.Struct) -> dict[str, Any]:
 
 def show(title: str, result: msgspec.Struct, as_json: bool) -> None:
     """Print a result, for people or for programs. For people, the facts of its parts are listed too."""
-    facts = facts_of(result)
-    parts = {name: part for name in facts if isinstance(part := getattr(result, name), msgspec.Struct)}
-    shown = {name: value for name, value in facts.items() if name not in parts}
-    for part in parts.values():
-        shown |= facts_of(part)
+    facts, shown = facts_of(result), dict[str, Any]()
+    for name, value in facts.items():
+        part = getattr(result, name)
+        shown |= facts_of(part) if isinstance(part, msgspec.Struct) else {name: value}
     print_done(as_json, facts, *fact_lines(title, shown))
 
 
@@ -88,17 +72,14 @@ def print_done(as_json: bool, facts: Any, *lines: str) -> None:
 
 
 def quoted(path: Path) -> str:
-    """Return a path as a shell reads it, for suggested commands."""
+    """Return a path as a shell reads it."""
     return shlex.quote(str(path))
 
 
 def write_file(path: Path, text: str) -> None:
-    """See `io.files.write_text`; print the path on standard error."""
+    """Write a file, and print its path on standard error."""
     write_text(path, text)
     typer.echo(f"written to {path}", err=True)
-
-
-# -- asking -----------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -107,10 +88,8 @@ def progress(quiet: bool) -> Iterator[OnProgress]:
     console = Console(stderr=True)
     lines_only = not console.is_terminal and not quiet
     announced, now = set[str](), [""]
-    with ExitStack() as closing:
-        update = closing.enter_context(progress_bar(console, console.is_terminal and not quiet, True))
-        if lines_only:
-            closing.enter_context(_repeating(lambda: now[0]))
+    lines = _repeating(lambda: now[0]) if lines_only else nullcontext()
+    with progress_bar(console, console.is_terminal and not quiet, True) as update, lines:
 
         def on_progress(found: Progress) -> None:
             if lines_only and found.waiting and found.step not in announced:

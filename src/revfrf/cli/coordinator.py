@@ -4,25 +4,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from revfrf.cli.console import (
-    REPLACED,
-    Directory,
-    Json,
-    Voting,
-    ask_party,
-    fact_lines,
-    facts_of,
-    print_done,
-    show,
-    write_file,
-)
+from revfrf.cli.console import ask_party, fact_lines, facts_of, print_done, show, write_file
 from revfrf.cli.exits import advising, say
+from revfrf.cli.options import REPLACED, Directory, Json, Voting
 from revfrf.io.files import check_place
 from revfrf.node import api
 
-OutFile = Annotated[Path, typer.Argument(metavar="FILE", help=f"Where to write it; {REPLACED}")]
+OutFile = Annotated[Path, Argument(metavar="FILE", help=f"Where to write it; {REPLACED}")]
 
 
 def match(directory: Directory = Path(), as_json: Json = False) -> None:
@@ -48,8 +38,7 @@ def match(directory: Directory = Path(), as_json: Json = False) -> None:
 def train(
     directory: Directory = Path(),
     min_common: Annotated[
-        float,
-        typer.Option(min=0, max=1, help="Abort if fewer than this fraction of CS's rows is shared by all."),
+        float, Option(min=0, max=1, help="Abort if fewer than this fraction of CS's rows is shared by all.")
     ] = 0.5,
     as_json: Json = False,
 ) -> None:
@@ -71,7 +60,7 @@ def train(
 
 
 def score(
-    labels: Annotated[Path, typer.Argument(metavar="LABELS", help="Labelled rows, not trained on.")],
+    labels: Annotated[Path, Argument(metavar="LABELS", help="Labelled rows, not trained on.")],
     directory: Directory = Path(),
     voting: Voting = "hard",
     as_json: Json = False,
@@ -107,10 +96,10 @@ def export(
     out: OutFile,
     directory: Directory = Path(),
     number: Annotated[
-        int, typer.Option(help="Which revocation certificate, numbered as in `history`; -1: the last.")
+        int, Option(help="Which revocation certificate, numbered as in `history`; -1: the last.")
     ] = -1,
     forest: Annotated[
-        bool, typer.Option("--forest", help="Export the forest instead, as CS knows it, as JSON.")
+        bool, Option("--forest", help="Export the forest instead, as CS knows it, as JSON.")
     ] = False,
     as_json: Json = False,
 ) -> None:

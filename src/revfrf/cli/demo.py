@@ -6,7 +6,6 @@
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
@@ -28,7 +27,7 @@ from revfrf.io.files import write_text
 from revfrf.names import CC, CS, KGC, SERVERS
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.report.drawing import Outline, outline
-from revfrf.report.forest import ForestOverview, forest_page
+from revfrf.report.forest import forest_page
 
 console = Console(highlight=False, markup=False, record=True)
 
@@ -37,8 +36,7 @@ LEAVER = "Davos"
 DOCTOR = "Dr. Frei"
 DIAGNOSES = ("malignant", "benign")
 Result = TypeVar("Result")
-TRIED = 6
-"""How many stolen splits of each hospital are tried."""
+TRIED = 6  # stolen splits of each hospital
 
 ROLES = {
     KGC: "Key centre. Sets up the keys; signs epoch and revocation certificates.",
@@ -56,8 +54,7 @@ PROTOCOLS = {
 }
 """What each server and each protocol of the run does; protocols have the paper's names."""
 
-GOOD, LIMIT, BAD = "✓", "•", "✗"
-"""Marks: protected or verified, a known limit, and unexpected."""
+GOOD, LIMIT, BAD = "✓", "•", "✗"  # protected or verified, a known limit, and unexpected
 
 
 def step(number: int, text: str) -> None:
@@ -211,7 +208,10 @@ class Story:
         self.attempt("After it has left, CS and CC can decrypt the copy", copy, self.open_strongly)
         others = [stolen for stolen in copy if stolen.owner != LEAVER]
         own = [stolen for stolen in copy if stolen.owner == LEAVER]
-        decrypt = partial(open_with_key, key)
+
+        def decrypt(stolen: Stolen) -> bool:
+            return par_h_dec2(key, [stolen.split]) == [stolen.threshold]
+
         self.attempt(f"{LEAVER}'s stolen key opens the others' splits", others, decrypt)
         why = " (known to it anyway)"
         self.attempt(f"{LEAVER}'s stolen key opens its own splits", own, decrypt, len(own), why)
@@ -265,24 +265,19 @@ class Story:
 
     def write_page(self, before: Outline, certificate: RevocationCertificate) -> None:
         costs = self.model.costs_
-        overview = ForestOverview(
-            federation="five hospitals",
-            facts={
-                "participants": HOSPITALS,
-                "left": LEAVER,
-                "rows": len(self.train),
-                "trees": self.trees,
-                "nodes": self.model.n_nodes_,
-                "digest": self.model.digest_,
-                "security": f"{costs.key_bits}-bit keys: {costs.security}",
-            },
-            columns=self.columns,
-            forest=outline(self.model.federation_.coordinator.store),
-            certificates=[certificate],
-            before=before,
-            transcript=console.export_html(code_format="{code}", inline_styles=True),
-        )
-        write_text(self.page, forest_page(overview))
+        facts = {
+            "participants": HOSPITALS,
+            "left": LEAVER,
+            "rows": len(self.train),
+            "trees": self.trees,
+            "nodes": self.model.n_nodes_,
+            "digest": self.model.digest_,
+            "security": f"{costs.key_bits}-bit keys: {costs.security}",
+        }
+        after = outline(self.model.federation_.coordinator.store)
+        run = console.export_html(code_format="{code}", inline_styles=True)
+        page = forest_page("five hospitals", facts, self.columns, after, [certificate], before, run)
+        write_text(self.page, page)
         console.print("\nThe same as a page, with a tree before and after: ", style="bold", end="")
         console.print(str(self.page), soft_wrap=True)
 
@@ -300,11 +295,6 @@ class Story:
         cs, cc = self.model.federation_.coordinator.identity, self.model.federation_.compute.identity
         halves = root_half(cs.share, [stolen.split.c])
         return root_open(cc.share, [stolen.split.c], halves) == [stolen.threshold]
-
-
-def open_with_key(key: WeakKey, stolen: Stolen) -> bool:
-    """Decrypt a split with one owner's key."""
-    return par_h_dec2(key, [stolen.split]) == [stolen.threshold]
 
 
 def timed(do: Callable[[], Result]) -> tuple[Result, str]:

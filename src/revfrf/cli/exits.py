@@ -1,8 +1,4 @@
-"""How commands end: one line on standard error, and an exit code.
-
-0 success or verified; 1 verification failed; 2 usage error or unreadable file; 3 a party is offline or
-refused; 70 internal error; 130 interrupted; 141 broken pipe; 143 terminated.
-"""
+"""How commands end: one line on standard error, and an exit code; `revfrf --help` explains the codes."""
 
 import io
 import json
@@ -22,13 +18,8 @@ from typer.core import TyperGroup
 from revfrf.errors import AuditLogError, CertificateError, PartyError, RevFRFError
 from revfrf.io.files import UNREADABLE
 
-NOT_VERIFIED = 1
-WRONG_USAGE = 2
-NO_ANSWER = 3
-INTERNAL_ERROR = 70
-INTERRUPTED = 130
-BROKEN_PIPE = 141
-TERMINATED = 143
+NOT_VERIFIED, WRONG_USAGE, NO_ANSWER, INTERNAL_ERROR = 1, 2, 3, 70
+INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143  # 128 and the number of the signal
 
 _NOTHING_CHECKED = (*UNREADABLE, "malformed", "version")
 """Kinds of errors that say nothing about what a certificate or a log proves."""

@@ -5,27 +5,28 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from revfrf.cli.console import AllowInsecure, Directory, Json, ask_party, print_done, quoted, show
+from revfrf.cli.console import ask_party, print_done, quoted, show
+from revfrf.cli.options import AllowInsecure, Directory, Json
 from revfrf.errors import RevFRFError, UsageError
 from revfrf.io.files import check_place, create, reading, writing
 from revfrf.node import api
 
-MAX_REQUEST = 2**20
-"""Bytes in a file with a request to leave."""
+MAX_REQUEST = 2**20  # bytes in a file with a request to leave
 
 app = typer.Typer(no_args_is_help=True, help="Create a federation and invite its parties.")
 
 
 @app.command()
 def init(
-    federation: Annotated[str, typer.Argument(metavar="FEDERATION", help="The federation's name.")],
+    federation: Annotated[str, Argument(metavar="FEDERATION", help="The federation's name.")],
     coordinator: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="CS's address, the only open port of the federation.")
+        str, Option(metavar="HOST:PORT", help="CS's address, the only open port of the federation.")
     ],
     directory: Directory = Path("kgc"),
     key_bits: Annotated[
-        int | None, typer.Option(help="Size of the keys; 3072 gives about 128 bits of security.")
+        int | None, Option(help="Size of the keys; 3072 gives about 128 bits of security.")
     ] = None,
     allow_insecure: AllowInsecure = False,
     as_json: Json = False,
@@ -40,26 +41,21 @@ def init(
 
     insecure = allow_insecure or None
     create_federation(directory, federation, coordinator, key_bits=key_bits, allow_insecure=insecure)
-    print_done(
-        as_json,
-        {"directory": str(directory), "federation": federation},
-        f"{directory} is the key centre of {federation}. Next, invite CS, CC and all other parties:",
-        f"  revfrf kgc invite CS -d {quoted(directory)}",
-    )
+    facts = {"directory": str(directory), "federation": federation}
+    done = f"{directory} is the key centre of {federation}. Next, invite CS, CC and all other parties:"
+    print_done(as_json, facts, done, f"  revfrf kgc invite CS -d {quoted(directory)}")
 
 
 @app.command()
 def invite(
-    role: Annotated[str, typer.Argument(metavar="ROLE", help="CS, CC, participant or requester.")],
+    role: Annotated[str, Argument(metavar="ROLE", help="CS, CC, participant or requester.")],
     name: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="The name of a participant or requester.", show_default=False),
+        str, Argument(metavar="NAME", help="The name of a participant or requester.", show_default=False)
     ] = "",
     directory: Directory = Path("kgc"),
-    days: Annotated[int, typer.Option(help="How long the party's TLS certificate is valid.")] = 365,
+    days: Annotated[int, Option(help="How long the party's TLS certificate is valid.")] = 365,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the token to a new file that only you can read."),
+        Path | None, Option(metavar="FILE", help="Write the token to a new file that only you can read.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -89,7 +85,7 @@ def invite(
 
 @app.command()
 def uninvite(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The party's name.")],
+    name: Annotated[str, Argument(metavar="NAME", help="The party's name.")],
     directory: Directory = Path("kgc"),
     as_json: Json = False,
 ) -> None:
@@ -107,7 +103,7 @@ def uninvite(
 
 @app.command()
 def accept(
-    request: Annotated[Path, typer.Argument(metavar="REQUEST", help="The file of `revfrf revoke --out`.")],
+    request: Annotated[Path, Argument(metavar="REQUEST", help="The file of `revfrf revoke --out`.")],
     directory: Directory = Path("kgc"),
     as_json: Json = False,
 ) -> None:
@@ -117,19 +113,15 @@ def accept(
     Example:
       revfrf kgc accept leave.request -d kgc
     """
-    digits = _read_request(request)
+    wrote = "`revfrf revoke --out`"
+    with reading(request, UsageError, f"give the file that {wrote} wrote"), request.open("rb") as file:
+        data = file.read(MAX_REQUEST)
+    try:
+        digits = bytes.fromhex(data.decode("ascii")).hex()
+    except ValueError:
+        raise UsageError(f"{request}: not a request to leave, as {wrote} writes it") from None
     try:
         result = ask_party(directory, api.Accept(digits), as_json)
     except RevFRFError as error:
         raise error if error.kind != "usage" else UsageError(f"{request}: {error}") from None
     show("KGC has the request.", result, as_json)
-
-
-def _read_request(path: Path) -> str:
-    """Return the request in a file, as hex digits."""
-    with reading(path, UsageError, "give the file that `revfrf revoke --out` wrote"), path.open("rb") as file:
-        data = file.read(MAX_REQUEST)
-    try:
-        return bytes.fromhex(data.decode("ascii")).hex()
-    except ValueError:
-        raise UsageError(f"{path}: not a request to leave, as `revfrf revoke --out` writes it") from None

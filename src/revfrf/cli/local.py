@@ -6,27 +6,26 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
-from revfrf.cli.console import REPLACED, AllowInsecure, Json, print_done, quoted
+from revfrf.cli.console import print_done, quoted
+from revfrf.cli.options import REPLACED, AllowInsecure, Json
 from revfrf.io.files import check_place
 
 FederationDirectory = Annotated[
-    Path, typer.Option("--directory", "-d", metavar="DIR", help="The directory of all parties' directories.")
+    Path, Option("--directory", "-d", metavar="DIR", help="The directory of all parties' directories.")
 ]
 
 
 def up(
     parties: Annotated[
-        int | None,
-        typer.Option(help="Hospitals, which share the columns of the data (default 5).", show_default=False),
+        int | None, Option(help="Hospitals, which share the columns of the data (default 5).")
     ] = None,
     directory: FederationDirectory = Path("federation"),
-    key_bits: Annotated[
-        int | None, typer.Option(help="Size of the keys (default 2048).", show_default=False)
-    ] = None,
+    key_bits: Annotated[int | None, Option(help="Size of the keys (default 2048).")] = None,
     allow_insecure: AllowInsecure = False,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Run in the background; `revfrf down` stops it.")
+        bool, Option("--detach", help="Run in the background; `revfrf down` stops it.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -103,11 +102,11 @@ def down(directory: FederationDirectory = Path("federation"), as_json: Json = Fa
 
 
 def demo(
-    key_bits: Annotated[int, typer.Option(help="Size of the keys.")] = 3072,
-    trees: Annotated[int, typer.Option(min=1, help="Number of trees.")] = 30,
+    key_bits: Annotated[int, Option(help="Size of the keys.")] = 3072,
+    trees: Annotated[int, Option(min=1, help="Number of trees.")] = 30,
     allow_insecure: AllowInsecure = False,
     page: Annotated[
-        Path, typer.Option(metavar="FILE", help=f"Where to write the page about it; {REPLACED}")
+        Path, Option(metavar="FILE", help=f"Where to write the page about it; {REPLACED}")
     ] = Path("five_hospitals.html"),
 ) -> None:
     """Show everything in a minute: train, predict, leave, verify.

@@ -1,26 +1,17 @@
 """Commands of every party: join, serve, status; and a participant's revoke."""
 
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
+from typer import Argument, Option
 
-from revfrf.cli.console import (
-    REPLACED,
-    AllowInsecure,
-    Directory,
-    IdColumn,
-    Json,
-    ask_party,
-    print_done,
-    progress,
-    quoted,
-    show,
-    write_file,
-)
+from revfrf.cli.console import ask_party, print_done, progress, quoted, show, write_file
 from revfrf.cli.exits import advising
+from revfrf.cli.options import REPLACED, AllowInsecure, Directory, IdColumn, Json
 from revfrf.errors import UsageError
 from revfrf.io.files import check_place
 from revfrf.node import api
@@ -33,9 +24,9 @@ _OWN_TABLE = {
 
 
 def join(
-    token: Annotated[str, typer.Argument(metavar="TOKEN", help="From KGC; - reads standard input.")],
+    token: Annotated[str, Argument(metavar="TOKEN", help="From KGC; - reads standard input.")],
     directory: Annotated[
-        Path | None, typer.Option("--directory", "-d", metavar="DIR", help="Default: the party's name.")
+        Path | None, Option("--directory", "-d", metavar="DIR", help="Default: the party's name.")
     ] = None,
     allow_insecure: AllowInsecure = False,
     as_json: Json = False,
@@ -71,14 +62,14 @@ def join(
 
 def serve(
     directory: Directory = Path(),
-    data: Annotated[Path | None, typer.Option(metavar="FILE", help="The table: CSV or Parquet.")] = None,
+    data: Annotated[Path | None, Option(metavar="FILE", help="The table: CSV or Parquet.")] = None,
     id_column: IdColumn = None,
-    target: Annotated[str | None, typer.Option(metavar="COLUMN", help="CS: the label column.")] = None,
-    task: Annotated[str | None, typer.Option(help="CS: the labels are classes or numbers.")] = None,
-    policy: Annotated[list[str] | None, typer.Option(help="Answer only this requester; repeatable.")] = None,
-    listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="CS: the address.")] = None,
-    workers: Annotated[str | None, typer.Option(help="Cores, -1 for all, or like ray://HOST:PORT.")] = None,
-    log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
+    target: Annotated[str | None, Option(metavar="COLUMN", help="CS: the label column.")] = None,
+    task: Annotated[str | None, Option(help="CS: the labels are classes or numbers.")] = None,
+    policy: Annotated[list[str] | None, Option(help="Answer only this requester; repeatable.")] = None,
+    listen: Annotated[str | None, Option(metavar="HOST:PORT", help="CS: the address.")] = None,
+    workers: Annotated[str | None, Option(help="Cores, -1 for all, or like ray://HOST:PORT.")] = None,
+    log_format: Annotated[str | None, Option(help="text or json.")] = None,
 ) -> None:
     """Run a party, until Ctrl-C or SIGTERM.
 
@@ -88,21 +79,15 @@ def serve(
     Example:
       revfrf serve -d bank --data customers.csv --id-column customer
     """
-    flags = {"file": data, "id_column": id_column, "target": target, "task": task, "listen": listen}
-    with advising(_OWN_TABLE):
-        _serve(directory, {**flags, "accepts": policy or None, "log_format": log_format, **_workers(workers)})
-
-
-def _serve(directory: Path, flags: dict[str, Any]) -> None:
-    from contextlib import closing
-
     from revfrf.node.config import with_overrides
     from revfrf.node.home import Home
     from revfrf.node.logs import set_up_logging
     from revfrf.node.roles import service_of
     from revfrf.parallel import using_backend
 
-    with closing(Home.open(directory)) as home:
+    flags: dict[str, Any] = {"file": data, "id_column": id_column, "target": target, "task": task}
+    flags |= {"listen": listen, "accepts": policy or None, "log_format": log_format, **_workers(workers)}
+    with advising(_OWN_TABLE), closing(Home.open(directory)) as home:
         config = with_overrides(home.config, **flags)
         set_up_logging(config.log.level, config.log.format)
         with using_backend(config.work.backend, config.work.address, config.work.workers):
@@ -141,16 +126,14 @@ def status(directory: Directory = Path(), as_json: Json = False) -> None:
 def revoke(
     directory: Directory = Path(),
     level: Annotated[
-        int,
-        typer.Option(min=1, max=2, help="2: also renew all keys, which makes old copies useless; 1: do not."),
+        int, Option(min=1, max=2, help="2: also renew all keys, which makes old copies useless; 1: do not.")
     ] = 2,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False,
     no_wait: Annotated[
-        bool, typer.Option("--no-wait", help="Return once KGC has the request; keep the process running.")
+        bool, Option("--no-wait", help="Return once KGC has the request; keep the process running.")
     ] = False,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help=f"Write the request to a file, for `kgc accept`; {REPLACED}"),
+        Path | None, Option(metavar="FILE", help=f"Write the request to a file, for `kgc accept`; {REPLACED}")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -178,7 +161,14 @@ def revoke(
         write_file(out, f"{result.request}\n")
         title = f"The request is in {out}; take it to `revfrf kgc accept`."
     elif not no_wait:
-        _wait_until_left(directory, as_json)
+        from revfrf.node.home import wait_until_left
+
+        if not as_json:
+            typer.echo("KGC has the request. Waiting until CS no longer accepts this party …", err=True)
+            typer.echo("Ctrl-C ends the waiting; the request remains valid.", err=True)
+        with progress(as_json) as on_progress:
+            on_progress(api.Progress("leaving"))
+            wait_until_left(directory)
         title = "KGC has the request, and CS no longer accepts this party: it has left."
     show(title, msgspec.structs.replace(result, request=""), as_json)
 
@@ -190,14 +180,3 @@ def _confirmed() -> bool:
         if isinstance(abort.__context__, EOFError):
             raise UsageError("cannot ask for confirmation without a terminal; give --yes") from None
         raise
-
-
-def _wait_until_left(directory: Path, quiet: bool) -> None:
-    from revfrf.node.home import wait_until_left
-
-    if not quiet:
-        typer.echo("KGC has the request. Waiting until CS no longer accepts this party …", err=True)
-        typer.echo("Ctrl-C ends the waiting; the request remains valid.", err=True)
-    with progress(quiet) as on_progress:
-        on_progress(api.Progress("leaving"))
-        wait_until_left(directory)

@@ -5,30 +5,32 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from revfrf.cli.console import REPLACED, Directory, IdColumn, Json, Voting, ask_party, facts_of, write_file
+from revfrf.cli.console import ask_party, facts_of, write_file
 from revfrf.cli.exits import advising
+from revfrf.cli.options import REPLACED, Directory, IdColumn, Json, Voting
 from revfrf.errors import RevFRFError, UsageError
 from revfrf.io.files import check_place
 from revfrf.node import api
 
 
 def predict(
-    rows: Annotated[Path, typer.Argument(metavar="ROWS", help="CSV or Parquet.")],
+    rows: Annotated[Path, Argument(metavar="ROWS", help="CSV or Parquet.")],
     encrypted: Annotated[
-        bool, typer.Option("--encrypted", help="The file has whole rows, which only this party sees.")
+        bool, Option("--encrypted", help="The file has whole rows, which only this party sees.")
     ] = False,
     directory: Directory = Path(),
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help=f"Write the predictions here; {REPLACED}")
+        Path | None, Option(metavar="FILE", help=f"Write the predictions here; {REPLACED}")
     ] = None,
     id_column: IdColumn = None,
     partial: Annotated[
-        bool, typer.Option("--partial", help="With --encrypted: skip trees that need an offline participant.")
+        bool, Option("--partial", help="With --encrypted: skip trees that need an offline participant.")
     ] = False,
     min_coverage: Annotated[
         float | None,
-        typer.Option(min=0, max=1, show_default="0.5", help="With --partial: fail if fewer trees voted."),
+        Option(min=0, max=1, show_default="0.5", help="With --partial: fail if fewer trees voted."),
     ] = None,
     voting: Voting = "hard",
     as_json: Json = False,
@@ -49,7 +51,10 @@ def predict(
         raise UsageError("--partial: only with --encrypted; without it, all participants are needed")
     if min_coverage is not None and not partial:
         raise UsageError("--min-coverage: only with --partial; without it, all trees vote")
-    _check_output(out, rows)
+    if out is not None:
+        check_place(out)
+        if out.exists() and rows.exists() and out.samefile(rows):
+            raise UsageError(f"--out {out} would replace the rows; give another path")
     file = str(rows.absolute())
     request: api.Request[api.Predictions] = api.Predict(file, id_column, voting)
     if encrypted:
@@ -63,13 +68,6 @@ def predict(
     else:
         write_file(out, text)
     _report_gaps(result)
-
-
-def _check_output(out: Path | None, rows: Path) -> None:
-    if out is not None:
-        check_place(out)
-        if out.exists() and rows.exists() and out.samefile(rows):
-            raise UsageError(f"--out {out} would replace the rows; give another path")
 
 
 def _check_coverage(result: api.Predictions, least: float) -> None:

@@ -5,26 +5,26 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from revfrf.cli.console import Json, fact_lines, print_done
+from revfrf.cli.console import fact_lines, print_done
 from revfrf.cli.exits import NOT_VERIFIED, say
+from revfrf.cli.options import Json
 from revfrf.errors import UsageError
 
 
 def verify(
-    certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="A revocation certificate.")],
-    kgc_key: Annotated[Path, typer.Option("--kgc-key", metavar="FILE", help="The key centre's public key.")],
+    certificate: Annotated[Path, Argument(metavar="CERTIFICATE", help="A revocation certificate.")],
+    kgc_key: Annotated[Path, Option("--kgc-key", metavar="FILE", help="The key centre's public key.")],
     retrain: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOREST", help="Retrain this forest, saved with private_keys=True, and compare."
-        ),
+        Option(metavar="FOREST", help="Retrain this forest, saved with private_keys=True, and compare."),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(metavar="TABLE", help="With --retrain: the training rows in their order.")
+        Path | None, Option(metavar="TABLE", help="With --retrain: the training rows in their order.")
     ] = None,
     target: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="With --retrain: the table's label column.")
+        str | None, Option(metavar="COLUMN", help="With --retrain: the table's label column.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -75,10 +75,8 @@ def verify(
 
 
 def verify_log(
-    log: Annotated[Path, typer.Argument(metavar="LOG", help="A party's audit log.")],
-    head: Annotated[
-        str | None, typer.Option(metavar="HASH", help="A hash that the log had at some time.")
-    ] = None,
+    log: Annotated[Path, Argument(metavar="LOG", help="A party's audit log.")],
+    head: Annotated[str | None, Option(metavar="HASH", help="A hash that the log had at some time.")] = None,
     as_json: Json = False,
 ) -> None:
     """Verify a party's audit log, offline.

@@ -87,7 +87,7 @@ def retrain(
         leavers=certificate.leavers,
         stayed=stayed,
         rows=len(targets.values),
-        ignored=tuple(name for name in table.names if name not in (target, *places.values())),
+        ignored=tuple(name for name in table.columns if name not in (target, *places.values())),
         same_targets=same,
         digest_certified=certificate.report.digest_after,
         digest_trained=trained.coordinator.digest(),
@@ -137,10 +137,10 @@ def _stayed(
 def _places(forest: Model, stayed: tuple[str, ...], table: Table, target: str) -> dict[int, str]:
     """Return the name in the table of each needed column of X, by its position in X."""
     needed = sorted(position for party in stayed for position in forest.layout_.owned[party])
-    given = [name for name in table.names if name != target]
+    given = [name for name in table.columns if name != target]
     names = forest._names()
     if names is not None:
-        missing = [names[position] for position in needed if names[position] not in table.names]
+        missing = [names[position] for position in needed if names[position] not in table.columns]
         if missing:
             raise UsageError(f"the table has no column {some(missing)}")
         if any(names[position] == target for position in needed):
@@ -158,7 +158,7 @@ def _places(forest: Model, stayed: tuple[str, ...], table: Table, target: str) -
 
 def _hold(forest: Model, stayed: tuple[str, ...], table: Table, places: dict[int, str]) -> None:
     """Give the participants who stayed their columns of the table, encoded as they were for `fit`."""
-    ids = ("",) * len(table.columns[0])  # rows have no ids here, and keep their order
+    ids = ("",) * len(next(iter(table.columns.values())))  # rows have no ids here, and keep their order
     rows = Rows(table, "", ids)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)

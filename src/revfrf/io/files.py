@@ -16,8 +16,7 @@ from typing import BinaryIO
 from revfrf.errors import RevFRFError, StorageError, UsageError
 
 PathLike = str | os.PathLike[str]
-PRIVATE = 0o600
-PUBLIC = 0o644
+PRIVATE, PUBLIC = 0o600, 0o644
 UNREADABLE = ("missing", "not-regular", "too-large", "io")
 """Kinds of errors that `reading` makes."""
 

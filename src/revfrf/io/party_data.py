@@ -18,12 +18,16 @@ from numpy.typing import NDArray
 
 from revfrf.crypto.encoding import MISSING, FixedPoint
 from revfrf.errors import RangeError, UsageError
-from revfrf.io.table import PathLike, Table, Values, category, number, some
+from revfrf.io.files import PathLike
+from revfrf.io.table import Table, Values, category, number, some
 from revfrf.messages.fle_expan import Column
 
 MAX_COLUMNS = 2**16 - 1
 Task = Literal["classes", "numbers"]
 """The kind of labels."""
+
+Labels = dict[str, Any]
+"""The coordinator's labels by their ids: classes are text, numbers are floats."""
 
 MAX_FREE_CATEGORIES = 100
 """Up to this number, distinct values are taken for categories or classes without asking."""
@@ -53,8 +57,8 @@ class Rows:
         """
         places = self.decimals if isinstance(self.decimals, Mapping) else {}
         for name in sorted({*self.categories, *self.drop, *places}):
-            self.table.position(name)
-        names = [name for name in self.table.names if name != self.id_column and name not in self.drop]
+            self.table.find(name)
+        names = [name for name in self.table.columns if name != self.id_column and name not in self.drop]
         if not 0 < len(names) <= MAX_COLUMNS:
             raise UsageError(
                 f"{self.table.path}: {len(names):,} columns besides the ids; a participant has 1 to 65,535"
@@ -104,13 +108,9 @@ class Rows:
         return not others
 
     def _encode(self, column: Column) -> NDArray[np.int64]:
-        if column.categories is None:
-            return self._encode_numbers(column)
-        where = f"{self.table.path}, column {column.name!r}"
-        return category_codes(self.table.column(column.name), column.categories, where)
-
-    def _encode_numbers(self, column: Column) -> NDArray[np.int64]:
         values, point = self.table.column(column.name), FixedPoint(column.decimals)
+        if column.categories is not None:
+            return category_codes(values, column.categories, f"{self.table.path}, column {column.name!r}")
         if any(isinstance(value, str) for value in values):
             values = [self._number(row, column.name, value) for row, value in enumerate(values)]
             if {type(value) for value in values} - {int}:  # one type is faster; the numbers are the same
@@ -144,8 +144,6 @@ def read_rows(
     `categories` lists columns that are categories even if they look like numbers, `drop` columns to leave
     out. `decimals` is for all number columns, or by name, with 6 for the others.
     """
-    if isinstance(categories, str) or isinstance(drop, str):
-        raise UsageError("`categories` and `drop` are lists of column names")
     table = Table.read(path)
     return Rows(table, id_column, table.ids(id_column), frozenset(categories), frozenset(drop), decimals)
 
@@ -185,31 +183,15 @@ def _finite(value: Any) -> bool | None:
 # -- labels and answers -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Labels:
-    """The coordinator's labels: text or a number for each id."""
-
-    ids: tuple[str, ...] = field(repr=False)
-    values: NDArray[Any] = field(repr=False)
-
-    def of(self, ids: Sequence[str]) -> list[Any]:
-        """Return the labels of these rows. Raises UsageError if some are missing."""
-        known = dict(zip(self.ids, self.values.tolist(), strict=True))
-        missing = [name for name in ids if name not in known]
-        if missing:
-            raise UsageError(f"the labels of {len(missing)} rows are missing, such as {missing[0]!r}")
-        return [known[name] for name in ids]
-
-
 def read_labels(path: PathLike, id_column: str, target: str, task: Task, *, settled: bool = False) -> Labels:
-    """Read ids and labels from a .csv or .parquet file: classes as text, or numbers as float64.
+    """Read labels by their ids from a .csv or .parquet file.
 
     Missing labels are refused, and so are words like "none": rename such a class. So are mostly distinct
     numbers as classes, unless that is `settled`.
     """
     if target == id_column:
         raise UsageError(f"{path}: {target!r} cannot be both the id and the label column")
-    table = Table.read(path)
+    table, where = Table.read(path), f"{path}, column {target!r}"
     ids = table.ids(id_column)
     read = category if task == "classes" else _label_number
     found = []
@@ -220,28 +202,18 @@ def read_labels(path: PathLike, id_column: str, target: str, task: Task, *, sett
             raise UsageError(f"{table.at(row, target)}: {error}; correct it, or remove the row") from None
     absent = [row for row, value in enumerate(found) if value is None]
     if absent:
-        raise UsageError(
-            f"{path}, column {target!r}: no label in {table.places(absent)}; add them, or remove the rows"
-        )
+        raise UsageError(f"{where}: no label in {table.places(absent)}; add them, or remove the rows")
     odd = [row for row, value in enumerate(found) if isinstance(value, str) and not value.isprintable()]
     if odd:
+        raise UsageError(f"{where}, {table.places(odd)}: characters that do not print; remove them")
+    different, unclear = {*found}, task == "classes" and not settled
+    if unclear and _mostly_different(len(different), len(found)) and all(map(_finite, different)):
         raise UsageError(
-            f"{path}, column {target!r}, {table.places(odd)}: characters that do not print; remove them"
-        )
-    if task == "classes" and not settled:
-        _check_classes(f"{path}, column {target!r}", found)
-    return Labels(ids, np.array(found, dtype=np.str_ if task == "classes" else np.float64))
-
-
-def _check_classes(where: str, labels: Collection[Any]) -> None:
-    """Raise UsageError for labels that look like numbers to predict."""
-    different = {*labels}
-    if _mostly_different(len(different), len(labels)) and all(map(_finite, different)):
-        raise UsageError(
-            f"{where}: {len(different)} different numbers in {len(labels)} rows would each be a class; to "
+            f"{where}: {len(different)} different numbers in {len(found)} rows would each be a class; to "
             'predict numbers, set `task = "numbers"` in [data], or give --task numbers; if they are names, '
             "put a letter before them"
         )
+    return dict(zip(ids, found, strict=True))
 
 
 def _label_number(value: Any) -> float | None:

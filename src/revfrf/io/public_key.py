@@ -8,13 +8,12 @@ Each key has exactly one such text, the one that `save_verify_key` writes; any o
 fingerprint is what `VerifyKey.fingerprint` says, for comparing over the telephone.
 """
 
-import os
 import re
 from contextlib import suppress
 
 from revfrf.crypto.signing import KEY_BYTES, VerifyKey
 from revfrf.errors import FormatError, KeyFileError
-from revfrf.io.files import PUBLIC, content, create, reading, writing
+from revfrf.io.files import PUBLIC, PathLike, content, create, reading, writing
 
 FORMAT = "revfrf verify key v1"
 MAX_SIZE = 64 * 1024
@@ -22,7 +21,7 @@ _ANY_VERSION = b"revfrf verify key v"
 _FORM = re.compile(rb"%s\nkey: ([0-9a-f]{%d})\n.*\n" % (FORMAT.encode(), 2 * KEY_BYTES))
 
 
-def save_verify_key(path: str | os.PathLike[str], key: VerifyKey) -> None:
+def save_verify_key(path: PathLike, key: VerifyKey) -> None:
     """Write a public key to a new file that everybody may read.
 
     A file that holds this very key stays as it is; any other is not overwritten. Raises KeyFileError; its
@@ -38,7 +37,7 @@ def save_verify_key(path: str | os.PathLike[str], key: VerifyKey) -> None:
         raise
 
 
-def load_verify_key(path: str | os.PathLike[str]) -> VerifyKey:
+def load_verify_key(path: PathLike) -> VerifyKey:
     """Return the public key in this file.
 
     Raises KeyFileError; its kinds are `missing`, `not-regular`, `too-large` and `io` for the file, and
@@ -66,5 +65,5 @@ def _text(key: VerifyKey) -> bytes:
     return f"{FORMAT}\nkey: {key.raw.hex()}\nfingerprint: {key.fingerprint}\n".encode("ascii")
 
 
-def _malformed(path: str | os.PathLike[str], what: str) -> KeyFileError:
+def _malformed(path: PathLike, what: str) -> KeyFileError:
     return KeyFileError(f"{path} is not a public key: {what}; ask for it again", kind="malformed")

@@ -14,14 +14,12 @@ file, counted from 1.
 
 import csv
 import io
-import os
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +27,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revfrf.errors import UsageError
+from revfrf.io.files import PathLike
 
 _ABSENT = {"", "nan", "na", "n/a", "null", "none", "<na>"}
 _TRUTH = {"True": 1, "False": 0}
 _WHOLE = re.compile(r"([+-]?\d+)\.0*")
 _NUMERIC_ID = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d+)?")
 _NO_ID = (bool, float, np.floating)
+_ODD_ID = "ids with whitespace around them or characters that do not print never match; remove those"
+_FLOAT_ID = (
+    "ids that are floats or booleans never match; write them as whole numbers or text (pandas turns integers "
+    "into floats where one is missing)"
+)
 _PLAIN = ("string", "large_string", "string_view", "integer", "floating", "decimal", "boolean", "null")
 """Types of Parquet columns whose values are numbers or categories."""
 
 Values = Sequence[Any] | NDArray[Any]
-PathLike = str | os.PathLike[str]
 
 
 # -- values -----------------------------------------------------------------------------------------
@@ -97,19 +100,11 @@ def some(names: Sequence[object], most: int = 10) -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """A file: the names of its columns, and their values, in a CSV file all of them text.
-
-    `lines` are those on which the rows of a CSV file begin.
-    """
+    """A file: its columns by name, in a CSV file all of them text, and the lines on which its rows begin."""
 
     path: str
-    names: tuple[str, ...]
-    columns: tuple[Any, ...] = field(repr=False)
+    columns: Mapping[str, Any] = field(repr=False)
     lines: tuple[int, ...] | None = field(repr=False)
-
-    @cached_property
-    def _positions(self) -> dict[str, int]:
-        return {name: position for position, name in enumerate(self.names)}
 
     @classmethod
     def read(cls, path: PathLike) -> "Table":
@@ -125,9 +120,8 @@ class Table:
     def _read_csv(cls, path: PathLike) -> "Table":
         rows, starts, after = [], [], 0
         try:
-            lines = csv.reader(
-                io.StringIO(Path(path).read_bytes().decode("utf-8-sig"), newline=""), strict=True
-            )
+            text = Path(path).read_bytes().decode("utf-8-sig")
+            lines = csv.reader(io.StringIO(text, newline=""), strict=True)
             names = next(lines, [])
             after = lines.line_num
             for row in lines:
@@ -147,7 +141,7 @@ class Table:
             ) from None
         except csv.Error as error:
             raise UsageError(f"{path}: not a CSV file in UTF-8: after line {after}, {error}") from None
-        return cls._checked(path, names, tuple(zip(*rows, strict=True)), starts)
+        return cls._checked(path, names, tuple(zip(*rows, strict=True)), tuple(starts))
 
     @classmethod
     def _read_parquet(cls, path: PathLike) -> "Table":
@@ -167,18 +161,18 @@ class Table:
 
     @classmethod
     def _checked(
-        cls, path: PathLike, names: Sequence[str], columns: Sequence[Any], lines: Sequence[int] | None
+        cls, path: PathLike, names: Sequence[str], columns: Sequence[Any], lines: tuple[int, ...] | None
     ) -> "Table":
         twice = sorted(name for name, count in Counter(names).items() if count > 1)
         if twice:
             raise UsageError(f"{path}: two columns are called {twice[0]!r}; give each its own name")
         if not columns:
             raise UsageError(f"{path}: there are no rows")
-        return cls(str(path), tuple(names), tuple(columns), None if lines is None else tuple(lines))
+        return cls(str(path), dict(zip(names, columns, strict=True)), lines)
 
-    def at(self, row: int, column: str | None = None) -> str:
-        """Return the place of a row, for errors."""
-        return f"{self.path}, {self.places([row])}" + ("" if column is None else f", column {column!r}")
+    def at(self, row: int, column: str) -> str:
+        """Return the place of a value, for errors."""
+        return f"{self.path}, {self.places([row])}, column {column!r}"
 
     def places(self, rows: Sequence[int]) -> str:
         """Return the places of the first five of these rows."""
@@ -186,18 +180,17 @@ class Table:
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         return f"{'row' if self.lines is None else 'line'} {', '.join(shown)}{more}"
 
-    def position(self, name: str, kind: str | None = None) -> int:
-        """Return the position of a column. Raises UsageError of this kind, which names the existing ones."""
-        if name in self._positions:
-            return self._positions[name]
-        hint = "; are its columns separated by commas?" if len(self.names) == 1 else ""
-        raise UsageError(
-            f"{self.path}: there is no column {name!r}; its columns are {some(self.names)}{hint}", kind=kind
-        )
+    def find(self, name: str, kind: str | None = None) -> Any:
+        """Return a column as it was read. Raises UsageError of this kind, which names the existing ones."""
+        if name in self.columns:
+            return self.columns[name]
+        hint = "; are its columns separated by commas?" if len(self.columns) == 1 else ""
+        known = f"its columns are {some([*self.columns])}{hint}"
+        raise UsageError(f"{self.path}: there is no column {name!r}; {known}", kind=kind)
 
     def column(self, name: str, kind: str | None = None) -> Any:
         """Return a column's values: text, numbers, None. Raises UsageError, also for types without such."""
-        column = self.columns[self.position(name, kind)]
+        column = self.find(name, kind)
         if self.lines is not None:
             return column
         from pyarrow import types
@@ -226,31 +219,20 @@ class Table:
         if absent:
             raise UsageError(f"{place}: no id in {self.places(absent)}; every row needs one")
         odd = [row for row, text in enumerate(texts) if text != text.strip() or not text.isprintable()]
-        if odd:
-            raise UsageError(
-                f"{place}, {self.places(odd)}: {some([texts[row] for row in odd], 5)}: ids with whitespace "
-                "around them or characters that do not print never match; remove those"
-            )
-        if floats:
-            raise UsageError(
-                f"{place}, {self.places(floats)}: {some([texts[row] for row in floats], 5)}: ids that are "
-                "floats or booleans never match; write them as whole numbers or text (pandas "
-                "turns integers into floats where one is missing)"
-            )
+        for wrong, reason in ((odd, _ODD_ID), (floats, _FLOAT_ID)):
+            if wrong:
+                shown = some([texts[row] for row in wrong], 5)
+                raise UsageError(f"{place}, {self.places(wrong)}: {shown}: {reason}")
         if len(set(texts)) != len(texts):
-            raise self._twice(name, texts)
+            raise UsageError(f"{place}: ids must be unique, and these are not: {self._twice(texts)}")
         return tuple(texts)
 
-    def _twice(self, name: str, ids: Sequence[str]) -> UsageError:
+    def _twice(self, ids: Sequence[str]) -> str:
         rows: dict[str, list[int]] = {}
         for row, one in enumerate(ids):
             rows.setdefault(one, []).append(row)
-        twice = [(one, places) for one, places in rows.items() if len(places) > 1]
-        shown = "; ".join(f"{one!r} in {self.places(places)}" for one, places in twice[:5])
-        more = f"; and {len(twice) - 5} more" if len(twice) > 5 else ""
-        return UsageError(
-            f"{self.path}, column {name!r}: ids must be unique, and these are not: {shown}{more}"
-        )
+        twice = [f"{one!r} in {self.places(places)}" for one, places in rows.items() if len(places) > 1]
+        return "; ".join(twice[:5]) + (f"; and {len(twice) - 5} more" if len(twice) > 5 else "")
 
 
 def _unreadable(path: PathLike, error: OSError) -> UsageError:

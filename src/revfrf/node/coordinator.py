@@ -28,7 +28,7 @@ from revfrf.parallel import workers
 from revfrf.protocols.alignment import Matched
 from revfrf.protocols.certificate import shown_by
 from revfrf.report.drawing import outline
-from revfrf.report.forest import ForestOverview, forest_page
+from revfrf.report.forest import forest_page
 from revfrf.roles.coordinator import Coordinator
 from revfrf.storage.memory import CoordinatorStore
 
@@ -91,7 +91,7 @@ class CoordinatorService(Service):
     def match(self, _: api.Match, on_progress: OnProgress) -> api.Matched:
         """Count the rows that all participants share, before anything is settled."""
         with self._turn(on_progress) as progressed:
-            rows = len(self.job.expect_labels().ids)
+            rows = len(self.job.expect_labels())
 
             def look() -> tuple[Matched, tuple[api.ParticipantRows, ...]]:
                 self.job.enter_epoch(progressed)
@@ -142,14 +142,14 @@ class CoordinatorService(Service):
     def test(self, request: api.Test, on_progress: OnProgress) -> api.TestScore:
         """Score the forest on rows whose labels are in a file."""
         file, labels, classes = request.file, self.job.read_labels(request.file), self.role.labels
-        if classes and (strange := sorted({*map(str, labels.values)} - {*classes})):
+        if classes and (strange := sorted({*map(str, labels.values())} - {*classes})):
             no_class = "is not a class" if len(strange) == 1 else "are not classes"
             raise UsageError(f"{file}: {some(strange)} {no_class} of the forest; they are {some(classes)}")
-        found = self._predict(labels.ids, file, self.job.data.id_column, request.voting, on_progress)
+        found = self._predict(tuple(labels), file, self.job.data.id_column, request.voting, on_progress)
         known = len({*self.job.expect_record().ids} & {*found.ids})
         score = api.TestScore(rows=len(found.ids), not_shared=found.not_shared, trained_on=known)
         self.audit.append("tested", rows=score.rows)
-        truth, predicted = np.asarray(labels.of(found.ids)), np.asarray(found.prediction)
+        truth, predicted = np.asarray([labels[name] for name in found.ids]), np.asarray(found.prediction)
         if self.job.task == "classes":
             return msgspec.structs.replace(score, accuracy=float(np.mean(truth == predicted)))
         mse, mae = np.mean((truth - predicted) ** 2), np.mean(np.abs(truth - predicted))
@@ -195,14 +195,10 @@ class CoordinatorService(Service):
         status, forest = self.status(api.Status()), self.job.summary()
         names = ("epoch", "members", "left", "nodes", "rows", "digest")
         known = msgspec.structs.asdict(status) | msgspec.structs.asdict(forest)
-        overview = ForestOverview(
-            federation=self.config.party.federation,
-            facts={name: known[name] for name in names},
-            columns={party: [c.name for c in owned] for party, owned in self.role.columns.items()},
-            forest=outline(self.store),
-            certificates=self.role.certificates,
-        )
-        return forest_page(overview)
+        facts = {name: known[name] for name in names}
+        columns = {party: [c.name for c in owned] for party, owned in self.role.columns.items()}
+        federation, certificates = self.config.party.federation, self.role.certificates
+        return forest_page(federation, facts, columns, outline(self.store), certificates)
 
     def structure(self, _: api.Structure, __: OnProgress) -> str:
         """Return the forest as CS knows it: owners and columns of splits, numbers of cuts, sums of leaves."""

@@ -74,7 +74,7 @@ class TrainingJob:
         self._labels: Labels | None = None
         if self.record is None or not self.record.ids:
             self._labels = self.read_labels(config.data_file, settled=False)
-            step(log, "labels read", file=str(config.data_file), rows=len(self._labels.ids), task=self.task)
+            step(log, "labels read", file=str(config.data_file), rows=len(self._labels), task=self.task)
 
     # -- the steps ----------------------------------------------------------------------------------
 
@@ -133,19 +133,19 @@ class TrainingJob:
         training, labels = self.expect_record(), self.expect_labels()
         try:
             found, parties = self.find(on_progress)
-            if len(found.ids) < training.min_common * len(labels.ids):
+            if len(found.ids) < training.min_common * len(labels):
                 raise UsageError(
-                    f"only {len(found.ids):,} of {len(labels.ids):,} rows are shared ({found}); check the id "
+                    f"only {len(found.ids):,} of {len(labels):,} rows are shared ({found}); check the id "
                     "columns, or lower --min-common"
                 )
-            values = labels.of(found.ids)
+            values = tuple(labels[name] for name in found.ids)
             settled = msgspec.structs.replace(
                 training,
                 ids=tuple(found.ids),
-                values=tuple(values),
+                values=values,
                 labels=() if training.task == "numbers" else tuple(sorted(set(map(str, values)))),
                 n_features=sum(rows.columns for rows in parties),
-                not_common=len(labels.ids) - len(found.ids),
+                not_common=len(labels) - len(found.ids),
             )
             Rules.of(settled.forest, settled.n_features)  # says what is wrong with them
         except UsageError as error:  # nothing has begun yet: the operator may change what is wrong
@@ -187,7 +187,7 @@ class TrainingJob:
             step(log, "schema", party=party, columns=len(found.columns), rows=found.n_rows)
             on_progress(Progress("schema", f"{party!r}: {len(found.columns)} columns, {found.n_rows} rows"))
         source = f"{self.config.data_file}, column {self.data.id_column!r}"
-        matched = self.match("training", self.expect_labels().ids, source, on_progress)
+        matched = self.match("training", tuple(self.expect_labels()), source, on_progress)
         return matched, tuple(
             ParticipantRows(party, len(found.columns), found.n_rows, matched.shared[party])
             for party, found in schemas.items()

@@ -4,14 +4,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
-from revfrf.forest.nodes import Node
 from revfrf.storage.memory import CoordinatorStore
 
-Outline = Mapping[Node, str | None]
-"""A forest without thresholds: the feature, "party/column", of each split, and None for each leaf."""
-
 Tree = Mapping[int, str | None]
-"""One tree of an outline, by path."""
+"""A tree without thresholds, by path: the feature, "party/column", of each split, and None for each leaf."""
+
+Outline = Mapping[int, Tree]
+"""The trees of a forest, by number."""
 
 Tags = Mapping[str, tuple[int, str]]
 """The number of each party's colour, and its letter."""
@@ -32,28 +31,22 @@ STYLE = """
 
 def outline(store: CoordinatorStore) -> Outline:
     """Return a snapshot of CS's forest."""
-    splits: dict[Node, str | None] = {node: split.feature for node, split in store.splits.items()}
-    return splits | dict.fromkeys(store.leaves)
-
-
-def by_tree(forest: Outline) -> dict[int, dict[int, str | None]]:
-    """Return the trees of a forest, by number."""
     trees: dict[int, dict[int, str | None]] = {}
-    for tree, path in sorted(forest):
-        trees.setdefault(tree, {})[path] = forest[tree, path]
+    for tree, path in sorted([*store.splits, *store.leaves]):
+        split = store.splits.get((tree, path))
+        trees.setdefault(tree, {})[path] = None if split is None else split.feature
     return trees
 
 
 def most_telling_tree(before: Outline, after: Outline, leavers: Sequence[str]) -> int:
     """Return the number of a tree with many nodes destroyed, many rebuilt and many kept."""
-    trees, grown = by_tree(before), by_tree(after)
 
     def tells(number: int) -> int:
-        gone = len(below(trees[number], tops_of(trees[number], leavers)))
-        kept = len(trees[number]) - gone
-        return min(kept, gone, len(grown[number]) - kept)
+        gone = len(below(before[number], tops_of(before[number], leavers)))
+        kept = len(before[number]) - gone
+        return min(kept, gone, len(after[number]) - kept)
 
-    return max(trees, key=tells)
+    return max(before, key=tells)
 
 
 def owner(feature: str) -> str:

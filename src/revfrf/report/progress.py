@@ -17,11 +17,7 @@ Update = Callable[[float | None, str | None], None]
 @contextmanager
 def progress_bar(console: Console, shown: bool, transient: bool = False) -> Iterator[Update]:
     """Draw a bar if `shown`, and yield the function that updates it."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=12),
-        TimeElapsedColumn(),
-    )
+    columns = TextColumn("{task.description}", markup=False), BarColumn(bar_width=12), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=transient, disable=not shown) as progress:
         task = progress.add_task("", total=None)
 
