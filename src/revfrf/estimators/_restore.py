@@ -56,7 +56,7 @@ def _check_begun(directory: Directory) -> None:
 
 
 @hides_locals
-def restored(stores: StoreFactory, *, private_keys: bool, allow_insecure: bool, n_jobs: int) -> Federation:
+def restored(stores: StoreFactory, private_keys: bool, allow_insecure: bool, n_jobs: int) -> Federation:
     """Return the federation as its parties' stores have it, with all private keys or without any."""
     kgc = stores.store(Store, KGC, KGC, create=False)
     cs = stores.store(CoordinatorStore, CS, CS, create=False)
@@ -116,7 +116,7 @@ def check_restored(federation: Federation, *, training_rows: bool) -> None:
         if federation.requesters[name].identity.admission != admission:
             raise _old(federation.requesters[name].store)
     _check_roles(federation, training_rows)
-    check_federation(federation, cs.targets.n_classes or 2)
+    check_federation(federation)
     if training_rows:
         _check_leaves(cs)
 
@@ -149,7 +149,7 @@ def _check_leaves(cs: Coordinator) -> None:
         )
 
 
-def check_federation(federation: Federation, leaf_width: int) -> None:
+def check_federation(federation: Federation) -> None:
     """Raise RejectedError unless the structure, the splits and their owners fit together."""
     cs = federation.coordinator
     rules, opening, certificate = cs.plan.rules, cs.opening, cs.certificate
@@ -159,7 +159,7 @@ def check_federation(federation: Federation, leaf_width: int) -> None:
     _require(rules.n_trees > 0 and 0 < rules.max_depth <= MAX_DEPTH, "rules")
     _require(opening.federation == certificate.federation, "federation")
     _require(opening.epoch <= certificate.epoch and opening.forest == forest_id(opening), "epoch")
-    _check_trees(rules, cs.store, leaf_width)
+    _check_trees(rules, cs.store, cs.targets.n_classes or 2)
     _check_splits(federation)
     _check_own_splits(federation)
     if federation.kgc.signing is not None:

@@ -158,12 +158,11 @@ def _places(forest: Model, stayed: tuple[str, ...], table: Table, target: str) -
 
 def _hold(forest: Model, stayed: tuple[str, ...], table: Table, places: dict[int, str]) -> None:
     """Give the participants who stayed their columns of the table, encoded as they were for `fit`."""
-    ids = ("",) * len(table.columns[0])  # rows have no ids here, and keep their order
-    rows = Rows(table, "", ids)
+    layout = forest.layout_
+    rows = Rows(table, "", ("",) * len(table.columns[0]))  # they have no ids here, and keep their order
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         for party in stayed:
-            layout = forest.layout_
             columns = [replace(layout.columns[i], name=places[i]) for i in layout.owned[party]]
             try:
                 codes = rows.codes(columns)
