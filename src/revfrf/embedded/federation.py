@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from time import perf_counter
+from typing import Self
 
 import msgspec
 import numpy as np
@@ -103,21 +104,14 @@ class Federation:
         self.kgc.remember()
         for party in self.with_policies.values():
             party.remember()
-        started, federation = perf_counter(), f"embedded {secrets.token_hex(8)}"
+        started = perf_counter()
         with calls_at_once(self._calls), measured(self.network.ledger, KGC, "key set-up"):
-            run(
-                lambda: self.kgc.lifecycle_state(setup_requested=True),
-                {
-                    Step.BEGIN_FIRST_EPOCH: lambda: self.kgc.begin_first_epoch(federation, setup, role_of),
-                    Step.ANNOUNCE: self.kgc.announce,
-                },
-            )
+            self.kgc.begin_first_epoch(f"embedded {secrets.token_hex(8)}", setup, role_of)
+            self.kgc.announce()
         self.timings = Timings(search_seconds(setup.parameters.key_bits), perf_counter() - started)
 
     @classmethod
-    def restored(
-        cls, columns: Columns, known: Credentials, n_jobs: int, stores: StoreFactory
-    ) -> "Federation":
+    def restored(cls, columns: Columns, known: Credentials, n_jobs: int, stores: StoreFactory) -> Self:
         """Return a federation that was set up before. Every role reads its records."""
         federation = cls.__new__(cls)
         federation._assemble(columns, known, n_jobs, stores)
@@ -160,7 +154,6 @@ class Federation:
             self.participants[name] = Participant(of[name], owned, known.secret_of[name], store, n_jobs)
         self.requesters: dict[str, Requester] = {}
         self._enrolling = Lock()
-        self.timings = Timings()
         for server, role in ((KGC, self.kgc), (CS, self.coordinator), (CC, self.compute)):
             self.network.connect(server, server, role)
         for name, participant in self.participants.items():
@@ -191,7 +184,9 @@ class Federation:
         for party, table in codes.items():
             self.participants[party].hold(TRAINING, table)
         started = perf_counter()
-        self.resume(progress, lambda: self.coordinator.create(rules, self.seed, targets))
+        with measured(self.network.ledger, CS, "FLE-Expan"):
+            self.coordinator.create(rules, self.seed, targets)
+        self.resume(progress)
         self.timings = msgspec.structs.replace(self.timings, training=perf_counter() - started)
         self.coordinator.store.write(timings=self.timings)
 
@@ -296,11 +291,8 @@ class Federation:
         begun = {request.party for request in self.kgc.state.left} or self.coordinator.leavers
         return sorted({*self.kgc.state.leaving, *begun})
 
-    def resume(self, progress: Progress, create: Callable[[], None] | None = None) -> None:
-        """Perform all steps of KGC and CS that are left: end a revocation, or grow what is not grown yet.
-
-        `create` makes the forest, if there is none.
-        """
+    def resume(self, progress: Progress) -> None:
+        """Perform all steps of KGC and CS that are left: end a revocation, or grow what is not grown yet."""
         cs, kgc, ledger = self.coordinator, self.kgc, self.network.ledger
         leaving, growing = measured(ledger, KGC, "FRF-Revoc"), measured(ledger, CS, "FLE-Expan")
 
@@ -321,8 +313,6 @@ class Federation:
             Step.GROW: growing(lambda: cs.grow(progress)),
             Step.REVOKE: measured(ledger, CS, "FRF-Revoc")(lambda: self._rebuild(progress)),
         }
-        if create is not None:
-            actions[Step.CREATE_FOREST] = growing(create)
         with _collector_paused(), calls_at_once(self._calls):
             run(look, actions)
 
