@@ -177,13 +177,12 @@ class BaseRevocableForest(BaseEstimator):
 
     def _record(self) -> EstimatorRecord:
         """Return what is kept of the estimator itself with a forest."""
-        names = self._names()
         parameters = {**self.get_params(deep=False), "directory": None}  # it may be moved
         return EstimatorRecord(
             kind=type(self).__name__,
             parameters={name: plain(name, value) for name, value in parameters.items()},
             owned=dict(self.layout_.owned),
-            feature_names=None if names is None else tuple(names),
+            feature_names=self._names(),
             n_features=self.n_features_in_,
         )
 
@@ -270,8 +269,8 @@ class BaseRevocableForest(BaseEstimator):
         return self
 
     def _encrypted(
-        self, X: Rows, requester: str | None, partial: bool, finish: Callable[[NDArray[np.float64]], Any]
-    ) -> Any:
+        self, X: Rows, requester: str | None, partial: bool, finish: Callable[[Any], NDArray[Any]]
+    ) -> NDArray[Any] | PartialAnswer:
         """Return what `finish` makes of the mean votes of the trees that voted, by FRF-Predict."""
         codes, n_rows = self._encode(X)
         if not isinstance(partial, bool | np.bool_):
@@ -306,10 +305,10 @@ class BaseRevocableForest(BaseEstimator):
             raise UsageError("Found array with 0 feature(s): X has no columns")
         return X
 
-    def _names(self) -> list[str] | None:
+    def _names(self) -> tuple[str, ...] | None:
         """Return the names of X's columns, if it has any."""
         names = getattr(self, "feature_names_in_", None)
-        return None if names is None else [str(name) for name in names]
+        return None if names is None else tuple(map(str, names))
 
     # -- what was built, what it cost, who saw what --------------------------------------------------
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +32,7 @@ class Layout:
     columns: tuple[Column, ...]
 
     @classmethod
-    def learn(
-        cls, X: Any, names: Sequence[str] | None, parties: Parties | None, decimals: Decimals
-    ) -> "Layout":
+    def learn(cls, X: Any, names: Sequence[str] | None, parties: Parties | None, decimals: Decimals) -> Self:
         """Return who owns which column of X, and how it is encoded. Errors name the party and the column.
 
         Columns without names are numbered "x0", "x1", … within X while owners are found, and then within
@@ -111,8 +109,6 @@ def _owners(positions: Mapping[str, int], parties: Parties | None) -> dict[str, 
     names = list(positions)
     if parties is None:
         parties = {name: [name] for name in names}
-    if not isinstance(parties, Mapping):
-        raise UsageError('`parties` is a dict such as {"bank": ["age", "balance"], "telco": ["calls"]}')
     owner: dict[int, str] = {}
     owned: dict[str, tuple[int, ...]] = {}
     for party, columns in parties.items():

@@ -134,9 +134,7 @@ class RevocableForestClassifier(PersistenceMixin, RevocationMixin, ClassifierMix
 
         See `predict_encrypted`.
         """
-        answer: NDArray[np.float64] | PartialAnswer
-        answer = self._encrypted(X, requester, partial, lambda votes: votes)
-        return answer
+        return self._encrypted(X, requester, partial, lambda votes: votes)
 
     def _answers(self, votes: NDArray[np.float64]) -> NDArray[Any]:
         labels: NDArray[Any] = self.classes_[votes.argmax(axis=1)]
