@@ -104,10 +104,13 @@ class Federation:
         self.kgc.remember()
         for party in self.with_policies.values():
             party.remember()
-        started = perf_counter()
+        started, federation = perf_counter(), f"embedded {secrets.token_hex(8)}"
+        actions: dict[Step, Callable[[], object]] = {
+            Step.BEGIN_FIRST_EPOCH: lambda: self.kgc.begin_first_epoch(federation, setup, role_of),
+            Step.ANNOUNCE: self.kgc.announce,
+        }
         with calls_at_once(self._calls), measured(self.network.ledger, KGC, "key set-up"):
-            self.kgc.begin_first_epoch(f"embedded {secrets.token_hex(8)}", setup, role_of)
-            self.kgc.announce()
+            run(lambda: self.kgc.lifecycle_state(setup_requested=True), actions)
         self.timings = Timings(search_seconds(setup.parameters.key_bits), perf_counter() - started)
 
     @classmethod
@@ -184,9 +187,7 @@ class Federation:
         for party, table in codes.items():
             self.participants[party].hold(TRAINING, table)
         started = perf_counter()
-        with measured(self.network.ledger, CS, "FLE-Expan"):
-            self.coordinator.create(rules, self.seed, targets)
-        self.resume(progress)
+        self.resume(progress, lambda: self.coordinator.create(rules, self.seed, targets))
         self.timings = msgspec.structs.replace(self.timings, training=perf_counter() - started)
         self.coordinator.store.write(timings=self.timings)
 
@@ -291,8 +292,11 @@ class Federation:
         begun = {request.party for request in self.kgc.state.left} or self.coordinator.leavers
         return sorted({*self.kgc.state.leaving, *begun})
 
-    def resume(self, progress: Progress) -> None:
-        """Perform all steps of KGC and CS that are left: end a revocation, or grow what is not grown yet."""
+    def resume(self, progress: Progress, create: Callable[[], None] | None = None) -> None:
+        """Perform all steps of KGC and CS that are left: end a revocation, or grow what is not grown yet.
+
+        `create` makes the forest, if there is none.
+        """
         cs, kgc, ledger = self.coordinator, self.kgc, self.network.ledger
         leaving, growing = measured(ledger, KGC, "FRF-Revoc"), measured(ledger, CS, "FLE-Expan")
 
@@ -313,6 +317,8 @@ class Federation:
             Step.GROW: growing(lambda: cs.grow(progress)),
             Step.REVOKE: measured(ledger, CS, "FRF-Revoc")(lambda: self._rebuild(progress)),
         }
+        if create is not None:
+            actions[Step.CREATE_FOREST] = growing(create)
         with _collector_paused(), calls_at_once(self._calls):
             run(look, actions)
 
