@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from revfrf.errors import AbsentError, RefusedError
-    from revfrf.estimators._encrypted import PartialAnswer
+    from revfrf.estimators._base import PartialAnswer
     from revfrf.estimators.forest import RevocableForestClassifier, RevocableForestRegressor
     from revfrf.io.public_key import load_verify_key, save_verify_key
     from revfrf.protocols.certificate import RevocationCertificate
@@ -29,7 +29,7 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless t
 
 _HOMES = {
     "AbsentError": "errors",
-    "PartialAnswer": "estimators._encrypted",
+    "PartialAnswer": "estimators._base",
     "RefusedError": "errors",
     "RequestPolicy": "protocols.common.request",
     "RevocationCertificate": "protocols.certificate",

@@ -131,9 +131,7 @@ def test_interrupted_search_for_primes_ends_the_process_and_leaves_nothing(tmp_p
         "forest.fit([[i] for i in range(20)], [0, 1] * 10)"
     )
     begun = subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path / "forest")],
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", program, str(tmp_path / "forest")], stderr=subprocess.PIPE, text=True
     )
     with begun:
         until((tmp_path / "forest").exists)

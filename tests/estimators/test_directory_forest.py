@@ -221,13 +221,7 @@ def test_training_goes_on_when_there_is_room_again(tmp_path: Path, monkeypatch: 
         lambda place: classifier(directory=place, decimals=18).fit(X * 1000, Y),
         lambda place: regressor(directory=place, max_features=77).fit(X, NUMBERS),
     ],
-    ids=[
-        "a column of nobody",
-        "too few labels",
-        "short keys",
-        "too large numbers",
-        "features",
-    ],
+    ids=["a column of nobody", "too few labels", "short keys", "too large numbers", "features"],
 )
 def test_fit_that_cannot_be_done_leaves_the_directory_empty(
     tmp_path: Path, fit: Callable[[Path], object]

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from revfrf import RevocableForestClassifier, RevocableForestRegressor
 from revfrf.errors import AbsentError, RefusedError, UsageError
-from revfrf.estimators._encrypted import PartialAnswer
+from revfrf.estimators._base import PartialAnswer
 from revfrf.protocols.common.request import RequestPolicy
 from revfrf.testing.refusals import refused
 from tests.estimators.toys import TWO_PARTIES, classifier, frame, people, regressor, signs, table

@@ -14,14 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 from revfrf import RevocableForestClassifier, RevocableForestRegressor
 from revfrf.embedded import federation as federation_module
-from revfrf.errors import (
-    AbsentError,
-    ProtocolError,
-    RefusedError,
-    RevFRFError,
-    UsageError,
-)
-from revfrf.estimators._revocation import RevocationPreview
+from revfrf.errors import AbsentError, ProtocolError, RefusedError, RevFRFError, UsageError
 from revfrf.messages.base import Message, number
 from revfrf.messages.fle_expan import LevelRequest
 from revfrf.messages.frf_revoc import RevocationLevel
@@ -317,7 +310,6 @@ def test_preview_of_a_forest_that_somebody_has_left_comes_true(model: Any, level
 def test_preview_takes_longer_at_level_2(model: Any) -> None:
     seconds = [model.revocation_preview("shop", level=level).estimated_seconds for level in LEVELS]
     assert 0 <= seconds[0] < seconds[1]
-    assert isinstance(model.revocation_preview("shop"), RevocationPreview)
 
 
 # -- what cannot be done ----------------------------------------------------------------------------
@@ -561,9 +553,8 @@ def test_costs_and_leakage_show_the_revocation(model: Any, level: RevocationLeve
     assert "requests to leave" not in leakage["CC"].keys() | leakage[CS].keys()
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_number_of_jobs_does_not_change_the_forest(n_jobs: int) -> None:
-    model = classifier(5, parties=PARTIES, n_jobs=n_jobs).fit(X, Y)
+def test_number_of_jobs_does_not_change_the_forest() -> None:
+    model = classifier(5, parties=PARTIES, n_jobs=2).fit(X, Y)
     assert model.revoke("bank").level == 2
     fresh, _ = fitted_without(classifier, X, Y, PARTIES, ["bank"])
     assert model.digest_ == fresh.digest_

@@ -1,15 +1,14 @@
 """What a run has cost: work by role and protocol, traffic by link and protocol."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from revfrf.crypto.dtpkc.keys import Parameters
-from revfrf.metering import Work
 from revfrf.record import Record
+from revfrf.transport.memory import MemoryNetwork
 
-WorkTable = dict[str, dict[str, dict[str, Any]]]
-TrafficTable = dict[str, dict[str, dict[str, int]]]
+Table = dict[str, dict[str, dict[str, Any]]]
 
 
 class Timings(Record, frozen=True):
@@ -32,30 +31,23 @@ class Costs:
 
     key_bits: int
     security: str
-    work: WorkTable
-    traffic: TrafficTable
+    work: Table
+    traffic: Table
     requesters: frozenset[str]
 
     @classmethod
-    def of(
-        cls,
-        parameters: Parameters,
-        requesters: Iterable[str],
-        entries: Mapping[tuple[str, str], Work],
-        messages: Mapping[tuple[str, str, str], int],
-        sizes: Mapping[tuple[str, str, str], int],
-    ) -> "Costs":
+    def of(cls, parameters: Parameters, requesters: Iterable[str], network: MemoryNetwork) -> "Costs":
         """From a network's books."""
-        work: WorkTable = {}
-        for (role, protocol), done in sorted(entries.items()):
+        work: Table = {}
+        for (role, protocol), done in sorted(network.ledger.entries.items()):
             powers: dict[str, int] = {}
             for (kind, bits), count in sorted(done.powers.items()):
                 name = f"{kind} mod {'N' if bits <= parameters.key_bits else 'N²'}"
                 powers[name] = powers.get(name, 0) + count
             work.setdefault(role, {})[protocol] = {"seconds": done.seconds, "exponentiations": powers}
-        traffic: TrafficTable = {}
-        for (sender, recipient, protocol), count in sorted(messages.items()):
-            size = sizes[sender, recipient, protocol]
+        traffic: Table = {}
+        for (sender, recipient, protocol), count in sorted(network.messages.items()):
+            size = network.bytes[sender, recipient, protocol]
             link = traffic.setdefault(f"{sender} -> {recipient}", {})
             link[protocol] = {"messages": count, "bytes": size}
         bits = 128 if parameters.key_bits >= 3072 else 112
@@ -64,10 +56,8 @@ class Costs:
 
     def total(self, what: str, protocol: str | None = None) -> float:
         """The sum of "seconds", "exponentiations", "messages" or "bytes", over all or for one protocol."""
-        table: Mapping[str, Mapping[str, Mapping[str, Any]]]
         table = self.traffic if what in ("messages", "bytes") else self.work
-        cells = [cell for row in table.values() for p, cell in row.items() if protocol in (None, p)]
-        values = [cell[what] for cell in cells]
+        values = [cell[what] for row in table.values() for p, cell in row.items() if protocol in (None, p)]
         return float(sum(sum(v.values()) if isinstance(v, dict) else v for v in values))
 
     def to_dict(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from time import perf_counter
+from typing import Self
 
 import msgspec
 import numpy as np
@@ -44,6 +45,10 @@ from revfrf.transport.memory import MemoryNetwork
 
 Codes = Mapping[str, NDArray[np.int64]]
 """Each party's x̂, of shape (n_columns, n_rows)."""
+
+Columns = Mapping[str, Sequence[Column]]
+Progress = Callable[[LevelReport], None]
+RowsDone = Callable[[float], None]
 
 _TOY_BITS = 256
 _CALLS_PER_JOB = 4
@@ -83,13 +88,7 @@ class Federation:
     """
 
     def __init__(
-        self,
-        columns: Mapping[str, Sequence[Column]],
-        *,
-        setup: SetUp,
-        seed: bytes,
-        n_jobs: int = 1,
-        stores: StoreFactory | None = None,
+        self, columns: Columns, setup: SetUp, seed: bytes, n_jobs: int = 1, stores: StoreFactory | None = None
     ) -> None:
         for name in columns:
             check_name("party", name)
@@ -106,22 +105,16 @@ class Federation:
         for party in self.with_policies.values():
             party.remember()
         started, federation = perf_counter(), f"embedded {secrets.token_hex(8)}"
+        actions: dict[Step, Callable[[], object]] = {
+            Step.BEGIN_FIRST_EPOCH: lambda: self.kgc.begin_first_epoch(federation, setup, role_of),
+            Step.ANNOUNCE: self.kgc.announce,
+        }
         with calls_at_once(self._calls), measured(self.network.ledger, KGC, "key set-up"):
-            run(
-                lambda: self.kgc.lifecycle_state(setup_requested=True),
-                {
-                    Step.BEGIN_FIRST_EPOCH: lambda: self.kgc.begin_first_epoch(federation, setup, role_of),
-                    Step.ANNOUNCE: self.kgc.announce,
-                },
-            )
-        self.timings = Timings(
-            search=search_seconds(setup.parameters.key_bits), setup=perf_counter() - started
-        )
+            run(lambda: self.kgc.lifecycle_state(setup_requested=True), actions)
+        self.timings = Timings(search_seconds(setup.parameters.key_bits), perf_counter() - started)
 
     @classmethod
-    def restored(
-        cls, columns: Mapping[str, Sequence[Column]], known: Credentials, n_jobs: int, stores: StoreFactory
-    ) -> "Federation":
+    def restored(cls, columns: Columns, known: Credentials, n_jobs: int, stores: StoreFactory) -> Self:
         """Return a federation that was set up before. Every role reads its records."""
         federation = cls.__new__(cls)
         federation._assemble(columns, known, n_jobs, stores)
@@ -146,16 +139,12 @@ class Federation:
         kgc, insecure = self.coordinator.identity.kgc, self.parameters.allow_insecure
         if new:
             identity = Identity(name, REQUESTER, kgc, SigningKey.generate(), insecure)
+            store.write(identity=identity)
         else:
             identity = store.expect("identity", IdentityRecord).identity(insecure)
-        requester = Requester(identity, channel, self.n_jobs, store)
-        if new:
-            requester.remember()
-        return requester
+        return Requester(identity, channel, self.n_jobs, store)
 
-    def _assemble(
-        self, columns: Mapping[str, Sequence[Column]], known: Credentials, n_jobs: int, stores: StoreFactory
-    ) -> None:
+    def _assemble(self, columns: Columns, known: Credentials, n_jobs: int, stores: StoreFactory) -> None:
         self.parameters, self.seed, self.stores = known.parameters, known.seed, stores
         self.network = MemoryNetwork()
         of, channel = known.identities, self.network.channel
@@ -168,7 +157,6 @@ class Federation:
             self.participants[name] = Participant(of[name], owned, known.secret_of[name], store, n_jobs)
         self.requesters: dict[str, Requester] = {}
         self._enrolling = Lock()
-        self.timings = Timings()
         for server, role in ((KGC, self.kgc), (CS, self.coordinator), (CC, self.compute)):
             self.network.connect(server, server, role)
         for name, participant in self.participants.items():
@@ -194,9 +182,7 @@ class Federation:
         for role in (*self.with_policies.values(), *self.requesters.values()):
             role.n_jobs = n_jobs
 
-    def train(
-        self, codes: Codes, rules: Rules, targets: Targets, progress: Callable[[LevelReport], None]
-    ) -> None:
+    def train(self, codes: Codes, rules: Rules, targets: Targets, progress: Progress) -> None:
         """FLE-Expan on these rows."""
         for party, table in codes.items():
             self.participants[party].hold(TRAINING, table)
@@ -251,12 +237,7 @@ class Federation:
         return requester
 
     def ask(
-        self,
-        codes: Codes,
-        requester: str | None,
-        voting: Voting,
-        partial: bool,
-        progress: Callable[[float], None],
+        self, codes: Codes, requester: str | None, voting: Voting, partial: bool, progress: RowsDone
     ) -> Answer:
         """FRF-Predict on these rows. `progress` gets the number of rows that are done."""
         asking, done = self.requester(requester), 0
@@ -285,10 +266,7 @@ class Federation:
         return shadow
 
     def revoke(
-        self,
-        parties: Sequence[str],
-        level: RevocationLevel,
-        progress: Callable[[LevelReport], None],
+        self, parties: Sequence[str], level: RevocationLevel, progress: Progress
     ) -> RevocationCertificate:
         """FRF-Revoc: these participants leave together. If it fails half-way, `resume` ends it."""
         check_somebody_stays(self.participants, parties)
@@ -314,25 +292,17 @@ class Federation:
         begun = {request.party for request in self.kgc.state.left} or self.coordinator.leavers
         return sorted({*self.kgc.state.leaving, *begun})
 
-    def resume(
-        self, progress: Callable[[LevelReport], None], create: Callable[[], None] | None = None
-    ) -> None:
+    def resume(self, progress: Progress, create: Callable[[], None] | None = None) -> None:
         """Perform all steps of KGC and CS that are left: end a revocation, or grow what is not grown yet.
 
         `create` makes the forest, if there is none.
         """
         cs, kgc, ledger = self.coordinator, self.kgc, self.network.ledger
+        leaving, growing = measured(ledger, KGC, "FRF-Revoc"), measured(ledger, CS, "FLE-Expan")
 
         def look() -> KgcState | CsState:
             state, own = kgc.lifecycle_state(), cs.lifecycle_state()
             return own if own.rebuilding or state.next_step is Step.WAIT else state
-
-        def by(role: str, protocol: str, action: Callable[[], object]) -> Callable[[], None]:
-            def act() -> None:
-                with measured(ledger, role, protocol):
-                    action()
-
-            return act
 
         def begin_with_new_keys() -> None:
             setup = fresh_setup_like(self.parameters, self.n_jobs)
@@ -340,19 +310,19 @@ class Federation:
             kgc.begin_epoch(setup)
 
         actions = {
-            Step.ANNOUNCE: by(KGC, "FRF-Revoc", kgc.announce),
-            Step.BEGIN_EPOCH: by(KGC, "FRF-Revoc", lambda: kgc.begin_epoch(None)),
-            Step.BEGIN_EPOCH_WITH_NEW_KEYS: by(KGC, "FRF-Revoc", begin_with_new_keys),
-            Step.OPEN_FOREST: by(CS, "FLE-Expan", cs.open),
-            Step.GROW: by(CS, "FLE-Expan", lambda: cs.grow(progress)),
-            Step.REVOKE: by(CS, "FRF-Revoc", lambda: self._rebuild(progress)),
+            Step.ANNOUNCE: leaving(kgc.announce),
+            Step.BEGIN_EPOCH: leaving(lambda: kgc.begin_epoch(None)),
+            Step.BEGIN_EPOCH_WITH_NEW_KEYS: leaving(begin_with_new_keys),
+            Step.OPEN_FOREST: growing(cs.open),
+            Step.GROW: growing(lambda: cs.grow(progress)),
+            Step.REVOKE: measured(ledger, CS, "FRF-Revoc")(lambda: self._rebuild(progress)),
         }
         if create is not None:
-            actions[Step.CREATE_FOREST] = by(CS, "FLE-Expan", create)
+            actions[Step.CREATE_FOREST] = growing(create)
         with _collector_paused(), calls_at_once(self._calls):
             run(look, actions)
 
-    def _rebuild(self, progress: Callable[[LevelReport], None]) -> None:
+    def _rebuild(self, progress: Progress) -> None:
         """CS's part of FRF-Revoc, after everything of those who have left is discarded."""
         for party in self.kgc.current.revoked:
             self.stores.discard(PARTICIPANT, party)
@@ -366,10 +336,8 @@ class Federation:
 
     def costs(self) -> Costs:
         """Return what everything so far has cost."""
-        network = self.network
         strangers = self.requesters.keys() - self.participants.keys()
-        books = (network.ledger.entries, network.messages, network.bytes)
-        return Costs.of(self.parameters, strangers, *books)
+        return Costs.of(self.parameters, strangers, self.network)
 
     def leakage(self) -> dict[str, dict[str, int]]:
         """Return what each role has received so far, counted from its messages."""

@@ -1,31 +1,26 @@
-"""What both estimators share: parameters, training, votes, digests, costs and leakage."""
+"""What both estimators share: parameters, training, plain and encrypted predictions, costs and leakage."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
 from os import PathLike
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_consistent_length,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from revfrf.crypto.dtpkc.keys import SECURE_KEY_BITS
 from revfrf.embedded.costs import Costs
 from revfrf.embedded.federation import Codes, Federation
 from revfrf.embedded.moduli import cached_setup
-from revfrf.errors import SecretError, UsageError
-from revfrf.estimators._file import EstimatorRecord
-from revfrf.estimators._layout import Layout, is_frame
+from revfrf.errors import AbsentError, SecretError, UsageError
+from revfrf.estimators._file import EstimatorRecord, plain
+from revfrf.estimators._layout import Decimals, Layout, Parties, is_frame
 from revfrf.forest.candidates import Method
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import MAX_DEPTH
@@ -34,7 +29,8 @@ from revfrf.forest.seeds import master_seed
 from revfrf.forest.tree import Rules
 from revfrf.forest.voting import Voting
 from revfrf.parallel import workers
-from revfrf.report.progress import level_progress
+from revfrf.protocols.common.request import RequestPolicy
+from revfrf.report.progress import level_progress, request_progress
 from revfrf.storage.directory import Directory
 from revfrf.storage.memory import StoreFactory
 
@@ -42,6 +38,18 @@ Rows = Any
 """An array-like of shape (n_rows, n_columns), or a pandas DataFrame."""
 
 _POSITIVE = Interval(Integral, 1, 2**31 - 1, closed="both")
+_FRACTION = Interval(RealNotInt, 0, 1, closed="right")
+
+
+class PartialAnswer(NamedTuple):
+    """Answers without the trees that needed an offline party.
+
+    `coverage` is the fraction of the trees that voted, for each row. `absent` names the offline parties.
+    """
+
+    answers: NDArray[Any]
+    coverage: NDArray[np.float64]
+    absent: tuple[str, ...]
 
 
 @dataclass(repr=False, eq=False)
@@ -51,12 +59,7 @@ class BaseRevocableForest(BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_estimators": [_POSITIVE],
         "max_depth": [Interval(Integral, 1, MAX_DEPTH, closed="both"), None],
-        "max_features": [
-            StrOptions({"sqrt", "log2"}),
-            _POSITIVE,
-            Interval(RealNotInt, 0, 1, closed="right"),
-            None,
-        ],
+        "max_features": [StrOptions({"sqrt", "log2"}), _POSITIVE, _FRACTION, None],
         "min_samples_split": [Interval(Integral, 2, 2**31 - 1, closed="both")],
         "min_samples_leaf": [_POSITIVE],
         "bootstrap": ["boolean"],
@@ -83,8 +86,8 @@ class BaseRevocableForest(BaseEstimator):
     candidates: str = "quantile"
     n_candidates: int = 32
     n_sampled: int = 128
-    parties: Mapping[str, Iterable[int | str]] | None = None
-    decimals: int | Mapping[int | str, int] = 6
+    parties: Parties | None = None
+    decimals: Decimals = 6
     key_bits: int = 3072
     allow_insecure_keys: bool = False
     random_state: int | np.random.RandomState | None = None
@@ -172,9 +175,16 @@ class BaseRevocableForest(BaseEstimator):
     def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
         """Return the targets as the criterion takes them, and learn the classes, if there are any."""
 
-    @abstractmethod
     def _record(self) -> EstimatorRecord:
         """Return what is kept of the estimator itself with a forest."""
+        parameters = {**self.get_params(deep=False), "directory": None}  # it may be moved
+        return EstimatorRecord(
+            kind=type(self).__name__,
+            parameters={name: plain(name, value) for name, value in parameters.items()},
+            owned=dict(self.layout_.owned),
+            feature_names=self._names(),
+            n_features=self.n_features_in_,
+        )
 
     def _labels(self) -> tuple[Any, ...]:
         """Return the labels of the classes, if there are any."""
@@ -192,17 +202,95 @@ class BaseRevocableForest(BaseEstimator):
 
     def _votes(self, X: Rows) -> NDArray[np.float64]:
         """Return the trees' mean vote for each row."""
+        codes, n_rows = self._encode(X)
+        return self._mean_votes(self.federation_, codes, n_rows)
+
+    def _encode(self, X: Rows) -> tuple[Codes, int]:
+        """Return the x̂ of rows to predict, and their number."""
         self._check_whole()
         X = self._rows(X, reset=False)
-        codes = self.layout_.encode(X)
         self.federation_.n_jobs = workers(self.n_jobs)
-        return self._mean_votes(self.federation_, codes, len(X))
+        return self.layout_.encode(X), len(X)
 
     def _mean_votes(self, federation: Federation, codes: Codes, n_rows: int) -> NDArray[np.float64]:
         """Return the mean vote of a federation's trees for each row, by FRF-Test."""
         votes = federation.votes(codes, n_rows, self._checked_voting())
         mean: NDArray[np.float64] = votes / federation.coordinator.plan.rules.n_trees
         return mean
+
+    def predict_encrypted(self, X: Rows, requester: str | None = None, *, partial: bool = False) -> Any:
+        """Return what `predict` returns, by FRF-Predict: only the requester sees X.
+
+        Every value is encrypted under the requester's key. CS and CC compare it with the encrypted splits, if
+        the splits' owners consent. CS learns the path of each row, and with it the answer.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame
+            Rows with all columns, as for `predict`.
+        requester : str or None
+            A name given to `enrol_requester`, or a participant. None is a requester that every forest has.
+        partial : bool
+            If a party is offline, False raises an error, and True returns the answer of the trees that do
+            not need it, as a `PartialAnswer` with its coverage.
+
+        Raises
+        ------
+        RefusedError
+            A party does not accept the requester or the request; the error names it.
+        AbsentError
+            A party that the answer needs is offline; the error names it.
+        """
+        return self._encrypted(X, requester, partial, self._answers)
+
+    def enrol_requester(self, name: str) -> Self:
+        """Let KGC admit a requester that is not a participant, with keys of its own.
+
+        `save` does not keep requesters, and `fit` forgets them.
+        """
+        self._check_whole()
+        self.federation_.enrol_requester(name)
+        return self
+
+    def set_policy(self, party: str, policy: RequestPolicy) -> Self:
+        """Set whose requests a participant or a server accepts, and how many rows; at first, all.
+
+        `save` keeps policies, and `fit` forgets them.
+        """
+        check_is_fitted(self)
+        roles = self.federation_.with_policies
+        if not isinstance(party, str) or party not in roles:
+            raise UsageError(f"{party!r} has no policy; these have: {', '.join(roles)}")
+        if not isinstance(policy, RequestPolicy):
+            raise UsageError(
+                f"{policy!r} is not a policy; give a RequestPolicy(accepts=[...], refuses=[...])"
+            )
+        roles[party].policy = policy
+        return self
+
+    def _encrypted(
+        self, X: Rows, requester: str | None, partial: bool, finish: Callable[[Any], NDArray[Any]]
+    ) -> NDArray[Any] | PartialAnswer:
+        """Return what `finish` makes of the mean votes of the trees that voted, by FRF-Predict."""
+        codes, n_rows = self._encode(X)
+        if not isinstance(partial, bool | np.bool_):
+            raise UsageError(f"partial={partial!r}: give True or False")
+        voting = self._checked_voting()
+        with request_progress(self.verbose, n_rows) as progress:
+            answer = self.federation_.ask(codes, requester, voting, bool(partial), progress)
+        if not answer.n_voted.all():
+            rows = np.flatnonzero(answer.n_voted == 0)
+            raise AbsentError(
+                answer.absent[0],
+                f"is offline (all offline: {', '.join(answer.absent)}), and no tree is left for "
+                f"{len(rows)} of {n_rows} rows: {', '.join(map(str, rows[:10]))}{', …' * (len(rows) > 10)}; "
+                "leave these out, or retry later",
+            )
+        answers = finish(answer.votes / answer.n_voted[:, None])
+        if not partial:
+            return answers
+        n_trees = self.federation_.coordinator.plan.rules.n_trees
+        return PartialAnswer(answers, answer.n_voted / n_trees, answer.absent)
 
     def _rows(self, X: Rows, *, reset: bool) -> Rows:
         """Return X, checked as in scikit-learn. A DataFrame stays one, so that its categories are kept."""
@@ -217,10 +305,10 @@ class BaseRevocableForest(BaseEstimator):
             raise UsageError("Found array with 0 feature(s): X has no columns")
         return X
 
-    def _names(self) -> list[str] | None:
+    def _names(self) -> tuple[str, ...] | None:
         """Return the names of X's columns, if it has any."""
         names = getattr(self, "feature_names_in_", None)
-        return None if names is None else [str(name) for name in names]
+        return None if names is None else tuple(map(str, names))
 
     # -- what was built, what it cost, who saw what --------------------------------------------------
 

@@ -7,7 +7,7 @@ wanted. The participants' thresholds are in it: **the file is as confidential as
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,19 +21,11 @@ from revfrf.errors import ModelFileError, StorageError, UsageError
 from revfrf.forest.criterion import Targets
 from revfrf.io.files import PRIVATE, all_of, check_private, opened, reading, writing
 from revfrf.io.files import replace as replace_file
-from revfrf.names import CC, CS, KGC, PARTICIPANT
-from revfrf.protocols.common.identity import Identity, IdentityRecord
+from revfrf.names import KGC
 from revfrf.record import Record
 from revfrf.roles.kgc import KeyCentreRecord
-from revfrf.storage.memory import (
-    AnyStore,
-    CoordinatorStore,
-    ParticipantStore,
-    Row,
-    Store,
-    StoreFactory,
-    Tables,
-)
+from revfrf.roles.party import PolicyParty
+from revfrf.storage.memory import AnyStore, CoordinatorStore, ParticipantStore, Store, StoreFactory, Tables
 
 VERSION = 1
 MAX_SIZE = 4 * 2**30  # bytes of a file, checked before it is read
@@ -70,7 +62,7 @@ class SavedStore(Record, Tables, frozen=True):
     def __str__(self) -> str:
         return "saved forest"
 
-    def put(self, table: str, rows: Iterable[Row]) -> None:
+    def put(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
         """Add rows. They are never deleted: the newest of a name counts."""
         self.rows(table).extend(map(tuple, rows))
 
@@ -126,53 +118,42 @@ def plain(name: str, value: Any) -> Any:
 def saved(federation: Federation, estimator: EstimatorRecord, digest: str, private: bool) -> SavedForest:
     """Return what the file of this forest holds, with or without private keys."""
     kgc, cs, cc = federation.kgc, federation.coordinator, federation.compute
-    if private and kgc.signing is None:
-        raise UsageError("this forest was loaded without its private keys; they cannot be saved")
     stores: list[SavedStore] = []
 
-    def kept(kind: type[AnyStore], role: str, name: str, **facts: Any) -> AnyStore:
+    def new(kind: type[AnyStore], role: str, name: str, **facts: Any) -> AnyStore:
         stores.append(SavedStore(role, name))
         store = kind(stores[-1])
         store.write(**facts)
         return store
 
-    state = KeyCentreRecord(certificates=(kgc.current,), receipts=kgc.state.receipts)
-    known = kept(Store, KGC, KGC, state=state)
-    if private and kgc.signing is not None:
+    def kept(kind: type[AnyStore], party: PolicyParty, **facts: Any) -> AnyStore:
+        # It is admitted as a requester again when it asks.
+        identity = replace(party.identity.record(), pending_keys=None, admission=None)
+        if not private:
+            identity = replace(identity, signing=None, keys=None)
+        return new(kind, identity.role, identity.name, identity=identity, policy=party.policy, **facts)
+
+    known = new(Store, KGC, KGC, state=KeyCentreRecord((kgc.current,), receipts=kgc.state.receipts))
+    if private:
+        if kgc.signing is None:
+            raise UsageError("this forest was loaded without its private keys; they cannot be saved")
         known.write(signing=kgc.signing.export())
     structure = kept(
         CoordinatorStore,
-        CS,
-        CS,
-        identity=_identity(cs.identity, private),
-        policy=cs.policy,
-        forest=replace(cs.record, seed=cs.record.seed if private else b""),
+        cs,
+        forest=cs.record if private else replace(cs.record, seed=b""),
         targets=Targets.unknown(cs.targets.n_classes, cs.targets.centre, cs.targets.places),
         certificates=cs.certificates,
         estimator=estimator,
     )
     splits = {node: split._replace(directions=b"") for node, split in cs.store.splits.items()}
     structure.commit(splits, cs.store.leaves)
-    kept(Store, CC, CC, identity=_identity(cc.identity, private), policy=cc.policy, forest=cc.forest)
-    for name, party in federation.participants.items():
-        own = kept(
-            ParticipantStore,
-            PARTICIPANT,
-            name,
-            identity=_identity(party.identity, private),
-            policy=party.policy,
-            forest=cc.forest,
-            columns=party.columns,
-            secret=party.secret if private else b"",
-        )
+    kept(Store, cc, forest=cc.forest)
+    for party in federation.participants.values():
+        secret = party.secret if private else b""
+        own = kept(ParticipantStore, party, forest=cc.forest, columns=party.columns, secret=secret)
         own.commit(party.store.own_splits, party.store.round)
     return SavedForest(private, digest, tuple(stores))
-
-
-def _identity(identity: Identity, private: bool) -> IdentityRecord:
-    """Return what is saved of a party itself. It is admitted as a requester again when it asks."""
-    record = replace(identity.record(), pending_keys=None, admission=None)
-    return record if private else replace(record, signing=None, keys=None)
 
 
 def encode(forest: SavedForest) -> bytes:

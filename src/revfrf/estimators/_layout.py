@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from revfrf.io.party_data import category_codes
 from revfrf.io.table import plain_text
 from revfrf.messages.fle_expan import Column
 from revfrf.names import check_name
+
+Parties = Mapping[str, Iterable[int | str]]
+Decimals = int | Mapping[int | str, int]
 
 
 def is_frame(X: Any) -> bool:
@@ -29,30 +32,22 @@ class Layout:
     columns: tuple[Column, ...]
 
     @classmethod
-    def learn(
-        cls,
-        X: Any,
-        names: Sequence[str] | None,
-        parties: Mapping[str, Iterable[int | str]] | None,
-        decimals: int | Mapping[int | str, int],
-    ) -> "Layout":
+    def learn(cls, X: Any, names: Sequence[str] | None, parties: Parties | None, decimals: Decimals) -> Self:
         """Return who owns which column of X, and how it is encoded. Errors name the party and the column.
 
         Columns without names are numbered "x0", "x1", … within X while owners are found, and then within
         their party: a feature's id must not depend on other parties.
         """
         known = [f"x{i}" for i in range(X.shape[1])] if names is None else list(names)
-        _check_distinct(known)
-        owned = _owners(known, parties)
-        places = _decimals(known, decimals)
+        positions = _positions(known)
+        owned, places = _owners(positions, parties), _decimals(positions, decimals)
         own_names = dict(enumerate(known))
         if names is None and parties is not None:
-            own_names = {p: f"x{i}" for positions in owned.values() for i, p in enumerate(positions)}
-        categories = [_categories(X, position, name) for position, name in enumerate(known)]
-        columns = (
-            Column(own_names[i], places[i] if listed is None else 0, listed)
-            for i, listed in enumerate(categories)
-        )
+            own_names = {p: f"x{i}" for mine in owned.values() for i, p in enumerate(mine)}
+        columns = []
+        for i, name in enumerate(known):
+            categories = _categories(X, i, name)
+            columns.append(Column(own_names[i], places[i] if categories is None else 0, categories))
         return cls(owned, tuple(columns))
 
     def with_gone(self, X: Any, names: Sequence[str] | None) -> Any:
@@ -92,30 +87,28 @@ class Layout:
                 values = values.astype(object).where(values.notna(), None)  # NA cannot be compared
             return category_codes(values, column.categories, name)
         if is_frame(X):
-            if _is_category(values):
+            if hasattr(values.dtype, "categories"):
                 raise UsageError(f"{name} is a category, but was a number in `fit`")
             values = _numbers(values, name)
         return FixedPoint(column.decimals, name).encode(values)
 
 
-def _check_distinct(names: Sequence[str]) -> None:
+def _positions(names: Sequence[str]) -> dict[str, int]:
+    """Return the position of each name. Raises UsageError for a name that is none, or is given twice."""
     wrong = [name for name in names if not 0 < len(name) <= 200 or not name.isprintable()]
     if wrong:
         raise UsageError(f"column {wrong[0]!r}: give it a name of 1 to 200 printable characters")
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise UsageError(f"two columns are called {twice[0]!r}; give every column its own name")
+    return {name: position for position, name in enumerate(names)}
 
 
-def _owners(
-    names: Sequence[str], parties: Mapping[str, Iterable[int | str]] | None
-) -> dict[str, tuple[int, ...]]:
+def _owners(positions: Mapping[str, int], parties: Parties | None) -> dict[str, tuple[int, ...]]:
     """Return the positions of each party's columns, in ascending order."""
+    names = list(positions)
     if parties is None:
         parties = {name: [name] for name in names}
-    if not isinstance(parties, Mapping):
-        raise UsageError('`parties` is a dict such as {"bank": ["age", "balance"], "telco": ["calls"]}')
-    positions = _positions(names)
     owner: dict[int, str] = {}
     owned: dict[str, tuple[int, ...]] = {}
     for party, columns in parties.items():
@@ -131,17 +124,13 @@ def _owners(
                 )
             owner[position] = party
         owned[party] = tuple(sorted(mine))
-    unowned = [names[position] for position in range(len(names)) if position not in owner]
+    unowned = [name for name, position in positions.items() if position not in owner]
     if unowned:
         raise UsageError(
             f"column {unowned[0]!r} has no owner; {len(unowned)} such in all: {unowned[:10]}; "
             "give each to a party, or drop it from X"
         )
     return owned
-
-
-def _positions(names: Sequence[str]) -> dict[str, int]:
-    return {name: position for position, name in enumerate(names)}
 
 
 def _position(positions: Mapping[str, int], column: Any, who: str) -> int:
@@ -158,25 +147,22 @@ def _position(positions: Mapping[str, int], column: Any, who: str) -> int:
     raise UsageError(f"{who}: a column is a name or a position, not {column!r}")
 
 
-def _decimals(names: Sequence[str], decimals: int | Mapping[int | str, int]) -> list[int]:
+def _decimals(positions: Mapping[str, int], decimals: Decimals) -> list[int]:
     """Return decimals by position; columns that a dict does not name have 6."""
-    by_column = decimals if isinstance(decimals, Mapping) else dict.fromkeys(names, decimals)
-    places, positions = [6] * len(names), _positions(names)
+    by_column = decimals if isinstance(decimals, Mapping) else dict.fromkeys(positions, decimals)
+    places = [6] * len(positions)
     for column, value in by_column.items():
         whole = int(value) if isinstance(value, np.integer) else value
         places[_position(positions, column, "`decimals`")] = whole
     return places
 
 
-def _is_category(values: Any) -> bool:
-    return hasattr(getattr(values, "dtype", None), "categories")
-
-
 def _categories(X: Any, position: int, name: str) -> tuple[str, ...] | None:
     """Return a column's categories in their order, if it has any."""
-    if not is_frame(X) or not _is_category(X.iloc[:, position]):
+    kind: Any = X.iloc[:, position].dtype if is_frame(X) else None
+    if not hasattr(kind, "categories"):
         return None
-    shown = tuple(map(plain_text, X.iloc[:, position].dtype.categories))
+    shown = tuple(map(plain_text, kind.categories))
     if len(set(shown)) != len(shown):
         raise UsageError(f"column {name!r}: two of its categories have the same text; rename one")
     if not "".join(shown).isprintable():

@@ -69,8 +69,7 @@ class PersistenceMixin(BaseRevocableForest):
             The file is damaged, or holds something else.
         """
         forest = _file.read(path)
-        stores = SavedStores(forest.stores)
-        model = cls._restored(stores, ModelFileError, path, {}, private_keys=forest.private_keys)
+        model = cls._restored(SavedStores(forest.stores), path, forest.private_keys)
         if model.digest_ != forest.digest:
             raise ModelFileError(f"{path}: damaged: its digest is not that of its forest", kind="digest")
         return model
@@ -97,9 +96,9 @@ class PersistenceMixin(BaseRevocableForest):
             The directory is damaged, in use, or holds no forest.
         """
         stores = Directory(directory, new=False)
-        given = {"directory": str(stores.path), "n_jobs": n_jobs, "verbose": verbose}
+        path = stores.path
         try:
-            return cls._restored(stores, StorageError, stores.path, given)
+            return cls._restored(stores, path, True, directory=str(path), n_jobs=n_jobs, verbose=verbose)
         except BaseException:
             stores.close()
             raise
@@ -114,27 +113,20 @@ class PersistenceMixin(BaseRevocableForest):
             self.federation_.stores.close()
 
     @classmethod
-    def _restored(
-        cls,
-        stores: StoreFactory,
-        error: FileError,
-        path: object,
-        given: dict[str, Any],
-        private_keys: bool = True,
-    ) -> Self:
+    def _restored(cls, stores: StoreFactory, path: object, private_keys: bool, **given: Any) -> Self:
         """Return the forest in these stores, with the parameters that are given instead of the saved ones."""
+        on_disk = isinstance(stores, Directory)
+        error: FileError = StorageError if on_disk else ModelFileError
         with _readable(error, path):
             record = read_estimator(stores)
             if record.kind != cls.__name__:
                 raise error(f"{path}: holds a {record.kind}, not a {cls.__name__}", kind="wrong-kind")
             changed = {name: value for name, value in given.items() if value is not None}
             model = cls(**record.parameters | changed)
-            n_jobs, insecure = workers(model.n_jobs), model.allow_insecure_keys
-            federation = restored(stores, private_keys=private_keys, allow_insecure=insecure, n_jobs=n_jobs)
+            federation = restored(stores, private_keys, model.allow_insecure_keys, workers(model.n_jobs))
             model.targets_ = federation.coordinator.targets
             model._restore_labels(record)
             federation.coordinator.labels = model._labels()
-            on_disk = isinstance(stores, Directory)
             if on_disk:
                 with level_progress(model.verbose) as progress:
                     federation.resume(progress)
@@ -142,17 +134,6 @@ class PersistenceMixin(BaseRevocableForest):
             model.federation_ = federation
             model._restore_layout(record)
         return model
-
-    def _record(self) -> EstimatorRecord:
-        names = getattr(self, "feature_names_in_", None)
-        parameters = {**self.get_params(deep=False), "directory": None}  # it may be moved
-        return EstimatorRecord(
-            kind=type(self).__name__,
-            parameters={name: _file.plain(name, value) for name, value in parameters.items()},
-            owned=dict(self.layout_.owned),
-            feature_names=None if names is None else tuple(names.tolist()),
-            n_features=self.n_features_in_,
-        )
 
     def _restore_layout(self, record: EstimatorRecord) -> None:
         """Restore which column is whose; some parties may have left."""

@@ -28,6 +28,8 @@ from revfrf.roles.participant import TRAINING
 from revfrf.storage.directory import Directory
 from revfrf.storage.memory import CoordinatorStore, ParticipantStore, Store, StoreFactory
 
+_OLD = "older or newer than the others; restore the whole directory from one backup"
+
 
 def read_estimator(stores: StoreFactory) -> EstimatorRecord:
     """Return what CS keeps of the estimator. Raises StorageError if there is no forest."""
@@ -56,7 +58,7 @@ def _check_begun(directory: Directory) -> None:
 
 
 @hides_locals
-def restored(stores: StoreFactory, *, private_keys: bool, allow_insecure: bool, n_jobs: int) -> Federation:
+def restored(stores: StoreFactory, private_keys: bool, allow_insecure: bool, n_jobs: int) -> Federation:
     """Return the federation as its parties' stores have it, with all private keys or without any."""
     kgc = stores.store(Store, KGC, KGC, create=False)
     cs = stores.store(CoordinatorStore, CS, CS, create=False)
@@ -70,7 +72,7 @@ def restored(stores: StoreFactory, *, private_keys: bool, allow_insecure: bool, 
         secret_of[name] = store.expect("secret", bytes)
     if not isinstance(stores, Directory):
         if cs.expect("targets", TargetsRecord).values:
-            raise StorageError(f"{cs}: damaged: a saved forest has no training rows", kind="malformed")
+            raise _refused(cs, "damaged: a saved forest has no training rows")
         for party in own.values():
             party.expect("policy", RequestPolicy)  # a file always has it; without, all would be accepted
     identities = {name: _identity(store, state, private_keys, allow_insecure) for name, store in own.items()}
@@ -78,8 +80,7 @@ def restored(stores: StoreFactory, *, private_keys: bool, allow_insecure: bool, 
         stores.discard(PARTICIPANT, name)
     order = {name: columns[name] for name in (*forest.columns, *columns) if name in columns}
     signing = SigningKey.from_bytes(kgc.expect("signing", bytes)) if private_keys else None
-    certificate = identities[CS].certificate or epoch
-    parameters = read_parameters(certificate, allow_insecure)
+    parameters = read_parameters(identities[CS].certificate or epoch, allow_insecure)
     known = Credentials(parameters, signing, identities, secret_of, forest.seed)
     return Federation.restored(order, known, n_jobs, stores)
 
@@ -89,21 +90,16 @@ def _identity(store: Store, kgc: KeyCentreRecord, private_keys: bool, allow_inse
     identity = store.expect("identity", IdentityRecord).identity(allow_insecure)
     secrets = (identity.signing, identity.keys)
     if identity.certificate is None or any((secret is not None) != private_keys for secret in secrets):
-        raise StorageError(
-            f"{store}: damaged: keys that should not be there, or are missing", kind="malformed"
-        )
+        raise _refused(store, "damaged: keys that should not be there, or are missing")
     if identity.keys is not None:
         check_certificate(identity, identity.keys, identity.certificate)
     if identity.certificate not in kgc.certificates[-2:]:
-        raise _old(store)
+        raise _refused(store)
     return identity
 
 
-def _old(store: Store) -> StorageError:
-    return StorageError(
-        f"{store}: older or newer than the others; restore the whole directory from one backup",
-        kind="malformed",
-    )
+def _refused(store: Store, why: str = _OLD) -> StorageError:
+    return StorageError(f"{store}: {why}", kind="malformed")
 
 
 def check_restored(federation: Federation, *, training_rows: bool) -> None:
@@ -111,12 +107,12 @@ def check_restored(federation: Federation, *, training_rows: bool) -> None:
     cs = federation.coordinator
     for party in federation.with_policies.values():
         if party.identity.certificate != federation.kgc.current:
-            raise _old(party.store)
+            raise _refused(party.store)
     for name, admission in federation.kgc.state.admitted.items():
         if federation.requesters[name].identity.admission != admission:
-            raise _old(federation.requesters[name].store)
+            raise _refused(federation.requesters[name].store)
     _check_roles(federation, training_rows)
-    check_federation(federation, cs.targets.n_classes or 2)
+    check_federation(federation)
     if training_rows:
         _check_leaves(cs)
 
@@ -144,12 +140,10 @@ def _check_leaves(cs: Coordinator) -> None:
     ends = with_rows(cs.targets.used, cs.store.splits, cs.store.leaves)
     sums = zip(ends.names(), map(tuple, cs.targets.sums(ends).tolist()), strict=True)
     if dict(sums) != cs.store.leaves:
-        raise StorageError(
-            f"{cs.store}: damaged: leaves that are not the sums of their rows", kind="malformed"
-        )
+        raise _refused(cs.store, "damaged: leaves that are not the sums of their rows")
 
 
-def check_federation(federation: Federation, leaf_width: int) -> None:
+def check_federation(federation: Federation) -> None:
     """Raise RejectedError unless the structure, the splits and their owners fit together."""
     cs = federation.coordinator
     rules, opening, certificate = cs.plan.rules, cs.opening, cs.certificate
@@ -159,7 +153,7 @@ def check_federation(federation: Federation, leaf_width: int) -> None:
     _require(rules.n_trees > 0 and 0 < rules.max_depth <= MAX_DEPTH, "rules")
     _require(opening.federation == certificate.federation, "federation")
     _require(opening.epoch <= certificate.epoch and opening.forest == forest_id(opening), "epoch")
-    _check_trees(rules, cs.store, leaf_width)
+    _check_trees(rules, cs.store, cs.targets.n_classes or 2)
     _check_splits(federation)
     _check_own_splits(federation)
     if federation.kgc.signing is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Literal
+from typing import Any
 
 from numpy.typing import ArrayLike
 from sklearn.metrics import accuracy_score, r2_score
@@ -19,6 +19,8 @@ from revfrf.parallel import workers
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.protocols.frf_revoc import doomed
 from revfrf.report.progress import level_progress
+
+Leavers = str | Iterable[str]
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class RevocationPreview:
 class RevocationMixin(BaseRevocableForest):
     """Adds to a forest that its participants can leave."""
 
-    def revoke(self, party: str | Iterable[str], level: Literal[1, 2] = 2) -> RevocationCertificate:
+    def revoke(self, party: Leavers, level: RevocationLevel = 2) -> RevocationCertificate:
         """Let a participant leave, or several together: FRF-Revoc.
 
         The forest becomes, bit for bit, the one that `fit` would have grown without them (`digest_`). From
@@ -86,11 +88,7 @@ class RevocationMixin(BaseRevocableForest):
         self.layout_ = Layout(owned, self.layout_.columns)
 
     def revocation_preview(
-        self,
-        party: str | Iterable[str],
-        X: Rows | None = None,
-        y: ArrayLike | None = None,
-        level: RevocationLevel = 2,
+        self, party: Leavers, X: Rows = None, y: ArrayLike | None = None, level: RevocationLevel = 2
     ) -> RevocationPreview:
         """Return what a revocation would cost and change, without doing it.
 
@@ -107,30 +105,25 @@ class RevocationMixin(BaseRevocableForest):
         """
         self._check_whole()
         leavers, wanted = self._leavers(party), _level(level)
-        federation = self.federation_
-        store = federation.coordinator.store
-        going = doomed(store, leavers)
-        shadow = federation.shadow(leavers)
-        share, spent = len(going.nodes) / store.n_nodes, federation.timings
-        seconds = spent.training * share
+        federation, store = self.federation_, self.federation_.coordinator.store
+        going, shadow, spent = doomed(store, leavers).nodes, federation.shadow(leavers), federation.timings
+        seconds = spent.training * len(going) / store.n_nodes
         if wanted == 2:  # there are new keys, and the rest is encrypted again, which is most of the work
             seconds = spent.training + spent.setup + spent.search
         score_now = score_without = None
         if X is not None and y is not None:
-            rows = self._rows(X, reset=False)
-            codes = self.layout_.encode(rows)
-            left = {name: table for name, table in codes.items() if name not in leavers}
+            codes, n_rows = self._encode(X)
             measure = accuracy_score if self.targets_.n_classes else r2_score
             score_now, score_without = (
-                float(measure(y, self._answers(self._mean_votes(forest, table, len(rows)))))
-                for forest, table in ((federation, codes), (shadow, left))
+                float(measure(y, self._answers(self._mean_votes(forest, codes, n_rows))))
+                for forest in (federation, shadow)
             )
         return RevocationPreview(
             leavers=tuple(leavers),
             nodes=store.n_nodes,
-            nodes_lost=len(going.nodes),
+            nodes_lost=len(going),
             trees=federation.coordinator.plan.rules.n_trees,
-            trees_touched=len({tree for tree, _ in going.nodes}),
+            trees_touched=len({tree for tree, _ in going}),
             estimated_seconds=seconds,
             digest_after=shadow.coordinator.digest(),
             score_now=score_now,
@@ -151,7 +144,6 @@ class RevocationMixin(BaseRevocableForest):
 
     def _leavers(self, party: Any) -> list[str]:
         """Return the names of the leavers, checked."""
-        check_is_fitted(self)
         names, participants = _names(party), self.federation_.participants
         for name in names:
             if not isinstance(name, str) or name not in participants:

@@ -14,8 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
 
 from revfrf.errors import ModelFileError, UsageError
-from revfrf.estimators._base import BaseRevocableForest, Rows
-from revfrf.estimators._encrypted import EncryptedPredictionMixin, PartialAnswer
+from revfrf.estimators._base import BaseRevocableForest, PartialAnswer, Rows
 from revfrf.estimators._file import EstimatorRecord
 from revfrf.estimators._persistence import PersistenceMixin
 from revfrf.estimators._revocation import RevocationMixin
@@ -27,9 +26,7 @@ _LABEL_TYPES = ("", "|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class RevocableForestClassifier(
-    PersistenceMixin, EncryptedPredictionMixin, RevocationMixin, ClassifierMixin, BaseRevocableForest
-):
+class RevocableForestClassifier(PersistenceMixin, RevocationMixin, ClassifierMixin, BaseRevocableForest):
     """A random forest for classes, grown by parties who hold different columns of the same rows.
 
     All roles run in this process and exchange the protocol's messages; every split is stored encrypted
@@ -137,9 +134,7 @@ class RevocableForestClassifier(
 
         See `predict_encrypted`.
         """
-        answer: NDArray[np.float64] | PartialAnswer
-        answer = self._encrypted(X, requester, partial, lambda votes: votes)
-        return answer
+        return self._encrypted(X, requester, partial, lambda votes: votes)
 
     def _answers(self, votes: NDArray[np.float64]) -> NDArray[Any]:
         labels: NDArray[Any] = self.classes_[votes.argmax(axis=1)]
@@ -182,9 +177,7 @@ class RevocableForestClassifier(
         self.classes_ = np.array(record.labels, dtype=record.label_type or np.str_)
 
 
-class RevocableForestRegressor(
-    PersistenceMixin, EncryptedPredictionMixin, RevocationMixin, RegressorMixin, BaseRevocableForest
-):
+class RevocableForestRegressor(PersistenceMixin, RevocationMixin, RegressorMixin, BaseRevocableForest):
     """A random forest for numbers, grown by parties who hold different columns of the same rows.
 
     Parameters, attributes and methods are those of `RevocableForestClassifier`, except for what belongs to

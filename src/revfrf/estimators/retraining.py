@@ -8,7 +8,6 @@ Sample weights given to `fit` are not in the file: retraining counts every row o
 which is a parameter and in the file.
 """
 
-import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import Nodes
 from revfrf.forest.randomness import row_repeats
 from revfrf.io.party_data import Rows
-from revfrf.io.table import Table, category, number, some
+from revfrf.io.table import PathLike, Table, category, number, some
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.roles.participant import TRAINING
 
@@ -59,11 +58,7 @@ class Retraining:
 
 
 def retrain(
-    certificate: RevocationCertificate,
-    kgc_key: VerifyKey,
-    model: str | os.PathLike[str],
-    table: Table,
-    target: str,
+    certificate: RevocationCertificate, kgc_key: VerifyKey, model: PathLike, table: Table, target: str
 ) -> Retraining:
     """Train a saved forest again without those who have left, on the rows of a table.
 
@@ -80,8 +75,7 @@ def retrain(
     targets = _targets(forest, table, target, texts)
     same = _same_targets(forest, targets)
     _hold(forest, stayed, table, places)
-    federation.coordinator.targets = forest.targets_ = targets
-    federation.coordinator.labels = forest._labels()
+    federation.coordinator.targets, federation.coordinator.labels = targets, forest._labels()
     trained = federation.shadow(federation.participants.keys() - set(stayed))
     return Retraining(
         leavers=certificate.leavers,
@@ -97,7 +91,7 @@ def retrain(
 # -- the saved forest -------------------------------------------------------------------------------
 
 
-def _load(path: str | os.PathLike[str]) -> Model:
+def _load(path: PathLike) -> Model:
     """Return the forest in a file, of either kind, with its seed and the participants' secrets."""
     model: Model
     try:
@@ -115,7 +109,7 @@ def _load(path: str | os.PathLike[str]) -> Model:
 
 
 def _stayed(
-    certificate: RevocationCertificate, kgc_key: VerifyKey, forest: Model, path: str | os.PathLike[str]
+    certificate: RevocationCertificate, kgc_key: VerifyKey, forest: Model, path: PathLike
 ) -> tuple[str, ...]:
     """Return who was left when the certificate was signed, if it is a certificate of this forest."""
     after, cs = certificate.epoch_after, forest.federation_.coordinator
@@ -158,18 +152,17 @@ def _places(forest: Model, stayed: tuple[str, ...], table: Table, target: str) -
 
 def _hold(forest: Model, stayed: tuple[str, ...], table: Table, places: dict[int, str]) -> None:
     """Give the participants who stayed their columns of the table, encoded as they were for `fit`."""
+    layout = forest.layout_
     ids = ("",) * len(next(iter(table.columns.values())))  # rows have no ids here, and keep their order
     rows = Rows(table, "", ids)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        for party in stayed:
-            layout = forest.layout_
-            columns = [replace(layout.columns[i], name=places[i]) for i in layout.owned[party]]
-            try:
-                codes = rows.codes(columns)
-            except UserWarning as warning:
-                raise UsageError(str(warning)) from None
-            forest.federation_.participants[party].hold(TRAINING, codes)
+        try:
+            for party in stayed:
+                columns = [replace(layout.columns[i], name=places[i]) for i in layout.owned[party]]
+                forest.federation_.participants[party].hold(TRAINING, rows.codes(columns))
+        except UserWarning as warning:
+            raise UsageError(str(warning)) from None
 
 
 def _targets(forest: Model, table: Table, target: str, texts: Sequence[str]) -> Targets:
