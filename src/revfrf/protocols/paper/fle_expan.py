@@ -324,14 +324,7 @@ def answer_level(
     with within(FOS_FIND):
         won, ciphertexts, signature = _encrypt_splits(identity, growth, store, message, n_jobs)
     proposals = answer_questions(
-        growth.values,
-        growth.features,
-        growth.secret,
-        growth.rules.method,
-        growth.rules.n_sampled,
-        growth.rules.n_candidates,
-        nodes,
-        questions,
+        growth.values, growth.features, growth.secret, growth.rules, nodes, questions
     )
     reply = LevelReply(
         round=message.round,
