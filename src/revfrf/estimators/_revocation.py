@@ -111,7 +111,7 @@ class RevocationMixin(BaseRevocableForest):
         store = federation.coordinator.store
         going = doomed(store, leavers)
         shadow = federation.shadow(leavers)
-        share, spent = len(going.nodes) / store.n_nodes, federation.timings
+        share, spent = len(going) / store.n_nodes, federation.timings
         seconds = spent.training * share
         if wanted == 2:  # there are new keys, and the rest is encrypted again, which is most of the work
             seconds = spent.training + spent.setup + spent.search
@@ -128,9 +128,9 @@ class RevocationMixin(BaseRevocableForest):
         return RevocationPreview(
             leavers=tuple(leavers),
             nodes=store.n_nodes,
-            nodes_lost=len(going.nodes),
+            nodes_lost=len(going),
             trees=federation.coordinator.plan.rules.n_trees,
-            trees_touched=len({tree for tree, _ in going.nodes}),
+            trees_touched=len({tree for tree, _ in going}),
             estimated_seconds=seconds,
             digest_after=shadow.coordinator.digest(),
             score_now=score_now,

@@ -70,7 +70,7 @@ class World:
 
     def server(self, channel: Channel | None = None, n_jobs: int = 1) -> ComparingServer:
         share = self.federation.coordinator.identity.share
-        cc = self.federation.coordinator.verify_key_of(CC)
+        cc = self.federation.coordinator.plan.verify_keys[CC]
         channel = channel or self.federation.network.channel(CS)
         return ComparingServer(channel, share, self.key(CS), cc, n_jobs)
 
