@@ -72,6 +72,11 @@ class EpochCertificate(Message, frozen=True):
         """The names of the members that are participants."""
         return [member.name for member in self.members if member.role == PARTICIPANT]
 
+    @property
+    def by_name(self) -> dict[str, Member]:
+        """The members by their names. A server is named after its role."""
+        return {member.name: member for member in self.members}
+
 
 class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A party's word that it has erased its keys of an epoch, on entering the one with this certificate.

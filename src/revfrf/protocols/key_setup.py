@@ -116,7 +116,7 @@ def admit(
     """
     if party in certificate.revoked or party in (KGC, CS, CC):
         raise UsageError(f"{party!r} cannot be a requester: the name is revoked, or a server's")
-    member = next((member for member in certificate.members if member.name == party), None)
+    member = certificate.by_name.get(party)
     if member is None:
         message = _key_deal(certificate.federation, certificate.epoch, deal_number, parameters)
         member = _enrol(channel, message, parameters, party, REQUESTER)
@@ -215,8 +215,8 @@ def check_certificate(identity: Identity, keys: Keys, certificate: EpochCertific
     c, ours = certificate, (identity.federation, *public_fields(keys.weak.parameters).values())
     if (c.federation, c.n, c.g0, c.exponent_bits) != ours:
         raise ProtocolError("an epoch certificate for other parameters", kind="epoch")
-    names = [member.name for member in certificate.members]
-    if identity.member(keys.weak) not in certificate.members or len(set(names)) != len(names):
+    members = certificate.by_name
+    if members.get(identity.name) != identity.member(keys.weak) or len(members) != len(certificate.members):
         raise ProtocolError(
             f"the epoch certificate does not name {identity.name!r} with its keys", kind="member"
         )
