@@ -34,7 +34,7 @@ from revfrf.protocols.common.epoch import (
     sign_certificate,
 )
 from revfrf.protocols.common.identity import Identity
-from revfrf.protocols.key_setup import deal
+from revfrf.protocols.key_setup import deal, key_deal
 from revfrf.protocols.paper.fle_expan import Growth, Plan
 from revfrf.protocols.paper.splits import encrypt_splits, open_splits
 from revfrf.storage.memory import CoordinatorStore, ParticipantStore, StoredSplit
@@ -66,7 +66,8 @@ def next_epoch(
     if setup is not None:
         roles = {member.name: member.role for member in staying}
         known = {member.name: member.verify_key for member in staying}
-        members = deal(channel, current.federation, unsigned.epoch, setup, deal_number, roles, lambda: known)
+        message = key_deal(current.federation, unsigned.epoch, deal_number, setup.parameters)
+        members = deal(channel, message, setup, roles, lambda: known)
         unsigned = msgspec.structs.replace(unsigned, members=members, **public_fields(setup.parameters))
     check_succession(current, unsigned)
     return sign_certificate(kgc, unsigned)
@@ -116,9 +117,7 @@ def reencrypt(channel: Channel, plan: Plan, store: CoordinatorStore) -> None:
         trees, paths = _names(nodes)
         message = Rekey(epoch=plan.epoch, forest=plan.forest, trees=trees, paths=paths)
         reply = channel.call(owner, message, Rekeyed)
-        ciphertexts, batch = open_splits(
-            plan.parameters, plan.verify_keys[owner], plan.context, nodes, reply.ciphertexts, reply.signature
-        )
+        ciphertexts, batch = open_splits(plan.parameters, plan.verify_keys[owner], plan.context, nodes, reply)
         return {
             node: kept[node]._replace(ciphertext=ciphertexts[i], epoch=plan.epoch, batch=batch, position=i)
             for i, node in enumerate(nodes)

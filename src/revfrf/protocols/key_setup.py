@@ -45,24 +45,20 @@ from revfrf.transport.base import Channel
 
 _ADMISSION = "revfrf admission v1"
 
+KnownKeys = Callable[[], Mapping[str, bytes]]
+"""Returns the verify keys that parties must enrol with, as far as they are known by then."""
+
 
 # -- KGC --------------------------------------------------------------------------------------------
 
 
 def deal(
-    channel: Channel,
-    federation: str,
-    epoch: int,
-    setup: SetUp,
-    deal_number: int,
-    roles: Mapping[str, str],
-    known: Callable[[], Mapping[str, bytes]],
+    channel: Channel, message: KeyDeal, setup: SetUp, roles: Mapping[str, str], known: KnownKeys
 ) -> tuple[Member, ...]:
     """Have every party of `roles` make keys for a future epoch.
 
     Verify keys that are `known` by the time all have enrolled must not change.
     """
-    message = _key_deal(federation, epoch, deal_number, setup.parameters)
     shares = {CS: setup.cs_share, CC: setup.cc_share}
 
     def enrol(party: str) -> Member:
@@ -118,7 +114,7 @@ def admit(
         raise UsageError(f"{party!r} cannot be a requester: the name is revoked, or a server's")
     member = certificate.by_name.get(party)
     if member is None:
-        message = _key_deal(certificate.federation, certificate.epoch, deal_number, parameters)
+        message = key_deal(certificate.federation, certificate.epoch, deal_number, parameters)
         member = _enrol(channel, message, parameters, party, REQUESTER)
     if known not in (None, member.verify_key):
         raise ProtocolError(f"{party!r} is the name of another requester", kind="member")
@@ -129,7 +125,8 @@ def admit(
     return admission
 
 
-def _key_deal(federation: str, epoch: int, deal_number: int, parameters: Parameters) -> KeyDeal:
+def key_deal(federation: str, epoch: int, deal_number: int, parameters: Parameters) -> KeyDeal:
+    """What KGC sends to everybody to whom it deals; a server's strong share is still to be added."""
     fields = public_fields(parameters)
     return KeyDeal(federation=federation, epoch=epoch, number=deal_number, **fields, share=None)
 

@@ -116,8 +116,7 @@ class KeysRecord(Record, frozen=True):
 
     def keys(self, role: str, allow_insecure: bool) -> Keys:
         """Return the keys of a party with this role. Raises RevFRFError if they are invalid."""
-        n, g0 = of_number(self.n), of_number(self.g0)
-        parameters = Parameters(n, g0, self.exponent_bits, allow_insecure)
+        parameters = Parameters(of_number(self.n), of_number(self.g0), self.exponent_bits, allow_insecure)
         weak = WeakKey(parameters, SecretInt(of_number(self.sk)))
         return Keys(self.epoch, weak, read_share(parameters, role, self.share))
 

@@ -271,9 +271,7 @@ def _receive_splits(plan: Plan, owner: str, won: Won, reply: LevelReply) -> dict
     """The owner's winning splits, checked. Raises RejectedError."""
     if not won.nodes and not reply.ciphertexts:
         return {}
-    ciphertexts, batch = open_splits(
-        plan.parameters, plan.verify_keys[owner], plan.context, won.nodes, reply.ciphertexts, reply.signature
-    )
+    ciphertexts, batch = open_splits(plan.parameters, plan.verify_keys[owner], plan.context, won.nodes, reply)
     features = [plan.owners[owner][number] for number in won.features]
     places = (repeat(plan.epoch), repeat(batch), count())
     columns = (features, won.cuts.tolist(), repeat(owner), won.directions, ciphertexts, *places)
