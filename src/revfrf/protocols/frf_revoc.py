@@ -2,7 +2,7 @@
 
     request = sign_revocation(leaver, forest, level)     # the leaver, to KGC (line 1, there to CS)
     check_revocation(epoch, request)                     # KGC (line 2)
-    after = next_epoch(kgc, epoch, leavers, setup)       # KGC (line 15); at level 2 with new keys for all
+    after = next_epoch(epoch, leavers, setup)            # KGC (line 15); at level 2 with new keys for all
     receipts = announce(epoch, after)                    # KGC to all who stay (line 16); old keys are erased
     going = destroy(cs, leavers)                         # CS and the owners who stay (lines 3 to 7)
     fle_expan(cs)                                        # CS and the owners who stay (line 8)
@@ -20,19 +20,13 @@ import msgspec
 import numpy as np
 
 from revfrf.crypto.dtpkc.strong import SetUp
-from revfrf.crypto.signing import SigningKey
 from revfrf.errors import ProtocolError
 from revfrf.forest.nodes import Node
 from revfrf.messages.base import PATHS, TREES, Done, array
 from revfrf.messages.frf_revoc import Destroy, Rekey, Rekeyed
 from revfrf.messages.key_setup import EpochCertificate
 from revfrf.parallel import side_by_side
-from revfrf.protocols.common.epoch import (
-    certificate_digest,
-    check_succession,
-    public_fields,
-    sign_certificate,
-)
+from revfrf.protocols.common.epoch import certificate_digest, check_succession, public_fields
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.key_setup import deal, key_deal
 from revfrf.protocols.paper.fle_expan import Growth, Plan
@@ -44,16 +38,11 @@ from revfrf.transport.base import Channel
 
 
 def next_epoch(
-    channel: Channel,
-    kgc: SigningKey,
-    current: EpochCertificate,
-    leavers: Collection[str],
-    setup: SetUp | None,
-    deal_number: int,
+    channel: Channel, current: EpochCertificate, leavers: Collection[str], setup: SetUp | None, number: int
 ) -> EpochCertificate:
-    """Certify the epoch after this one, without the leavers, and with new keys if there is a new set-up.
+    """Return the epoch after this one, without the leavers, for KGC to sign.
 
-    Nobody is in it before it is announced.
+    It has new keys if there is a new set-up, for the deal of this number.
     """
     staying = tuple(member for member in current.members if member.name not in leavers)
     unsigned = msgspec.structs.replace(
@@ -66,11 +55,11 @@ def next_epoch(
     if setup is not None:
         roles = {member.name: member.role for member in staying}
         known = {member.name: member.verify_key for member in staying}
-        message = key_deal(current.federation, unsigned.epoch, deal_number, setup.parameters)
+        message = key_deal(current.federation, unsigned.epoch, number, setup.parameters)
         members = deal(channel, message, setup, roles, lambda: known)
         unsigned = msgspec.structs.replace(unsigned, members=members, **public_fields(setup.parameters))
     check_succession(current, unsigned)
-    return sign_certificate(kgc, unsigned)
+    return unsigned
 
 
 # -- CS ---------------------------------------------------------------------------------------------
@@ -99,9 +88,8 @@ def destroy(channel: Channel, plan: Plan, store: CoordinatorStore, leavers: Coll
     lost = _by_owner(splits)
 
     def ask(owner: str) -> None:
-        trees, paths = _names([*lost.get(owner, ()), *bare])
-        message = Destroy(epoch=plan.epoch, forest=plan.forest, round=store.round, trees=trees, paths=paths)
-        channel.call(owner, message, Done)
+        names = _names([*lost.get(owner, ()), *bare])
+        channel.call(owner, Destroy(epoch=plan.epoch, forest=plan.forest, round=store.round, **names), Done)
 
     side_by_side(ask, sorted((plan.owners if bare else lost).keys() - set(leavers)))
     return going
@@ -114,8 +102,7 @@ def reencrypt(channel: Channel, plan: Plan, store: CoordinatorStore) -> None:
 
     def ask(owner: str) -> dict[Node, StoredSplit]:
         nodes = by_owner[owner]
-        trees, paths = _names(nodes)
-        message = Rekey(epoch=plan.epoch, forest=plan.forest, trees=trees, paths=paths)
+        message = Rekey(epoch=plan.epoch, forest=plan.forest, **_names(nodes))
         reply = channel.call(owner, message, Rekeyed)
         ciphertexts, batch = open_splits(plan.parameters, plan.verify_keys[owner], plan.context, nodes, reply)
         return {
@@ -134,9 +121,9 @@ def _by_owner(splits: Mapping[Node, StoredSplit]) -> dict[str, list[Node]]:
     return nodes
 
 
-def _names(nodes: Sequence[Node]) -> tuple[bytes, bytes]:
+def _names(nodes: Sequence[Node]) -> dict[str, bytes]:
     trees, paths = [tree for tree, _ in nodes], [path for _, path in nodes]
-    return np.array(trees, TREES).tobytes(), np.array(paths, PATHS).tobytes()
+    return {"trees": np.array(trees, TREES).tobytes(), "paths": np.array(paths, PATHS).tobytes()}
 
 
 # -- an owner ---------------------------------------------------------------------------------------

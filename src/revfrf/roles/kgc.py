@@ -177,7 +177,8 @@ class KeyCentre:
         if (self.lifecycle_state().leaving_level == 2) != (setup is not None):
             raise UsageError("a revocation at level 2 needs a new set-up, and one at level 1 none")
         names = [request.party for request in leaving]
-        certificate = next_epoch(self.channel, self._signing, self.current, names, setup, self._next_deal())
+        signing, number = self._signing, self._next_deal()
+        certificate = sign_certificate(signing, next_epoch(self.channel, self.current, names, setup, number))
         certificates = (*self.state.certificates, certificate)
         with self._changes:
             if set(self.state.leaving.values()) != set(leaving):
