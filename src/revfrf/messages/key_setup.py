@@ -69,7 +69,6 @@ class EpochCertificate(Message, frozen=True):
 
     @property
     def participants(self) -> list[str]:
-        """The names of the members that are participants."""
         return [member.name for member in self.members if member.role == PARTICIPANT]
 
     @property

@@ -86,9 +86,8 @@ class Coordinator(PolicyParty):
     def __init__(
         self, identity: Identity, channel: Channel, n_jobs: int = 1, store: CoordinatorStore | None = None
     ) -> None:
-        super().__init__(identity, store or CoordinatorStore())
+        super().__init__(identity, n_jobs, store or CoordinatorStore())
         self.channel = channel
-        self.n_jobs = n_jobs
         self.certificates: tuple[RevocationCertificate, ...] = ()
         self.labels: tuple[Any, ...] = ()
         self.labels_are_public = False
@@ -218,7 +217,7 @@ class Coordinator(PolicyParty):
 
     @property
     def ready(self) -> bool:
-        """Whether the forest is whole, without those who have left."""
+        """See `CsState.ready`."""
         return self.lifecycle_state().ready
 
     @property

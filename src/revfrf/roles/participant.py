@@ -51,10 +51,9 @@ class Participant(PolicyParty):
         store: ParticipantStore,
         n_jobs: int = 1,
     ) -> None:
-        super().__init__(identity, store)
+        super().__init__(identity, n_jobs, store)
         self.columns = tuple(columns)
         self.secret = secret
-        self.n_jobs = n_jobs
         self.tables: dict[str, NDArray[np.int64]] = {}
         self.growth: Growth | None = None
         self.rows: Rows | None = None

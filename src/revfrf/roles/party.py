@@ -17,8 +17,9 @@ from revfrf.storage.memory import RequestBook, Store
 class Party:
     """A party that KGC can enrol."""
 
-    def __init__(self, identity: Identity, store: Store | None = None) -> None:
+    def __init__(self, identity: Identity, n_jobs: int = 1, store: Store | None = None) -> None:
         self.identity = identity
+        self.n_jobs = n_jobs
         self.store = store or Store()
         self._began = identity.epoch
         self._changes = Lock()  # calls are answered side by side, and the identity changes step by step
@@ -95,9 +96,7 @@ class Party:
 class PolicyParty(Party):
     """A party that has a say in requests: its policy, and its book of those it has seen in this epoch."""
 
-    def __init__(self, identity: Identity, store: Store | None = None) -> None:
-        super().__init__(identity, store)
-        self._policy = RequestPolicy()
+    _policy = RequestPolicy()
 
     def recall(self) -> None:
         """See `Party.recall`. Reads the policy."""

@@ -93,15 +93,13 @@ class Identity(Secret):
 
     def record(self) -> "IdentityRecord":
         """Return all of it, to be written down."""
-        changed = {
+        known = vars(self) | {
             "kgc": self.kgc.raw,
             "signing": None if self.signing is None else self.signing.export(),
             "keys": None if self.keys is None else self.keys.record(),
             "pending_keys": None if self.pending_keys is None else self.pending_keys.record(),
         }
-        return IdentityRecord(
-            **{name: (vars(self) | changed)[name] for name in IdentityRecord.__struct_fields__}
-        )
+        return IdentityRecord(**{name: known[name] for name in IdentityRecord.__struct_fields__})
 
 
 class KeysRecord(Record, frozen=True):
