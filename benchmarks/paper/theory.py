@@ -67,8 +67,7 @@ def run(
         "as printed": measure_as_printed(model, X, as_printed).powers,
         "draws": DRAWS,
         "nodes taken along": [
-            mean(len(doomed(store, who).nodes) for who in drawn(model, n)) / trees
-            for n in range(1, leavers + 1)
+            mean(len(doomed(store, who)) for who in drawn(model, n)) / trees for n in range(1, leavers + 1)
         ],
         **{f"level {level}": left(model, level) for level in LEVELS},
     }
@@ -108,7 +107,7 @@ def left(model: Any, level: Literal[1, 2]) -> dict[str, float]:
     """One participant leaves: splits built again, and powers and bytes, but for new keys."""
     store, before = model.federation_.coordinator.store, model.costs_
     [[going]] = drawn(model, 1)[:1]
-    kept = store.splits.keys() - doomed(store, [going]).nodes
+    kept = store.splits.keys() - doomed(store, [going])
     model.revoke([going], level)
     after, rebuilt = model.costs_, len(store.splits) - len(kept)
     names = ("FLE-Expan", "FOS-Find", "FRF-Revoc")

@@ -29,7 +29,6 @@ from revfrf.crypto.signing import SigningKey
 from revfrf.io.public_key import save_verify_key
 from revfrf.node.api import Progress
 from revfrf.node.audit_log import AuditLog
-from revfrf.protocols import frf_revoc
 from revfrf.protocols.certificate import RevocationCertificate
 
 TOY: dict[str, Any] = {"key_bits": 256, "allow_insecure_keys": True, "random_state": 1, "max_depth": 4}
@@ -496,7 +495,7 @@ def saved(tmp_path: Path, model: Any = None, X: Any = None, y: Any = None, **fit
 def test_coordinator_that_only_pretends_to_rebuild_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frf_revoc, "destroy", lambda *_: frozenset())
+    monkeypatch.setattr("revfrf.roles.coordinator.destroy", lambda *_: set())
     place = saved(tmp_path)
     assert run("verify", tmp_path / "telco.json", *place.key).code == 0
     ran = place.audit("--json")

@@ -265,11 +265,7 @@ OUT_OF_BOUNDS: dict[type[Message], dict[str, list[object]]] = {
         "revoked": [[""]],
     },
     key_setup.EpochAccepted: {"epoch": [2**32]},
-    OpenForest: {
-        "forest": [bytes(15), bytes(17)],
-        "n_candidates": [0, 256],
-        "n_sampled": [1, 2**20 + 1],
-    },
+    OpenForest: {"forest": [bytes(15), bytes(17)], "n_candidates": [0, 256], "n_sampled": [1, 2**20 + 1]},
     Schema: {"columns": [[COLUMN | {"decimals": 19}], [COLUMN | {"values": b"\1"}]], "n_rows": [2**32]},
     LevelRequest: {"nodes": [{"trees": b"", "paths": b"", "sizes": b""}], "round": [2**32]},
     LevelReply: {"signature": [bytes(65)]},

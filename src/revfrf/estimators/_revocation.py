@@ -106,7 +106,7 @@ class RevocationMixin(BaseRevocableForest):
         self._check_whole()
         leavers, wanted = self._leavers(party), _level(level)
         federation, store = self.federation_, self.federation_.coordinator.store
-        going, shadow, spent = doomed(store, leavers).nodes, federation.shadow(leavers), federation.timings
+        going, shadow, spent = doomed(store, leavers), federation.shadow(leavers), federation.timings
         seconds = spent.training * len(going) / store.n_nodes
         if wanted == 2:  # there are new keys, and the rest is encrypted again, which is most of the work
             seconds = spent.training + spent.setup + spent.search

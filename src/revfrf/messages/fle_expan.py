@@ -63,7 +63,6 @@ class NodeRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def n_nodes(self) -> int:
-        """How many nodes."""
         return len(self.sizes) // np.dtype(SIZES).itemsize
 
     @property

@@ -16,10 +16,8 @@ class TestRequest(Message, frozen=True):
 
     def discloses(self) -> dict[str, int]:
         """Which test rows reach a node."""
-        return {
-            "nodes it was asked about": self.nodes.n_nodes,
-            "test rows that reach them": self.nodes.n_rows,
-        }
+        nodes = self.nodes
+        return {"nodes it was asked about": nodes.n_nodes, "test rows that reach them": nodes.n_rows}
 
 
 class TestReply(Message, frozen=True):

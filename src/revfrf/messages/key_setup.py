@@ -69,8 +69,12 @@ class EpochCertificate(Message, frozen=True):
 
     @property
     def participants(self) -> list[str]:
-        """The names of the members that are participants."""
         return [member.name for member in self.members if member.role == PARTICIPANT]
+
+    @property
+    def by_name(self) -> dict[str, Member]:
+        """The members by their names. A server is named after its role."""
+        return {member.name: member for member in self.members}
 
 
 class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -45,24 +45,20 @@ from revfrf.transport.base import Channel
 
 _ADMISSION = "revfrf admission v1"
 
+KnownKeys = Callable[[], Mapping[str, bytes]]
+"""Returns the verify keys that parties must enrol with, as far as they are known by then."""
+
 
 # -- KGC --------------------------------------------------------------------------------------------
 
 
 def deal(
-    channel: Channel,
-    federation: str,
-    epoch: int,
-    setup: SetUp,
-    deal_number: int,
-    roles: Mapping[str, str],
-    known: Callable[[], Mapping[str, bytes]],
+    channel: Channel, message: KeyDeal, setup: SetUp, roles: Mapping[str, str], known: KnownKeys
 ) -> tuple[Member, ...]:
     """Have every party of `roles` make keys for a future epoch.
 
     Verify keys that are `known` by the time all have enrolled must not change.
     """
-    message = _key_deal(federation, epoch, deal_number, setup.parameters)
     shares = {CS: setup.cs_share, CC: setup.cc_share}
 
     def enrol(party: str) -> Member:
@@ -116,9 +112,9 @@ def admit(
     """
     if party in certificate.revoked or party in (KGC, CS, CC):
         raise UsageError(f"{party!r} cannot be a requester: the name is revoked, or a server's")
-    member = next((member for member in certificate.members if member.name == party), None)
+    member = certificate.by_name.get(party)
     if member is None:
-        message = _key_deal(certificate.federation, certificate.epoch, deal_number, parameters)
+        message = key_deal(certificate.federation, certificate.epoch, deal_number, parameters)
         member = _enrol(channel, message, parameters, party, REQUESTER)
     if known not in (None, member.verify_key):
         raise ProtocolError(f"{party!r} is the name of another requester", kind="member")
@@ -129,7 +125,8 @@ def admit(
     return admission
 
 
-def _key_deal(federation: str, epoch: int, deal_number: int, parameters: Parameters) -> KeyDeal:
+def key_deal(federation: str, epoch: int, deal_number: int, parameters: Parameters) -> KeyDeal:
+    """What KGC sends to everybody to whom it deals; a server's strong share is still to be added."""
     fields = public_fields(parameters)
     return KeyDeal(federation=federation, epoch=epoch, number=deal_number, **fields, share=None)
 
@@ -215,8 +212,8 @@ def check_certificate(identity: Identity, keys: Keys, certificate: EpochCertific
     c, ours = certificate, (identity.federation, *public_fields(keys.weak.parameters).values())
     if (c.federation, c.n, c.g0, c.exponent_bits) != ours:
         raise ProtocolError("an epoch certificate for other parameters", kind="epoch")
-    names = [member.name for member in certificate.members]
-    if identity.member(keys.weak) not in certificate.members or len(set(names)) != len(names):
+    members = certificate.by_name
+    if members.get(identity.name) != identity.member(keys.weak) or len(members) != len(certificate.members):
         raise ProtocolError(
             f"the epoch certificate does not name {identity.name!r} with its keys", kind="member"
         )

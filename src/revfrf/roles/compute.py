@@ -1,17 +1,17 @@
 """CC, the computing partner: holds the second strong share, and talks to KGC and CS only."""
 
+from collections.abc import Mapping
+
 from revfrf.crypto.dtpkc.keys import Parameters, PublicKey
 from revfrf.errors import ProtocolError
 from revfrf.messages.base import Done, Message, of_number
 from revfrf.messages.fle_expan import OpenForest
 from revfrf.messages.frf_predict import MaskedComparisons
 from revfrf.messages.key_setup import EpochCertificate
-from revfrf.names import CS, PARTICIPANT
-from revfrf.protocols.common.identity import Identity
+from revfrf.names import CS
 from revfrf.protocols.common.request import check_request, enter_request
 from revfrf.protocols.paper.ho_lt import answer_comparisons, read_counts
 from revfrf.roles.party import PolicyParty
-from revfrf.storage.memory import Store
 
 
 class ComputePartner(PolicyParty):
@@ -20,11 +20,8 @@ class ComputePartner(PolicyParty):
     It opens masked comparisons for requests that it has checked, at most as many as a request can need.
     """
 
-    def __init__(self, identity: Identity, n_jobs: int = 1, store: Store | None = None) -> None:
-        super().__init__(identity, store)
-        self.n_jobs = n_jobs
-        self.forest: OpenForest | None = None
-        self._joint_keys: tuple[int, dict[str, PublicKey]] = (0, {})
+    forest: OpenForest | None = None
+    _joint_keys: tuple[int, Mapping[str, PublicKey]] = (0, {})  # their epoch first
 
     def recall(self) -> None:
         """See `Party.recall`. Reads the forest that it serves."""
@@ -54,26 +51,23 @@ class ComputePartner(PolicyParty):
         """Answer with the keys of one epoch, even if the next one begins during the answer."""
         if self.forest is None:
             raise ProtocolError("there is no forest", kind="forest")
-        certificate, share = self.certificate, self.identity.share
-        check_request(self.identity, self.forest, self.book, message.request)
+        certificate, share, request = self.certificate, self.identity.share, message.request
+        check_request(self.identity, self.forest, self.book, request)
         own = share.parameters
-        if (message.request.admission.epoch, own.n) != (certificate.epoch, of_number(certificate.n)):
+        if (request.admission.epoch, own.n) != (certificate.epoch, of_number(certificate.n)):
             raise ProtocolError("a new epoch has begun", kind="epoch")
         counts = read_counts(message)
         keys = self._keys_with_cs(certificate, own)
         if not counts.keys() <= keys.keys():
             raise ProtocolError("a split whose owner is not in this epoch", kind="member")
-        enter_request(
-            self.book, self.policy, self.forest, message.request, message.depth, sum(counts.values())
-        )
+        enter_request(self.book, self.policy, self.forest, request, message.depth, sum(counts.values()))
         return answer_comparisons(share, self.identity.signing_key, keys, counts, message, self.n_jobs)
 
-    def _keys_with_cs(self, certificate: EpochCertificate, p: Parameters) -> dict[str, PublicKey]:
+    def _keys_with_cs(self, certificate: EpochCertificate, p: Parameters) -> Mapping[str, PublicKey]:
         """h_CS·h_τ of every participant of the epoch."""
         epoch, keys = self._joint_keys
         if epoch != certificate.epoch:
-            [cs] = [PublicKey(p, of_number(m.h)) for m in certificate.members if m.role == CS]
-            owners = [member for member in certificate.members if member.role == PARTICIPANT]
-            keys = {m.name: cs + PublicKey(p, of_number(m.h)) for m in owners}
+            public = {name: PublicKey(p, of_number(m.h)) for name, m in certificate.by_name.items()}
+            keys = {name: public[CS] + public[name] for name in certificate.participants}
             self._joint_keys = certificate.epoch, keys
         return keys

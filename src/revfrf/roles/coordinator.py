@@ -24,22 +24,23 @@ from revfrf.forest.voting import Voting, add_votes, leaf_votes
 from revfrf.lifecycle import CsState
 from revfrf.messages.base import Done, Message
 from revfrf.messages.fle_expan import Column, OpenForest, Schema
-from revfrf.messages.frf_predict import ForestFacts, ForestQuery, PredictReply, PredictRequest
+from revfrf.messages.frf_predict import Failure, ForestFacts, ForestQuery, PredictReply, PredictRequest
+from revfrf.messages.frf_revoc import Certified, Report, RevocationReport
 from revfrf.messages.key_setup import EpochCertificate, KeyDeal
-from revfrf.names import CC
+from revfrf.names import CC, KGC
 from revfrf.parallel import side_by_side
-from revfrf.protocols.certificate import RevocationCertificate
-from revfrf.protocols.common.epoch import read_parameters
+from revfrf.protocols.certificate import RevocationCertificate, sign_report
+from revfrf.protocols.common.epoch import certificate_digest, read_parameters
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import check_admission, check_request, enter_request
-from revfrf.protocols.frf_revoc import frf_revoc
+from revfrf.protocols.frf_revoc import destroy, reencrypt
 from revfrf.protocols.paper.fle_expan import LevelReport, Plan, fle_expan, forest_id
-from revfrf.protocols.paper.frf_predict import Answer, frf_predict, read_rows, write_answer, write_failure
+from revfrf.protocols.paper.frf_predict import Answer, frf_predict, read_rows, write_answer
 from revfrf.protocols.paper.frf_test import frf_test
 from revfrf.protocols.paper.ho_lt import ComparingServer
 from revfrf.record import Record
 from revfrf.roles.party import PolicyParty
-from revfrf.storage.memory import CoordinatorStore
+from revfrf.storage.memory import CoordinatorStore, Rebuilding
 from revfrf.transport.base import Channel
 
 log = logging.getLogger(__name__)
@@ -85,9 +86,8 @@ class Coordinator(PolicyParty):
     def __init__(
         self, identity: Identity, channel: Channel, n_jobs: int = 1, store: CoordinatorStore | None = None
     ) -> None:
-        super().__init__(identity, store or CoordinatorStore())
+        super().__init__(identity, n_jobs, store or CoordinatorStore())
         self.channel = channel
-        self.n_jobs = n_jobs
         self.certificates: tuple[RevocationCertificate, ...] = ()
         self.labels: tuple[Any, ...] = ()
         self.labels_are_public = False
@@ -217,7 +217,7 @@ class Coordinator(PolicyParty):
 
     @property
     def ready(self) -> bool:
-        """Whether the forest is whole, without those who have left."""
+        """See `CsState.ready`."""
         return self.lifecycle_state().ready
 
     @property
@@ -225,35 +225,58 @@ class Coordinator(PolicyParty):
         """Participants who have left and are still part of the forest."""
         return self.columns.keys() & set(self.certificate.revoked)
 
-    @property
-    def has_old_ciphertexts(self) -> bool:
-        """Whether splits are encrypted under another modulus than the epoch's."""
-        return self.record.n != self.certificate.n
-
     def revoke(self, progress: Callable[[LevelReport], None]) -> RevocationCertificate:
         """FRF-Revoc. Until it is done, nothing is answered. If it was interrupted, it goes on here."""
         state = self.lifecycle_state()
         if not state.revoking or not len(self.targets.values):
             raise ProtocolError("nobody has left, or there are no rows to grow a forest from", kind="order")
-        return frf_revoc(self, state.outdated, progress)
-
-    def replan(self) -> None:
-        """Plan with the members and keys of the current epoch."""
-        self.resume(self.record)
-
-    def drop_columns(self, leavers: Collection[str]) -> None:
-        """Record that these are no longer part of the forest."""
-        staying = {party: owned for party, owned in self.columns.items() if party not in leavers}
-        self._write(msgspec.structs.replace(self.record, columns=staying))
-
-    def finish(self, certificate: RevocationCertificate) -> None:
-        """Record that the revocation is over."""
+        if state.outdated:
+            self._begin_rebuilding()  # lines 3 to 7
+        if not self.columns:
+            self.open()  # somebody left before all knew of the forest
+        self.grow(progress)  # line 8
+        if self.record.n != self.certificate.n:
+            reencrypt(self.channel, self.plan, self.store)  # level 2 replaces lines 9 to 12, see deviations
+        self.store.scrub()
+        reply = self.channel.call(KGC, RevocationReport(report=self._report()), Certified)
+        certificate = RevocationCertificate.from_json(reply.certificate)
+        certificate.verify(self.identity.kgc)
         with self.store.transaction():
             if certificate not in self.certificates:
                 self.certificates = (*self.certificates, certificate)
             self.store.write(certificates=self.certificates)
             self._write(msgspec.structs.replace(self.record, n=self.certificate.n))
             self.store.finish()
+        return certificate
+
+    def _begin_rebuilding(self) -> None:
+        """Destroy the leavers' nodes, and record what the forest was before."""
+        leavers, rebuilding = self.leavers, self.store.rebuilding  # not None if this was interrupted before
+        before = self.digest() if rebuilding is None else ""
+        self.resume(self.record)  # with the members and keys of the current epoch
+        going = destroy(self.channel, self.plan, self.store, leavers)
+        staying = {party: owned for party, owned in self.columns.items() if party not in leavers}
+        with self.store.transaction():
+            kept = self.store.n_nodes - len(going)
+            self.store.destroy(going, rebuilding or Rebuilding(before, len(going), kept))
+            self._write(msgspec.structs.replace(self.record, columns=staying))
+
+    def _report(self) -> Report:
+        """Describe, and sign, what became of the forest."""
+        rebuilding, store = self.store.rebuilding, self.store
+        if rebuilding is None or not store.whole(self.plan.rules.n_trees):
+            raise ProtocolError("no revocation is in progress, or the forest is not whole", kind="order")
+        unsigned = Report(
+            epoch=certificate_digest(self.certificate),
+            forest=self.plan.forest,
+            digest_before=rebuilding.digest_before,
+            digest_after=self.digest(),
+            destroyed=rebuilding.destroyed,
+            rebuilt=store.n_nodes - rebuilding.kept,
+            kept=rebuilding.kept,
+            signature=bytes(64),
+        )
+        return sign_report(self.identity, unsigned)
 
     # -- testing and predicting ---------------------------------------------------------------------
 
@@ -296,7 +319,7 @@ class Coordinator(PolicyParty):
         totals = np.zeros((request.n_rows, self.targets.n_classes or 1))
         n_voted, absent = np.zeros(request.n_rows, dtype=np.uint32), set[str]()
         try:
-            keys = (self.identity.share, self.identity.weak, self.verify_key_of(CC))
+            keys = (self.identity.share, self.identity.weak, self.plan.verify_keys[CC])
             server = ComparingServer(self.channel, *keys, self.n_jobs)
             for leaves in frf_predict(server, self.plan, self.store, request, rows, absent, _progress.get()):
                 self._count(totals, request.voting, leaves)
@@ -305,7 +328,8 @@ class Coordinator(PolicyParty):
             check_admission(self.identity, request.admission)
         except (AbsentError, RefusedError) as error:
             log.warning("a request of %r has no answer: %s", request.admission.member.name, error)
-            return write_failure(error)
+            failure = Failure(error.party, "absent" if isinstance(error, AbsentError) else "refused")
+            return PredictReply(votes=b"", n_voted=b"", absent=(), failure=failure)
         return write_answer(Answer(totals, n_voted, tuple(sorted(absent))))
 
     def digest(self) -> str:

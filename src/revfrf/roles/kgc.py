@@ -1,6 +1,6 @@
 """KGC, the key centre: deals the keys, certifies epochs, and keeps nothing that opens a ciphertext."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from threading import RLock
 from typing import Any
 
@@ -17,7 +17,7 @@ from revfrf.messages.key_setup import Admission, EpochCertificate, Receipt
 from revfrf.protocols.certificate import RevocationCertificate, check_revocation
 from revfrf.protocols.common.epoch import public_fields, sign_certificate
 from revfrf.protocols.frf_revoc import next_epoch
-from revfrf.protocols.key_setup import admit, announce, deal
+from revfrf.protocols.key_setup import KnownKeys, admit, announce, deal, key_deal
 from revfrf.record import Record
 from revfrf.roles.party import Party
 from revfrf.storage.memory import Store
@@ -101,22 +101,18 @@ class KeyCentre:
         raise ProtocolError(f"KGC has no answer to a {type(message).__name__}")
 
     def begin_first_epoch(
-        self,
-        federation: str,
-        setup: SetUp,
-        roles: Mapping[str, str],
-        known: Callable[[], Mapping[str, bytes]] = dict,
+        self, federation: str, setup: SetUp, roles: Mapping[str, str], known: KnownKeys = dict
     ) -> EpochCertificate:
         """Begin the first epoch of a federation with these parties (name to role).
 
-        `known` returns the verify keys that parties must enrol with, as far as they are known by then.
         Nobody is in the epoch before it is announced.
         """
+        message = key_deal(federation, 1, self._next_deal(), setup.parameters)
         unsigned = EpochCertificate(
             federation=federation,
             epoch=1,
             **public_fields(setup.parameters),
-            members=deal(self.channel, federation, 1, setup, self._next_deal(), roles, known),
+            members=deal(self.channel, message, setup, roles, known),
             revoked=(),
             previous=b"",
             signature=bytes(64),
@@ -181,7 +177,8 @@ class KeyCentre:
         if (self.lifecycle_state().leaving_level == 2) != (setup is not None):
             raise UsageError("a revocation at level 2 needs a new set-up, and one at level 1 none")
         names = [request.party for request in leaving]
-        certificate = next_epoch(self.channel, self._signing, self.current, names, setup, self._next_deal())
+        signing, number = self._signing, self._next_deal()
+        certificate = sign_certificate(signing, next_epoch(self.channel, self.current, names, setup, number))
         certificates = (*self.state.certificates, certificate)
         with self._changes:
             if set(self.state.leaving.values()) != set(leaving):

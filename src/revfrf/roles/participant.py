@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ProtocolError
 from revfrf.forest.tree import feature_id
 from revfrf.io.party_data import Rows
@@ -50,10 +51,9 @@ class Participant(PolicyParty):
         store: ParticipantStore,
         n_jobs: int = 1,
     ) -> None:
-        super().__init__(identity, store)
+        super().__init__(identity, n_jobs, store)
         self.columns = tuple(columns)
         self.secret = secret
-        self.n_jobs = n_jobs
         self.tables: dict[str, NDArray[np.int64]] = {}
         self.growth: Growth | None = None
         self.rows: Rows | None = None
@@ -89,6 +89,8 @@ class Participant(PolicyParty):
 
     def handle(self, sender: str, message: Message) -> Message:
         """Answer KGC and CS."""
+        if isinstance(message, SchemaRequest | MatchRequest | Align | Drop):
+            self.check_epoch(message.epoch)
         match message:
             case OpenForest():
                 return self._open(message)
@@ -103,22 +105,17 @@ class Participant(PolicyParty):
             case TestRequest():
                 rules = self._growth(message).rules
                 return answer_test(self._table(message.table), self.store, rules, message)
-            case SchemaRequest() | MatchRequest() | Align() | Drop():
-                self.check_epoch(message.epoch)
-                return self._answer_about_rows(message)
-        return super().handle(sender, message)
-
-    def _answer_about_rows(self, message: SchemaRequest | MatchRequest | Align | Drop) -> Message:
-        match message:
             case SchemaRequest():
                 return Schema(columns=self.columns, n_rows=len(self._rows.ids))
             case MatchRequest():
                 return answer_match(self._rows.ids, self.identity.federation, message, self.n_jobs)
             case Align():
                 self._align(message)
+                return Done()
             case Drop():
                 self.drop(message.table)
-        return Done()
+                return Done()
+        return super().handle(sender, message)
 
     @property
     def _rows(self) -> Rows:
@@ -161,7 +158,7 @@ class Participant(PolicyParty):
             raise ProtocolError("there is no forest", kind="forest")
         request, forest = message.request, self.growth.rules
         check_request(self.identity, forest, self.book, request)
-        verify_result(self.verify_key_of(CC), self.identity.name, message)
+        verify_result(VerifyKey(self.certificate.by_name[CC].verify_key), self.identity.name, message)
         if message.count > self.store.trees_at(message.depth) * request.n_rows:
             raise ProtocolError(
                 "more comparisons than rows can reach its nodes of this depth", kind="request"

@@ -2,7 +2,6 @@
 
 from threading import Lock
 
-from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ProtocolError
 from revfrf.forest.nodes import MAX_DEPTH
 from revfrf.messages.base import Message
@@ -18,8 +17,9 @@ from revfrf.storage.memory import RequestBook, Store
 class Party:
     """A party that KGC can enrol."""
 
-    def __init__(self, identity: Identity, store: Store | None = None) -> None:
+    def __init__(self, identity: Identity, n_jobs: int = 1, store: Store | None = None) -> None:
         self.identity = identity
+        self.n_jobs = n_jobs
         self.store = store or Store()
         self._began = identity.epoch
         self._changes = Lock()  # calls are answered side by side, and the identity changes step by step
@@ -33,31 +33,27 @@ class Party:
 
     def handle(self, sender: str, message: Message) -> Message:  # noqa: ARG002
         """Answer a message of the key set-up; subclasses answer more."""
-        if not isinstance(message, KeyDeal | EpochCertificate | Admission):
-            raise ProtocolError(f"{self.identity.role} has no answer to a {type(message).__name__}")
         with self._changes:
-            return self._enter(message)
-
-    def _enter(self, message: KeyDeal | EpochCertificate | Admission) -> Message:
-        match message:
-            case KeyDeal():
-                enrolment = answer_deal(self.identity, message)
-                self.store.write(identity=self.identity)
-                return enrolment
-            case EpochCertificate():
-                accepted = answer_certificate(self.identity, message)
-                with self.store.transaction():
+            match message:
+                case KeyDeal():
+                    enrolment = answer_deal(self.identity, message)
                     self.store.write(identity=self.identity)
-                    if self._began != message.epoch:  # else it was told again
-                        self.epoch_began()
-                self._began = message.epoch
-                self.store.scrub()  # of the old keys, before the receipt is given
-                return accepted
-            case Admission():
-                done = answer_admission(self.identity, message)
-                self.store.write(identity=self.identity)
-                self.store.scrub()
-                return done
+                    return enrolment
+                case EpochCertificate():
+                    accepted = answer_certificate(self.identity, message)
+                    with self.store.transaction():
+                        self.store.write(identity=self.identity)
+                        if self._began != message.epoch:  # else it was told again
+                            self.epoch_began()
+                    self._began = message.epoch
+                    self.store.scrub()  # of the old keys, before the receipt is given
+                    return accepted
+                case Admission():
+                    done = answer_admission(self.identity, message)
+                    self.store.write(identity=self.identity)
+                    self.store.scrub()
+                    return done
+        raise ProtocolError(f"{self.identity.role} has no answer to a {type(message).__name__}")
 
     def epoch_began(self) -> None:
         """Do what a new epoch requires, besides new keys."""
@@ -74,11 +70,6 @@ class Party:
         if self.identity.certificate is None:
             raise ProtocolError(f"{self.identity.name!r} is not in an epoch yet", kind="epoch")
         return self.identity.certificate
-
-    def verify_key_of(self, role: str) -> VerifyKey:
-        """The key of the one member with this role."""
-        [member] = [member for member in self.certificate.members if member.role == role]
-        return VerifyKey(member.verify_key)
 
     def check_forest(self, opening: OpenForest) -> None:
         """Refuse a forest of another federation or epoch, or with rules that no forest has."""
@@ -105,9 +96,7 @@ class Party:
 class PolicyParty(Party):
     """A party that has a say in requests: its policy, and its book of those it has seen in this epoch."""
 
-    def __init__(self, identity: Identity, store: Store | None = None) -> None:
-        super().__init__(identity, store)
-        self._policy = RequestPolicy()
+    _policy = RequestPolicy()
 
     def recall(self) -> None:
         """See `Party.recall`. Reads the policy."""

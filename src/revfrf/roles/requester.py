@@ -22,9 +22,8 @@ class Requester(Party):
     def __init__(
         self, identity: Identity, channel: Channel, n_jobs: int = 1, store: Store | None = None
     ) -> None:
-        super().__init__(identity, store)
+        super().__init__(identity, n_jobs, store)
         self.channel = channel
-        self.n_jobs = n_jobs
 
     def forget_keys_but(self, parameters: Parameters) -> None:
         """Forget, without a trace, what was made under any other modulus."""

@@ -12,13 +12,7 @@ from revfrf.messages import frf_test
 from revfrf.messages.base import Message, of_number
 from revfrf.messages.fle_expan import LevelRequest, OpenForest
 from revfrf.messages.frf_predict import MaskedComparisons, PredictReply, PredictRequest, ShareRequest
-from revfrf.messages.frf_revoc import (
-    Destroy,
-    Rekey,
-    RevocationLevel,
-    RevocationReport,
-    RevocationRequest,
-)
+from revfrf.messages.frf_revoc import Destroy, Rekey, RevocationLevel, RevocationReport, RevocationRequest
 from revfrf.messages.key_setup import Admission, EpochCertificate, KeyDeal
 from revfrf.names import CC, CS, KGC, REQUESTER
 from revfrf.protocols.common.epoch import certificate_digest

@@ -184,9 +184,9 @@ def test_coordinator_keeps_nothing_of_the_leaver_and_of_destroyed_nodes(
     store = federation.coordinator.store
     old, going = dict(store.splits), doomed(store, leavers)
     certificate = leave(federation, leavers, level)
-    assert certificate.report.destroyed == len(going.nodes)
+    assert certificate.report.destroyed == len(going)
     assert not [split for split in store.splits.values() if split.owner in leavers]
-    dead = {old[node].ciphertext for node in going.nodes & old.keys()}
+    dead = {old[node].ciphertext for node in going & old.keys()}
     kept_batches = {split.batch.signature for split in store.splits.values()}
     assert not dead & {split.ciphertext for split in store.splits.values()}
     of_leavers = {split.batch.signature for split in old.values() if split.owner in leavers}
@@ -195,7 +195,7 @@ def test_coordinator_keeps_nothing_of_the_leaver_and_of_destroyed_nodes(
     assert set().union(*owned.values()) == set(store.splits)
     assert sum(map(len, owned.values())) == len(store.splits)
     assert all(store.splits[node].owner == name for name, nodes in owned.items() for node in nodes)
-    for node in old.keys() - going.nodes:
+    for node in old.keys() - going:
         same = store.splits[node].ciphertext == old[node].ciphertext
         assert same == (level == 1)
 
@@ -204,7 +204,7 @@ def test_coordinator_keeps_nothing_of_the_leaver_and_of_destroyed_nodes(
 def test_every_split_is_signed_for_the_epoch_in_which_it_was_encrypted(level: RevocationLevel) -> None:
     federation = train(CASE)
     kept = set(federation.coordinator.store.splits)
-    kept -= doomed(federation.coordinator.store, ["bank"]).nodes
+    kept -= doomed(federation.coordinator.store, ["bank"])
     leave(federation, ["bank"], level)
     epochs = {node: split.epoch for node, split in federation.coordinator.store.splits.items()}
     assert {epochs[node] for node in kept} <= {level}
@@ -221,4 +221,4 @@ def test_destroyed_are_exactly_the_nodes_at_and_below_the_leavers_splits() -> No
             for tree, path in [*store.splits, *store.leaves]
             if roots & {(tree, path >> shift) for shift in range(path.bit_length())}
         }
-        assert doomed(store, leavers).nodes == below
+        assert doomed(store, leavers) == below

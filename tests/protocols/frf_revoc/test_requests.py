@@ -9,7 +9,6 @@ from revfrf.embedded.federation import Federation
 from revfrf.errors import ProtocolError, RevFRFError, UsageError
 from revfrf.messages.frf_revoc import Certified, Report, RevocationReport, RevocationRequest
 from revfrf.names import CC, CS, KGC
-from revfrf.protocols import frf_revoc
 from revfrf.protocols.certificate import RevocationCertificate, sign_report, sign_revocation
 from revfrf.protocols.common.epoch import certificate_digest
 from revfrf.roles.kgc import KeyCentre
@@ -217,7 +216,7 @@ def test_audit_finds_a_coordinator_that_reports_without_rebuilding(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its certificate holds, for it signs what it likes; training without the leaver shows the lie."""
-    monkeypatch.setattr(frf_revoc, "destroy", lambda *_: frozenset())
+    monkeypatch.setattr("revfrf.roles.coordinator.destroy", lambda *_: set())
     certificate = leave(federation, ["bank"])
     certificate.verify(federation.coordinator.identity.kgc)
     assert certificate.report.digest_after != train(CASE.without("bank")).coordinator.digest()
@@ -227,10 +226,9 @@ def test_audit_finds_a_coordinator_that_forges_the_digest_of_the_forest_it_keeps
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest = train(CASE.without("bank")).coordinator.digest()
-    monkeypatch.setattr(frf_revoc, "destroy", lambda *_: frozenset())
+    monkeypatch.setattr("revfrf.roles.coordinator.destroy", lambda *_: set())
     monkeypatch.setattr(
-        frf_revoc,
-        "sign_report",
+        "revfrf.roles.coordinator.sign_report",
         lambda identity, report: sign_report(identity, changed(report, digest_after=honest)),
     )
     certificate = leave(federation, ["bank"])

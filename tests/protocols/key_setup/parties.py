@@ -52,7 +52,8 @@ class Parties:
         current = self.identities[CS].certificate
         assert current is not None
         channel = self.network.channel(KGC)
-        after = next_epoch(channel, self.signing, current, leavers, setup, next(DEALS))
+        unsigned = next_epoch(channel, current, leavers, setup, next(DEALS))
+        after = sign_certificate(self.signing, unsigned)
         return after, announce(channel, current, after)
 
 

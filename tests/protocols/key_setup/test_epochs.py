@@ -177,7 +177,7 @@ def test_party_stays_in_its_epoch_if_the_next_one_is_wrong(
         return signed_again(kgc, certificate, **wrongly(wrong, second, certificate))
 
     channel = forging(parties.network, forge)
-    third = next_epoch(channel, kgc, second, ["telco"], new_setup(), next(DEALS))
+    third = signed_again(kgc, next_epoch(channel, second, ["telco"], new_setup(), next(DEALS)))
     refusal(lambda: announce(channel, second, third))
     assert bank.certificate == second
     assert bank.keys is held

@@ -99,7 +99,7 @@ def test_receipt_holds_between_its_two_epochs_alone(parties: Parties, renewal: R
 def test_party_that_gives_no_receipt_is_noticed(parties: Parties) -> None:
     first = parties.enrol()
     channel = parties.network.channel(KGC)
-    second = next_epoch(channel, parties.signing, first, ["telco"], fresh_setup(), next(DEALS))
+    second = next_epoch(channel, first, ["telco"], fresh_setup(), next(DEALS))
     with pytest.raises(ProtocolError, match="not every party"):
         announce(Silent(), first, second)
 

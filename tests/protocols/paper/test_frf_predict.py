@@ -41,15 +41,7 @@ from revfrf.protocols.common.request import RequestPolicy, sign_request
 from revfrf.protocols.paper import frf_predict as frf_predict_module
 from revfrf.protocols.paper.frf_predict import Answer
 from revfrf.roles.requester import Requester
-from revfrf.testing.federations import (
-    Case,
-    Codes,
-    random_case,
-    set_up,
-    targets_of,
-    train,
-    with_rules,
-)
+from revfrf.testing.federations import Case, Codes, random_case, set_up, targets_of, train, with_rules
 from revfrf.testing.peers import FaultyPeer, failing, replaced
 from revfrf.testing.refusals import refusal_kind
 from revfrf.transport.base import Answering

@@ -23,13 +23,7 @@ from revfrf.crypto.signing import SigningKey
 from revfrf.embedded.federation import Federation
 from revfrf.errors import AbsentError, RefusedError, RejectedError, SlotError
 from revfrf.messages.base import Done, Message, number, of_number
-from revfrf.messages.frf_predict import (
-    MaskedComparisons,
-    Request,
-    SealedResults,
-    ShareReply,
-    ShareRequest,
-)
+from revfrf.messages.frf_predict import MaskedComparisons, Request, SealedResults, ShareReply, ShareRequest
 from revfrf.names import CC, CS
 from revfrf.protocols.common.identity import Keys
 from revfrf.protocols.common.request import RequestPolicy, sign_request
@@ -70,7 +64,7 @@ class World:
 
     def server(self, channel: Channel | None = None, n_jobs: int = 1) -> ComparingServer:
         share = self.federation.coordinator.identity.share
-        cc = self.federation.coordinator.verify_key_of(CC)
+        cc = self.federation.coordinator.plan.verify_keys[CC]
         channel = channel or self.federation.network.channel(CS)
         return ComparingServer(channel, share, self.key(CS), cc, n_jobs)
 

@@ -120,7 +120,7 @@ def check_receipts(before: EpochCertificate, after: EpochCertificate, receipts: 
     expected = sorted(member.name for member in after.members) if before.n != after.n else []
     if sorted(receipt.party for receipt in receipts) != expected:
         raise ProtocolError("not every party has given a receipt for its erased keys", kind="member")
-    members, entered = {member.name: member for member in before.members}, certificate_digest(after)
+    members, entered = before.by_name, certificate_digest(after)
     for receipt in receipts:
         member = members[receipt.party]
         if (receipt.keys, receipt.entered) != (erased_keys(before.n, member), entered):
@@ -138,7 +138,6 @@ def erased_keys(n: bytes, member: Member) -> bytes:
 
 def sign_receipt(key: SigningKey, name: str, before: EpochCertificate, after: EpochCertificate) -> Receipt:
     """Sign that a member, on entering the epoch after, has erased its keys of the one before."""
-    [member] = [member for member in before.members if member.name == name]
-    keys, entered = erased_keys(before.n, member), certificate_digest(after)
+    keys, entered = erased_keys(before.n, before.by_name[name]), certificate_digest(after)
     unsigned = Receipt(name, before.epoch, keys, entered, bytes(64))
     return sign(key, _RECEIPT, unsigned, before.federation)

@@ -93,15 +93,13 @@ class Identity(Secret):
 
     def record(self) -> "IdentityRecord":
         """Return all of it, to be written down."""
-        changed = {
+        known = vars(self) | {
             "kgc": self.kgc.raw,
             "signing": None if self.signing is None else self.signing.export(),
             "keys": None if self.keys is None else self.keys.record(),
             "pending_keys": None if self.pending_keys is None else self.pending_keys.record(),
         }
-        return IdentityRecord(
-            **{name: (vars(self) | changed)[name] for name in IdentityRecord.__struct_fields__}
-        )
+        return IdentityRecord(**{name: known[name] for name in IdentityRecord.__struct_fields__})
 
 
 class KeysRecord(Record, frozen=True):
@@ -116,8 +114,7 @@ class KeysRecord(Record, frozen=True):
 
     def keys(self, role: str, allow_insecure: bool) -> Keys:
         """Return the keys of a party with this role. Raises RevFRFError if they are invalid."""
-        n, g0 = of_number(self.n), of_number(self.g0)
-        parameters = Parameters(n, g0, self.exponent_bits, allow_insecure)
+        parameters = Parameters(of_number(self.n), of_number(self.g0), self.exponent_bits, allow_insecure)
         weak = WeakKey(parameters, SecretInt(of_number(self.sk)))
         return Keys(self.epoch, weak, read_share(parameters, role, self.share))
 

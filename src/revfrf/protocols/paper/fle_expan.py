@@ -271,9 +271,7 @@ def _receive_splits(plan: Plan, owner: str, won: Won, reply: LevelReply) -> dict
     """The owner's winning splits, checked. Raises RejectedError."""
     if not won.nodes and not reply.ciphertexts:
         return {}
-    ciphertexts, batch = open_splits(
-        plan.parameters, plan.verify_keys[owner], plan.context, won.nodes, reply.ciphertexts, reply.signature
-    )
+    ciphertexts, batch = open_splits(plan.parameters, plan.verify_keys[owner], plan.context, won.nodes, reply)
     features = [plan.owners[owner][number] for number in won.features]
     places = (repeat(plan.epoch), repeat(batch), count())
     columns = (features, won.cuts.tolist(), repeat(owner), won.directions, ciphertexts, *places)
@@ -324,14 +322,7 @@ def answer_level(
     with within(FOS_FIND):
         won, ciphertexts, signature = _encrypt_splits(identity, growth, store, message, n_jobs)
     proposals = answer_questions(
-        growth.values,
-        growth.features,
-        growth.secret,
-        growth.rules.method,
-        growth.rules.n_sampled,
-        growth.rules.n_candidates,
-        nodes,
-        questions,
+        growth.values, growth.features, growth.secret, growth.rules, nodes, questions
     )
     reply = LevelReply(
         round=message.round,

@@ -13,19 +13,20 @@ the bin of every row of a node, for candidate features. An owner learns the rows
 CS scores in its own threads, or on the workers of a joblib backend. These see labels and bins, but no names.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from revfrf.errors import FormatError
-from revfrf.forest.candidates import Method, Proposal, Values, propose
+from revfrf.forest.candidates import Proposal, Values, propose
 from revfrf.forest.criterion import NO_CUT, Best, Targets, best_cuts
 from revfrf.forest.kernel import Bools, Bytes, Floats, Ints, Paths, Positions, kernel
 from revfrf.forest.nodes import Nodes, starts_of
 from revfrf.forest.randomness import feature_draws, private_seeds
 from revfrf.forest.tree import Rules
+from revfrf.messages.fle_expan import OpenForest
 from revfrf.parallel import elsewhere, parts_elsewhere
 
 _SECONDS_A_BIN = 3e-9
@@ -54,22 +55,13 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Winner:
-    """Splits of one owner that won: questions by number in its `Questions`."""
+    """Splits of one owner that won, and where the bins of their rows start among all `bins` of the owner."""
 
-    scored: Scored
-    numbers: Positions
-
-    @property
-    def nodes(self) -> Positions:
-        return self.scored.questions.nodes[self.numbers]
-
-    @property
-    def features(self) -> Positions:
-        return self.scored.questions.features[self.numbers]
-
-    @property
-    def cuts(self) -> Ints:
-        return self.scored.best.cuts[self.numbers]
+    nodes: Positions
+    features: Positions
+    cuts: Ints
+    starts: Ints
+    bins: Bytes
 
 
 # -- CS asks ----------------------------------------------------------------------------------------
@@ -105,19 +97,16 @@ def answer_questions(
     values: Sequence[Values],
     ids: Sequence[str],
     secret: bytes,
-    method: Method,
-    n_sampled: int,
-    n_candidates: int,
+    rules: OpenForest,
     nodes: Nodes,
     questions: Questions,
 ) -> list[tuple[Positions, Proposal]]:
     """Return for each feature of the owner where it was asked, and what it proposes there."""
-    proposals = []
+    limits, proposals = (rules.method, rules.n_sampled, rules.n_candidates), []
     for number, feature in enumerate(ids):
         positions = questions.nodes[questions.features == number]
         seeds = private_seeds(secret, feature, nodes.trees[positions], nodes.paths[positions])
-        proposal = propose(values[number], nodes, positions, seeds, method, n_sampled, n_candidates)
-        proposals.append((positions, proposal))
+        proposals.append((positions, propose(values[number], nodes, positions, seeds, *limits)))
     return proposals
 
 
@@ -125,13 +114,7 @@ def answer_questions(
 
 
 def score(
-    targets: Targets,
-    rules: Rules,
-    nodes: Nodes,
-    questions: Questions,
-    n_cuts: Bytes,
-    bins: Bytes,
-    n_jobs: int,
+    targets: Targets, rules: Rules, nodes: Nodes, asked: Questions, n_cuts: Bytes, bins: Bytes, n_jobs: int
 ) -> Scored:
     """Score one owner's answers, here or by `n_jobs` workers of the backend that the user has chosen.
 
@@ -140,12 +123,22 @@ def score(
     if (n_cuts > rules.n_candidates).any():
         raise FormatError("more cuts than asked for", kind="out-of-range")
     least, count = rules.min_samples_leaf, parts_elsewhere(len(bins) * _SECONDS_A_BIN, n_jobs)
-    starts = starts_of(np.where(n_cuts > 0, nodes.sizes[questions.nodes], 0)) if count else None
+    starts = starts_of(np.where(n_cuts > 0, nodes.sizes[asked.nodes], 0)) if count else None
     if starts is None or len(bins) != starts[-1]:
-        return Scored(questions, bins, best_cuts(targets, nodes, questions.nodes, n_cuts, bins, least))
-    parts = list(_parts(targets, least, nodes, questions, n_cuts, bins, starts, count))
+        return Scored(asked, bins, best_cuts(targets, nodes, asked.nodes, n_cuts, bins, least))
+
+    def part(begin: int, end: int) -> Part:
+        positions, places = np.unique(asked.nodes[begin:end], return_inverse=True)
+        some = nodes.take(positions)
+        repeats = targets.repeats[np.repeat(some.trees, some.sizes), some.rows]
+        values, weights = targets.values[some.rows], targets.weights[some.rows] * repeats
+        answers = (n_cuts[begin:end], bins[starts[begin] : starts[end]].tobytes())
+        return Part(values, weights, targets.n_classes, some.sizes, places, *answers, least)
+
+    inner = np.searchsorted(starts, [len(bins) * i // count for i in range(1, count)])
+    parts = [part(a, b) for a, b in pairwise(np.unique([0, *inner, len(asked)]).tolist())]
     cuts, scores = (np.concatenate(found) for found in zip(*elsewhere(best_of_part, parts), strict=True))
-    return Scored(questions, bins, Best(cuts, scores, starts))
+    return Scored(asked, bins, Best(cuts, scores, starts))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,34 +156,6 @@ class Part:
     n_cuts: Bytes
     bins: bytes
     min_samples_leaf: int
-
-
-def _parts(
-    targets: Targets,
-    min_samples_leaf: int,
-    nodes: Nodes,
-    questions: Questions,
-    n_cuts: Bytes,
-    bins: Bytes,
-    starts: Ints,
-    count: int,
-) -> Iterator[Part]:
-    """All questions, in order, in at most `count` parts with about as many bins each."""
-    inner = np.searchsorted(starts, [len(bins) * i // count for i in range(1, count)])
-    for a, b in pairwise(np.unique([0, *inner, len(questions)]).tolist()):
-        positions, asked = np.unique(questions.nodes[a:b], return_inverse=True)
-        some = nodes.take(positions)
-        repeats = targets.repeats[np.repeat(some.trees, some.sizes), some.rows]
-        yield Part(
-            values=targets.values[some.rows],
-            weights=targets.weights[some.rows] * repeats,
-            n_classes=targets.n_classes,
-            sizes=some.sizes,
-            asked=asked,
-            n_cuts=n_cuts[a:b],
-            bins=bins[starts[a] : starts[b]].tobytes(),
-            min_samples_leaf=min_samples_leaf,
-        )
 
 
 def best_of_part(part: Part) -> tuple[Ints, Floats]:
@@ -219,15 +184,19 @@ def choose(draws: Draws, owned: Sequence[slice], scored: Sequence[Scored]) -> li
     valid = np.flatnonzero(np.concatenate([s.best.cuts for s in scored]) != NO_CUT)
     order = valid[np.lexsort((draws.values[node[valid], feature[valid]], scores[valid], node[valid]))]
     first = order[np.flatnonzero(np.diff(node[order], prepend=-1))]
-    return [Winner(s, number[first[owner[first] == i]]) for i, s in enumerate(scored)]
+    return [_winner(s, number[first[owner[first] == i]]) for i, s in enumerate(scored)]
+
+
+def _winner(scored: Scored, won: Positions) -> Winner:
+    asked, best = scored.questions, scored.best
+    return Winner(asked.nodes[won], asked.features[won], best.cuts[won], best.starts[won], scored.bins)
 
 
 def send_rows(nodes: Nodes, winners: Sequence[Winner]) -> Bools:
     """Return whether each row goes right, for nodes that have a winner."""
     right = np.zeros(len(nodes.rows), dtype=np.bool_)
     for winner in winners:
-        starts = winner.scored.best.starts[winner.numbers]
-        _send_rows(nodes.starts, winner.nodes, starts, winner.cuts, winner.scored.bins, right)
+        _send_rows(nodes.starts, winner.nodes, winner.starts, winner.cuts, winner.bins, right)
     return right
 
 

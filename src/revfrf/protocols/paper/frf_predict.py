@@ -25,14 +25,7 @@ from revfrf.forest.kernel import Floats, Ints, Trees
 from revfrf.forest.nodes import Nodes
 from revfrf.forest.voting import Voting
 from revfrf.messages.base import array
-from revfrf.messages.frf_predict import (
-    Failure,
-    ForestFacts,
-    ForestQuery,
-    PredictReply,
-    PredictRequest,
-    Request,
-)
+from revfrf.messages.frf_predict import ForestFacts, ForestQuery, PredictReply, PredictRequest, Request
 from revfrf.names import CC, CS
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import rows_digest, sign_request
@@ -93,7 +86,7 @@ def ask(
     with blaming(CS):
         reply = channel.call(CS, PredictRequest(request=request, rows=rows), PredictReply)
         if reply.failure is not None:
-            raise _error(reply.failure)
+            raise _error(reply.failure.party, reply.failure.reason)
         return _read_answer(facts, n_rows, partial, reply)
 
 
@@ -130,13 +123,13 @@ def _read_answer(facts: ForestFacts, n_rows: int, partial: bool, reply: PredictR
     return Answer(votes, n_voted, reply.absent)
 
 
-def _error(failure: Failure) -> RefusedError | AbsentError:
-    if failure.reason == "refused":
-        return RefusedError(failure.party, "has refused this request, and its consent is needed")
-    if failure.party == CC:
+def _error(party: str, reason: str) -> RefusedError | AbsentError:
+    if reason == "refused":
+        return RefusedError(party, "has refused this request, and its consent is needed")
+    if party == CC:
         return AbsentError(CC, "is offline, so nothing can be compared; retry later")
     return AbsentError(
-        failure.party,
+        party,
         "is offline, so its splits cannot be evaluated; retry later, or ask for a partial answer "
         "(`partial=True`, `--partial`)",
     )
@@ -156,18 +149,8 @@ def read_rows(plan: Plan, message: PredictRequest) -> list[Ciphertext]:
 
 def write_answer(answer: Answer) -> PredictReply:
     """Return an answer as a message."""
-    return PredictReply(
-        votes=answer.votes.astype(_VOTES).tobytes(),
-        n_voted=answer.n_voted.astype(_N_VOTED).tobytes(),
-        absent=answer.absent,
-        failure=None,
-    )
-
-
-def write_failure(error: RefusedError | AbsentError) -> PredictReply:
-    """Return the reason for a failure as a message."""
-    failure = Failure(error.party, "absent" if isinstance(error, AbsentError) else "refused")
-    return PredictReply(votes=b"", n_voted=b"", absent=(), failure=failure)
+    votes, n_voted = answer.votes.astype(_VOTES).tobytes(), answer.n_voted.astype(_N_VOTED).tobytes()
+    return PredictReply(votes=votes, n_voted=n_voted, absent=answer.absent, failure=None)
 
 
 def frf_predict(

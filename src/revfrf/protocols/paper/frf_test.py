@@ -35,28 +35,27 @@ def frf_test(
     channel: Channel, plan: Plan, store: CoordinatorStore, table: str, n_rows: int
 ) -> Iterator[Nodes]:
     """Walk every row of a table to its leaves, and yield the leaves with their rows."""
+
+    def descend(nodes: Nodes) -> Nodes:
+        """Return the children of these nodes that any row reaches."""
+        right = np.zeros(len(nodes.rows), dtype=np.bool_)
+
+        def ask(asked: tuple[str, Positions]) -> None:
+            owner, positions = asked
+            own = nodes.take(positions)
+            request = TestRequest(epoch=plan.epoch, forest=plan.forest, table=table, nodes=write_nodes(own))
+            reply = channel.call(owner, request, TestReply)
+            packed = array(reply.bits, "u1", -(-len(own.rows) // 8))
+            bits = np.unpackbits(packed, count=len(own.rows)).astype(np.bool_)
+            scatter(nodes, positions, bits, right)
+
+        side_by_side(ask, list(by_owner(store, nodes).items()))
+        return reached_children(nodes, np.arange(len(nodes)), right)
+
     block = max(1, _AT_ONCE // plan.rules.n_trees)
     for begin in range(0, n_rows, block):
         rows = np.arange(begin, min(begin + block, n_rows), dtype=np.uint32)
-        roots = Nodes.roots([rows] * plan.rules.n_trees)
-        yield from walk(store, roots, lambda nodes: _descend(channel, plan, store, table, nodes))
-
-
-def _descend(channel: Channel, plan: Plan, store: CoordinatorStore, table: str, nodes: Nodes) -> Nodes:
-    """The children of these nodes that any row reaches."""
-    right = np.zeros(len(nodes.rows), dtype=np.bool_)
-
-    def ask(asked: tuple[str, Positions]) -> None:
-        owner, positions = asked
-        own = nodes.take(positions)
-        request = TestRequest(epoch=plan.epoch, forest=plan.forest, table=table, nodes=write_nodes(own))
-        reply = channel.call(owner, request, TestReply)
-        packed = array(reply.bits, "u1", -(-len(own.rows) // 8))
-        bits = np.unpackbits(packed, count=len(own.rows)).astype(np.bool_)
-        scatter(nodes, positions, bits, right)
-
-    side_by_side(ask, list(by_owner(store, nodes).items()))
-    return reached_children(nodes, np.arange(len(nodes)), right)
+        yield from walk(store, Nodes.roots([rows] * plan.rules.n_trees), descend)
 
 
 # -- rows walk down the trees: all trees and all rows together --------------------------------------

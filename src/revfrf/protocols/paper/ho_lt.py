@@ -78,15 +78,13 @@ def ho_lt(
     """
     with within(MaskedComparisons.protocol):
         counts = {owner: len(own) for owner, own in asked.items()}
-        orders = {owner: _secret_order(count) for owner, count in counts.items()}
+        draw = random.SystemRandom().sample  # so that CC cannot tell which row or node a slot is of
+        orders = {owner: draw(range(count), count) for owner, count in counts.items()}
         comparisons = [own[i] for owner, own in asked.items() for i in orders[owner]]
         packs, coins = mask_comparisons(cs.share, cs.weak.public, comparisons, n_jobs=cs.n_jobs)
+        numbers, packed = np.array(list(counts.values()), dtype=COMPARISONS), _write_packs(cs.share, packs)
         message = MaskedComparisons(
-            request=request,
-            depth=depth,
-            owners=tuple(asked),
-            counts=np.array(list(counts.values()), dtype=COMPARISONS).tobytes(),
-            packs=_write_packs(cs.share, packs),
+            request=request, depth=depth, owners=tuple(asked), counts=numbers.tobytes(), packs=packed
         )
         with blaming(CC):
             sealed = _results(cs, counts, cs.channel.call(CC, message, SealedResults))
@@ -98,11 +96,6 @@ def ho_lt(
             in_order = zip(orders[owner], undo_coins(bits, coins_of[owner]), strict=True)
             answers[owner] = [answer for _, answer in sorted(in_order)]
         return answers
-
-
-def _secret_order(count: int) -> list[int]:
-    """The order of the slots, so that CC cannot tell which row or node a slot is of."""
-    return random.SystemRandom().sample(range(count), count)
 
 
 Bit = TypeVar("Bit")
@@ -141,12 +134,9 @@ def _shares(cs: ComparingServer, request: Request, depth: int, sealed: Sealed) -
 
     def ask(owner: str) -> int | None:
         bits, signature = sealed[owner]
+        ciphertext = bits.ciphertext.to_bytes(cs.share.parameters)
         message = ShareRequest(
-            request=request,
-            depth=depth,
-            count=bits.count - 1,
-            ciphertext=bits.ciphertext.to_bytes(cs.share.parameters),
-            signature=signature,
+            request=request, depth=depth, count=bits.count - 1, ciphertext=ciphertext, signature=signature
         )
         try:
             with blaming(owner):

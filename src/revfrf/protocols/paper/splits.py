@@ -10,6 +10,8 @@ from revfrf.crypto.dtpkc.keys import Ciphertext, Parameters
 from revfrf.crypto.signing import VerifyKey
 from revfrf.forest.nodes import Node
 from revfrf.messages.base import array
+from revfrf.messages.fle_expan import LevelReply
+from revfrf.messages.frf_revoc import Rekeyed
 from revfrf.protocols.common.identity import Identity
 
 
@@ -35,19 +37,14 @@ def encrypt_splits(
 
 
 def open_splits(
-    parameters: Parameters,
-    owner: VerifyKey,
-    context: Context,
-    nodes: Sequence[Node],
-    blob: bytes,
-    signature: bytes | None,
+    p: Parameters, owner: VerifyKey, context: Context, nodes: Sequence[Node], reply: LevelReply | Rekeyed
 ) -> tuple[list[bytes], SignedBatch]:
     """CS: the ciphertexts of these nodes, checked: valid elements, and signed by the owner for their places.
 
     Raises RejectedError for anything else.
     """
-    ciphertexts = array(blob, f"V{parameters.ciphertext_bytes}", len(nodes)).tolist()
+    ciphertexts = array(reply.ciphertexts, f"V{p.ciphertext_bytes}", len(nodes)).tolist()
     for ciphertext in ciphertexts:
-        Ciphertext.from_bytes(parameters, ciphertext)
+        Ciphertext.from_bytes(p, ciphertext)
     statements = [split_statement(node, c) for node, c in zip(nodes, ciphertexts, strict=True)]
-    return ciphertexts, open_batch(owner, signature, context, statements)
+    return ciphertexts, open_batch(owner, reply.signature, context, statements)
