@@ -27,8 +27,7 @@ class Progress(_Value, frozen=True, tag="progress"):
     waiting: bool = False
 
 
-OnProgress = Callable[[Progress], None]
-"""Called from time to time while a request is under way."""
+OnProgress = Callable[[Progress], None]  # called from time to time while a request is under way
 
 
 def no_progress(_: Progress) -> None:
