@@ -93,7 +93,6 @@ class KeyCentreService(Service):
             )
 
     def _begin_first_epoch(self) -> None:
-        """Begin the epoch with everybody who is invited."""
         invited = self.home.store.expect("invited", dict[str, Invited])
         roles = {name: known.role for name, known in invited.items() if known.role != REQUESTER}
         if roles.get(CC) != CC or roles.get(CS) != CS or len(roles) < 3:
@@ -111,7 +110,6 @@ class KeyCentreService(Service):
         step(log, "epoch began", epoch=1, members=len(roles))
 
     def _begin_epoch(self, new_keys: bool) -> None:
-        """Begin the epoch without those who have asked to leave."""
         current, leaving = self.role.current, sorted(self.role.state.leaving)
         step(log, "leaving", parties=leaving, revocation_level=2 if new_keys else 1)
         if new_keys:
@@ -154,7 +152,6 @@ class KeyCentreService(Service):
             admitting.release()
 
     def accept(self, asked: api.Accept, _: OnProgress) -> api.Departure:
-        """Accept a request to leave that did not come through CS."""
         try:
             found = decode(bytes.fromhex(asked.request), RevocationRequest)
             with self._answering:
@@ -167,11 +164,9 @@ class KeyCentreService(Service):
         return api.Departure(party, level, epoch)
 
     def invite(self, request: api.Invite, _: OnProgress) -> str:
-        """See `node.invitations.invite`."""
         return invite(self.home, request.role, request.name, request.days).text()
 
     def uninvite(self, request: api.Uninvite, _: OnProgress) -> None:
-        """See `node.invitations.uninvite`."""
         uninvite(self.home, request.name)
 
     def _parameters(self) -> Parameters:
