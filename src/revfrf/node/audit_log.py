@@ -82,16 +82,12 @@ def verify_log(
         for found in chain.follow(file):
             wanted = None if wanted in found else wanted
     if chain.torn:
-        raise AuditLogError(
-            f"{target}, line {chain.count + 1}: incomplete, after a crash or while it is being written; "
-            "verify again, or start this party, which repairs it",
-            kind="torn",
-        )
+        what = f"{target}, line {chain.count + 1}: incomplete, after a crash or while it is being written"
+        remedy = "verify again, or start this party, which repairs it"
+        raise AuditLogError(f"{what}; {remedy}", kind="torn")
     if wanted not in (None, start):
-        raise AuditLogError(
-            f"{target}: no line has the hash {wanted!r}; lines were cut off, or the log was rewritten",
-            kind="head",
-        )
+        what = f"{target}: no line has the hash {wanted!r}"
+        raise AuditLogError(f"{what}; lines were cut off, or the log was rewritten", kind="head")
     return LogSummary(chain.count, chain.first, chain.last, chain.head)
 
 
@@ -254,9 +250,8 @@ def _entry(n: int, time: str, event: str, facts: dict[str, Fact], previous: str)
     try:
         ordered = {name: msgspec.convert(facts[name], Fact) for name in sorted(facts)}
     except msgspec.ValidationError as error:
-        raise UsageError(
-            f"{event!r}: a fact is a str, a bool, an int of 64 bits or a list: {error}"
-        ) from None
+        what = "a fact is a str, a bool, an int of 64 bits or a list"
+        raise UsageError(f"{event!r}: {what}: {error}") from None
     fields: tuple[Field, ...] = tuple(
         (name, tuple(fact) if isinstance(fact, list) else fact) for name, fact in ordered.items()
     )

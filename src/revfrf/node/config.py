@@ -22,7 +22,6 @@ from revfrf.node.logs import Format, Level
 from revfrf.node.toml_source import Source, Tables, read_toml, shown, toml_text
 from revfrf.protocols.common.request import RequestPolicy
 
-LISTEN = "0.0.0.0:8470"
 _MANY, _MONTH = 2**31 - 1, 31 * 24 * 3600
 
 
@@ -56,6 +55,7 @@ _COLUMNS = 'a list of columns, like ["age", "sex"]'
 _PLACES = 'a whole number from 0 to 18, or a table like { "age" = 0 }'
 _SHARE = '"sqrt", "log2", a whole number from 1, or a fraction up to 1.0 (all columns)'
 _SEED = f"a whole number from 0 to {2**32 - 1}, or 64 hex digits in quotes"
+_BITS = "a multiple of 16 from 64 to 16384"
 _SWITCH = "true or false"
 
 
@@ -115,9 +115,7 @@ class ForestSection(Struct, frozen=True):
 class KeysSection(Struct, frozen=True):
     """The keys that the key centre deals."""
 
-    key_bits: Annotated[
-        int, _key("bits of a key", "a multiple of 16 from 64 to 16384", ge=64, le=16384, multiple_of=16)
-    ] = 3072
+    key_bits: Annotated[int, _key("bits of a key", _BITS, ge=64, le=16384, multiple_of=16)] = 3072
     allow_insecure: Annotated[bool, _key("for tests: keys that protect nothing", _SWITCH)] = False
 
 
@@ -140,11 +138,8 @@ _ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("network", "coordinator"): (KGC, CC, PARTICIPANT, REQUESTER),
     ("network", "listen"): (CS,),
     ("data",): (PARTICIPANT, CS),
-    ("data", "target"): (CS,),
-    ("data", "task"): (CS,),
-    ("data", "decimals"): (PARTICIPANT,),
-    ("data", "categories"): (PARTICIPANT,),
-    ("data", "drop"): (PARTICIPANT,),
+    **{("data", key): (CS,) for key in ("target", "task")},
+    **{("data", key): (PARTICIPANT,) for key in ("decimals", "categories", "drop")},
     ("policy",): (PARTICIPANT, CS, CC),
     ("forest",): (CS, PARTICIPANT),
     **{("forest", key): (CS,) for key in ForestSection.__struct_fields__ if key != "random_state"},
@@ -155,10 +150,7 @@ _ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Config:
-    """A party's configuration. Sections that its role does not have are at their defaults.
-
-    `tables` is what it was made from, and `path` the file.
-    """
+    """A party's configuration, made from `tables`. Sections that its role does not have have defaults."""
 
     party: PartySection
     network: NetworkSection
@@ -257,7 +249,7 @@ def _checked(tables: Tables, source: Source) -> Config:
         if party.role not in _roles(name):
             raise source.error(_only(party.role, name), (name,), kind="section")
     if party.role == CS:
-        tables = {**tables, "network": {"listen": LISTEN, **tables.get("network", {})}}
+        tables = {**tables, "network": {"listen": "0.0.0.0:8470", **tables.get("network", {})}}
     sections: dict[str, Any] = {
         name: struct(**_values(tables, name, party.role, source)) for name, struct in _SECTIONS.items()
     }

@@ -27,11 +27,7 @@ Result = TypeVar("Result")
 Answer = Callable[[Request[Any], OnProgress], Any]  # raises RevFRFError
 CONTROL = "control"  # the socket's name
 MAX_REQUEST, MAX_RESULT = 2**22, 2**28  # bytes: of a request with the end of its line, and of a result
-ALIVE_SECONDS, DEAD_SECONDS = 5.0, 30.0
-"""How often a process that is at work shows that it is alive, and when it is given up."""
-
-
-# -- lines ------------------------------------------------------------------------------------------
+ALIVE_SECONDS, DEAD_SECONDS = 5.0, 30.0  # until a process at work shows that it lives, and is given up
 
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=str.lower):
@@ -230,11 +226,9 @@ def ask(path: Path, request: Request[Result], on_progress: OnProgress = no_progr
                     raise RevFRFError(reason, kind=kind)
                 case Succeeded(result):
                     return _decode(path, msgspec.json.Decoder(result_type(type(request))), bytes(result))
-    raise RevFRFError(
-        f"the process in {path.parent} ended before it answered; see its log. Start it again: it continues "
-        "its work, and requests can be sent again",
-        kind="absent",
-    )
+    what = f"the process in {path.parent} ended before it answered; see its log"
+    remedy = "Start it again: it continues its work, and requests can be sent again"
+    raise RevFRFError(f"{what}. {remedy}", kind="absent")
 
 
 def _exchange(connection: socket.socket, line: bytes) -> Iterator[bytes]:

@@ -107,6 +107,4 @@ def _quoted(value: object) -> str:
 
 
 def _one_line(text: str) -> str:
-    if text.isprintable():
-        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
