@@ -9,6 +9,7 @@ import time
 import tomllib
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -394,7 +395,7 @@ def test_numbers_are_printed_with_four_digits_and_nothing_as_none() -> None:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    with AuditLog(tmp_path / "audit.log", ("loans", "participant", "bank")) as log:
+    with closing(AuditLog(tmp_path / "audit.log", ("loans", "participant", "bank"))) as log:
         log.append("started")
         log.append("asked to leave", level=2)
     return tmp_path / "audit.log"

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -199,7 +199,7 @@ def _valid_config() -> list[bytes]:
 def _valid_log() -> list[bytes]:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "audit.log"
-        with AuditLog(path, ("breast cancer", "participant", "bank")) as log:
+        with closing(AuditLog(path, ("breast cancer", "participant", "bank"))) as log:
             log.append("started")
             log.append("LevelRequest", sender="CS", rows=3)
         return [path.read_bytes()]

@@ -432,7 +432,7 @@ def test_whoever_leaves_asks_kgc_alone_and_cs_learns_it_by_the_epoch(
     cs = federation.services["CS"]
     leaver.command(api.Revoke(level))
     federation.kgc.work()
-    assert cs.revoked == ("h2",)
+    assert cs.status(api.Status()).left == ("h2",)
     events = [json.loads(line)["event"] for line in (cs.home.path / AUDIT).read_text().splitlines()]
     assert events[-1] == "EpochCertificate"
     assert "RevocationRequest" not in events

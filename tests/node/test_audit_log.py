@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 
 def made(path: Path, count: int = 5) -> Path:
     """A closed log of some lines."""
-    with AuditLog(path, WHO) as log:
+    with closing(AuditLog(path, WHO)) as log:
         for n in range(count):
             log.append("level grown", level=n, parties=["clinic", "archive"], whole=n % 2 == 0)
     return path
@@ -80,7 +81,7 @@ def test_lines_are_json_objects_chained_from_their_owner_on(path: Path) -> None:
 
 
 def test_the_hash_can_be_computed_by_others_from_the_documented_encoding(path: Path) -> None:
-    with AuditLog(path, WHO) as log:
+    with closing(AuditLog(path, WHO)) as log:
         log.append("tried", b=[1, "x", True], a="ü")
     entry = json.loads(path.read_bytes())
     facts = (("a", "ü"), ("b", (1, "x", True)))
@@ -99,7 +100,7 @@ def test_whatever_is_appended_is_one_line_and_read_back_as_it_was(
     path: Path, event: str, facts: dict[str, Any]
 ) -> None:
     path.unlink(missing_ok=True)
-    with AuditLog(path, WHO) as log:
+    with closing(AuditLog(path, WHO)) as log:
         log.append(event, **facts)
         log.append("next")
     [line, _] = path.read_text("ascii").splitlines()
@@ -111,7 +112,7 @@ def test_whatever_is_appended_is_one_line_and_read_back_as_it_was(
 def test_a_log_goes_on_where_it_ended(path: Path) -> None:
     made(path, 2)
     head = verify_log(path).head
-    with AuditLog(path, WHO) as log:
+    with closing(AuditLog(path, WHO)) as log:
         assert log.head == head
         log.append("again")
         assert log.head != head
@@ -120,7 +121,7 @@ def test_a_log_goes_on_where_it_ended(path: Path) -> None:
 
 
 def test_a_new_log_has_a_head_which_is_its_owner(path: Path) -> None:
-    with AuditLog(path, WHO) as log:
+    with closing(AuditLog(path, WHO)) as log:
         assert log.head == GENESIS
     assert verify_log(path, GENESIS, who=WHO) == audit_log.LogSummary(0, None, None, GENESIS)
     for unknown in (GENESIS, ""):
@@ -131,7 +132,7 @@ def test_a_new_log_has_a_head_which_is_its_owner(path: Path) -> None:
 
 
 def test_many_threads_write_whole_lines(path: Path) -> None:
-    with AuditLog(path, WHO) as log, ThreadPoolExecutor(8) as pool:
+    with closing(AuditLog(path, WHO)) as log, ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: log.append("tried", number=number), range(80)))
     assert verify_log(path).lines == 80
     assert {json.loads(line)["facts"]["number"] for line in lines(path)} == {*range(80)}
@@ -143,7 +144,7 @@ def test_many_threads_write_whole_lines(path: Path) -> None:
     ids=repr,
 )
 def test_facts_of_other_types_are_refused_and_leave_no_line(path: Path, fact: Any) -> None:
-    with AuditLog(path, WHO) as log:
+    with closing(AuditLog(path, WHO)) as log:
         with pytest.raises(UsageError):
             log.append("tried", x=fact)
         log.append("tried", x="fine")
@@ -151,7 +152,7 @@ def test_facts_of_other_types_are_refused_and_leave_no_line(path: Path, fact: An
 
 
 def test_a_line_has_a_longest_length(path: Path) -> None:
-    with AuditLog(path, WHO) as log:
+    with closing(AuditLog(path, WHO)) as log:
         log.append("tried", x="")
         room = MAX_LINE - len(lines(path)[0])
         log.append("tried", x="x" * room)
@@ -280,7 +281,7 @@ def test_a_crash_at_any_byte_of_a_line_is_repaired_and_told(path: Path) -> None:
         path.write_bytes(b"".join([*first, end]))
         torn = refusal(path)
         assert (torn.kind, "line 3: " in str(torn)) == ("torn", True)
-        with AuditLog(path, WHO) as log:
+        with closing(AuditLog(path, WHO)) as log:
             log.append("again")
         assert verify_log(path).lines == 4
         repair = json.loads(lines(path)[2])
@@ -308,7 +309,7 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_line_loses_nothing(
 
     made(path)
     before = path.read_bytes()
-    with AuditLog(path, WHO) as log:
+    with closing(AuditLog(path, WHO)) as log:
         with monkeypatch.context() as patch:
             patch.setattr(os, "write", half)
             for _ in range(2):
@@ -326,7 +327,7 @@ def test_a_line_that_could_not_be_undone_is_undone_before_the_next(
     def fail(*_: object) -> int:
         raise OSError(errno.EIO, "broken")
 
-    with AuditLog(path, WHO) as log:
+    with closing(AuditLog(path, WHO)) as log:
         with monkeypatch.context() as patch:
             patch.setattr(os, "ftruncate", fail)
             patch.setattr(os, broken, fail)
@@ -347,7 +348,7 @@ def test_a_line_is_one_write_and_on_disk_before_append_returns(
 
         return calls
 
-    with AuditLog(path, WHO) as log:
+    with closing(AuditLog(path, WHO)) as log:
         for name in ("write", "fsync"):
             monkeypatch.setattr(os, name, noted(name, getattr(os, name)))
         log.append("tried", x="x" * 30_000)
@@ -355,7 +356,7 @@ def test_a_line_is_one_write_and_on_disk_before_append_returns(
 
 
 def test_one_process_writes_at_a_time(path: Path) -> None:
-    with AuditLog(path, WHO) as log:
+    with closing(AuditLog(path, WHO)) as log:
         for _ in range(2):  # a refusal does not end the lock
             with pytest.raises(StorageError, match="in use by another process") as caught:
                 AuditLog(path, WHO)
@@ -373,7 +374,7 @@ def test_a_closed_log_takes_no_lines(path: Path) -> None:
 
 
 def test_a_log_that_another_program_changes_or_replaces_is_not_written(path: Path) -> None:
-    with AuditLog(path, WHO) as log:
+    with closing(AuditLog(path, WHO)) as log:
         log.append("tried")
         with path.open("ab") as file:
             file.write(b"x")

@@ -85,7 +85,7 @@ def life(
         assert isinstance(leaver, ParticipantService)
         insist(lambda: cs.job.epoch == epoch or leaver.command(api.Revoke(level)), failures)
         until(lambda: cs.job.epoch == epoch and cs.role.ready)
-        return cs.job.digest
+        return cs.role.digest()
 
     def test() -> Any:
         return insist(lambda: cs.command(api.Test(tests)), failures)

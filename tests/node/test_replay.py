@@ -94,7 +94,7 @@ class Recorded(Federation):
 
         Besides that, participants hold some tables to be tested on, the last few that CS has named.
         """
-        state: dict[str, Any] = {"forest": self.cs.job.digest, "ready": self.cs.role.ready}
+        state: dict[str, Any] = {"forest": self.cs.role.digest(), "ready": self.cs.role.ready}
         for name, service in self.services.items():
             database = service.home.store.tables
             state[name] = {table: sorted(database.rows(table)) for table in _TABLES}

@@ -27,8 +27,7 @@ class Progress(_Value, frozen=True, tag="progress"):
     waiting: bool = False
 
 
-OnProgress = Callable[[Progress], None]
-"""Called from time to time while a request is under way."""
+OnProgress = Callable[[Progress], None]  # called from time to time while a request is under way
 
 
 def no_progress(_: Progress) -> None:
@@ -129,10 +128,7 @@ class Train(Request[Trained], frozen=True, tag="train"):
 
 
 class TestScore(_Value, frozen=True):
-    """The score on labelled rows: `accuracy` for classes, `mse` and `mae` for numbers.
-
-    `trained_on` counts rows that the forest was trained on.
-    """
+    """The score on rows, `trained_on` of them trained on: `accuracy` of classes, else `mse` and `mae`."""
 
     rows: int
     not_shared: int

@@ -15,12 +15,12 @@ import os
 import stat
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, BinaryIO, Self
+from typing import Annotated, BinaryIO
 
 import msgspec
 
@@ -29,9 +29,7 @@ from revfrf.errors import AuditLogError, StorageError, UsageError
 from revfrf.io.files import PRIVATE, check_own, check_private, opened, reading, sync_directory
 from revfrf.record import Record
 
-MAX_LINE = 64 * 1024
-"""Bytes in a line, including its end."""
-
+MAX_LINE = 64 * 1024  # bytes, including its end
 _DOMAIN = "revfrf audit log v1"
 _OWNER = "revfrf audit log owner v1"
 _TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
@@ -42,8 +40,6 @@ _REASONS = {
     errno.ELOOP: ("a symbolic link; give the path of the log itself", "malformed"),
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
 }
-"""What errors of the file system mean, and their kinds."""
-
 
 Single = str | bool | Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Fact = Single | list[Single]
@@ -80,23 +76,18 @@ def verify_log(
     Raises AuditLogError; its kinds are those of `reading` for the file, `malformed`, `chain` (a line is not
     as it was written, or follows another one), `order`, `torn` (the last line is incomplete) and `head`.
     """
-    target, wanted = Path(path), None if expected_head is None else expected_head.strip().lower()
+    target, start = Path(path), None if who is None else _genesis(who)
+    chain, wanted = _Chain(target, start), None if expected_head is None else expected_head.strip().lower()
     with reading(target, AuditLogError, "give the path of an audit log"), opened(target) as file:
-        chain = _Chain(target, None if who is None else _genesis(who))
-        start = chain.head
         for found in chain.follow(file):
             wanted = None if wanted in found else wanted
     if chain.torn:
-        raise AuditLogError(
-            f"{target}, line {chain.count + 1}: incomplete, after a crash or while it is being written; "
-            "verify again, or start this party, which repairs it",
-            kind="torn",
-        )
-    if wanted is not None and (who is None or wanted != start):
-        raise AuditLogError(
-            f"{target}: no line has the hash {wanted!r}; lines were cut off, or the log was rewritten",
-            kind="head",
-        )
+        what = f"{target}, line {chain.count + 1}: incomplete, after a crash or while it is being written"
+        remedy = "verify again, or start this party, which repairs it"
+        raise AuditLogError(f"{what}; {remedy}", kind="torn")
+    if wanted not in (None, start):
+        what = f"{target}: no line has the hash {wanted!r}"
+        raise AuditLogError(f"{what}; lines were cut off, or the log was rewritten", kind="head")
     return LogSummary(chain.count, chain.first, chain.last, chain.head)
 
 
@@ -109,21 +100,20 @@ class AuditLog:
     """
 
     def __init__(self, path: str | os.PathLike[str], who: tuple[str, ...]) -> None:
-        self.path = Path(path)
-        self._lock = Lock()
-        self._chain = _Chain(self.path, _genesis(who))
-        with self._stored():
-            self._descriptor = self._opened()
-            try:
-                with os.fdopen(self._descriptor, "rb", closefd=False) as file:
-                    deque(self._chain.follow(file), 0)
-                if self._chain.torn:
-                    os.ftruncate(self._descriptor, self._chain.size)
-                    self._append("log repaired", {"bytes": self._chain.torn})
-            except BaseException:
-                os.close(self._descriptor)
-                raise
-        self._open = True
+        self.path, self._lock, self._open = Path(path), Lock(), True
+        self._chain, self._spoilt = _Chain(self.path, _genesis(who)), False
+        flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        new = not os.path.lexists(self.path)
+        with self._stored(), ExitStack() as on_error:
+            self._descriptor = os.open(self.path, flags | (os.O_CREAT | os.O_EXCL if new else 0), PRIVATE)
+            on_error.callback(os.close, self._descriptor)
+            self._claim(new)
+            with os.fdopen(self._descriptor, "rb", closefd=False) as file:
+                deque(self._chain.follow(file), 0)
+            if self._chain.torn:
+                os.ftruncate(self._descriptor, self._chain.size)
+                self._append("log repaired", {"bytes": self._chain.torn})
+            on_error.pop_all()
 
     @property
     def head(self) -> str:
@@ -149,30 +139,17 @@ class AuditLog:
                 self._open = False
                 os.close(self._descriptor)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _opened(self) -> int:
-        flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        new = not os.path.lexists(self.path)
-        descriptor = os.open(self.path, flags | (os.O_CREAT | os.O_EXCL if new else 0), PRIVATE)
-        try:
-            if new:
-                os.fchmod(descriptor, PRIVATE)  # the umask may have taken bits away
-                sync_directory(self.path.parent)
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise StorageError(f"{self.path}: not a file; move it away", kind="malformed")
-            check_private(self.path, status, StorageError)
-            check_own(self.path, status, StorageError)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor
+    def _claim(self, new: bool) -> None:
+        """Lock the file for this process. Raises StorageError if it is not a file of this user alone."""
+        if new:
+            os.fchmod(self._descriptor, PRIVATE)  # the umask may have taken bits away
+            sync_directory(self.path.parent)
+        status = os.fstat(self._descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise StorageError(f"{self.path}: not a file; move it away", kind="malformed")
+        check_private(self.path, status, StorageError)
+        check_own(self.path, status, StorageError)
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def _append(self, event: str, facts: dict[str, Fact]) -> None:
         chain = self._chain
@@ -189,15 +166,15 @@ class AuditLog:
         except BaseException:
             with suppress(OSError):  # if it cannot be undone now, then before the next line
                 os.ftruncate(self._descriptor, chain.size)
-            chain.spoilt = True
+            self._spoilt = True
             raise
         chain.grow(entry, len(line))
 
     def _check_place(self) -> None:
         """Raise StorageError if the file was moved, or its size has changed."""
-        if self._chain.spoilt:
+        if self._spoilt:
             os.ftruncate(self._descriptor, self._chain.size)
-            self._chain.spoilt = False
+            self._spoilt = False
         here, there = os.fstat(self._descriptor), os.lstat(self.path)
         if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
             raise StorageError(f"{self.path}: replaced by another file; put the log back", kind="missing")
@@ -226,7 +203,6 @@ class _Chain:
         self.count = self.size = self.torn = 0
         self.first: str | None = None
         self.last: str | None = None
-        self.spoilt = False
 
     def follow(self, file: BinaryIO) -> Iterator[tuple[str, str]]:
         """Check and count all lines of a file, and yield the hash before each and its own."""
@@ -241,7 +217,6 @@ class _Chain:
             yield entry.previous, entry.hash
 
     def grow(self, entry: _Entry, size: int) -> None:
-        """Count another line."""
         self.first = self.first or entry.time
         self.last, self.head = entry.time, entry.hash
         self.count, self.size = self.count + 1, self.size + size
@@ -275,9 +250,8 @@ def _entry(n: int, time: str, event: str, facts: dict[str, Fact], previous: str)
     try:
         ordered = {name: msgspec.convert(facts[name], Fact) for name in sorted(facts)}
     except msgspec.ValidationError as error:
-        raise UsageError(
-            f"{event!r}: a fact is a str, a bool, an int of 64 bits or a list: {error}"
-        ) from None
+        what = "a fact is a str, a bool, an int of 64 bits or a list"
+        raise UsageError(f"{event!r}: {what}: {error}") from None
     fields: tuple[Field, ...] = tuple(
         (name, tuple(fact) if isinstance(fact, list) else fact) for name, fact in ordered.items()
     )

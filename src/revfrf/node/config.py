@@ -6,12 +6,12 @@ instead. Flags of the command line pass the same checks.
 
 import difflib
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
-import msgspec
+from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import FieldInfo, fields
 
 from revfrf.errors import ConfigError, UsageError
@@ -22,56 +22,44 @@ from revfrf.node.logs import Format, Level
 from revfrf.node.toml_source import Source, Tables, read_toml, shown, toml_text
 from revfrf.protocols.common.request import RequestPolicy
 
-LISTEN = "0.0.0.0:8470"
 _MANY, _MONTH = 2**31 - 1, 31 * 24 * 3600
 
 
-def _key(note: str, wants: str, example: object = None, **limits: Any) -> msgspec.Meta:
-    """Describe a key: what it is for, what is allowed, and an example.
-
-    msgspec keeps these as title, description and examples of the field.
-    """
-    return msgspec.Meta(title=note, description=wants, examples=[example], **limits)
+def _key(note: str, wants: str, example: object = None, **limits: Any) -> Meta:
+    """Describe a key: what it is for, what is allowed, and an example. `_told` reads these again."""
+    return Meta(title=note, description=wants, examples=[example], **limits)
 
 
 def _choice(literal: Any) -> str:
     return " or ".join(f'"{choice}"' for choice in get_args(literal))
 
 
-def _number(note: str, least: int, most: int) -> msgspec.Meta:
+def _number(note: str, least: int, most: int) -> Meta:
     return _key(note, f"a whole number from {least} to {most}", ge=least, le=most)
 
 
 Method = Literal["quantile", "uniform"]
-Text = Annotated[str, msgspec.Meta(pattern=r"\A[^\0]+\Z")]
+Text = Annotated[str, Meta(pattern=r"\A[^\0]+\Z")]
 Texts = tuple[Text, ...]
-Decimals = Annotated[int, msgspec.Meta(ge=0, le=18)]
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-MaxFeatures = (
-    Literal["sqrt", "log2"]
-    | Annotated[int, msgspec.Meta(ge=1, le=_MANY)]
-    | Annotated[float, msgspec.Meta(gt=0, le=1)]
-)
-Seed = (
-    Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
-    | Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
-)
+Decimals = Annotated[int, Meta(ge=0, le=18)]
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Fraction = Annotated[float, Meta(gt=0, le=1)]
+MaxFeatures = Literal["sqrt", "log2"] | Annotated[int, Meta(ge=1, le=_MANY)] | Fraction
+Seed = Annotated[int, Meta(ge=0, le=2**32 - 1)] | Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 _NAME = "1 to 100 printable characters without '/' and '->'"
 _NAMES = 'a list of names, like ["clinic"]'
 _HOST = 'host:port, like "cs.example.org:8470" or "[::1]:8470"'
+_ID = 'a column, like "id"'
 _COLUMNS = 'a list of columns, like ["age", "sex"]'
 _PLACES = 'a whole number from 0 to 18, or a table like { "age" = 0 }'
 _SHARE = '"sqrt", "log2", a whole number from 1, or a fraction up to 1.0 (all columns)'
 _SEED = f"a whole number from 0 to {2**32 - 1}, or 64 hex digits in quotes"
+_BITS = "a multiple of 16 from 64 to 16384"
 _SWITCH = "true or false"
 
 
-class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """A section of the file."""
-
-
-class PartySection(Section, frozen=True):
+class PartySection(Struct, frozen=True):
     """Who this is."""
 
     federation: Annotated[str, _key("the federation", _NAME)]
@@ -79,7 +67,7 @@ class PartySection(Section, frozen=True):
     name: Annotated[str, _key("its name", _NAME)]
 
 
-class NetworkSection(Section, frozen=True):
+class NetworkSection(Struct, frozen=True):
     """How to reach the other parties, and how long to wait for them."""
 
     coordinator: Annotated[str | None, _key("the address of CS", _HOST)] = None
@@ -89,13 +77,11 @@ class NetworkSection(Section, frozen=True):
     call: Annotated[int, _number("seconds that one exchange may take", 1, _MONTH)] = 3600
 
 
-class DataSection(Section, frozen=True):
+class DataSection(Struct, frozen=True):
     """This party's columns."""
 
     file: Annotated[Text, _key("the table", 'a path from here, like "rows.csv"')] = "rows.csv"
-    id_column: Annotated[Text, _key("the column that names rows for all parties", 'a column, like "id"')] = (
-        "id"
-    )
+    id_column: Annotated[Text, _key("the column that names rows for all parties", _ID)] = "id"
     target: Annotated[Text | None, _key("what to predict", 'a column, like "outcome"')] = None
     task: Annotated[Task | None, _key("what the target holds", _choice(Task))] = None
     decimals: Annotated[Decimals | dict[str, Decimals], _key("decimals that are kept", _PLACES)] = 6
@@ -103,7 +89,7 @@ class DataSection(Section, frozen=True):
     drop: Annotated[Texts, _key("columns to leave out", _COLUMNS)] = ()
 
 
-class PolicySection(RequestPolicy, frozen=True, kw_only=True):
+class PolicySection(RequestPolicy, frozen=True):
     """Whose requests this party answers. Default: everybody's, any number of rows."""
 
     accepts: Annotated[Texts | None, _key("only these", _NAMES, ("clinic",))] = None
@@ -111,7 +97,7 @@ class PolicySection(RequestPolicy, frozen=True, kw_only=True):
     max_rows: Annotated[Count | None, _key("rows of each per epoch", "a whole number from 0", 10_000)] = None
 
 
-class ForestSection(Section, frozen=True):
+class ForestSection(Struct, frozen=True):
     """The forest to grow, in scikit-learn's words. Participants need no `random_state` but in experiments."""
 
     n_estimators: Annotated[int, _number("trees", 1, _MANY)] = 100
@@ -126,16 +112,14 @@ class ForestSection(Section, frozen=True):
     random_state: Annotated[Seed | None, _key("where randomness starts", _SEED, 0)] = None
 
 
-class KeysSection(Section, frozen=True):
+class KeysSection(Struct, frozen=True):
     """The keys that the key centre deals."""
 
-    key_bits: Annotated[
-        int, _key("bits of a key", "a multiple of 16 from 64 to 16384", ge=64, le=16384, multiple_of=16)
-    ] = 3072
+    key_bits: Annotated[int, _key("bits of a key", _BITS, ge=64, le=16384, multiple_of=16)] = 3072
     allow_insecure: Annotated[bool, _key("for tests: keys that protect nothing", _SWITCH)] = False
 
 
-class WorkSection(Section, frozen=True):
+class WorkSection(Struct, frozen=True):
     """Where the computing is done."""
 
     workers: Annotated[int, _number("how many at a time, -1 for all cores", -1, 4096)] = -1
@@ -143,32 +127,19 @@ class WorkSection(Section, frozen=True):
     address: Annotated[str, _key("where that backend's cluster is", "text")] = ""
 
 
-class LogSection(Section, frozen=True):
+class LogSection(Struct, frozen=True):
     """The log."""
 
     level: Annotated[Level, _key("how much is logged", _choice(Level))] = "info"
     format: Annotated[Format, _key("for people or for programs", _choice(Format))] = "text"
 
 
-_SECTIONS: dict[str, type[msgspec.Struct]] = {
-    "party": PartySection,
-    "network": NetworkSection,
-    "data": DataSection,
-    "policy": PolicySection,
-    "forest": ForestSection,
-    "keys": KeysSection,
-    "work": WorkSection,
-    "log": LogSection,
-}
 _ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("network", "coordinator"): (KGC, CC, PARTICIPANT, REQUESTER),
     ("network", "listen"): (CS,),
     ("data",): (PARTICIPANT, CS),
-    ("data", "target"): (CS,),
-    ("data", "task"): (CS,),
-    ("data", "decimals"): (PARTICIPANT,),
-    ("data", "categories"): (PARTICIPANT,),
-    ("data", "drop"): (PARTICIPANT,),
+    **{("data", key): (CS,) for key in ("target", "task")},
+    **{("data", key): (PARTICIPANT,) for key in ("decimals", "categories", "drop")},
     ("policy",): (PARTICIPANT, CS, CC),
     ("forest",): (CS, PARTICIPANT),
     **{("forest", key): (CS,) for key in ForestSection.__struct_fields__ if key != "random_state"},
@@ -176,27 +147,10 @@ _ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
 }
 """The roles of sections and keys that not all roles have. Such a key without a default must be given."""
 
-_FLAGS = {"file": "data", "accepts": "policy", "backend": "workers", "address": "workers"}
-"""Flags of the command line whose names differ from the key that they set."""
-
-_SYNONYMS = {"trees": "n_estimators", "n_trees": "n_estimators", "depth": "max_depth"}
-"""What others call our keys."""
-
-_KEYS = {
-    flag: (section, key)
-    for section, struct in _SECTIONS.items()
-    for key in struct.__struct_fields__
-    for flag in (key, f"{section}_{key}")
-}
-"""The key that each flag sets."""
-
 
 @dataclass(frozen=True)
 class Config:
-    """A party's configuration. Sections that its role does not have are at their defaults.
-
-    `tables` is what it was made from, and `path` the file.
-    """
+    """A party's configuration, made from `tables`. Sections that its role does not have have defaults."""
 
     party: PartySection
     network: NetworkSection
@@ -211,8 +165,25 @@ class Config:
 
     @property
     def data_file(self) -> Path:
-        """The path of the party's table."""
         return Path(self.path.parent if self.path else "") / self.data.file
+
+
+_SECTIONS: dict[str, type[Struct]] = {
+    name: kind for name, kind in get_type_hints(Config).items() if name not in ("path", "tables")
+}
+_KEYS = {
+    flag: (section, key)
+    for section, struct in _SECTIONS.items()
+    for key in struct.__struct_fields__
+    for flag in (key, f"{section}_{key}")
+}
+"""The key that each flag of the command line sets."""
+
+_FLAGS = {"file": "data", "accepts": "policy", "backend": "workers", "address": "workers"}
+"""What the command line calls some of them."""
+
+_SYNONYMS = {"trees": "n_estimators", "n_trees": "n_estimators", "depth": "max_depth"}
+"""What others call our keys."""
 
 
 def load_config(path: str | os.PathLike[str]) -> Config:
@@ -222,16 +193,24 @@ def load_config(path: str | os.PathLike[str]) -> Config:
 
 def new_config(**flags: Any) -> Config:
     """Return the configuration of a new party, from `role`, `federation`, `name` and other flags."""
-    return _with_flags({}, flags, None)
+    return with_overrides(None, **flags)
 
 
-def with_overrides(config: Config, **flags: Any) -> Config:
+def with_overrides(config: Config | None, **flags: Any) -> Config:
     """Return the configuration with flags of the command line in place of keys; None leaves a key as it is.
 
     A flag is called as its key or, longer, `log_format`. `file` is relative to the current directory. Raises
     ConfigError, which names the flag.
     """
-    return _with_flags(config.tables, flags, config.path)
+    tables, path = ({}, None) if config is None else (config.tables, config.path)
+    names: dict[tuple[str, ...], str] = {}
+    for flag, value in flags.items():
+        if value is not None:
+            section, key = _KEYS[flag]
+            names[(section,)] = names[section, key] = f"--{_FLAGS.get(flag, flag).replace('_', '-')}"
+            value = str(Path.cwd() / value) if key == "file" else value
+            tables = {**tables, section: {**tables.get(section, {}), key: value}}
+    return _checked(tables, Source(path, flags=names))
 
 
 def write_config(path: str | os.PathLike[str], config: Config) -> Path:
@@ -270,7 +249,7 @@ def _checked(tables: Tables, source: Source) -> Config:
         if party.role not in _roles(name):
             raise source.error(_only(party.role, name), (name,), kind="section")
     if party.role == CS:
-        tables = {**tables, "network": {"listen": LISTEN, **tables.get("network", {})}}
+        tables = {**tables, "network": {"listen": "0.0.0.0:8470", **tables.get("network", {})}}
     sections: dict[str, Any] = {
         name: struct(**_values(tables, name, party.role, source)) for name, struct in _SECTIONS.items()
     }
@@ -289,8 +268,8 @@ def _values(tables: Tables, section: str, role: str, source: Source) -> dict[str
             what = only or f"there is no such key; {_instead(key, known)}"
             raise source.error(what, (section, key), kind="key")
         try:
-            values[key] = msgspec.convert(value, known[key].type)
-        except msgspec.ValidationError:
+            values[key] = convert(value, known[key].type)
+        except ValidationError:
             what = f"must be {_told(known[key])[1]}, not {shown(value)}"
             raise source.error(what, (section, key)) from None
     for key, info in known.items():
@@ -354,14 +333,3 @@ def _instead(name: str, known: Collection[str]) -> str:
         return f"put it below [{_KEYS[name][0]}]"
     near = [key for key in known if key == _SYNONYMS.get(name)] or difflib.get_close_matches(name, known, 1)
     return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-
-
-def _with_flags(tables: Tables, flags: Mapping[str, Any], path: Path | None) -> Config:
-    names: dict[tuple[str, ...], str] = {}
-    for flag, value in flags.items():
-        if value is not None:
-            section, key = _KEYS[flag]
-            names[(section,)] = names[section, key] = f"--{_FLAGS.get(flag, flag).replace('_', '-')}"
-            value = str(Path.cwd() / value) if key == "file" else value
-            tables = {**tables, section: {**tables.get(section, {}), key: value}}
-    return _checked(tables, Source(path, flags=names))

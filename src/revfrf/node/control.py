@@ -10,7 +10,7 @@ import socket
 import socketserver
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, TypeVar, Union
@@ -24,23 +24,10 @@ from revfrf.node.api import OnProgress, Progress, Request, no_progress, result_t
 log = logging.getLogger("revfrf.control")
 
 Result = TypeVar("Result")
-Answer = Callable[[Request[Any], OnProgress], Any]
-"""Answers a request. Raises RevFRFError."""
-
-CONTROL = "control"
-"""The socket's name."""
-
-MAX_REQUEST, MAX_RESULT = 2**22, 2**28
-"""Bytes of a request, with the end of its line, and of a result."""
-
-ALIVE_SECONDS, DEAD_SECONDS = 5.0, 30.0
-"""How often a process that is at work shows that it is alive, and when it is given up."""
-
-_CREDENTIALS = struct.Struct("3i")
-"""The other end of a socket: process, user, group."""
-
-
-# -- lines ------------------------------------------------------------------------------------------
+Answer = Callable[[Request[Any], OnProgress], Any]  # raises RevFRFError
+CONTROL = "control"  # the socket's name
+MAX_REQUEST, MAX_RESULT = 2**22, 2**28  # bytes: of a request with the end of its line, and of a result
+ALIVE_SECONDS, DEAD_SECONDS = 5.0, 30.0  # until a process at work shows that it lives, and is given up
 
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=str.lower):
@@ -157,7 +144,6 @@ class Control:
         Thread(target=self._server.serve_forever, name="control", daemon=True).start()
 
     def close(self) -> None:
-        """Stop listening."""
         self._server.shutdown()
         self._server.server_close()
         self._path.unlink(missing_ok=True)
@@ -193,18 +179,15 @@ def _connect(path: Path) -> socket.socket | None:
 
 def _peer(connection: socket.socket) -> tuple[int, int]:
     """Return the other end's process and user numbers."""
-    known = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    process, user, _ = _CREDENTIALS.unpack(known)
+    known = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    process, user, _group = struct.unpack("3i", known)
     return process, user
 
 
 def process_of(path: Path) -> int | None:
     """Return the number of the process that listens there, if one does; 0 if it is not visible from here."""
-    connection = _connect(path)
-    if connection is None:
-        return None
-    with connection:
-        return _peer(connection)[0]
+    with _connect(path) or nullcontext() as connection:
+        return _peer(connection)[0] if connection else None
 
 
 def is_running(path: Path) -> bool:
@@ -243,11 +226,9 @@ def ask(path: Path, request: Request[Result], on_progress: OnProgress = no_progr
                     raise RevFRFError(reason, kind=kind)
                 case Succeeded(result):
                     return _decode(path, msgspec.json.Decoder(result_type(type(request))), bytes(result))
-    raise RevFRFError(
-        f"the process in {path.parent} ended before it answered; see its log. Start it again: it continues "
-        "its work, and requests can be sent again",
-        kind="absent",
-    )
+    what = f"the process in {path.parent} ended before it answered; see its log"
+    remedy = "Start it again: it continues its work, and requests can be sent again"
+    raise RevFRFError(f"{what}. {remedy}", kind="absent")
 
 
 def _exchange(connection: socket.socket, line: bytes) -> Iterator[bytes]:

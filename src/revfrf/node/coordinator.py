@@ -34,8 +34,7 @@ from revfrf.storage.memory import CoordinatorStore
 
 Result = TypeVar("Result")
 
-_POLL_SECONDS = 1.0
-"""How often somebody who waits for its turn hears what the other does."""
+_POLL_SECONDS = 1.0  # how often somebody who waits for its turn hears what the other does
 
 
 class CoordinatorService(Service):
@@ -83,13 +82,11 @@ class CoordinatorService(Service):
             self._working.release()
 
     def _advance(self, on_progress: OnProgress) -> None:
-        """Perform the job's steps."""
         self.patience.retry(lambda: self.job.advance(on_progress), on_progress, lambda: self.store.n_nodes)
 
-    # -- requests of the operator -------------------------------------------------------------------
+    # -- requests of the operator, which `node.api` describes ---------------------------------------
 
     def match(self, _: api.Match, on_progress: OnProgress) -> api.Matched:
-        """Count the rows that all participants share, before anything is settled."""
         with self._turn(on_progress) as progressed:
             rows = len(self.job.expect_labels())
 
@@ -103,14 +100,12 @@ class CoordinatorService(Service):
             return api.Matched(rows, shared, rows - shared, participants)
 
     def train(self, request: api.Train, on_progress: OnProgress) -> api.Trained:
-        """Train, or continue the training that is in progress."""
         with self._turn(on_progress) as progressed:
             existed, changed = self.role.ready, self.job.request(request.min_common)
             self._advance(progressed)
             return api.Trained(self.job.summary(), existed, changed)
 
     def predict(self, request: api.Predict, on_progress: OnProgress) -> api.Predictions:
-        """Predict rows that all participants hold, whose ids are in a file."""
         column = request.id_column or self.job.data.id_column
         ids = Table.read(request.file).ids(column)
         found = self._predict(ids, request.file, column, request.voting, on_progress)
@@ -140,7 +135,6 @@ class CoordinatorService(Service):
         return api.Predictions(column, common, answers, not_shared=len(ids) - len(common))
 
     def test(self, request: api.Test, on_progress: OnProgress) -> api.TestScore:
-        """Score the forest on rows whose labels are in a file."""
         file, labels, classes = request.file, self.job.read_labels(request.file), self.role.labels
         if classes and (strange := sorted({*map(str, labels.values())} - {*classes})):
             no_class = "is not a class" if len(strange) == 1 else "are not classes"
@@ -186,11 +180,9 @@ class CoordinatorService(Service):
                     raise
 
     def history(self, _: api.History, __: OnProgress) -> list[dict[str, Any]]:
-        """List who has left, and when."""
         return [shown_by(certificate) for certificate in self.role.certificates]
 
     def report(self, _: api.Report, __: OnProgress) -> str:
-        """Return a page about the forest, as HTML."""
         self._expect_ready()
         status, forest = self.status(api.Status()), self.job.summary()
         names = ("epoch", "members", "left", "nodes", "rows", "digest")
@@ -206,7 +198,7 @@ class CoordinatorService(Service):
         splits, leaves = sorted(self.store.splits.items()), sorted(self.store.leaves.items())
         known = {
             "federation": self.config.party.federation,
-            "digest": self.job.digest,
+            "digest": self.role.digest(),
             "rules": self.role.plan.rules,
             "labels": self.job.expect_record().labels,
             "splits": [(*node, split.feature, split.cut) for node, split in splits],
@@ -222,15 +214,13 @@ class CoordinatorService(Service):
         try:
             return self._when_ready(lambda: self.role.certificates[number], on_progress).to_json().decode()
         except IndexError:
-            count = len(self.role.certificates)
-            raise UsageError(
-                f"revocation certificate {number}: there are {count}, numbered from 0 as in `revfrf history`"
-                if count
-                else "nobody has left the forest yet; if a request is on its way, retry later"
-            ) from None
+            reason = "nobody has left the forest yet; if a request is on its way, retry later"
+            if count := len(self.role.certificates):
+                there = f"there are {count}, numbered from 0 as in `revfrf history`"
+                reason = f"revocation certificate {number}: {there}"
+            raise UsageError(reason) from None
 
     def status(self, request: api.Status, on_progress: OnProgress = api.no_progress) -> api.PartyStatus:
-        """See `Service.status`."""
         status = super().status(request, on_progress)  # first, so that no old forest is ready in a new epoch
         if self.role.ready:
             return msgspec.structs.replace(status, forest_state="ready", forest=self.job.summary())

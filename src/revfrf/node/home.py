@@ -27,11 +27,8 @@ from revfrf.transport.passport import PartyId, Passport
 
 CONFIG, DATABASE, AUDIT, PUBLIC_KEY = "revfrf.toml", "party.db", "audit.log", "kgc.pub"
 _STORES: dict[str, type[Store]] = {CS: CoordinatorStore, PARTICIPANT: ParticipantStore}
-IN_USE_SECONDS = 1.0
-"""How long to wait for a command that uses the database."""
-
-POLL_SECONDS = 0.2
-"""How often to check whether a process runs."""
+IN_USE_SECONDS = 1.0  # to wait for a command that uses the database
+POLL_SECONDS = 0.2  # between checks whether a process runs
 
 
 class Pin(Record, frozen=True):
@@ -96,12 +93,10 @@ class Home:
 
     @property
     def who(self) -> PartyId:
-        """The party."""
         return PartyId(self.config.party.role, self.config.party.name)
 
     @property
     def allow_insecure(self) -> bool:
-        """Return whether keys may be too short to protect anything."""
         return bool(self.store.read("insecure", bool))
 
     @cached_property
@@ -112,28 +107,23 @@ class Home:
 
     @hides_locals
     def identity(self) -> Identity:
-        """Return the party's name, role and keys."""
         return self.store.expect("identity", IdentityRecord).identity(self.allow_insecure)
 
     @hides_locals
     def signing(self) -> SigningKey:
-        """Return the party's signing key."""
         if self.who.role == KGC:
             return SigningKey.from_bytes(self.store.expect("signing", bytes))
         return self.identity().signing_key
 
     @hides_locals
     def tls(self) -> TlsIdentity:
-        """Return the party's TLS certificate and key."""
         return TlsIdentity.from_fields(self.store.expect("tls", dict[str, str]))
 
     @hides_locals
     def sealing(self) -> Sealing:
-        """Return what seals and opens the party's letters."""
         return Sealing(self.tls(), self.signing())
 
     def close(self) -> None:
-        """Close the database and the audit log."""
         if "audit" in vars(self):
             self.audit.close()
         self.store.close()
@@ -146,25 +136,18 @@ def has_left(path: Path) -> bool:
 
 
 def wait_until_left(directory: Path) -> None:
-    """Wait until a participant's process has ended because CS no longer accepts it.
-
-    Raises RevFRFError if it has ended for another reason.
-    """
+    """Wait until CS's refusal has ended a participant's process. Raises RevFRFError if it ended otherwise."""
     while True:
         while is_running(directory / CONTROL):
             time.sleep(POLL_SECONDS)
         try:
             if has_left(directory):
                 return
-            break
+            what = f"KGC has the request, but the process in {directory} ended before CS refused it"
+            raise RevFRFError(f"{what}; `revfrf history` at CS shows whether it has left", kind="absent")
         except StorageError as error:  # it is just ending, or just starting
             if error.kind != "in-use":
                 raise
-    raise RevFRFError(
-        f"KGC has the request, but the process in {directory} ended before CS refused it; "
-        "`revfrf history` at CS shows whether it has left",
-        kind="absent",
-    )
 
 
 class Pins:
@@ -176,7 +159,6 @@ class Pins:
 
     @property
     def verify_keys(self) -> dict[str, bytes]:
-        """The key by which each party signs."""
         return {name: pin.verify_key for name, pin in self._known.items()}
 
     def admit(self, passport: Passport) -> None:
@@ -187,9 +169,8 @@ class Pins:
             if known == found:
                 return
             if known is not None and known.serial >= found.serial:
-                raise PassportError(
-                    f"another party called {name!r} came before with another TLS certificate", kind="replaced"
-                )
+                what = f"another party called {name!r} came before with another TLS certificate"
+                raise PassportError(what, kind="replaced")
             self._store.write(pins=self._known | {name: found})
             self._known = self._known | {name: found}
 

@@ -27,11 +27,8 @@ from revfrf.storage.sqlite import Database
 from revfrf.transport.join_token import Authority, Token, join
 from revfrf.transport.passport import PartyId
 
-_OWN_SERIAL = 1
-"""The number of KGC's invitation to itself. Each other invitation has a higher one."""
-
-_inviting = Lock()
-"""Held while the list of invitations is read and written."""
+_OWN_SERIAL = 1  # of KGC's invitation to itself; each other invitation has a higher one
+_inviting = Lock()  # held while the list of invitations is read and written
 
 
 class Invited(Record, frozen=True):
@@ -65,11 +62,10 @@ def create_federation(path: str | os.PathLike[str], federation: str, coordinator
     config = new_config(federation=federation, role=KGC, name=KGC, coordinator=coordinator, **keys)
     signing, authority = SigningKey.generate(), Authority.new(federation)
     token = authority.invite(PartyId(KGC, KGC), coordinator, signing.verify_key.raw, _OWN_SERIAL, 3650)
-    tls = join(token, signing.verify_key.raw)
     facts = {
         "signing": signing.export(),
         "authority": authority.to_fields(),
-        "tls": tls.to_fields(),
+        "tls": join(token, signing.verify_key.raw).to_fields(),
         "insecure": config.keys.allow_insecure,
         "state": KeyCentreRecord(),
         "invited": {},
@@ -81,8 +77,6 @@ def create_federation(path: str | os.PathLike[str], federation: str, coordinator
 @hides_locals
 def invite(home: Home, role: str, name: str, days: int = 365) -> Token:
     """Return a token by which a party joins or, if it has joined before, renews its TLS certificate."""
-    if home.who.role != KGC:
-        raise UsageError(f"{home.path} is the directory of {home.who.name!r}; only KGC invites")
     name = _named(role, name)
     with _inviting:
         invited = home.store.expect("invited", dict[str, Invited])
@@ -116,9 +110,8 @@ def _check_invitation(invited: Mapping[str, Invited], state: KeyCentreRecord, ro
     """Raise UsageError if no party of this role and name can be invited."""
     for known in invited.keys() - {name}:
         if known.casefold() == name.casefold():
-            raise UsageError(
-                f"{name!r} is too similar to {known!r}, which is already invited; give another name"
-            )
+            what = f"{name!r} is too similar to {known!r}, which is already invited"
+            raise UsageError(f"{what}; give another name")
     before = invited.get(name)
     if before is not None and before.role != role:
         raise UsageError(f"{name!r} is already invited as {before.role}; give another name")
@@ -152,10 +145,8 @@ def join_federation(path: str | os.PathLike[str], text: str, *, allow_insecure: 
     home = Path(path).expanduser().absolute()
     if (home / CONFIG).exists():
         if allow_insecure:
-            raise UsageError(
-                f"{home} has joined before, and short keys were allowed or not then; leave --allow-insecure "
-                "out to renew its TLS certificate"
-            )
+            what = f"{home} has joined before, and short keys were allowed or not then"
+            raise UsageError(f"{what}; leave --allow-insecure out to renew its TLS certificate")
         _renew(home, token)
         return token.who
     role, name = token.who.role, token.who.name
@@ -166,10 +157,9 @@ def join_federation(path: str | os.PathLike[str], text: str, *, allow_insecure: 
         own = {"listen": f"{open_to}:{port}", "target": "label", "task": "classes"}
     config = new_config(federation=token.federation, role=role, name=name, **own)
     kgc, signing = VerifyKey(token.kgc_verify_key), SigningKey.generate()
-    tls = join(token, signing.verify_key.raw)
     facts: dict[str, Any] = {
         "identity": Identity(name, role, kgc, signing, allow_insecure),
-        "tls": tls.to_fields(),
+        "tls": join(token, signing.verify_key.raw).to_fields(),
         "insecure": allow_insecure,
     }
     if role == PARTICIPANT:
@@ -182,9 +172,8 @@ def join_federation(path: str | os.PathLike[str], text: str, *, allow_insecure: 
 def _renew(path: Path, token: Token) -> None:
     with closing(Home.open(path)) as home:
         if home.who != token.who or home.config.party.federation != token.federation:
-            raise UsageError(
-                f"{path} is the directory of {home.who.name!r}; the token is for {token.who.name!r}"
-            )
+            whose = f"{path} is the directory of {home.who.name!r}"
+            raise UsageError(f"{whose}; the token is for {token.who.name!r}")
         if token.ca_pem != home.tls().ca_pem:
             raise UsageError("the token belongs to another federation with the same name")
         if token.serial <= home.tls().passport.serial:

@@ -50,7 +50,7 @@ class KeyCentreService(Service):
         self._n_jobs = workers(config.work.workers)
         self._beginning = Lock()  # one epoch at a time
         self._admitting: dict[str, Lock] = {}
-        self._setup: tuple[int, SetUp] | None = None
+        self._setup: SetUp | None = None
 
     def answer(self, sender: str, message: Message) -> Message:
         """See `Service.answer`. Also answers what needs calls to others."""
@@ -93,50 +93,44 @@ class KeyCentreService(Service):
             )
 
     def _begin_first_epoch(self) -> None:
-        """Begin the epoch with everybody who is invited."""
         invited = self.home.store.expect("invited", dict[str, Invited])
         roles = {name: known.role for name, known in invited.items() if known.role != REQUESTER}
         if roles.get(CC) != CC or roles.get(CS) != CS or len(roles) < 3:
             raise ProtocolError("KGC has to invite CS, CC and at least one participant first", kind="order")
         self.endpoint.reach(roles)
         bits, insecure = self.config.keys.key_bits, self.home.allow_insecure
-        setup = self._setup_for(1, lambda: fresh_setup(bits, insecure, self._n_jobs))
 
         def known() -> dict[str, bytes]:
             if self.home.store.expect("invited", dict[str, Invited]) != invited:
                 raise ProtocolError("others have been invited since; begin again", kind="order")
             return self._pins.verify_keys
 
-        with self._forgetting(1):
+        with self._set_up(lambda: fresh_setup(bits, insecure, self._n_jobs)) as setup:
             self.role.begin_first_epoch(self.config.party.federation, setup, roles, known)
         step(log, "epoch began", epoch=1, members=len(roles))
 
     def _begin_epoch(self, new_keys: bool) -> None:
-        """Begin the epoch without those who have asked to leave."""
         current, leaving = self.role.current, sorted(self.role.state.leaving)
         step(log, "leaving", parties=leaving, revocation_level=2 if new_keys else 1)
-        setup, epoch = None, current.epoch + 1
         if new_keys:
             self.endpoint.reach(member.name for member in current.members if member.name not in leaving)
-            setup = self._setup_for(epoch, lambda: fresh_setup_like(self._parameters(), self._n_jobs))
-        with self._forgetting(epoch):
-            certificate = self.role.begin_epoch(setup)
+            with self._set_up(lambda: fresh_setup_like(self._parameters(), self._n_jobs)) as setup:
+                certificate = self.role.begin_epoch(setup)
+        else:
+            certificate = self.role.begin_epoch(None)
         self.audit.append("epoch began", epoch=certificate.epoch, left=[*leaving])
 
-    def _setup_for(self, epoch: int, search: Callable[[], SetUp]) -> SetUp:
-        """Return the modulus and the shares of a future epoch: the same until everybody is there for it."""
-        if self._setup is None or self._setup[0] != epoch:
-            step(log, "searching for a modulus")
-            self._setup = epoch, search()
-        return self._setup[1]
-
     @contextmanager
-    def _forgetting(self, epoch: int) -> Iterator[None]:
-        """Forget the set-up once its epoch has begun, whatever else happens."""
+    def _set_up(self, search: Callable[[], SetUp]) -> Iterator[SetUp]:
+        """The modulus and shares of the next epoch: the same until it has begun, and then forgotten."""
+        if self._setup is None:
+            step(log, "searching for a modulus")
+            self._setup = search()
+        before = self.role.state.certificates
         try:
-            yield
+            yield self._setup
         finally:
-            if self.role.state.certificates and self.role.current.epoch >= epoch:
+            if self.role.state.certificates != before:
                 self._setup = None
 
     def _admit_once(self, sender: str) -> Done:
@@ -158,7 +152,6 @@ class KeyCentreService(Service):
             admitting.release()
 
     def accept(self, asked: api.Accept, _: OnProgress) -> api.Departure:
-        """Accept a request to leave that did not come through CS."""
         try:
             found = decode(bytes.fromhex(asked.request), RevocationRequest)
             with self._answering:
@@ -171,11 +164,9 @@ class KeyCentreService(Service):
         return api.Departure(party, level, epoch)
 
     def invite(self, request: api.Invite, _: OnProgress) -> str:
-        """See `node.invitations.invite`."""
         return invite(self.home, request.role, request.name, request.days).text()
 
     def uninvite(self, request: api.Uninvite, _: OnProgress) -> None:
-        """See `node.invitations.uninvite`."""
         uninvite(self.home, request.name)
 
     def _parameters(self) -> Parameters:

@@ -13,7 +13,6 @@ import json
 import logging
 import math
 import re
-import sys
 import traceback
 from collections.abc import Mapping, Set
 from datetime import UTC, datetime
@@ -27,6 +26,7 @@ from revfrf.errors import RevFRFError
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["text", "json"]
 
+_OWN = "revfrf.node"  # the name of our handler: others' stay
 _FACTS = "revfrf_facts"
 _HIDDEN = "<secret>"
 _DEEPEST = 8
@@ -35,9 +35,10 @@ _BARE = re.compile(r"[^\s\"=\\]+")
 
 def set_up_logging(level: Level = "info", form: Format = "text", stream: TextIO | None = None) -> None:
     """Write the package's log to `stream` (default: standard error) alone. Replaces an earlier call."""
-    log, handler = logging.getLogger("revfrf"), _Handler(sys.stderr if stream is None else stream)
+    log, handler = logging.getLogger("revfrf"), logging.StreamHandler(stream)
     handler.setFormatter(_Formatter(as_json=form == "json", traces=level == "debug"))
-    log.handlers = [*(other for other in log.handlers if not isinstance(other, _Handler)), handler]
+    handler.name = _OWN
+    log.handlers = [*(other for other in log.handlers if other.name != _OWN), handler]
     log.setLevel(level.upper())
     log.propagate = False
 
@@ -45,10 +46,6 @@ def set_up_logging(level: Level = "info", form: Format = "text", stream: TextIO 
 def step(log: logging.Logger, event: str, /, **facts: object) -> None:
     """Log that something has happened: `step(log, "growing", depth=3, nodes=812)`."""
     log.info("%s", event, extra={_FACTS: facts}, stacklevel=2)
-
-
-class _Handler(logging.StreamHandler[TextIO]):
-    """A type of our own, so that `set_up_logging` replaces only its own handlers."""
 
 
 class _Formatter(logging.Formatter):
@@ -110,6 +107,4 @@ def _quoted(value: object) -> str:
 
 
 def _one_line(text: str) -> str:
-    if text.isprintable():
-        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

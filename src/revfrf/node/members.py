@@ -64,15 +64,13 @@ class ParticipantService(Service):
                 store.write(secret=participant_secret(master, home.who.name))
         else:
             rows.codes(columns)  # raises if a column's kind has changed
-        self.role = Participant(
-            home.identity(), columns, store.expect("secret", bytes), store, workers(config.work.workers)
-        )
+        secret, n_jobs = store.expect("secret", bytes), workers(config.work.workers)
+        self.role = Participant(home.identity(), columns, secret, store, n_jobs)
         self.role.recall()
         self.role.rows, self.role.policy = rows, config.policy
         step(log, "rows read", file=str(config.data_file), rows=len(rows.ids), columns=len(columns))
 
     def predict_encrypted(self, request: api.PredictEncrypted, on_progress: OnProgress) -> api.Predictions:
-        """See `node.requester.predict_encrypted`."""
         requester = Requester(self.role.identity, self.endpoint, self.role.n_jobs)
         return predict_encrypted(self, requester, request, on_progress)
 
@@ -94,18 +92,13 @@ class ParticipantService(Service):
         return api.Departure(name, asked.level, request.epoch)
 
     def on_expelled(self) -> None:
-        """See `Service.on_expelled`: stop."""
         step(log, "CS no longer accepts this party: it has left; the revocation certificate is the proof")
         self.home.store.write(left=True)
         self.audit.append("expelled")
         self.stop()
 
     def status(self, request: api.Status, on_progress: OnProgress = api.no_progress) -> api.PartyStatus:
-        """See `Service.status`."""
-        held = self.role.tables.get(TRAINING)
-        data = api.HeldData(
-            columns=tuple(column.name for column in self.role.columns),
-            training_rows=0 if held is None else held.shape[1],
-            own_splits=len(self.role.store.own_splits),
-        )
+        held, columns = self.role.tables.get(TRAINING), tuple(column.name for column in self.role.columns)
+        training_rows = 0 if held is None else held.shape[1]
+        data = api.HeldData(columns, training_rows, len(self.role.store.own_splits))
         return msgspec.structs.replace(super().status(request, on_progress), data=data)

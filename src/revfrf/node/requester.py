@@ -105,5 +105,4 @@ class RequesterService(Service):
         self.role = Requester(home.identity(), self.endpoint, workers(config.work.workers), home.store)
 
     def predict_encrypted(self, request: PredictEncrypted, on_progress: OnProgress) -> Predictions:
-        """See `predict_encrypted` of this module."""
         return predict_encrypted(self, self.role, request, on_progress)

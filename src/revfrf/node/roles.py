@@ -44,10 +44,8 @@ def check_role(directory: Path, request: Request[Any]) -> PartySection:
         ]
         encrypted = kind is Predict and SERVICES[party.role].handler(PredictEncrypted)
         remedy = f"{'add --encrypted, or ' if encrypted else ''}pass another one with -d"
-        raise UsageError(
-            f"`{kind.__struct_config__.tag}` is for {' or '.join(roles)}, and {directory} is the directory "
-            f"of {party.role} {party.name!r}; {remedy}"
-        )
+        here = f"{directory} is the directory of {party.role} {party.name!r}"
+        raise UsageError(f"`{kind.__struct_config__.tag}` is for {' or '.join(roles)}, and {here}; {remedy}")
     return party
 
 

@@ -26,11 +26,9 @@ ROWS, TEST, REQUEST = "rows.csv", "test.csv", "request.csv"
 REQUESTER_NAME = "clinic"
 _TRAINED, _ASKED = 400, 20
 START_SECONDS, STOP_SECONDS = 120.0, 20.0
+# Below those of outgoing connections: else a party that dials CS while it is down could occupy its port.
 PORTS = range(10_000, 32_768)
-"""Below those of outgoing connections: else a party that dials CS while it is down could occupy its port."""
-
-_SERVERS = {"kgc": KGC, "cs": CS, "cc": CC}
-"""The directories of the servers. All others' directories have their names."""
+_SERVERS = {"kgc": KGC, "cs": CS, "cc": CC}  # by their directories; all others' have their names
 
 
 def make(directory: Path, parties: int, key_bits: int, allow_insecure: bool) -> None:
@@ -100,10 +98,8 @@ def check(directory: Path, parties: int | None, key_bits: int | None) -> None:
     there = {"--parties": len(_hospitals(directory)), "--key-bits": look(directory / "kgc").keys.key_bits}
     for flag, asked in (("--parties", parties), ("--key-bits", key_bits)):
         if asked not in (None, there[flag]):
-            raise UsageError(
-                f"{flag} {asked}: {directory} was created with {there[flag]}; leave {flag} out, or pass "
-                "another directory with -d"
-            )
+            what = f"{flag} {asked}: {directory} was created with {there[flag]}"
+            raise UsageError(f"{what}; leave {flag} out, or pass another directory with -d")
 
 
 def _hospitals(directory: Path) -> list[str]:
@@ -124,10 +120,7 @@ def staying(directory: Path) -> list[str]:
 
 
 def start(directory: Path, on_started: Callable[[str], None]) -> list[str]:
-    """Start every party that does not run and has not left, and wait until all are connected.
-
-    Returns the started ones. Raises RevFRFError.
-    """
+    """Start all who do not run and have not left, wait until all are connected, and return the started."""
     names = [*_SERVERS, *staying(directory)]
     processes: dict[str, subprocess.Popen[bytes]] = {}
     try:

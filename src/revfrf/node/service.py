@@ -33,9 +33,7 @@ from revfrf.transport.passport import Passport
 log = logging.getLogger("revfrf.serve")
 
 Result = TypeVar("Result")
-RENEWAL_DAYS = 30
-"""How long before its TLS certificate expires a party is warned."""
-
+RENEWAL_DAYS = 30  # so long before its TLS certificate expires a party is warned
 _READ_ONLY = (
     ForestQuery,
     MaskedComparisons,
@@ -58,12 +56,10 @@ class Service:
         self.audit = home.audit
         self._pins = Pins(home.store)
         self.loop = WorkLoop(lambda: self.work(), self.fail)
-        limits = Timeouts(config.network.heartbeat, config.network.call)
-        self.endpoint = Endpoint(
-            home.who, self.answer, home.sealing(), limits, self.admit, self.fail, met=self.loop.wake
-        )
-        patience = config.network.patience
-        self.patience = Patience(self.endpoint, self.loop, patience, lambda: self.certificate)
+        network, wake = config.network, self.loop.wake
+        limits = Timeouts(network.heartbeat, network.call)
+        self.endpoint = Endpoint(home.who, self.answer, home.sealing(), limits, self.admit, self.fail, wake)
+        self.patience = Patience(self.endpoint, self.loop, network.patience, lambda: self.certificate)
         self.failure: RevFRFError | None = None
         self._link: Server | Dialler | None = None
         self._answering = Lock()
@@ -76,9 +72,8 @@ class Service:
         network, tls = self.config.network, self.home.tls()
         days = days_left(tls.passport)
         if days < RENEWAL_DAYS:
-            log.warning(
-                "the TLS certificate expires in %d days; ask KGC for a new token, and `revfrf join` it", days
-            )
+            remedy = "ask KGC for a new token, and `revfrf join` it"
+            log.warning("the TLS certificate expires in %d days; %s", days, remedy)
         with ExitStack() as closing:
             closing.callback(self.audit.close)
             closing.callback(self._log_end)
@@ -131,7 +126,6 @@ class Service:
             signal.signal(number, lambda *_: self.stop())
 
     def stop(self) -> None:
-        """End `run`."""
         self.loop.stop()
 
     def fail(self, error: RevFRFError) -> None:
@@ -144,22 +138,16 @@ class Service:
 
     def admit(self, passport: Passport) -> None:
         """Refuse who has left, or is not the member, or not the first party, of its name. See `Endpoint`."""
-        who = passport.who
-        if who.name in self.revoked:
+        who, certificate = passport.who, self.certificate
+        if certificate is not None and who.name in certificate.revoked:
             raise PassportError(f"{who.name!r} has left", kind="revoked")
         if who.role == REQUESTER and who.name in self.config.policy.refuses:
             raise PassportError(f"{who.name!r} is refused by our policy", kind="name")
         identity = (who.role, passport.verify_key)
-        for member in () if self.certificate is None else self.certificate.members:
+        for member in () if certificate is None else certificate.members:
             if member.name == who.name and (member.role, member.verify_key) != identity:
                 raise PassportError(f"{who} is not the member of that name", kind="name")
         self._pins.admit(passport)
-
-    @property
-    def revoked(self) -> tuple[str, ...]:
-        """The participants that have left the federation."""
-        certificate = self.certificate
-        return () if certificate is None else certificate.revoked
 
     @property
     def certificate(self) -> EpochCertificate | None:
@@ -169,7 +157,6 @@ class Service:
         return self.role.current if self.role.state.certificates else None
 
     def answer(self, sender: str, message: Message) -> Message:
-        """Answer a message, and log it."""
         with nullcontext() if isinstance(message, _READ_ONLY) else self._answering:
             reply = self.role.handle(sender, message)
         self._log_answer(sender, message)
@@ -212,7 +199,6 @@ class Service:
         return getattr(cls, re.sub("(?<!^)(?=[A-Z])", "_", request.__name__).lower(), None)
 
     def status(self, _: api.Status, __: OnProgress = api.no_progress) -> api.PartyStatus:
-        """Return the party's status."""
         certificate = self.certificate
         return api.PartyStatus(
             federation=self.config.party.federation,
@@ -221,7 +207,7 @@ class Service:
             connected=tuple(sorted(self.endpoint.present())),
             epoch=0 if certificate is None else certificate.epoch,
             members=() if certificate is None else tuple(member.name for member in certificate.members),
-            left=self.revoked,
+            left=() if certificate is None else certificate.revoked,
             tls_certificate_days=days_left(self.home.tls().passport),
             audit_head=self.audit.head,
             problem=self.link_problem or self.loop.problem,

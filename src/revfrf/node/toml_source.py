@@ -13,8 +13,7 @@ from revfrf.io.files import content, reading
 
 MAX_SIZE = 2**20
 Tables = dict[str, dict[str, Any]]
-Key = tuple[str, ...]
-"""A section, or a section and a key."""
+Key = tuple[str, ...]  # a section, or a section and a key
 
 _LINE = re.compile(r"\s*(?:\[+\s*(?P<section>[\w-]+)|(?P<key>[\w-]+)\s*=)")
 

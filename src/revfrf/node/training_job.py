@@ -80,7 +80,6 @@ class TrainingJob:
 
     @property
     def state(self) -> CsState:
-        """What CS has recorded, for the life cycle."""
         record, certificate = self.record, self.role.identity.certificate
         return self.role.lifecycle_state(
             requested=record is not None and not record.stopped,
@@ -122,10 +121,9 @@ class TrainingJob:
             raise RefusedError(reply.refused, "has refused what KGC has dealt to it; its log says why")
         self._gathered = self.role.identity.certificate
         if self._gathered is None:
+            what = "KGC has set up the federation before, and CS does not know it"
             raise ProtocolError(
-                "KGC has set up the federation before, and CS does not know it: CS's directory is an old "
-                "copy; restore the latest one",
-                kind="epoch",
+                f"{what}: CS's directory is an old copy; restore the latest one", kind="epoch"
             )
 
     def _settle_rows(self, on_progress: OnProgress) -> None:
@@ -134,10 +132,8 @@ class TrainingJob:
         try:
             found, parties = self.find(on_progress)
             if len(found.ids) < training.min_common * len(labels):
-                raise UsageError(
-                    f"only {len(found.ids):,} of {len(labels):,} rows are shared ({found}); check the id "
-                    "columns, or lower --min-common"
-                )
+                few = f"only {len(found.ids):,} of {len(labels):,} rows are shared ({found})"
+                raise UsageError(f"{few}; check the id columns, or lower --min-common")
             values = tuple(labels[name] for name in found.ids)
             settled = msgspec.structs.replace(
                 training,
@@ -170,13 +166,14 @@ class TrainingJob:
 
     def _grow(self, progress: Callable[[LevelReport], None]) -> None:
         self.role.grow(progress)
-        self._audit.append("trained", digest=self.digest, nodes=self.role.store.n_nodes)
-        step(log, "trained", digest=self.digest, nodes=self.role.store.n_nodes)
+        digest, nodes = self.role.digest(), self.role.store.n_nodes
+        self._audit.append("trained", digest=digest, nodes=nodes)
+        step(log, "trained", digest=digest, nodes=nodes)
 
     def _revoke(self, progress: Callable[[LevelReport], None]) -> None:
-        leavers = self.role.revoke(progress).leavers
-        self._audit.append("revoked", leavers=list(leavers), digest=self.digest)
-        step(log, "left", parties=list(leavers), digest=self.digest)
+        leavers, digest = self.role.revoke(progress).leavers, self.role.digest()
+        self._audit.append("revoked", leavers=[*leavers], digest=digest)
+        step(log, "left", parties=[*leavers], digest=digest)
 
     # -- rows and labels ----------------------------------------------------------------------------
 
@@ -213,15 +210,13 @@ class TrainingJob:
         return matched
 
     def read_labels(self, path: str | Path, settled: bool = True) -> Labels:
-        """Read labels from a file, as the forest's task has them."""
         return read_labels(path, self.data.id_column, self.data.target or "", self.task, settled=settled)
 
     def expect_labels(self) -> Labels:
         """Return CS's labels. Raises UsageError once the rows are settled."""
         if self._labels is None:
-            raise UsageError(
-                "the first `train` has fixed the training rows; `revfrf status` shows their number"
-            )
+            what = "the first `train` has fixed the training rows"
+            raise UsageError(f"{what}; `revfrf status` shows their number")
         return self._labels
 
     # -- the forest ---------------------------------------------------------------------------------
@@ -260,26 +255,13 @@ class TrainingJob:
 
     @property
     def participants(self) -> list[str]:
-        """The participants of this epoch."""
         return self.role.certificate.participants
 
     @property
     def epoch(self) -> int:
-        """The number of this epoch."""
         return self.role.certificate.epoch
 
-    @property
-    def digest(self) -> str:
-        """The digest of the forest."""
-        return self.role.digest()
-
     def summary(self) -> api.ForestSummary:
-        """Describe the forest."""
         training = self.expect_record()
-        return api.ForestSummary(
-            digest=self.digest,
-            nodes=self.role.store.n_nodes,
-            rows=len(training.ids),
-            not_shared=training.not_common,
-            classes=len(training.labels) or None,
-        )
+        digest, nodes, rows = self.role.digest(), self.role.store.n_nodes, len(training.ids)
+        return api.ForestSummary(digest, nodes, rows, training.not_common, len(training.labels) or None)

@@ -19,11 +19,8 @@ from revfrf.transport.calls import Endpoint
 log = logging.getLogger("revfrf.serve")
 
 Result = TypeVar("Result")
-POLL_SECONDS, MAX_POLL_SECONDS = 1.0, 10.0
-"""How often to check whether there is work: normally, and after repeated problems."""
-
-MAX_TRIES = 20
-"""How often in a row a job is tried without progress."""
+POLL_SECONDS, MAX_POLL_SECONDS = 1.0, 10.0  # between checks for work: normally, and after repeated problems
+MAX_TRIES = 20  # in a row, of a job that makes no progress
 
 
 class WorkLoop:
@@ -39,7 +36,6 @@ class WorkLoop:
         self._awake.set()
 
     def stop(self) -> None:
-        """End `run`."""
         self.stopped.set()
         self._awake.set()
 
@@ -48,7 +44,6 @@ class WorkLoop:
         return not self.stopped.wait(POLL_SECONDS)
 
     def run(self) -> None:
-        """Work until stopped."""
         pause = POLL_SECONDS
         while not self.stopped.is_set():
             self._awake.wait(pause)
@@ -119,8 +114,5 @@ class Patience:
             if has_left or not self._endpoint.wait_for([party], POLL_SECONDS):
                 self._loop.problem = ""
                 return
-        raise AbsentError(
-            party,
-            f"was offline for {self._seconds} seconds; run `revfrf serve` there, and the work continues when "
-            "it is back",
-        )
+        remedy = "run `revfrf serve` there, and the work continues when it is back"
+        raise AbsentError(party, f"was offline for {self._seconds} seconds; {remedy}")
