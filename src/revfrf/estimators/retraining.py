@@ -23,8 +23,9 @@ from revfrf.estimators.forest import RevocableForestClassifier, RevocableForestR
 from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import Nodes
 from revfrf.forest.randomness import row_repeats
+from revfrf.io.files import PathLike
 from revfrf.io.party_data import Rows
-from revfrf.io.table import PathLike, Table, category, number, some
+from revfrf.io.table import Table, category, number, some
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.roles.participant import TRAINING
 
