@@ -130,6 +130,12 @@ def test_an_override_for_a_column_that_is_not_there_publishes_nothing(csv: Any, 
         _ = read_rows(csv(BANK), "id", **option).columns
 
 
+@pytest.mark.parametrize("option", ["categories", "drop"])
+def test_one_name_is_not_a_list_of_names(csv: Any, option: Any) -> None:
+    with pytest.raises(UsageError, match="lists of column names"):
+        read_rows(csv("id,a\n1,2\n"), "id", **{option: "a"})
+
+
 @pytest.mark.parametrize("decimals", [19, -1])
 def test_decimals_that_are_none_are_refused(csv: Any, decimals: int) -> None:
     with pytest.raises(UsageError, match="decimals"):

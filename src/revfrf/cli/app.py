@@ -1,4 +1,4 @@
-"""The command line. It parses and prints; the work is done elsewhere. `cli.exits` lists the exit codes."""
+"""The command line. It parses and prints; the work is done elsewhere."""
 
 from collections.abc import Callable
 from typing import Annotated, Any

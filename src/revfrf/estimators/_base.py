@@ -272,10 +272,10 @@ class BaseRevocableForest(BaseEstimator):
         self, X: Rows, requester: str | None, partial: bool, finish: Callable[[Any], NDArray[Any]]
     ) -> NDArray[Any] | PartialAnswer:
         """Return what `finish` makes of the mean votes of the trees that voted, by FRF-Predict."""
-        codes, n_rows = self._encode(X)
         if not isinstance(partial, bool | np.bool_):
             raise UsageError(f"partial={partial!r}: give True or False")
         voting = self._checked_voting()
+        codes, n_rows = self._encode(X)
         with request_progress(self.verbose, n_rows) as progress:
             answer = self.federation_.ask(codes, requester, voting, bool(partial), progress)
         if not answer.n_voted.all():

@@ -123,7 +123,12 @@ class PersistenceMixin(BaseRevocableForest):
                 raise error(f"{path}: holds a {record.kind}, not a {cls.__name__}", kind="wrong-kind")
             changed = {name: value for name, value in given.items() if value is not None}
             model = cls(**record.parameters | changed)
-            federation = restored(stores, private_keys, model.allow_insecure_keys, workers(model.n_jobs))
+            federation = restored(
+                stores,
+                private_keys=private_keys,
+                allow_insecure=model.allow_insecure_keys,
+                n_jobs=workers(model.n_jobs),
+            )
             model.targets_ = federation.coordinator.targets
             model._restore_labels(record)
             federation.coordinator.labels = model._labels()

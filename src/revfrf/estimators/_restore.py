@@ -58,7 +58,7 @@ def _check_begun(directory: Directory) -> None:
 
 
 @hides_locals
-def restored(stores: StoreFactory, private_keys: bool, allow_insecure: bool, n_jobs: int) -> Federation:
+def restored(stores: StoreFactory, *, private_keys: bool, allow_insecure: bool, n_jobs: int) -> Federation:
     """Return the federation as its parties' stores have it, with all private keys or without any."""
     kgc = stores.store(Store, KGC, KGC, create=False)
     cs = stores.store(CoordinatorStore, CS, CS, create=False)

@@ -144,6 +144,8 @@ def read_rows(
     `categories` lists columns that are categories even if they look like numbers, `drop` columns to leave
     out. `decimals` is for all number columns, or by name, with 6 for the others.
     """
+    if isinstance(categories, str) or isinstance(drop, str):
+        raise UsageError("`categories` and `drop` are lists of column names")
     table = Table.read(path)
     return Rows(table, id_column, table.ids(id_column), frozenset(categories), frozenset(drop), decimals)
 

@@ -8,7 +8,7 @@ from revfrf.messages.base import Done, Message, of_number
 from revfrf.messages.fle_expan import OpenForest
 from revfrf.messages.frf_predict import MaskedComparisons
 from revfrf.messages.key_setup import EpochCertificate
-from revfrf.names import CS
+from revfrf.names import CC, CS
 from revfrf.protocols.common.request import check_request, enter_request
 from revfrf.protocols.paper.ho_lt import answer_comparisons, read_counts
 from revfrf.roles.party import PolicyParty
@@ -67,7 +67,7 @@ class ComputePartner(PolicyParty):
         """h_CS·h_τ of every participant of the epoch."""
         epoch, keys = self._joint_keys
         if epoch != certificate.epoch:
-            public = {name: PublicKey(p, of_number(m.h)) for name, m in certificate.by_name.items()}
+            public = {m.name: PublicKey(p, of_number(m.h)) for m in certificate.members if m.name != CC}
             keys = {name: public[CS] + public[name] for name in certificate.participants}
             self._joint_keys = certificate.epoch, keys
         return keys

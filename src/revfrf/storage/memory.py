@@ -273,7 +273,7 @@ class ParticipantStore(Store):
 
     def trees_at(self, depth: int) -> int:
         """Return in how many trees it owns a split at this depth."""
-        return len({tree for tree, path in self.own_splits if path.bit_length() == depth + 1})
+        return len({tree for tree, path in tuple(self.own_splits) if path.bit_length() == depth + 1})
 
 
 class StoreFactory:
