@@ -10,7 +10,7 @@ demo: $(READY)
 	@$(BIN)/revfrf demo
 
 test: lint
-	$(BIN)/pytest -n auto -m "not slow"
+	$(BIN)/pytest -n 3 -m "not slow"
 
 test-all: lint
 	$(INSTALL) --editable '.[dev,ray,dask]'

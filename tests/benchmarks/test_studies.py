@@ -184,7 +184,7 @@ def test_exactness_of_leaving_is_measured(data: Path, tmp_path: Path) -> None:
     assert study("exactness exact", tmp_path, "--data", data, *small) == {"drug": {"leavers": 3, "equal": 3}}
 
 
-@pytest.mark.parametrize("name", ["drug", "bike"])
+@pytest.mark.parametrize("name", ["drug", pytest.param("bike", marks=pytest.mark.slow)])
 def test_reasons_of_a_difference_are_measured(name: str, data: Path, tmp_path: Path) -> None:
     small = ["--set", name, "--leavers", "0,1", "--seeds", "2", "--trees", "2"]
     found = study("accuracy features", tmp_path, "--data", data, *small)

@@ -326,7 +326,9 @@ def test_no_forest_is_served_that_somebody_has_half_left(
 
 FIRST_KILLS = [
     pytest.param(("commit of kgc.db: after", 1), id="asked", marks=pytest.mark.slow),
-    pytest.param(("EpochCertificate from KGC to CS: handled", 1), id="some in the new epoch"),
+    pytest.param(
+        ("EpochCertificate from KGC to CS: handled", 1), id="some in the new epoch", marks=pytest.mark.slow
+    ),
     pytest.param(("LevelRequest from CS to telco: handled", 2), id="half grown", marks=pytest.mark.slow),
     pytest.param(("Rekey from CS to telco: not delivered", 1), id="half encrypted anew"),
     pytest.param(("RevocationReport from CS to KGC: handled", 1), id="certified", marks=pytest.mark.slow),

@@ -56,6 +56,7 @@ def test_training_killed_at_any_step_ends_in_the_same_forest(place: Path) -> Non
     check_training_killed_everywhere(place, THREE)
 
 
+@pytest.mark.slow
 def test_training_killed_at_any_step_of_a_small_forest_ends_in_the_same_one(place: Path) -> None:
     check_training_killed_everywhere(place, TINY)
 

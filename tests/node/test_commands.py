@@ -527,6 +527,7 @@ def test_whoever_ends_a_federation_in_the_foreground_ends_all_of_it(
     assert not any(sandbox._is_alive(process) for process in processes if process)
 
 
+@pytest.mark.slow
 def test_who_has_left_is_neither_started_nor_suggested(tmp_path: Path) -> None:
     """By command lines of their own, as somebody would type them."""
     typed = partial(command, tmp_path)
