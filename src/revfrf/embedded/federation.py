@@ -20,10 +20,10 @@ from revfrf.crypto.signing import SigningKey
 from revfrf.embedded.costs import Costs, Timings
 from revfrf.embedded.moduli import cached_setup, drop_cached_setup, fresh_setup_like, search_seconds
 from revfrf.errors import UsageError
-from revfrf.forest.criterion import Targets
 from revfrf.forest.seeds import forest_seed, participant_secret
+from revfrf.forest.targets import Targets
 from revfrf.forest.tree import Rules
-from revfrf.forest.voting import Voting
+from revfrf.forest.voting import Votes, Voting
 from revfrf.lifecycle import CsState, KgcState, Step, check_somebody_stays, run
 from revfrf.messages.base import Done
 from revfrf.messages.fle_expan import Column
@@ -191,7 +191,7 @@ class Federation:
         self.timings = msgspec.structs.replace(self.timings, training=perf_counter() - started)
         self.coordinator.store.write(timings=self.timings)
 
-    def votes(self, codes: Codes, n_rows: int, voting: Voting) -> NDArray[np.float64]:
+    def votes(self, codes: Codes, n_rows: int, voting: Voting) -> Votes:
         """FRF-Test on these rows. Each participant gets its own columns."""
         table = f"test {secrets.token_hex(8)}"
         for party, participant in self.participants.items():
@@ -258,7 +258,7 @@ class Federation:
         columns = {name: participant.columns for name, participant in staying.items()}
         toys = cached_setup(_TOY_BITS, True, self.n_jobs)
         shadow = Federation(columns, setup=toys, seed=b"", n_jobs=self.n_jobs)
-        shadow.seed, shadow.coordinator.labels = self.seed, self.coordinator.labels
+        shadow.seed = self.seed
         for name, participant in staying.items():
             shadow.participants[name].secret = participant.secret
         codes = {name: participant.tables[TRAINING] for name, participant in staying.items()}

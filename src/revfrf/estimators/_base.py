@@ -21,13 +21,11 @@ from revfrf.embedded.moduli import cached_setup
 from revfrf.errors import AbsentError, SecretError, UsageError
 from revfrf.estimators._file import EstimatorRecord, plain
 from revfrf.estimators._layout import Decimals, Layout, Parties, is_frame
-from revfrf.forest.candidates import Method
-from revfrf.forest.criterion import Targets
 from revfrf.forest.nodes import MAX_DEPTH
-from revfrf.forest.randomness import row_repeats
 from revfrf.forest.seeds import master_seed
-from revfrf.forest.tree import Rules
-from revfrf.forest.voting import Voting
+from revfrf.forest.targets import Targets
+from revfrf.forest.tree import MAX_TREES, Method, PerNode, Rules
+from revfrf.forest.voting import Votes, Voting
 from revfrf.parallel import workers
 from revfrf.protocols.common.request import RequestPolicy
 from revfrf.report.progress import level_progress, request_progress
@@ -39,6 +37,14 @@ Rows = Any
 
 _POSITIVE = Interval(Integral, 1, 2**31 - 1, closed="both")
 _FRACTION = Interval(RealNotInt, 0, 1, closed="right")
+
+
+class _Limits(NamedTuple):
+    """What rows that come later must fit, as `fit` takes it."""
+
+    target_range: tuple[float, float] | None = None
+    classes: ArrayLike | None = None
+    max_total_weight: float | None = None
 
 
 class PartialAnswer(NamedTuple):
@@ -57,7 +63,7 @@ class BaseRevocableForest(BaseEstimator):
     """A forest without its targets. `__init__` only stores, and `fit` checks, as in scikit-learn."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_estimators": [_POSITIVE],
+        "n_estimators": [Interval(Integral, 1, MAX_TREES, closed="both")],
         "max_depth": [Interval(Integral, 1, MAX_DEPTH, closed="both"), None],
         "max_features": [StrOptions({"sqrt", "log2"}), _POSITIVE, _FRACTION, None],
         "min_samples_split": [Interval(Integral, 2, 2**31 - 1, closed="both")],
@@ -83,7 +89,7 @@ class BaseRevocableForest(BaseEstimator):
     min_samples_split: int = 2
     min_samples_leaf: int = 5
     bootstrap: bool = True
-    candidates: str = "quantile"
+    candidates: Method = "quantile"
     n_candidates: int = 32
     n_sampled: int = 128
     parties: Parties | None = None
@@ -102,7 +108,17 @@ class BaseRevocableForest(BaseEstimator):
 
     # -- training -----------------------------------------------------------------------------------
 
-    def fit(self, X: Rows, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Rows,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        row_numbers: ArrayLike | None = None,
+        target_range: tuple[float, float] | None = None,
+        classes: ArrayLike | None = None,
+        max_total_weight: float | None = None,
+    ) -> Self:
         """Grow the forest: FLE-Expan between all parties.
 
         Parameters
@@ -113,6 +129,15 @@ class BaseRevocableForest(BaseEstimator):
             The targets, which only CS sees.
         sample_weight : array-like of shape (n_rows,) or None
             The weight of each row; None is 1.
+        row_numbers : array-like of shape (n_rows,) or None
+            The number by which each row is drawn for the trees; None numbers them from 0. A row keeps its
+            number for the forest's life.
+        target_range : (float, float) or None
+            The range of targets that the forest can ever have, for a regression; None is that of `y`.
+        classes : array-like or None
+            The labels that the forest can ever have, in order; None is those of `y`, in ascending order.
+        max_total_weight : float or None
+            The largest sum of weights that the forest will ever have; None is four times the sum now.
 
         Raises
         ------
@@ -123,36 +148,35 @@ class BaseRevocableForest(BaseEstimator):
         self._validate_params()
         before = vars(self).copy()
         try:
-            self._fit(X, y, sample_weight)
+            self._fit(X, y, sample_weight, row_numbers, _Limits(target_range, classes, max_total_weight))
         except BaseException:  # a forest fitted before stays as it was
             self.__dict__ = before
             raise
         return self
 
-    def _fit(self, X: Rows, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+    def _fit(
+        self, X: Rows, y: ArrayLike, sample_weight: ArrayLike | None, row_numbers: Any, limits: "_Limits"
+    ) -> None:
         X = self._rows(X, reset=True)
         y = self._check_y(y)
         check_consistent_length(X, y)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        with np.errstate(over="ignore"):
-            weights = weights * self._class_weights(y)
-        if not np.isfinite(weights).all():
-            raise UsageError("sample weights times class weights must be finite")
-        if not weights.any():
-            raise UsageError("all weights are zero; give at least one row a positive weight")
+        numbers = _check_row_numbers(row_numbers, len(y))
+        order = np.argsort(numbers)
         n_jobs = workers(self.n_jobs)
         layout = Layout.learn(X, self._names(), self.parties, self.decimals)
-        codes = layout.encode(X)
-        rules, seed = Rules.of(self, len(layout.columns)), master_seed(check_random_state(self.random_state))
+        self.layout_ = layout
+        self.targets_ = self._targets(numbers[order], y[order], weights[order], limits)
+        codes = {party: table[:, order] for party, table in layout.encode(X).items()}
+        per_node = PerNode(self.candidates, int(self.n_candidates), int(self.n_sampled))
+        rules = Rules.of(self, len(layout.columns), per_node)
+        seed = master_seed(check_random_state(self.random_state))
         columns = {party: layout.of(party) for party in layout.owned}
         stores = StoreFactory() if self.directory is None else Directory(self.directory, new=True)
         try:
             with level_progress(self.verbose) as progress:
                 setup = cached_setup(int(self.key_bits), bool(self.allow_insecure_keys), n_jobs)
                 federation = Federation(columns, setup=setup, seed=seed, n_jobs=n_jobs, stores=stores)
-                repeats = row_repeats(federation.seed, rules.n_trees, rules.bootstrap, weights)
-                self.layout_, self.targets_ = layout, self._targets(y, weights, repeats)
-                federation.coordinator.labels = self._labels()
                 if self.directory is not None:
                     federation.coordinator.store.write(estimator=self._record())
                 federation.train(codes, rules, self.targets_, progress)
@@ -167,13 +191,11 @@ class BaseRevocableForest(BaseEstimator):
     def _check_y(self, y: ArrayLike) -> NDArray[Any]:
         """Return the targets as one column, checked."""
 
-    def _class_weights(self, y: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the factor of each row's weight."""
-        return np.ones(len(y))
-
     @abstractmethod
-    def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
-        """Return the targets as the criterion takes them, and learn the classes, if there are any."""
+    def _targets(
+        self, numbers: NDArray[np.int64], y: NDArray[Any], weights: NDArray[np.float64], limits: "_Limits"
+    ) -> Targets:
+        """Return labels and weights as integers, and learn the classes, if there are any."""
 
     def _record(self) -> EstimatorRecord:
         """Return what is kept of the estimator itself with a forest."""
@@ -186,24 +208,20 @@ class BaseRevocableForest(BaseEstimator):
             n_features=self.n_features_in_,
         )
 
-    def _labels(self) -> tuple[Any, ...]:
-        """Return the labels of the classes, if there are any."""
-        return ()
-
     def _checked_voting(self) -> Voting:
         """Return how the trees vote."""
         return "soft"
 
     @abstractmethod
-    def _answers(self, votes: NDArray[np.float64]) -> NDArray[Any]:
-        """Return the answers that belong to the trees' mean votes."""
+    def _answers(self, votes: Votes) -> NDArray[Any]:
+        """Return the answers that belong to the trees' votes."""
 
     # -- prediction ---------------------------------------------------------------------------------
 
-    def _votes(self, X: Rows) -> NDArray[np.float64]:
-        """Return the trees' mean vote for each row."""
+    def _votes(self, X: Rows) -> Votes:
+        """Return the trees' votes for each row, by FRF-Test."""
         codes, n_rows = self._encode(X)
-        return self._mean_votes(self.federation_, codes, n_rows)
+        return self.federation_.votes(codes, n_rows, self._checked_voting())
 
     def _encode(self, X: Rows) -> tuple[Codes, int]:
         """Return the x̂ of rows to predict, and their number."""
@@ -211,12 +229,6 @@ class BaseRevocableForest(BaseEstimator):
         X = self._rows(X, reset=False)
         self.federation_.n_jobs = workers(self.n_jobs)
         return self.layout_.encode(X), len(X)
-
-    def _mean_votes(self, federation: Federation, codes: Codes, n_rows: int) -> NDArray[np.float64]:
-        """Return the mean vote of a federation's trees for each row, by FRF-Test."""
-        votes = federation.votes(codes, n_rows, self._checked_voting())
-        mean: NDArray[np.float64] = votes / federation.coordinator.plan.rules.n_trees
-        return mean
 
     def predict_encrypted(self, X: Rows, requester: str | None = None, *, partial: bool = False) -> Any:
         """Return what `predict` returns, by FRF-Predict: only the requester sees X.
@@ -269,28 +281,28 @@ class BaseRevocableForest(BaseEstimator):
         return self
 
     def _encrypted(
-        self, X: Rows, requester: str | None, partial: bool, finish: Callable[[Any], NDArray[Any]]
+        self, X: Rows, requester: str | None, partial: bool, finish: Callable[[Votes], NDArray[Any]]
     ) -> NDArray[Any] | PartialAnswer:
-        """Return what `finish` makes of the mean votes of the trees that voted, by FRF-Predict."""
+        """Return what `finish` makes of the votes of the trees, by FRF-Predict."""
         if not isinstance(partial, bool | np.bool_):
             raise UsageError(f"partial={partial!r}: give True or False")
         voting = self._checked_voting()
         codes, n_rows = self._encode(X)
         with request_progress(self.verbose, n_rows) as progress:
             answer = self.federation_.ask(codes, requester, voting, bool(partial), progress)
-        if not answer.n_voted.all():
-            rows = np.flatnonzero(answer.n_voted == 0)
+        if not answer.votes.n_voted.all():
+            rows = np.flatnonzero(answer.votes.n_voted == 0)
             raise AbsentError(
                 answer.absent[0],
                 f"is offline (all offline: {', '.join(answer.absent)}), and no tree is left for "
                 f"{len(rows)} of {n_rows} rows: {', '.join(map(str, rows[:10]))}{', …' * (len(rows) > 10)}; "
                 "leave these out, or retry later",
             )
-        answers = finish(answer.votes / answer.n_voted[:, None])
+        answers = finish(answer.votes)
         if not partial:
             return answers
         n_trees = self.federation_.coordinator.plan.rules.n_trees
-        return PartialAnswer(answers, answer.n_voted / n_trees, answer.absent)
+        return PartialAnswer(answers, answer.votes.n_voted / n_trees, answer.absent)
 
     def _rows(self, X: Rows, *, reset: bool) -> Rows:
         """Return X, checked as in scikit-learn. A DataFrame stays one, so that its categories are kept."""
@@ -377,3 +389,15 @@ class BaseRevocableForest(BaseEstimator):
                 "use `save` and `load`, or `sklearn.base.clone` for an unfitted copy"
             )
         return super().__getstate__()
+
+
+def _check_row_numbers(given: Any, n_rows: int) -> NDArray[np.int64]:
+    """Return a number for each row: distinct, and from 0 to 2^63 - 1."""
+    if given is None:
+        return np.arange(n_rows)
+    numbers = np.asarray(given)
+    if numbers.shape != (n_rows,) or numbers.dtype.kind not in "iu":
+        raise UsageError(f"row_numbers: give a whole number for each of the {n_rows} rows")
+    if (numbers < 0).any() or (numbers >= 2**63).any() or len(np.unique(numbers)) != n_rows:
+        raise UsageError("row_numbers: numbers must be distinct, and from 0 to 2^63 - 1")
+    return numbers.astype(np.int64)

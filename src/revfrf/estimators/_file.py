@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from revfrf.crypto.secret import hides_locals
 from revfrf.embedded.federation import Federation
 from revfrf.errors import ModelFileError, StorageError, UsageError
-from revfrf.forest.criterion import Targets
+from revfrf.forest.targets import unknown_targets
 from revfrf.io.files import PRIVATE, all_of, check_private, opened, reading, writing
 from revfrf.io.files import replace as replace_file
 from revfrf.names import KGC
@@ -142,7 +142,7 @@ def saved(federation: Federation, estimator: EstimatorRecord, digest: str, priva
         CoordinatorStore,
         cs,
         forest=cs.record if private else replace(cs.record, seed=b""),
-        targets=Targets.unknown(cs.targets.n_classes, cs.targets.centre, cs.targets.places),
+        targets=unknown_targets(cs.targets.scale),
         certificates=cs.certificates,
         estimator=estimator,
     )

@@ -131,7 +131,6 @@ class PersistenceMixin(BaseRevocableForest):
             )
             model.targets_ = federation.coordinator.targets
             model._restore_labels(record)
-            federation.coordinator.labels = model._labels()
             if on_disk:
                 with level_progress(model.verbose) as progress:
                     federation.resume(progress)

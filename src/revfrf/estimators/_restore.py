@@ -11,9 +11,10 @@ from revfrf.crypto.signing import SigningKey
 from revfrf.embedded.federation import Credentials, Federation
 from revfrf.errors import ProtocolError, StorageError
 from revfrf.estimators._file import EstimatorRecord
-from revfrf.forest.criterion import TargetsRecord
-from revfrf.forest.nodes import MAX_DEPTH
-from revfrf.forest.tree import Rules, feature_id, with_rows
+from revfrf.forest.criterion import Counted
+from revfrf.forest.nodes import with_rows
+from revfrf.forest.targets import TargetsRecord
+from revfrf.forest.tree import Rules, feature_id
 from revfrf.messages.fle_expan import Column
 from revfrf.names import CC, CS, KGC, PARTICIPANT
 from revfrf.protocols.common.epoch import read_parameters, verify_certificate
@@ -21,6 +22,7 @@ from revfrf.protocols.common.identity import Identity, IdentityRecord
 from revfrf.protocols.common.request import RequestPolicy
 from revfrf.protocols.key_setup import check_certificate
 from revfrf.protocols.paper.fle_expan import forest_id
+from revfrf.protocols.paper.fos_find import per_node
 from revfrf.protocols.paper.splits import split_context, split_statement
 from revfrf.roles.coordinator import Coordinator, ForestRecord
 from revfrf.roles.kgc import KeyCentreRecord
@@ -127,18 +129,19 @@ def _check_roles(federation: Federation, training_rows: bool) -> None:
     for name, role in federation.with_policies.items():
         fits &= role.identity.name == name and role.identity.kgc == cs.identity.kgc
     for name, participant in federation.participants.items():
-        fits &= participant.growth is not None and participant.growth.rules == cs.opening
+        fits &= participant.growth is not None and participant.growth.opening == cs.opening
         fits &= participant.columns == cs.columns[name]
         if training_rows:
-            fits &= participant.tables[TRAINING].shape[1] == len(cs.targets.values)
+            fits &= participant.tables[TRAINING].shape[1] == len(cs.targets)
     if not fits:
         raise ProtocolError("the roles do not have the same forest", kind="forest")
 
 
 def _check_leaves(cs: Coordinator) -> None:
     """Every leaf is the sum of the rows that end in it, as its splits have turned them."""
-    ends = with_rows(cs.targets.used, cs.store.splits, cs.store.leaves)
-    sums = zip(ends.names(), map(tuple, cs.targets.sums(ends).tolist()), strict=True)
+    counted = Counted.of(cs.plan.rules, cs.plan.seed, cs.targets)
+    ends = with_rows(counted.used, cs.store.splits, cs.store.leaves)
+    sums = zip(ends.names(), map(tuple, counted.sums(ends).tolist()), strict=True)
     if dict(sums) != cs.store.leaves:
         raise _refused(cs.store, "damaged: leaves that are not the sums of their rows")
 
@@ -148,12 +151,9 @@ def check_federation(federation: Federation) -> None:
     cs = federation.coordinator
     rules, opening, certificate = cs.plan.rules, cs.opening, cs.certificate
     verify_certificate(cs.identity.kgc, certificate)
-    same = ("n_trees", "max_depth", "method", "n_candidates", "n_sampled")
-    _require(all(getattr(rules, name) == getattr(opening, name) for name in same), "rules")
-    _require(rules.n_trees > 0 and 0 < rules.max_depth <= MAX_DEPTH, "rules")
     _require(opening.federation == certificate.federation, "federation")
     _require(opening.epoch <= certificate.epoch and opening.forest == forest_id(opening), "epoch")
-    _check_trees(rules, cs.store, cs.targets.n_classes or 2)
+    _check_trees(rules, cs.store, cs.targets.scale.n_sums)
     _check_splits(federation)
     _check_own_splits(federation)
     if federation.kgc.signing is not None:
@@ -174,9 +174,9 @@ def _check_trees(rules: Rules, store: CoordinatorStore, leaf_width: int) -> None
     whole |= {(tree, 2 * path + side) for tree, path in splits for side in (0, 1)}
     _require(splits | leaves == whole, "node")
     for leaf in store.leaves.values():
-        # Class weights: one is positive and none negative. (Σw, Σw·value): the first is positive.
+        # Class weights: none is negative. (Σw, Σw·value): the first is not, and without it there is no other.
         _require(len(leaf) == leaf_width, "leaf")
-        _require(leaf[0] > 0 or (min(leaf) >= 0 and max(leaf) > 0), "leaf")
+        _require(leaf[0] > 0 or min(leaf) >= 0, "leaf")
 
 
 def _check_splits(federation: Federation) -> None:
@@ -191,7 +191,7 @@ def _check_splits(federation: Federation) -> None:
             checked[id(split.batch)] = split.owner
         _require(checked[id(split.batch)] == split.owner, "batch")
         split.batch.holds(split.position, split_statement(node, split.ciphertext))
-        _require(0 <= split.cut < plan.rules.n_candidates, "cut")
+        _require(0 <= split.cut < per_node(plan.rules).n_candidates, "cut")
 
 
 def _check_own_splits(federation: Federation) -> None:

@@ -113,9 +113,9 @@ class RevocationMixin(BaseRevocableForest):
         score_now = score_without = None
         if X is not None and y is not None:
             codes, n_rows = self._encode(X)
-            measure = accuracy_score if self.targets_.n_classes else r2_score
+            measure = accuracy_score if self.targets_.scale.n_classes else r2_score
             score_now, score_without = (
-                float(measure(y, self._answers(self._mean_votes(forest, codes, n_rows))))
+                float(measure(y, self._answers(forest.votes(codes, n_rows, self._checked_voting()))))
                 for forest in (federation, shadow)
             )
         return RevocationPreview(
@@ -154,7 +154,7 @@ class RevocationMixin(BaseRevocableForest):
         if not leavers:
             raise UsageError("nobody leaves; give the name of a participant")
         check_somebody_stays(participants, leavers)
-        if not len(self.federation_.coordinator.targets.values):
+        if not len(self.federation_.coordinator.targets):
             raise UsageError(
                 "this forest was loaded from a file without training rows, so it cannot be rebuilt: "
                 "revoke in the process that trained it, or in its directory (`open`)"

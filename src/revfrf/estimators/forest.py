@@ -8,18 +8,18 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils import assert_all_finite, compute_sample_weight
+from sklearn.utils import assert_all_finite, compute_class_weight
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
 
 from revfrf.errors import ModelFileError, UsageError
-from revfrf.estimators._base import BaseRevocableForest, PartialAnswer, Rows
+from revfrf.estimators._base import BaseRevocableForest, PartialAnswer, Rows, _Limits
 from revfrf.estimators._file import EstimatorRecord
 from revfrf.estimators._persistence import PersistenceMixin
 from revfrf.estimators._revocation import RevocationMixin
-from revfrf.forest.criterion import Targets
-from revfrf.forest.voting import Voting, numbers
+from revfrf.forest.targets import Targets, class_targets, number_targets
+from revfrf.forest.voting import Votes, Voting
 
 _LABEL_TYPES = ("", "|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "|O")
 """NumPy types of labels; text has none, and is as long as the longest label."""
@@ -121,11 +121,11 @@ class RevocableForestClassifier(PersistenceMixin, RevocationMixin, ClassifierMix
 
         If several classes have the most votes, it is the first of them in `classes_`.
         """
-        return self._answers(self.predict_proba(X))
+        return self._answers(self._votes(X))
 
     def predict_proba(self, X: Rows) -> NDArray[np.float64]:
         """Return the fraction of votes for each class or, with soft voting, the mean probability."""
-        return self._votes(X)
+        return self._votes(X).probabilities()
 
     def predict_proba_encrypted(
         self, X: Rows, requester: str | None = None, *, partial: bool = False
@@ -134,10 +134,10 @@ class RevocableForestClassifier(PersistenceMixin, RevocationMixin, ClassifierMix
 
         See `predict_encrypted`.
         """
-        return self._encrypted(X, requester, partial, lambda votes: votes)
+        return self._encrypted(X, requester, partial, Votes.probabilities)
 
-    def _answers(self, votes: NDArray[np.float64]) -> NDArray[Any]:
-        labels: NDArray[Any] = self.classes_[votes.argmax(axis=1)]
+    def _answers(self, votes: Votes) -> NDArray[Any]:
+        labels: NDArray[Any] = self.classes_[votes.classes()]
         return labels
 
     def _checked_voting(self) -> Voting:
@@ -151,30 +151,49 @@ class RevocableForestClassifier(PersistenceMixin, RevocationMixin, ClassifierMix
         check_classification_targets(labels)
         return labels
 
-    def _class_weights(self, y: NDArray[Any]) -> NDArray[np.float64]:
-        weights: NDArray[np.float64] = compute_sample_weight(self.class_weight, y)
-        if not (np.isfinite(weights) & (weights >= 0)).all():
+    def _targets(
+        self, numbers: NDArray[np.int64], y: NDArray[Any], weights: NDArray[np.float64], limits: _Limits
+    ) -> Targets:
+        if limits.target_range is not None:
+            raise UsageError("target_range is for regressors; a classifier has `classes`")
+        self.classes_, found = np.unique(y, return_inverse=True)
+        factors = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+        if not (np.isfinite(factors) & (factors >= 0)).all():
             raise UsageError("class_weight: weights must be finite and not negative")
-        return weights
-
-    def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
-        self.classes_, numbers = np.unique(y, return_inverse=True)
-        return Targets.classes(numbers.astype(np.int64), len(self.classes_), weights, repeats)
-
-    def _labels(self) -> tuple[Any, ...]:
-        return tuple(self.classes_.tolist())
+        if limits.classes is not None:
+            self.classes_, found, factors = _among(limits.classes, self.classes_, found, factors)
+        labels = tuple(self.classes_.tolist())
+        return class_targets(numbers, found, labels, weights, factors, limits.max_total_weight)
 
     def _record(self) -> EstimatorRecord:
-        labels, dtype = self._labels(), self.classes_.dtype
+        labels, dtype = self.targets_.scale.labels, self.classes_.dtype
         if dtype.kind not in "biufUO" or not all(isinstance(label, str | int | float) for label in labels):
             raise ModelFileError("only labels that are numbers or strings can be saved", kind="parameters")
         label_type = "" if dtype.kind == "U" else dtype.newbyteorder("<").str
         return msgspec.structs.replace(super()._record(), labels=labels, label_type=label_type)
 
     def _restore_labels(self, record: EstimatorRecord) -> None:
-        if record.label_type not in _LABEL_TYPES or len(record.labels) != self.targets_.n_classes:
+        if record.label_type not in _LABEL_TYPES or record.labels != self.targets_.scale.labels:
             raise ModelFileError("damaged: labels that do not fit the forest", kind="malformed")
         self.classes_ = np.array(record.labels, dtype=record.label_type or np.str_)
+
+
+def _among(
+    classes: ArrayLike, seen: NDArray[Any], found: NDArray[np.int64], factors: NDArray[np.float64]
+) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.float64]]:
+    """Return these classes, which must include all that were seen, with each row's class, and their weights.
+
+    `found` and `factors` say which of the classes that were seen a row has, and how much these weigh.
+    """
+    listed = column_or_1d(classes)
+    place = {label: i for i, label in enumerate(listed.tolist())}
+    missing = [label for label in seen.tolist() if label not in place]
+    if len(place) != len(listed) or missing:
+        what = f"missing: {missing[:10]}" if missing else "one is listed twice"
+        raise UsageError(f"classes: list each label once, and all of y's; {what}")
+    places, weights = np.array([place[label] for label in seen.tolist()]), np.ones(len(listed))
+    weights[places] = factors
+    return listed, places[found], weights
 
 
 class RevocableForestRegressor(PersistenceMixin, RevocationMixin, RegressorMixin, BaseRevocableForest):
@@ -199,13 +218,17 @@ class RevocableForestRegressor(PersistenceMixin, RevocationMixin, RegressorMixin
         """Return the mean of all trees for each row, by FRF-Test: each party compares its own columns."""
         return self._answers(self._votes(X))
 
-    def _answers(self, votes: NDArray[np.float64]) -> NDArray[np.float64]:
-        return numbers(votes, self.targets_.centre, self.targets_.places)
+    def _answers(self, votes: Votes) -> NDArray[np.float64]:
+        return votes.numbers(self.targets_.scale.centre, self.targets_.scale.vote_places)
 
     def _check_y(self, y: ArrayLike) -> NDArray[Any]:
         column = column_or_1d(y, warn=True)
         checked: NDArray[Any] = check_array(column, ensure_2d=False, dtype=np.float64, input_name="y")
         return checked
 
-    def _targets(self, y: NDArray[Any], weights: NDArray[np.float64], repeats: NDArray[np.uint8]) -> Targets:
-        return Targets.regression(y, weights, repeats)
+    def _targets(
+        self, numbers: NDArray[np.int64], y: NDArray[Any], weights: NDArray[np.float64], limits: _Limits
+    ) -> Targets:
+        if limits.classes is not None:
+            raise UsageError("classes are for classifiers; a regressor has `target_range`")
+        return number_targets(numbers, y, weights, limits.target_range, limits.max_total_weight)

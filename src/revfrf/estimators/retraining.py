@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ModelFileError, UsageError
+from revfrf.estimators._base import _Limits
 from revfrf.estimators.forest import RevocableForestClassifier, RevocableForestRegressor
-from revfrf.forest.criterion import Targets
+from revfrf.forest.criterion import Counted
 from revfrf.forest.nodes import Nodes
-from revfrf.forest.randomness import row_repeats
+from revfrf.forest.targets import Targets
 from revfrf.io.files import PathLike
 from revfrf.io.party_data import Rows
 from revfrf.io.table import Table, category, number, some
@@ -76,12 +77,12 @@ def retrain(
     targets = _targets(forest, table, target, texts)
     same = _same_targets(forest, targets)
     _hold(forest, stayed, table, places)
-    federation.coordinator.targets, federation.coordinator.labels = targets, forest._labels()
+    federation.coordinator.targets = targets
     trained = federation.shadow(federation.participants.keys() - set(stayed))
     return Retraining(
         leavers=certificate.leavers,
         stayed=stayed,
-        rows=len(targets.values),
+        rows=len(targets),
         ignored=tuple(name for name in table.columns if name not in (target, *places.values())),
         same_targets=same,
         digest_certified=certificate.report.digest_after,
@@ -173,11 +174,7 @@ def _targets(forest: Model, table: Table, target: str, texts: Sequence[str]) -> 
             y = _labels(forest, table, texts)
         else:
             y = forest._check_y(np.array([number(text) for text in texts], dtype=np.float64))
-        weights = forest._class_weights(y)
-        if not np.isfinite(weights).all() or not weights.any():
-            raise UsageError("with the forest's class weights no row has a weight")
-        rules, seed = forest.federation_.coordinator.plan.rules, forest.federation_.seed
-        return forest._targets(y, weights, row_repeats(seed, rules.n_trees, rules.bootstrap, weights))
+        return forest._targets(np.arange(len(y)), y, np.ones(len(y)), _Limits())
     except ValueError as error:
         raise UsageError(f"{table.path}, column {target!r}: {error}") from None
 
@@ -201,11 +198,11 @@ def _labels(forest: RevocableForestClassifier, table: Table, texts: Sequence[str
 
 def _same_targets(forest: Model, targets: Targets) -> bool:
     """Return whether each tree's leaves add up to its rows: no split and no leaver changes that."""
-    saved, store = forest.targets_, forest.federation_.coordinator.store
-    if any(getattr(saved, name) != getattr(targets, name) for name in ("n_classes", "centre", "places")):
+    cs = forest.federation_.coordinator
+    if forest.targets_.scale != targets.scale:
         return False
-    roots = Nodes.roots([np.flatnonzero(repeats).astype(np.uint32) for repeats in targets.repeats])
-    sums = targets.sums(roots)
+    counted, store = Counted.of(cs.plan.rules, cs.plan.seed, targets), cs.store
+    sums = counted.sums(Nodes.roots([counted.used(tree) for tree in range(cs.plan.rules.n_trees)]))
     for (tree, _), leaf in store.leaves.items():
         sums[tree] -= leaf
     return not sums.any()

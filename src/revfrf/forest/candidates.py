@@ -6,7 +6,7 @@ quarter of the bits. docs/forest.md has the rules in full.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,11 +14,10 @@ from revfrf.crypto.encoding import MISSING
 from revfrf.forest.kernel import Bytes, Ints, Paths, Positions, Rows, kernel
 from revfrf.forest.nodes import Arrays, Nodes
 from revfrf.forest.randomness import nth
+from revfrf.forest.tree import PerNode
 
 _NEVER = np.iinfo(np.int64).max
 _FEW = 256  # distinct values of a column whose ranks fit a byte
-
-Method = Literal["quantile", "uniform"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +56,11 @@ def propose(
     nodes: Nodes,
     positions: Positions,
     seeds: Paths,
-    method: Method,
-    n_sampled: int,
-    n_candidates: int,
+    cuts: PerNode,
 ) -> Proposal:
     """Return the thresholds and bins of one column at the nodes at these positions, each with its seed."""
-    uniform = method == "uniform"
-    return Proposal(*_propose(values, nodes.arrays, positions, seeds, uniform, n_sampled, n_candidates))
+    limits = (cuts.method == "uniform", cuts.n_sampled, cuts.n_candidates)
+    return Proposal(*_propose(values, nodes.arrays, positions, seeds, *limits))
 
 
 @kernel

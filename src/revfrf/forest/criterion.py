@@ -9,7 +9,6 @@ an order; the score of a cut is a function of such sums. Lower is better::
 Both are the children's weighted impurity, less what is the same for every cut of the node.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,108 +17,51 @@ import numpy as np
 from revfrf.errors import FormatError
 from revfrf.forest.kernel import Bools, Bytes, Floats, Ints, Positions, Rows, kernel
 from revfrf.forest.nodes import Arrays, Nodes, starts_of
-from revfrf.record import Record
+from revfrf.forest.randomness import row_counts
+from revfrf.forest.targets import Targets
+from revfrf.forest.tree import Rules
 
 NO_CUT = -1
 """No cut of this feature leaves enough rows on both sides."""
 
-_SUM_BITS = 62
-_WEIGHT_STEPS = 2**20
-
-
-class TargetsRecord(Record, frozen=True):
-    """`Targets` without repeats, which are drawn by seed, as they are written down."""
-
-    values: bytes
-    weights: bytes
-    n_classes: int
-    centre: float
-    places: int
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Targets:
-    """The labels and weights, which CS alone knows; row r counts `repeats[t, r]·weights[r]` times in tree t.
+class Counted:
+    """The targets of rows that count `counts[t, r]·weights[r]` times in tree t: all that CS adds up.
 
-    With classes, `values` are class numbers, and sums are kept per class. For regression (`n_classes` = 0)
-    the target of a row is centre + value·2^-places, and the sums are Σw and Σw·value.
+    With classes, sums are kept per class; for a regression (`n_classes` = 0) they are Σw and Σw·value.
     """
 
     values: Ints
     weights: Ints
-    repeats: Bytes
+    counts: Bytes
     n_classes: int
-    centre: float = 0.0
-    places: int = 0
 
     @classmethod
-    def classes(cls, numbers: Ints, n_classes: int, weights: Floats, repeats: Bytes) -> "Targets":
-        """Targets that are classes 0, 1, …"""
-        return cls(numbers, fixed_weights(weights), repeats, n_classes)
-
-    @classmethod
-    def regression(cls, y: Floats, weights: Floats, repeats: Bytes) -> "Targets":
-        """Targets in fixed point, with as many places as keep every sum of a tree below 2^62."""
-        fixed = fixed_weights(weights)
-        total = max(int(fixed @ tree) for tree in repeats)
-        y = np.where(fixed > 0, y, y[fixed.argmax()])  # rows without weight have no say in the range
-        centre = float(y.min() / 2 + y.max() / 2)
-        spread = float(np.abs(y - centre).max())
-        places = _SUM_BITS - total.bit_length() - int(np.frexp(spread)[1]) if spread else 0
-        values = np.rint(np.ldexp(y - centre, places)).astype(np.int64)
-        return cls(values, fixed, repeats, 0, centre, places)
-
-    @classmethod
-    def unknown(cls, n_classes: int, centre: float, places: int) -> "Targets":
-        """Return what remains of the targets when a forest is used without its training rows."""
-        nothing = np.empty(0, np.int64)
-        return cls(nothing, nothing, np.empty((0, 0), np.uint8), n_classes, centre, places)
-
-    def record(self) -> TargetsRecord:
-        """All of it but the repeats, to be written down."""
-        values, weights = (a.astype("<i8").tobytes() for a in (self.values, self.weights))
-        return TargetsRecord(values, weights, self.n_classes, self.centre, self.places)
-
-    @classmethod
-    def of(cls, record: TargetsRecord, repeats: Callable[[Ints], Bytes]) -> "Targets":
-        """Return the targets of a record, with the repeats for rows of these weights."""
-        r = record
-        values, weights = (np.frombuffer(b, "<i8").astype(np.int64) for b in (r.values, r.weights))
-        known = not r.n_classes or ((values >= 0) & (values < r.n_classes)).all()
-        if len(values) != len(weights) or (weights < 0).any() or not known:
-            raise FormatError("targets that no rows have", kind="out-of-range")
-        return cls(values, weights, repeats(weights), r.n_classes, r.centre, r.places)
+    def of(cls, rules: Rules, seed: bytes, targets: Targets) -> "Counted":
+        """Return the targets as the trees of a forest count them."""
+        counts = row_counts(seed, rules.n_trees, rules.bootstrap, targets.numbers, targets.weights)
+        return cls(targets.values, targets.weights, counts, targets.scale.n_classes)
 
     def used(self, tree: int) -> Rows:
         """The rows that count in a tree."""
-        return np.flatnonzero(self.repeats[tree] * self.weights).astype(np.uint32)
+        return np.flatnonzero(self.counts[tree]).astype(np.uint32)
 
     def sums(self, nodes: Nodes) -> Ints:
         """Return what leaves keep, shape (n_nodes, n_classes or 2): weight by class, or (Σw, Σw·value)."""
-        return _sums(self._counted, nodes.arrays)
+        return _sums(self._arrays, nodes.arrays)
 
     @property
-    def _counted(self) -> "_Counted":
-        return self.values, self.weights, self.repeats, self.n_classes
+    def _arrays(self) -> "_Arrays":
+        return self.values, self.weights, self.counts, self.n_classes
 
     def pure(self, nodes: Nodes) -> Bools:
         """Return whether all rows of a node have the same target."""
         return _pure(self.values, nodes.starts, nodes.rows)
 
 
-_Counted = tuple[Ints, Ints, Bytes, int]
-"""Values, weights and repeats of the rows, and the number of classes: what kernels take."""
-
-
-def fixed_weights(weights: Floats) -> Ints:
-    """Weights as integers: small whole numbers as they are, others in 2^20 steps of the largest.
-
-    A weight above zero stays above zero.
-    """
-    top = weights.max(initial=0.0)
-    if top > _WEIGHT_STEPS or (weights != np.rint(weights)).any():
-        weights = np.where(weights > 0, np.maximum(np.rint(weights / top * _WEIGHT_STEPS), 1), 0)
-    return weights.astype(np.int64)
+_Arrays = tuple[Ints, Ints, Bytes, int]
+"""Values, weights and counts of the rows, and the number of classes: what kernels take."""
 
 
 class Best(NamedTuple):
@@ -131,7 +73,7 @@ class Best(NamedTuple):
 
 
 def best_cuts(
-    targets: Targets, nodes: Nodes, asked: Positions, n_cuts: Bytes, bins: Bytes, min_samples_leaf: int
+    targets: Counted, nodes: Nodes, asked: Positions, n_cuts: Bytes, bins: Bytes, min_samples_leaf: int
 ) -> Best:
     """For each question, a feature at the node at position `asked[i]`: the best of its `n_cuts[i]` cuts.
 
@@ -142,7 +84,7 @@ def best_cuts(
     if len(bins) != starts[-1]:
         raise FormatError(f"{len(bins)} bins for {starts[-1]} rows", kind="length")
     cuts, scores, in_range = _best_cuts(
-        targets._counted, nodes.arrays, asked, n_cuts, starts, bins, min_samples_leaf
+        targets._arrays, nodes.arrays, asked, n_cuts, starts, bins, min_samples_leaf
     )
     if not in_range:
         raise FormatError("a bin above the number of cuts", kind="out-of-range")
@@ -150,13 +92,13 @@ def best_cuts(
 
 
 @kernel
-def _sums(targets: _Counted, nodes: Arrays) -> Ints:
-    values, weights, repeats, n_classes = targets
+def _sums(targets: _Arrays, nodes: Arrays) -> Ints:
+    values, weights, counts_of, n_classes = targets
     trees, starts, rows = nodes
     sums = np.zeros((len(trees), n_classes or 2), dtype=np.int64)
     for j in range(len(trees)):
         for row in rows[starts[j] : starts[j + 1]]:
-            _add(sums[j], values[row], weights[row] * repeats[trees[j], row], n_classes)
+            _add(sums[j], values[row], weights[row] * counts_of[trees[j], row], n_classes)
     return sums
 
 
@@ -182,7 +124,7 @@ def _pure(values: Ints, starts: Ints, rows: Rows) -> Bools:
 
 @kernel
 def _best_cuts(
-    targets: _Counted,
+    targets: _Arrays,
     nodes: Arrays,
     asked: Positions,
     n_cuts: Bytes,
@@ -190,7 +132,7 @@ def _best_cuts(
     bins: Bytes,
     min_samples_leaf: int,
 ) -> tuple[Ints, Floats, bool]:
-    values, weights, repeats, n_classes = targets
+    values, weights, counts_of, n_classes = targets
     trees, node_starts, rows = nodes
     cuts, scores = np.full(len(asked), NO_CUT), np.full(len(asked), np.inf)
     channels = n_classes or 2
@@ -205,14 +147,14 @@ def _best_cuts(
         sums[:used] = 0
         counts[:used] = 0
         node = rows[node_starts[asked[q]] : node_starts[asked[q] + 1]]
-        repeat = repeats[trees[asked[q]]]
+        times = counts_of[trees[asked[q]]]
         node_bins = bins[starts[q] : starts[q + 1]]
         for i in range(len(node)):
             row, b = node[i], node_bins[i]
             if b >= used:
                 return cuts, scores, False
             counts[b] += 1
-            _add(sums[b], values[row], weights[row] * repeat[row], n_classes)
+            _add(sums[b], values[row], weights[row] * times[row], n_classes)
         total[:] = 0
         for b in range(used):
             total += sums[b]

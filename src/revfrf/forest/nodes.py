@@ -1,7 +1,8 @@
 """Nodes with their rows: what training and testing walk over, depth by depth, all trees at once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -19,6 +20,10 @@ Arrays = tuple[Trees, Ints, Rows]
 
 Directions = bytes
 """One bit for each row of a node, set if it goes right; the highest bit of a byte comes first."""
+
+
+Leaf = tuple[int, ...]
+"""Weight by class, or (Σw, Σw·value)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,3 +201,50 @@ def _unpack(packed: Bytes, starts: Ints, n_rows: int, rows: Rows) -> bool:
             rows[i] = next_row + gap
             next_row += gap + 1
     return at == end
+
+
+# -- what is not grown yet: all of it, or what a crash or a revocation has left open -----------------
+
+
+class Split(Protocol):
+    """A feature, "party/column", the number of its cut that was chosen, and which of its rows go right."""
+
+    @property
+    def feature(self) -> str: ...
+
+    @property
+    def cut(self) -> int: ...
+
+    @property
+    def directions(self) -> Directions: ...
+
+
+def unfinished(n_trees: int, splits: Collection[Node], leaves: Collection[Node]) -> set[Node]:
+    """The nodes that are neither split nor leaf, though their parents are split."""
+    missing = {(tree, 1) for tree in range(n_trees)}
+    for side in (0, 1):
+        missing.update([(tree, 2 * path + side) for tree, path in splits])
+    missing.difference_update(splits, leaves)
+    return missing
+
+
+def with_rows(used: Callable[[int], Rows], splits: Mapping[Node, Split], wanted: Collection[Node]) -> Nodes:
+    """These nodes, none of which is below another, with their rows.
+
+    `used` gives the rows of a tree. They are walked down from the root, on the ways to these nodes alone.
+    """
+    wanted, above = set(wanted), set[Node]()
+    for tree, path in wanted:
+        path >>= 1
+        while path and (tree, path) not in above:
+            above.add((tree, path))
+            path >>= 1
+    trees = sorted({tree for tree, _ in wanted})
+    here = Nodes.of(trees, [1] * len(trees), [used(tree) for tree in trees])
+    found = Nodes.of([], [], [])
+    while len(here):
+        names = here.names()
+        found += here.take(np.array([i for i, name in enumerate(names) if name in wanted], dtype=np.intp))
+        on = np.array([i for i, name in enumerate(names) if name in above], dtype=np.intp)
+        here = here.children(on, here.unpack_directions(on, [splits[names[i]].directions for i in on]))
+    return found

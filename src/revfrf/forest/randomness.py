@@ -17,9 +17,36 @@ import numpy as np
 
 from revfrf.crypto.canonical import Field, digest
 from revfrf.errors import UsageError
-from revfrf.forest.kernel import Bytes, Floats, Ints, Paths, Trees, kernel
+from revfrf.forest.kernel import Bytes, Ints, Paths, Trees, kernel
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: the stride of SplitMix64's counter
+
+POISSON = np.array(
+    [
+        6786177901268885274,
+        13572355802537770549,
+        16965444753172213186,
+        18096474403383694065,
+        18379231815936564285,
+        18435783298447138329,
+        18445208545532234003,
+        18446555009401533385,
+        18446723317385195808,
+        18446742018272269410,
+        18446743888360976771,
+        18446744058369041076,
+        18446744072536379768,
+        18446744073626175052,
+        18446744073704017573,
+        18446744073709207074,
+        18446744073709531418,
+        18446744073709550497,
+        18446744073709551557,
+        18446744073709551613,
+    ],
+    dtype=np.uint64,
+)
+"""A draw counts once for each of these that it reaches: the Poisson distribution with mean 1, times 2^64."""
 
 
 def key(*names: Field) -> bytes:
@@ -70,19 +97,19 @@ def private_seeds(secret: bytes, feature: str, trees: Trees, paths: Paths) -> Pa
     return node_draws(key("sample", secret, feature), trees, paths)
 
 
-def bootstrap(seed: bytes, tree: int, rows: int) -> Bytes:
-    """Return how often each row is drawn for a tree, in as many draws as there are rows; at most 255."""
+def bootstrap_stream(seed: bytes, tree: int) -> np.uint64:
+    """Return the stream from which a tree draws how often each row counts in it."""
     (stream,) = node_draws(key("bootstrap", seed), np.array([tree], np.uint32), np.zeros(1, np.uint64))
-    return _bootstrap(stream, rows)
+    return np.uint64(stream)
 
 
-def row_repeats(seed: bytes, n_trees: int, drawn: bool, weights: Ints | Floats) -> Bytes:
-    """Return how often each row counts in each tree. Rows without weight are ignored."""
-    present = np.flatnonzero(weights)
-    repeats = np.zeros((n_trees, len(weights)), dtype=np.uint8)
-    for tree in range(n_trees if len(present) else 0):
-        repeats[tree, present] = bootstrap(seed, tree, len(present)) if drawn else 1
-    return repeats
+def row_counts(seed: bytes, n_trees: int, drawn: bool, numbers: Ints, weights: Ints) -> Bytes:
+    """Return how often each row counts in each tree, shape (n_trees, n_rows); without weight, never."""
+    counts = np.empty((n_trees, len(weights)), dtype=np.uint8)
+    for tree in range(n_trees):
+        counts[tree] = _counts(bootstrap_stream(seed, tree), numbers) if drawn else 1
+    counts[:, weights == 0] = 0
+    return counts
 
 
 @kernel
@@ -95,12 +122,19 @@ def nth(seed: np.uint64, n: int) -> np.uint64:
 
 
 @kernel
-def _bootstrap(stream: np.uint64, rows: int) -> Bytes:
-    counts = np.zeros(rows, dtype=np.uint8)
-    for i in range(rows):
-        row = nth(stream, i) % np.uint64(rows)
-        if counts[row] < 255:
-            counts[row] += 1
+def poisson(draw: np.uint64) -> int:
+    """Return the Poisson(1) quantile of a draw."""
+    count = 0
+    while count < len(POISSON) and draw >= POISSON[count]:
+        count += 1
+    return count
+
+
+@kernel
+def _counts(stream: np.uint64, numbers: Ints) -> Bytes:
+    counts = np.empty(len(numbers), dtype=np.uint8)
+    for i in range(len(numbers)):
+        counts[i] = poisson(nth(stream, numbers[i]))
     return counts
 
 
@@ -128,7 +162,8 @@ def _rounds(
 
 
 @kernel
-def _siphash(low: np.uint64, high: np.uint64, first: np.uint64, second: np.uint64) -> np.uint64:
+def siphash(low: np.uint64, high: np.uint64, first: np.uint64, second: np.uint64) -> np.uint64:
+    """SipHash-2-4, under the key of these two words, of two words."""
     v0, v1 = low ^ np.uint64(0x736F6D6570736575), high ^ np.uint64(0x646F72616E646F6D)
     v2, v3 = low ^ np.uint64(0x6C7967656E657261), high ^ np.uint64(0x7465646279746573)
     for word in (first, second, np.uint64(16 << 56)):  # the last one is the message's length
@@ -143,5 +178,5 @@ def _siphash(low: np.uint64, high: np.uint64, first: np.uint64, second: np.uint6
 def _node_draws(low: np.uint64, high: np.uint64, trees: Trees, paths: Paths) -> Paths:
     draws = np.empty(len(trees), dtype=np.uint64)
     for i in range(len(trees)):
-        draws[i] = _siphash(low, high, np.uint64(trees[i]), paths[i])
+        draws[i] = siphash(low, high, np.uint64(trees[i]), paths[i])
     return draws

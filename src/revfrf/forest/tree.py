@@ -1,61 +1,66 @@
-"""A forest: splits and leaves, named by tree and path (root 1, children 2i and 2i + 1).
+"""A forest: its rules, and its trees as arrays.
 
-A split says whose feature decides and by which of the owner's candidate cuts; the threshold of a cut is
-the owner's secret, stored encrypted elsewhere. **Left iff x̂ ≤ ŝ.**
+The nodes of a tree are in ascending order of their paths (root 1, children 2i and 2i + 1), level by level, so
+the children of split j are the nodes 2j + 1 and 2j + 2. A split says whose feature decides and by which of
+the owner's cuts; the threshold of a cut is the owner's secret. **Left iff x̂ ≤ threshold**, which is bin ≤ cut.
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 
 from revfrf.crypto.canonical import Field, canonical
-from revfrf.forest.candidates import Method
-from revfrf.forest.kernel import Ints, Rows
-from revfrf.forest.nodes import MAX_DEPTH, Directions, Node, Nodes
+from revfrf.errors import FormatError
+from revfrf.forest.kernel import Bools, Bytes, Ints, Paths, kernel
+from revfrf.forest.nodes import MAX_DEPTH, Node, unfinished
 from revfrf.forest.randomness import candidate_limit, feature_probability
+from revfrf.forest.targets import Scale
+
+MAX_TREES = 2**22
+"""So that the sum of all votes fits 64 bits."""
+
+LEAF, OPEN = -1, -2
+"""In place of a split's feature. What becomes of an open node is not known yet, or not any more."""
+
+Method = Literal["quantile", "uniform"]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
 
-class Split(Protocol):
-    """A feature, "party/column", the number of its cut that was chosen, and which of its rows go right."""
+class Books(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="books"):
+    """Cuts come from books that the owners draw, one per column. Their sizes are the owners' choice."""
 
-    @property
-    def feature(self) -> str: ...
-
-    @property
-    def cut(self) -> int: ...
-
-    @property
-    def directions(self) -> Directions: ...
+    def fields(self) -> tuple[Field, ...]:
+        return ("books",)
 
 
-def feature_id(party: str, column: str) -> str:
-    """The stable name of a feature: always both, so that it never depends on who else is there."""
-    return f"{party}/{column}"
+class PerNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="per node"):
+    """The owners propose cuts at every node, as in the paper: from a sample of the node's rows."""
+
+    method: Method
+    n_candidates: Annotated[int, msgspec.Meta(ge=1, le=255)]
+    n_sampled: Annotated[int, msgspec.Meta(ge=2, le=2**20)]
+
+    def fields(self) -> tuple[Field, ...]:
+        return ("per node", self.method, self.n_candidates, self.n_sampled)
 
 
-Leaf = tuple[int, ...]
-"""Weight by class, or (Σw, Σw·value)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The rules of a forest, fixed for its whole life."""
 
-    n_trees: int
-    max_depth: int
-    candidate_limit: int
-    min_samples_split: int
-    min_samples_leaf: int
+    n_trees: Annotated[int, msgspec.Meta(ge=1, le=MAX_TREES)]
+    max_depth: Annotated[int, msgspec.Meta(ge=1, le=MAX_DEPTH)]
+    candidate_limit: Annotated[int, msgspec.Meta(ge=0)]  # 64 bits; msgspec takes no higher bound
+    min_samples_split: Annotated[int, msgspec.Meta(ge=2, le=2**31 - 1)]
+    min_samples_leaf: Positive
     bootstrap: bool
-    method: Method
-    n_candidates: int
-    n_sampled: int
+    cuts: Books | PerNode
 
     @classmethod
-    def of(cls, given: Any, n_features: int) -> "Rules":
+    def of(cls, given: Any, n_features: int, cuts: Books | PerNode) -> "Rules":
         """Return the rules that an estimator's or a configuration's parameters ask for."""
         return cls(
             n_trees=int(given.n_estimators),
@@ -64,75 +69,192 @@ class Rules:
             min_samples_split=int(given.min_samples_split),
             min_samples_leaf=int(given.min_samples_leaf),
             bootstrap=bool(given.bootstrap),
-            method=given.candidates,
-            n_candidates=int(given.n_candidates),
-            n_sampled=int(given.n_sampled),
+            cuts=cuts,
         )
 
     def fields(self) -> tuple[Field, ...]:
         """For signing and hashing."""
-        return tuple(getattr(self, name) for name in self.__slots__)
+        *plain, cuts = msgspec.structs.astuple(self)
+        return (*plain, cuts.fields())
 
 
-def forest_digest(
-    rules: Rules, targets: tuple[Field, ...], splits: Mapping[Node, Split], leaves: Mapping[Node, Leaf]
-) -> str:
-    """Equal exactly for equal rules, targets, splits and leaves; thresholds play no part.
-
-    SHA-256 of the canonical bytes of what is common to all nodes, then of two tables of 64-bit numbers,
-    little-endian, in the order of trees and paths: (tree, path, number of the feature among those in use,
-    cut) of every split, and (tree, path, sums…) of every leaf.
-    """
-    names = sorted({split.feature for split in splits.values()})
-    number = {feature: i for i, feature in enumerate(names)}
-    features, cuts = [number[split.feature] for split in splits.values()], [s.cut for s in splits.values()]
-    inner = _table(splits, features, cuts)
-    outer = _table(leaves, *zip(*leaves.values(), strict=True))
-    common = (rules.fields(), targets, tuple(names), inner.shape, outer.shape)
-    h = hashlib.sha256(canonical("revfrf forest v1", *common))
-    h.update(inner.tobytes())
-    h.update(outer.tobytes())
-    return h.hexdigest()
+def feature_id(party: str, column: str) -> str:
+    """The stable name of a feature: always both, so that it never depends on who else is there."""
+    return f"{party}/{column}"
 
 
-def _table(nodes: Collection[Node], *values: Sequence[int]) -> Ints:
-    """Return one row for each node: tree, path, values."""
-    if not nodes:
-        return np.empty((0, 0), dtype="<i8")
-    columns = [np.array(column, dtype="<i8") for column in (*zip(*nodes, strict=True), *values)]
-    order = np.lexsort((columns[1], columns[0]))
-    return np.column_stack([column[order] for column in columns])
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """One tree. `features` are numbers in the forest's list, LEAF or OPEN; `sums` has a row for each leaf."""
+
+    features: Ints
+    cuts: Bytes
+    sums: Ints
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @property
+    def whole(self) -> bool:
+        """Whether no node is open."""
+        return not (self.features == OPEN).any()
+
+    @property
+    def children(self) -> Ints:
+        """The position of the left child of each split, which the right one follows; of no use for others."""
+        return 2 * np.cumsum(self.features >= 0) - 1
+
+    @property
+    def leaves(self) -> Ints:
+        """For each leaf the row of its sums; of no use for others."""
+        return np.cumsum(self.features == LEAF) - 1
+
+    @property
+    def paths(self) -> Paths:
+        """The path of each node."""
+        return _paths(self.features)
+
+    def renumbered(self, numbers: Ints) -> "Tree":
+        """Return the tree with other numbers of its features; below a split that becomes OPEN all is gone."""
+        inner = self.features >= 0
+        features = self.features.copy()
+        features[inner] = numbers[features[inner]]
+        kept = _kept(self.features, features)
+        return Tree(
+            features[kept], np.where(inner, self.cuts, 0)[kept], self.sums[kept[self.features == LEAF]]
+        )
+
+    def to_bytes(self) -> bytes:
+        """Return the tree as it is stored: numbers of nodes and leaves, features, cuts, sums."""
+        head = np.array([len(self), *self.sums.shape], dtype="<u4")
+        parts = (head, self.features.astype("<i2"), self.cuts, self.sums.astype("<i8"))
+        return b"".join(part.tobytes() for part in parts)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Tree":
+        """The inverse of `to_bytes`. Raises FormatError for what is no tree."""
+        n_nodes, n_leaves, width = np.frombuffer(data[:12].ljust(12, b"\0"), "<u4").tolist()
+        if len(data) != 12 + 3 * n_nodes + 8 * n_leaves * width:
+            raise FormatError("a tree that is cut off", kind="length")
+        features = np.frombuffer(data, "<i2", n_nodes, 12).astype(np.int64)
+        cuts = np.frombuffer(data, np.uint8, n_nodes, 12 + 2 * n_nodes).copy()
+        sums = np.frombuffer(data, "<i8", n_leaves * width, 12 + 3 * n_nodes).astype(np.int64)
+        made = 1 + 2 * np.cumsum(features >= 0)  # how many nodes there are at the least
+        if not n_nodes or made[-1] != n_nodes or (made[:-1] <= np.arange(1, n_nodes)).any():
+            raise FormatError("nodes that are no tree", kind="malformed")
+        if (features < OPEN).any() or (features == LEAF).sum() != n_leaves:
+            raise FormatError("nodes that are neither splits nor leaves", kind="malformed")
+        return cls(features, cuts, sums.reshape(n_leaves, width))
 
 
-# -- what is not grown yet: all of it, or what a crash or a revocation has left open -----------------
+BARE = Tree(np.array([OPEN]), np.zeros(1, np.uint8), np.zeros((0, 0), np.int64))
+"""The tree before it grows: its root is open."""
 
 
-def unfinished(n_trees: int, splits: Collection[Node], leaves: Collection[Node]) -> set[Node]:
-    """The nodes that are neither split nor leaf, though their parents are split."""
-    missing = {(tree, 1) for tree in range(n_trees)}
-    for side in (0, 1):
-        missing.update([(tree, 2 * path + side) for tree, path in splits])
-    missing.difference_update(splits, leaves)
-    return missing
+@kernel
+def _paths(features: Ints) -> Paths:
+    paths = np.zeros(len(features), dtype=np.uint64)
+    paths[0] = 1
+    child = 1
+    for i in range(len(features)):
+        if features[i] >= 0:
+            paths[child] = paths[i] * np.uint64(2)
+            paths[child + 1] = paths[child] + np.uint64(1)
+            child += 2
+    return paths
 
 
-def with_rows(used: Callable[[int], Rows], splits: Mapping[Node, Split], wanted: Collection[Node]) -> Nodes:
-    """These nodes, none of which is below another, with their rows.
+@kernel
+def _kept(before: Ints, after: Ints) -> Bools:
+    """Return which nodes stay when some splits become open: all but those below."""
+    kept = np.ones(len(before), dtype=np.bool_)
+    child = 1
+    for i in range(len(before)):
+        if before[i] >= 0:
+            kept[child] = kept[child + 1] = kept[i] and after[i] >= 0
+            child += 2
+    return kept
 
-    `used` gives the rows of a tree. They are walked down from the root, on the ways to these nodes alone.
-    """
-    wanted, above = set(wanted), set[Node]()
-    for tree, path in wanted:
-        path >>= 1
-        while path and (tree, path) not in above:
-            above.add((tree, path))
-            path >>= 1
-    trees = sorted({tree for tree, _ in wanted})
-    here = Nodes.of(trees, [1] * len(trees), [used(tree) for tree in trees])
-    found = Nodes.of([], [], [])
-    while len(here):
-        names = here.names()
-        found += here.take(np.array([i for i, name in enumerate(names) if name in wanted], dtype=np.intp))
-        on = np.array([i for i, name in enumerate(names) if name in above], dtype=np.intp)
-        here = here.children(on, here.unpack_directions(on, [splits[names[i]].directions for i in on]))
-    return found
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Forest:
+    """All trees, and the ids of the features that they number, in ascending order."""
+
+    features: Sequence[str]
+    trees: Sequence[Tree]
+
+    @property
+    def n_nodes(self) -> int:
+        return sum(map(len, self.trees))
+
+    def digest(self, rules: Rules, scale: Scale) -> str:
+        """Equal exactly for equal rules, scales, splits and leaves; thresholds play no part."""
+        names = [self.features[i] for i in self._used()]
+        number = np.full(len(self.features), LEAF)
+        number[self._used()] = np.arange(len(names))
+        inner, outer = [], []
+        for n, tree in enumerate(self.trees):
+            paths, split, leaf = tree.paths.astype(np.int64), tree.features >= 0, tree.features == LEAF
+            inner.append(_rows(n, paths[split], number[tree.features[split]], tree.cuts[split]))
+            outer.append(_rows(n, paths[leaf], *tree.sums.T))
+        tables = [np.concatenate(rows) if rows else np.empty((0, 0), "<i8") for rows in (inner, outer)]
+        shapes = [table.shape if len(table) else (0, 0) for table in tables]
+        h = hashlib.sha256(
+            canonical("revfrf forest v2", rules.fields(), scale.fields(), tuple(names), *shapes)
+        )
+        for table in tables:
+            h.update(table.tobytes())
+        return h.hexdigest()
+
+    def _used(self) -> list[int]:
+        """Return the numbers of the features that split a node."""
+        found = [np.unique(tree.features) for tree in self.trees]
+        return [i for i in np.unique(np.concatenate(found)).tolist() if i >= 0]
+
+    def used_cuts(self) -> dict[str, list[int]]:
+        """Return the cuts that the forest uses of each feature, in ascending order."""
+        used: dict[int, set[int]] = {}
+        for tree in self.trees:
+            split = tree.features >= 0
+            for feature, cut in np.unique(
+                np.stack([tree.features[split], tree.cuts[split]]), axis=1
+            ).T.tolist():
+                used.setdefault(feature, set()).add(cut)
+        return {self.features[i]: sorted(cuts) for i, cuts in sorted(used.items())}
+
+    def renumbered(self, features: Sequence[str]) -> "Forest":
+        """Return the forest with other features; splits by those that are missing become open."""
+        place = {feature: i for i, feature in enumerate(features)}
+        numbers = np.array([place.get(feature, OPEN) for feature in self.features], dtype=np.int64)
+        return Forest(features, [tree.renumbered(numbers) for tree in self.trees])
+
+    @classmethod
+    def of_nodes(
+        cls,
+        features: Sequence[str],
+        n_trees: int,
+        splits: Mapping[Node, tuple[str, int]],
+        leaves: Mapping[Node, Sequence[int]],
+    ) -> "Forest":
+        """Return the forest of these splits (feature, cut) and leaves, by tree and path; the rest is open."""
+        place, width = {f: i for i, f in enumerate(features)}, len(next(iter(leaves.values()), ()))
+        nodes: list[list[tuple[int, int, int]]] = [[] for _ in range(n_trees)]
+        for tree, path in unfinished(n_trees, splits, leaves):
+            nodes[tree].append((path, OPEN, 0))
+        for (tree, path), (feature, cut) in splits.items():
+            nodes[tree].append((path, place[feature], cut))
+        for tree, path in leaves:
+            nodes[tree].append((path, LEAF, 0))
+        trees = []
+        for tree, found in enumerate(nodes):
+            found.sort()
+            sums = [leaves[tree, path] for path, feature, _ in found if feature == LEAF]
+            columns = [np.array(column, dtype=np.int64) for column in zip(*found, strict=True)]
+            table = np.array(sums, dtype=np.int64).reshape(len(sums), width)
+            trees.append(Tree(columns[1], columns[2].astype(np.uint8), table))
+        return cls(features, trees)
+
+
+def _rows(tree: int, *columns: Ints | Bytes) -> Ints:
+    """Return a table of 64-bit numbers with these columns, after the number of the tree."""
+    return np.stack([np.full(len(columns[0]), tree), *columns], axis=1).astype("<i8")

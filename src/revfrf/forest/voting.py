@@ -1,40 +1,141 @@
-"""From leaves to answers: a majority of the trees (the paper's), their mean probabilities, or their mean."""
+"""From leaves to answers. Votes are integers, so every way to add them up gives the same answer.
 
+A tree votes by its heaviest class (the paper's), by the shares of all classes, or by its mean. A leaf without
+weight, of a tree in which no row counts, casts no vote. docs/forest.md has the scales.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from revfrf.forest.kernel import Floats, Ints, kernel
+from revfrf.forest.kernel import Bytes, Floats, Ints, kernel
 from revfrf.forest.nodes import Arrays
+from revfrf.forest.targets import Scale
+from revfrf.forest.tree import LEAF, Forest
 
 Voting = Literal["hard", "soft"]
 
+_SHARE_BITS = 22
+_BLOCK = 512
+"""Rows that walk together: their bins stay in the processor's first cache."""
 
-def leaf_votes(sums: Ints, n_classes: int, voting: Voting) -> Floats:
-    """Return the vote of each leaf, shape (n_leaves, n_classes or 1): spread over the classes, or the mean.
 
-    A hard vote goes to the heaviest class, the lowest of equally heavy ones.
-    """
-    if not n_classes:
-        return (sums[:, 1] / sums[:, 0])[:, None]
-    if voting == "soft":
-        shares: Floats = sums / sums.sum(axis=1, keepdims=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class Votes:
+    """The sums of the trees' votes for each row, shape (n_rows, n_votes), and how many trees have voted."""
+
+    totals: Ints
+    n_voted: Ints
+
+    @classmethod
+    def none(cls, n_rows: int, scale: Scale) -> "Votes":
+        """Return the votes before any tree has voted, to be added to."""
+        return cls(np.zeros((n_rows, scale.n_votes), np.int64), np.zeros(n_rows, np.int64))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Votes"]) -> "Votes":
+        """Return the votes for the rows of all parts, one after the other."""
+        totals = np.concatenate([votes.totals for votes in parts])
+        return cls(totals, np.concatenate([votes.n_voted for votes in parts]))
+
+    def add(self, leaves: Arrays, sums: Ints, scale: Scale, voting: Voting) -> None:
+        """Add the votes of these leaves, which have these sums, to those of the rows that ended there."""
+        _add_votes(
+            self.totals, self.n_voted, leaves, leaf_votes(sums, scale, voting), has_weight(sums, scale)
+        )
+
+    def classes(self) -> Ints:
+        """Return the number of the class with the most votes, the lowest of equal ones."""
+        best: Ints = self.totals.argmax(axis=1)
+        return best
+
+    def probabilities(self) -> Floats:
+        """Return the part of all votes that each class has."""
+        shares: Floats = self.totals / self.totals.sum(axis=1, keepdims=True)
         return shares
-    votes = np.zeros(sums.shape)
-    votes[np.arange(len(sums)), sums.argmax(axis=1)] = 1.0
+
+    def numbers(self, centre: float, vote_places: int) -> Floats:
+        """Return the mean of the trees that have voted."""
+        means: Floats = np.ldexp(self.totals[:, 0] / self.n_voted, -vote_places) + centre
+        return means
+
+
+def leaf_votes(sums: Ints, scale: Scale, voting: Voting) -> Ints:
+    """Return the vote of each leaf, shape (n_leaves, n_votes); zeros if it has no weight."""
+    if not scale.n_classes:
+        weight, total = np.maximum(sums[:, 0], 1), sums[:, 1]
+        guard = scale.vote_places - scale.places
+        whole, rest = np.divmod(total, weight)
+        votes: Ints = ((whole << guard) + (rest << guard) // weight)[:, None]
+        return votes
+    if voting == "soft":
+        votes = (sums << _SHARE_BITS) // np.maximum(sums.sum(axis=1, keepdims=True), 1)
+        return votes
+    votes = np.zeros(sums.shape, np.int64)
+    votes[np.arange(len(sums)), sums.argmax(axis=1)] = 1
+    votes[~sums.any(axis=1)] = 0
     return votes
 
 
-def numbers(votes: Floats, centre: float, places: int) -> Floats:
-    """Votes of a forest of numbers as numbers."""
-    found: Floats = np.ldexp(votes[:, 0], -places) + centre
-    return found
+def has_weight(sums: Ints, scale: Scale) -> Ints:
+    """Return 1 for each leaf that votes, else 0."""
+    weights = sums if scale.n_classes else sums[:, :1]
+    return np.any(weights > 0, axis=1).astype(np.int64)
 
 
 @kernel
-def add_votes(totals: Floats, leaves: Arrays, votes: Floats) -> None:
-    """Add the vote of each leaf to the totals of the rows that ended there."""
+def _add_votes(totals: Ints, n_voted: Ints, leaves: Arrays, votes: Ints, voted: Ints) -> None:
     trees, starts, rows = leaves
     for j in range(len(trees)):
         for row in rows[starts[j] : starts[j + 1]]:
             totals[row] += votes[j]
+            n_voted[row] += voted[j]
+
+
+class Walker:
+    """A forest that is ready to be walked: one table of nodes, one of votes."""
+
+    def __init__(self, forest: Forest, scale: Scale, voting: Voting) -> None:
+        nodes, votes, roots, n_nodes, n_leaves = [], [], [], 0, 1  # leaf 0: of an open node, which abstains
+        for tree in forest.trees:
+            inner = tree.features >= 0
+            leaf = np.where(tree.features == LEAF, tree.leaves + n_leaves, 0)
+            goes = np.where(inner, tree.children + n_nodes, leaf)
+            nodes.append(
+                (np.where(inner, tree.features + 1, 0) << 40) | (tree.cuts.astype(np.int64) << 32) | goes
+            )
+            votes.append(
+                np.column_stack([leaf_votes(tree.sums, scale, voting), has_weight(tree.sums, scale)])
+            )
+            roots.append(n_nodes)
+            n_nodes, n_leaves = n_nodes + len(tree), n_leaves + len(tree.sums)
+        self._nodes, self._roots = np.concatenate(nodes), np.array(roots)
+        self._votes = np.concatenate([np.zeros((1, scale.n_votes + 1), np.int64), *votes])
+
+    def walk(self, bins: Bytes) -> Votes:
+        """Return the votes for rows with these bins, shape (n_features, n_rows)."""
+        totals = np.zeros((bins.shape[1], self._votes.shape[1]), np.int64)
+        _walk(bins, self._nodes, self._roots, self._votes, totals)
+        return Votes(totals[:, :-1], totals[:, -1])
+
+
+@kernel
+def _walk(bins: Bytes, nodes: Ints, roots: Ints, votes: Ints, totals: Ints) -> None:
+    n_features, n_rows = bins.shape
+    block = np.empty((_BLOCK, n_features), np.uint8)
+    for begin in range(0, n_rows, _BLOCK):
+        size = min(_BLOCK, n_rows - begin)
+        for f in range(n_features):
+            for r in range(size):
+                block[r, f] = bins[f, begin + r]
+        for root in roots:
+            for r in range(size):
+                node = nodes[root]
+                while node >> 40:
+                    right = block[r, (node >> 40) - 1] > (node >> 32) & 255
+                    node = nodes[(node & 0xFFFFFFFF) + right]
+                vote = votes[node & 0xFFFFFFFF]
+                for k in range(len(vote)):
+                    totals[begin + r, k] += vote[k]

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from revfrf.forest.candidates import Method
+from revfrf.forest.tree import Rules
 from revfrf.messages.base import MIB, SIZES, Count, Id, Message, Name, Signature, array, counting, once
 
 
@@ -19,11 +19,7 @@ class OpenForest(Message, frozen=True):
     epoch: Count
     forest: Id
     nonce: Id
-    n_trees: Count
-    max_depth: Count
-    method: Method
-    n_candidates: Annotated[int, msgspec.Meta(ge=1, le=255)]
-    n_sampled: Annotated[int, msgspec.Meta(ge=2, le=2**20)]
+    rules: Rules
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -27,8 +27,8 @@ class ForestFacts(Message, frozen=True):
     """CS to a requester: the forest, and its columns, in the order in which a row gives them.
 
     `epoch` is the current one; `n_votes` is how many numbers an answer has for each row: one, or one a class.
-    `labels` are the names of the classes; a number is `centre` + vote·2^-`places`. `absent` are members who
-    are not connected now.
+    `labels` are the names of the classes; a number is `centre` + mean vote·2^-`vote_places`. `absent` are
+    members who are not connected now.
     """
 
     protocol = "FRF-Predict"
@@ -39,7 +39,7 @@ class ForestFacts(Message, frozen=True):
     columns: Annotated[dict[Name, tuple[Column, ...]], msgspec.Meta(min_length=1)]
     labels: tuple[str, ...]
     centre: float
-    places: Annotated[int, msgspec.Meta(ge=-(2**12), le=2**12)]
+    vote_places: Annotated[int, msgspec.Meta(ge=-(2**12), le=2**12)]
     absent: tuple[Name, ...]
 
     def discloses(self) -> dict[str, int]:

@@ -9,10 +9,9 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from revfrf.errors import RevFRFError, UsageError
-from revfrf.forest.voting import Voting, numbers
+from revfrf.forest.voting import Votes, Voting
 from revfrf.io.table import Table, some
 from revfrf.messages.alignment import Align, Drop
 from revfrf.messages.base import Message
@@ -117,25 +116,24 @@ class CoordinatorService(Service):
     ) -> api.Predictions:
         """FRF-Test: predict those of the rows that all participants hold."""
 
-        def find() -> tuple[tuple[str, ...], NDArray[np.float64]]:
+        def find() -> tuple[tuple[str, ...], Votes]:
             table, source = f"test {secrets.token_hex(8)}", f"{file}, column {column!r}"
             common = tuple(self.job.match(table, ids, source, on_progress).ids)
             self.job.tell(Align(epoch=self.job.epoch, table=table, ids=tuple(common)))
             try:
-                return common, self.role.votes(table, len(common), voting) / self.role.plan.rules.n_trees
+                return common, self.role.votes(table, len(common), voting)
             finally:
                 self.job.tell(Drop(epoch=self.job.epoch, table=table))
 
-        common, mean = self._when_ready(find, on_progress)
-        targets, labels = self.role.targets, self.role.labels
-        if self.job.task == "numbers":
-            answers = tuple(map(float, numbers(mean, targets.centre, targets.places)))
-        else:
-            answers = tuple(labels[place] for place in mean.argmax(axis=1))
+        common, votes = self._when_ready(find, on_progress)
+        scale = self.role.targets.scale
+        answers: tuple[Any, ...] = tuple(scale.labels[place] for place in votes.classes())
+        if not scale.labels:
+            answers = tuple(votes.numbers(scale.centre, scale.vote_places).tolist())
         return api.Predictions(column, common, answers, not_shared=len(ids) - len(common))
 
     def test(self, request: api.Test, on_progress: OnProgress) -> api.TestScore:
-        file, labels, classes = request.file, self.job.read_labels(request.file), self.role.labels
+        file, labels, classes = request.file, self.job.read_labels(request.file), self.job.classes
         if classes and (strange := sorted({*map(str, labels.values())} - {*classes})):
             no_class = "is not a class" if len(strange) == 1 else "are not classes"
             raise UsageError(f"{file}: {some(strange)} {no_class} of the forest; they are {some(classes)}")

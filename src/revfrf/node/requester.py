@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from revfrf.errors import AbsentError, RefusedError, RevFRFError
-from revfrf.forest.voting import numbers
 from revfrf.io.party_data import read_rows
 from revfrf.messages.base import Done
 from revfrf.messages.fle_expan import Column
@@ -80,16 +79,17 @@ def _names(facts: ForestFacts) -> dict[str, list[Column]]:
 
 def _predictions(id_column: str, ids: Sequence[str], facts: ForestFacts, answer: Answer) -> Predictions:
     """Return what the votes say, and which fraction of the trees has voted."""
-    if not answer.n_voted.all():
+    votes = answer.votes
+    if not votes.n_voted.all():
         raise RevFRFError("no tree could vote for some rows: too many parties are offline", kind="absent")
-    mean = answer.votes / answer.n_voted[:, None]
     probability = None
     if facts.n_votes == 1:
-        prediction = numbers(mean, facts.centre, facts.places).tolist()
+        prediction = votes.numbers(facts.centre, facts.vote_places).tolist()
     else:
-        labels, best = facts.labels or tuple(map(str, range(facts.n_votes))), mean.argmax(axis=1)
-        prediction, probability = [labels[place] for place in best], tuple(mean.max(axis=1).tolist())
-    coverage = tuple((answer.n_voted / facts.opening.n_trees).tolist())
+        labels = facts.labels or tuple(map(str, range(facts.n_votes)))
+        prediction = [labels[place] for place in votes.classes()]
+        probability = tuple(votes.probabilities().max(axis=1).tolist())
+    coverage = tuple((votes.n_voted / facts.opening.rules.n_trees).tolist())
     return Predictions(
         id_column, tuple(ids), tuple(prediction), probability, coverage, offline=tuple(answer.absent)
     )

@@ -9,10 +9,9 @@ import msgspec
 import numpy as np
 
 from revfrf.errors import AbsentError, ProtocolError, RefusedError, UsageError
-from revfrf.forest.criterion import Targets
-from revfrf.forest.randomness import row_repeats
 from revfrf.forest.seeds import forest_seed, master_seed
-from revfrf.forest.tree import Rules
+from revfrf.forest.targets import class_targets, number_targets
+from revfrf.forest.tree import PerNode, Rules
 from revfrf.io.party_data import Labels, Task, read_labels
 from revfrf.io.table import some
 from revfrf.lifecycle import CsState, Step, run
@@ -69,8 +68,6 @@ class TrainingJob:
         role.labels_are_public = True
         if role.store.read("forest", ForestRecord) is not None:
             role.recall()
-        if self.record is not None:
-            role.labels = self.record.labels
         self._labels: Labels | None = None
         if self.record is None or not self.record.ids:
             self._labels = self.read_labels(config.data_file, settled=False)
@@ -143,7 +140,7 @@ class TrainingJob:
                 n_features=sum(rows.columns for rows in parties),
                 not_common=len(labels) - len(found.ids),
             )
-            Rules.of(settled.forest, settled.n_features)  # says what is wrong with them
+            _rules(settled)  # says what is wrong with them
         except UsageError as error:  # nothing has begun yet: the operator may change what is wrong
             self._update(msgspec.structs.replace(training, stopped=str(error)))
             raise
@@ -152,17 +149,19 @@ class TrainingJob:
 
     def _create_forest(self) -> None:
         training = self.expect_record()
-        values, weights = training.values, np.ones(len(training.values))
-        rules = Rules.of(training.forest, training.n_features)
-        repeats = row_repeats(training.seed, rules.n_trees, rules.bootstrap, weights)
+        values, weights, numbers = (
+            training.values,
+            np.ones(len(training.values)),
+            np.arange(len(training.values)),
+        )
         if training.task == "numbers":
-            targets = Targets.regression(np.asarray(values, dtype=np.float64), weights, repeats)
+            targets = number_targets(numbers, np.asarray(values, dtype=np.float64), weights)
         else:
             places = {label: place for place, label in enumerate(training.labels)}
             known = np.array([places[str(value)] for value in values], dtype=np.int64)
-            targets = Targets.classes(known, len(places), weights, repeats)
+            targets = class_targets(numbers, known, training.labels, weights)
         self.tell(Align(epoch=self.epoch, table=TRAINING, ids=training.ids))
-        self.role.create(rules, training.seed, targets)
+        self.role.create(_rules(training), training.seed, targets)
 
     def _grow(self, progress: Callable[[LevelReport], None]) -> None:
         self.role.grow(progress)
@@ -238,7 +237,7 @@ class TrainingJob:
 
     def _update(self, record: Training) -> None:
         self.role.store.write(training=record)
-        self.record, self.role.labels = record, record.labels
+        self.record = record
 
     def expect_record(self) -> Training:
         """Return what the operator has asked for. Raises ProtocolError if that is nothing."""
@@ -254,6 +253,11 @@ class TrainingJob:
         return self.record.task
 
     @property
+    def classes(self) -> tuple[str, ...]:
+        """The labels of the classes, if there are any yet."""
+        return () if self.record is None else self.record.labels
+
+    @property
     def participants(self) -> list[str]:
         return self.role.certificate.participants
 
@@ -265,3 +269,11 @@ class TrainingJob:
         training = self.expect_record()
         digest, nodes, rows = self.role.digest(), self.role.store.n_nodes, len(training.ids)
         return api.ForestSummary(digest, nodes, rows, training.not_common, len(training.labels) or None)
+
+
+def _rules(training: Training) -> Rules:
+    """Return the rules that the operator has asked for. Raises UsageError."""
+    forest = training.forest
+    return Rules.of(
+        forest, training.n_features, PerNode(forest.candidates, forest.n_candidates, forest.n_sampled)
+    )

@@ -149,13 +149,13 @@ def answer_rekey(
     if not store.own_splits.keys() >= set(nodes):
         raise ProtocolError("nodes that are not ours", kind="node")
     thresholds = [store.own_splits[node][1] for node in nodes]
-    ciphertexts, signature = encrypt_splits(identity, growth.rules.forest, nodes, thresholds, n_jobs)
+    ciphertexts, signature = encrypt_splits(identity, growth.opening.forest, nodes, thresholds, n_jobs)
     return Rekeyed(ciphertexts=ciphertexts, signature=signature)
 
 
 def _read_nodes(growth: Growth, message: Destroy | Rekey) -> list[Node]:
     """Return the nodes of a message. Refuses one that is named twice, and all before somebody has left."""
-    if message.epoch <= growth.rules.epoch:
+    if message.epoch <= growth.opening.epoch:
         raise ProtocolError("nobody has left", kind="order")
     trees = array(message.trees, TREES).tolist()
     nodes: list[Node] = list(zip(trees, array(message.paths, PATHS, len(trees)).tolist(), strict=True))

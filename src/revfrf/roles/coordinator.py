@@ -6,21 +6,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from revfrf.crypto.canonical import Field
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import AbsentError, NoForestError, ProtocolError, RefusedError
-from revfrf.forest.criterion import Targets, TargetsRecord
+from revfrf.forest.criterion import Counted
 from revfrf.forest.nodes import Nodes
-from revfrf.forest.randomness import row_repeats
-from revfrf.forest.tree import Rules, feature_id, forest_digest
-from revfrf.forest.voting import Voting, add_votes, leaf_votes
+from revfrf.forest.targets import Targets, TargetsRecord
+from revfrf.forest.tree import Forest, Rules, feature_id
+from revfrf.forest.voting import Votes, Voting
 from revfrf.lifecycle import CsState
 from revfrf.messages.base import Done, Message
 from revfrf.messages.fle_expan import Column, OpenForest, Schema
@@ -65,7 +61,6 @@ class ForestRecord(Record, frozen=True):
     """
 
     opening: OpenForest
-    rules: Rules
     seed: bytes
     columns: dict[str, tuple[Column, ...]]
     n: bytes
@@ -89,7 +84,6 @@ class Coordinator(PolicyParty):
         super().__init__(identity, n_jobs, store or CoordinatorStore())
         self.channel = channel
         self.certificates: tuple[RevocationCertificate, ...] = ()
-        self.labels: tuple[Any, ...] = ()
         self.labels_are_public = False
         self.absent: Callable[[], Collection[str]] = tuple
 
@@ -97,9 +91,7 @@ class Coordinator(PolicyParty):
         """See `Party.recall`. Reads the forest, its targets, and all revocation certificates."""
         super().recall()
         record = self.store.expect("forest", ForestRecord)
-        rules, targets = record.rules, self.store.expect("targets", TargetsRecord)
-        draw = partial(row_repeats, record.seed, rules.n_trees, rules.bootstrap)
-        self.targets = Targets.of(targets, draw)
+        self.targets = self.store.expect("targets", TargetsRecord).targets()
         self.certificates = self.store.read("certificates", tuple[RevocationCertificate, ...]) or ()
         self.resume(record)
 
@@ -141,16 +133,12 @@ class Coordinator(PolicyParty):
             epoch=epoch.epoch,
             forest=bytes(16),
             nonce=secrets.token_bytes(16),
-            n_trees=rules.n_trees,
-            max_depth=rules.max_depth,
-            method=rules.method,
-            n_candidates=rules.n_candidates,
-            n_sampled=rules.n_sampled,
+            rules=rules,
         )
         opening = msgspec.structs.replace(unnamed, forest=forest_id(unnamed))
         with self.store.transaction():
             self.store.write(targets=targets)
-            self._write(ForestRecord(opening, rules, seed, {}, epoch.n))
+            self._write(ForestRecord(opening, seed, {}, epoch.n))
         self.targets = targets
 
     def open(self) -> None:
@@ -163,7 +151,7 @@ class Coordinator(PolicyParty):
                 self.channel.call(CC, opening, Done)
                 return ()
             schema = self.channel.call(party, opening, Schema)
-            _check_schema(party, schema, len(self.targets.values))
+            _check_schema(party, schema, len(self.targets))
             return schema.columns
 
         _, *columns = side_by_side(ask, [CC, *members])
@@ -182,7 +170,7 @@ class Coordinator(PolicyParty):
             epoch=epoch.epoch,
             forest=opening.forest,
             seed=record.seed,
-            rules=record.rules,
+            rules=opening.rules,
             parameters=read_parameters(epoch, self.identity.allow_insecure),
             owners={party: [feature_id(party, c.name) for c in owned] for party, owned in columns.items()},
             verify_keys={member.name: VerifyKey(member.verify_key) for member in epoch.members},
@@ -191,7 +179,8 @@ class Coordinator(PolicyParty):
 
     def grow(self, progress: Callable[[LevelReport], None]) -> None:
         """FLE-Expan until nothing is left to grow."""
-        fle_expan(self.channel, self.plan, self.targets, self.store, self.n_jobs, progress)
+        counted = Counted.of(self.plan.rules, self.plan.seed, self.targets)
+        fle_expan(self.channel, self.plan, counted, self.store, self.n_jobs, progress)
 
     # -- what has become of the forest, for the life cycle and FRF-Revoc ----------------------------
 
@@ -228,7 +217,7 @@ class Coordinator(PolicyParty):
     def revoke(self, progress: Callable[[LevelReport], None]) -> RevocationCertificate:
         """FRF-Revoc. Until it is done, nothing is answered. If it was interrupted, it goes on here."""
         state = self.lifecycle_state()
-        if not state.revoking or not len(self.targets.values):
+        if not state.revoking or not len(self.targets):
             raise ProtocolError("nobody has left, or there are no rows to grow a forest from", kind="order")
         if state.outdated:
             self._begin_rebuilding()  # lines 3 to 7
@@ -280,33 +269,34 @@ class Coordinator(PolicyParty):
 
     # -- testing and predicting ---------------------------------------------------------------------
 
-    def votes(self, table: str, n_rows: int, voting: Voting) -> NDArray[np.float64]:
-        """FRF-Test: return the sum of all trees' votes for each row of a table that the participants hold."""
+    def votes(self, table: str, n_rows: int, voting: Voting) -> Votes:
+        """FRF-Test: return the votes for each row of a table that the participants hold."""
         self._check_ready()
-        totals = np.zeros((n_rows, self.targets.n_classes or 1))
+        votes = Votes.none(n_rows, self.targets.scale)
         for leaves in frf_test(self.channel, self.plan, self.store, table, n_rows):
-            self._count(totals, voting, leaves)
-        return totals
+            self._count(votes, voting, leaves)
+        return votes
 
-    def _count(self, totals: NDArray[np.float64], voting: Voting, leaves: Nodes) -> None:
+    def _count(self, votes: Votes, voting: Voting, leaves: Nodes) -> None:
         """Add the votes of these leaves to those of their rows."""
+        scale = self.targets.scale
         sums = np.array([self.store.leaves[name] for name in leaves.names()], dtype=np.int64)
-        votes = leaf_votes(sums.reshape(-1, self.targets.n_classes or 2), self.targets.n_classes, voting)
-        add_votes(totals, leaves.arrays, votes)
+        votes.add(leaves.arrays, sums.reshape(-1, scale.n_sums), scale, voting)
 
     def _check_ready(self) -> None:
         if not self.ready:
             raise NoForestError("the forest is not ready: not trained yet, still training, or being rebuilt")
 
     def _facts(self) -> ForestFacts:
+        scale = self.targets.scale
         return ForestFacts(
             epoch=self.certificate.epoch,
             opening=self.opening,
-            n_votes=self.targets.n_classes or 1,
+            n_votes=scale.n_votes,
             columns={party: tuple(owned) for party, owned in self.columns.items()},
-            labels=self.labels if self.labels_are_public else (),
-            centre=self.targets.centre,
-            places=self.targets.places,
+            labels=tuple(map(str, scale.labels)) if self.labels_are_public else (),
+            centre=scale.centre,
+            vote_places=scale.vote_places,
             absent=tuple(sorted(self.absent())),
         )
 
@@ -316,28 +306,29 @@ class Coordinator(PolicyParty):
         check_request(self.identity, self.opening, self.book, request)
         rows = read_rows(self.plan, message)
         enter_request(self.book, self.policy, self.opening, request, 0, 1)
-        totals = np.zeros((request.n_rows, self.targets.n_classes or 1))
-        n_voted, absent = np.zeros(request.n_rows, dtype=np.uint32), set[str]()
+        votes, absent = Votes.none(request.n_rows, self.targets.scale), set[str]()
         try:
             keys = (self.identity.share, self.identity.weak, self.plan.verify_keys[CC])
             server = ComparingServer(self.channel, *keys, self.n_jobs)
             for leaves in frf_predict(server, self.plan, self.store, request, rows, absent, _progress.get()):
-                self._count(totals, request.voting, leaves)
-                n_voted += np.bincount(leaves.rows, minlength=request.n_rows).astype(np.uint32)
+                self._count(votes, request.voting, leaves)
             self._check_ready()  # unless somebody has left since
             check_admission(self.identity, request.admission)
         except (AbsentError, RefusedError) as error:
             log.warning("a request of %r has no answer: %s", request.admission.member.name, error)
             failure = Failure(error.party, "absent" if isinstance(error, AbsentError) else "refused")
             return PredictReply(votes=b"", n_voted=b"", absent=(), failure=failure)
-        return write_answer(Answer(totals, n_voted, tuple(sorted(absent))))
+        return write_answer(Answer(votes, tuple(sorted(absent))))
 
     def digest(self) -> str:
         """Return the digest of the forest's plain structure, and of what its leaves are about."""
-        about: tuple[Field, ...] = ("regression", self.targets.centre.hex(), self.targets.places)
-        if self.targets.n_classes:
-            about = ("classes", *map(repr, self.labels))
-        return forest_digest(self.plan.rules, about, self.store.splits, self.store.leaves)
+        return self.forest.digest(self.plan.rules, self.targets.scale)
+
+    @property
+    def forest(self) -> Forest:
+        """The structure of the forest, without thresholds."""
+        splits = {node: (split.feature, split.cut) for node, split in self.store.splits.items()}
+        return Forest.of_nodes(sorted(self.plan.features), self.plan.rules.n_trees, splits, self.store.leaves)
 
 
 def _check_schema(party: str, schema: Schema, n_rows: int) -> None:

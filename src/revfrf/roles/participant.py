@@ -144,7 +144,7 @@ class Participant(PolicyParty):
 
     def _open(self, message: OpenForest) -> Schema:
         self.check_forest(message)
-        if self.growth is not None and self.growth.rules.forest != message.forest:
+        if self.growth is not None and self.growth.opening.forest != message.forest:
             raise ProtocolError("a second forest", kind="forest")
         codes = self._table(TRAINING)
         if self.growth is None:
@@ -156,7 +156,7 @@ class Participant(PolicyParty):
         """Let CS open comparisons with this owner's splits, for a request that its policy accepts."""
         if self.growth is None:
             raise ProtocolError("there is no forest", kind="forest")
-        request, forest = message.request, self.growth.rules
+        request, forest = message.request, self.growth.opening
         check_request(self.identity, forest, self.book, request)
         verify_result(VerifyKey(self.certificate.by_name[CC].verify_key), self.identity.name, message)
         if message.count > self.store.trees_at(message.depth) * request.n_rows:
@@ -170,7 +170,7 @@ class Participant(PolicyParty):
         """Sign a request to leave the forest, for KGC."""
         if self.growth is None:
             raise ProtocolError("there is no forest to leave", kind="forest")
-        return sign_revocation(self.identity, self.growth.rules.forest, level)
+        return sign_revocation(self.identity, self.growth.opening.forest, level)
 
     def resume(self, opening: OpenForest) -> None:
         """Continue with a forest that was opened before. Without training rows it cannot grow."""
@@ -180,7 +180,7 @@ class Participant(PolicyParty):
 
     def _growth(self, message: LevelRequest | Destroy | Rekey | TestRequest) -> Growth:
         self.check_epoch(message.epoch)
-        if self.growth is None or self.growth.rules.forest != message.forest:
+        if self.growth is None or self.growth.opening.forest != message.forest:
             raise ProtocolError("another forest", kind="forest")
         return self.growth
 

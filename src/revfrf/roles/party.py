@@ -3,7 +3,6 @@
 from threading import Lock
 
 from revfrf.errors import ProtocolError
-from revfrf.forest.nodes import MAX_DEPTH
 from revfrf.messages.base import Message
 from revfrf.messages.fle_expan import OpenForest
 from revfrf.messages.key_setup import Admission, EpochCertificate, KeyDeal
@@ -72,12 +71,10 @@ class Party:
         return self.identity.certificate
 
     def check_forest(self, opening: OpenForest) -> None:
-        """Refuse a forest of another federation or epoch, or with rules that no forest has."""
+        """Refuse a forest of another federation or epoch, or under a name that is not its own."""
         self.check_epoch(opening.epoch)
         if opening.federation != self.certificate.federation:
             raise ProtocolError("a forest of another federation", kind="forest")
-        if not 1 <= opening.max_depth <= MAX_DEPTH or not opening.n_trees:
-            raise ProtocolError("rules that no forest has", kind="forest")
         if opening.forest != forest_id(opening):
             raise ProtocolError("a forest under the name of another", kind="forest")
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.errors import AbsentError, UsageError
-from revfrf.forest.voting import Voting
+from revfrf.forest.voting import Votes, Voting
 from revfrf.messages.frf_predict import ForestFacts
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.paper.frf_predict import Answer, ask, ask_facts, rows_at_once
@@ -62,8 +62,5 @@ class Requester(Party):
                 if wait is None:
                     raise
                 wait(error)
-        return Answer(
-            np.concatenate([answer.votes for answer in answers]),
-            np.concatenate([answer.n_voted for answer in answers]),
-            tuple(sorted({party for answer in answers for party in answer.absent})),
-        )
+        absent = tuple(sorted({party for answer in answers for party in answer.absent}))
+        return Answer(Votes.joined([answer.votes for answer in answers]), absent)

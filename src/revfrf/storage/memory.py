@@ -16,8 +16,7 @@ import numpy as np
 from revfrf.crypto.batch import SignedBatch
 from revfrf.crypto.secret import hides_locals
 from revfrf.errors import StorageError
-from revfrf.forest.nodes import Directions, Node
-from revfrf.forest.tree import Leaf
+from revfrf.forest.nodes import Directions, Leaf, Node
 from revfrf.record import Record
 
 Fact = TypeVar("Fact")

@@ -4,7 +4,7 @@
 >>> sorted(case.codes)
 ['bank', 'shop', 'telco']
 >>> federation = train(case)
->>> federation.votes(case.codes, case.n_rows, "hard").shape
+>>> federation.votes(case.codes, case.n_rows, "hard").totals.shape
 (60, 3)
 """
 
@@ -17,6 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from revfrf.crypto.dtpkc.keys import Parameters
@@ -25,9 +26,9 @@ from revfrf.crypto.dtpkc.strong import set_up as new_keys
 from revfrf.embedded import federation as _federation
 from revfrf.embedded.federation import Federation
 from revfrf.embedded.moduli import cached_setup
-from revfrf.forest.criterion import Targets
-from revfrf.forest.randomness import candidate_limit, row_repeats
-from revfrf.forest.tree import Rules
+from revfrf.forest.randomness import candidate_limit
+from revfrf.forest.targets import Targets, class_targets, number_targets
+from revfrf.forest.tree import PerNode, Rules
 from revfrf.messages.fle_expan import Column
 from revfrf.protocols.paper.fle_expan import LevelReport
 
@@ -43,16 +44,15 @@ RULES = Rules(
     min_samples_split=2,
     min_samples_leaf=1,
     bootstrap=True,
-    method="quantile",
-    n_candidates=7,
-    n_sampled=16,
+    cuts=PerNode("quantile", n_candidates=7, n_sampled=16),
 )
 """Rules of a forest that grows within a second."""
 
 
 def with_rules(**changes: Any) -> Rules:
-    """Return `RULES` with some of them changed."""
-    return replace(RULES, **changes)
+    """Return `RULES` with some of them changed, or some of how cuts are proposed."""
+    of_cuts = {name: changes.pop(name) for name in PerNode.__struct_fields__ if name in changes}
+    return structs.replace(RULES, cuts=structs.replace(RULES.cuts, **of_cuts), **changes)
 
 
 # -- keys -------------------------------------------------------------------------------------------
@@ -134,14 +134,13 @@ def columns_of(codes: Mapping[str, NDArray[np.int64]]) -> dict[str, list[Column]
     return {party: [Column(f"x{i}", 0, None) for i in range(len(table))] for party, table in codes.items()}
 
 
-def targets_of(case: Case, forest_seed: bytes) -> Targets:
+def targets_of(case: Case) -> Targets:
     """Return the targets as the estimators make them."""
-    weights = np.array(case.row_weights)
-    repeats = row_repeats(forest_seed, case.rules.n_trees, case.rules.bootstrap, weights)
+    weights, numbers = np.array(case.row_weights), np.arange(case.n_rows)
     if not case.n_classes:
-        return Targets.regression(np.array(case.y), weights, repeats)
-    numbers = np.array(case.y).astype(np.int64)
-    return Targets.classes(numbers, case.n_classes, weights, repeats)
+        return number_targets(numbers, np.array(case.y), weights)
+    classes = np.array(case.y).astype(np.int64)
+    return class_targets(numbers, classes, tuple(range(case.n_classes)), weights)
 
 
 # -- federations ------------------------------------------------------------------------------------
@@ -159,5 +158,5 @@ def set_up(case: Case, n_jobs: int = 1) -> Federation:
 def train(case: Case, federation: Federation | None = None) -> Federation:
     """Return a federation that has grown the forest of a case, by default a new one."""
     federation = federation or set_up(case)
-    federation.train(case.codes, case.rules, targets_of(case, federation.seed), ignore)
+    federation.train(case.codes, case.rules, targets_of(case), ignore)
     return federation

@@ -139,7 +139,7 @@ def enter_request(
     is deeper than the trees, for a second request with the same id, and for more comparisons than the
     request has rows and the forest has trees.
     """
-    if not 0 < count <= forest.n_trees * request.n_rows or depth >= forest.max_depth:
+    if not 0 < count <= forest.rules.n_trees * request.n_rows or depth >= forest.rules.max_depth:
         raise ProtocolError(f"depth {depth} with {count} comparisons is beyond the request", kind="request")
     requester, digest = request.admission.member.name, _request_hash(request)
     with book.lock:

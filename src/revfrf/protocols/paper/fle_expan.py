@@ -25,10 +25,20 @@ from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ProtocolError
 from revfrf.forest.candidates import Proposal, Values
-from revfrf.forest.criterion import Targets
+from revfrf.forest.criterion import Counted
 from revfrf.forest.kernel import Bools, Ints, Positions
-from revfrf.forest.nodes import Directions, Node, Nodes, pack_rows, starts_of, unpack_rows
-from revfrf.forest.tree import Leaf, Rules, unfinished, with_rows
+from revfrf.forest.nodes import (
+    Directions,
+    Leaf,
+    Node,
+    Nodes,
+    pack_rows,
+    starts_of,
+    unfinished,
+    unpack_rows,
+    with_rows,
+)
+from revfrf.forest.tree import Rules
 from revfrf.messages.base import CUTS, FEATURES, PATHS, QUESTIONS, SIZES, TREES, array
 from revfrf.messages.fle_expan import LevelReply, LevelRequest, NodeRows, OpenForest
 from revfrf.metering import within
@@ -42,6 +52,7 @@ from revfrf.protocols.paper.fos_find import (
     answer_questions,
     choose,
     draw_candidates,
+    per_node,
     questions_for,
     score,
     send_rows,
@@ -60,9 +71,7 @@ def forest_id(opening: OpenForest) -> bytes:
     """Return the name of a forest: a hash of its rules, so that parties who agree on the name agree on the
     rules. It is the same in all epochs.
     """
-    o = opening
-    rules = (o.n_trees, o.max_depth, o.method, o.n_candidates, o.n_sampled)
-    return digest("revfrf forest name v1", o.federation, o.nonce, *rules)[:16]
+    return digest("revfrf forest name v2", opening.federation, opening.nonce, opening.rules.fields())[:16]
 
 
 # -- nodes with their rows, as they travel ----------------------------------------------------------
@@ -78,7 +87,7 @@ def write_nodes(nodes: Nodes) -> NodeRows:
     )
 
 
-def read_nodes(message: NodeRows, rules: OpenForest, n_rows: int) -> Nodes:
+def read_nodes(message: NodeRows, rules: Rules, n_rows: int) -> Nodes:
     """Nodes as they arrive: all different, inside the forest, each with rows of this table.
 
     Raises FormatError or ProtocolError for anything else.
@@ -150,7 +159,7 @@ class Won:
 def fle_expan(
     channel: Channel,
     plan: Plan,
-    targets: Targets,
+    targets: Counted,
     store: CoordinatorStore,
     n_jobs: int,
     progress: Callable[[LevelReport], None],
@@ -203,7 +212,7 @@ def _report(
     return LevelReport(min(depth, rules.max_depth), len(np.unique(frontier.trees)), made, work)
 
 
-def _stop(rules: Rules, targets: Targets, nodes: Nodes) -> Bools:
+def _stop(rules: Rules, targets: Counted, nodes: Nodes) -> Bools:
     """Return which of these nodes must not be split."""
     fewest = max(rules.min_samples_split, 2 * rules.min_samples_leaf)
     stop = (nodes.paths >> np.uint64(rules.max_depth)).astype(np.bool_)
@@ -211,7 +220,7 @@ def _stop(rules: Rules, targets: Targets, nodes: Nodes) -> Bools:
     return stop
 
 
-def _leaves(targets: Targets, nodes: Nodes) -> dict[Node, Leaf]:
+def _leaves(targets: Counted, nodes: Nodes) -> dict[Node, Leaf]:
     return dict(zip(nodes.names(), map(tuple, targets.sums(nodes).tolist()), strict=True))
 
 
@@ -227,7 +236,7 @@ class _Exchange:
 
     channel: Channel
     plan: Plan
-    targets: Targets
+    targets: Counted
     frontier: Nodes
     draws: Draws
     round: int
@@ -285,7 +294,7 @@ def _receive_splits(plan: Plan, owner: str, won: Won, reply: LevelReply) -> dict
 class Growth:
     """A participant's part in a forest that is being grown."""
 
-    rules: OpenForest
+    opening: OpenForest
     secret: bytes = field(repr=False)
     codes: Ints = field(repr=False)  # shape (n_features, n_rows)
     features: Sequence[str]
@@ -295,6 +304,11 @@ class Growth:
 
     def __post_init__(self) -> None:
         self.values = [Values.of(codes) for codes in self.codes]
+
+    @property
+    def rules(self) -> Rules:
+        """The rules of the forest."""
+        return self.opening.rules
 
     def thresholds(self, nodes: Sequence[Node], features: Positions, cuts: Positions) -> Ints:
         """Return ŝ of candidates of the last round. Raises ProtocolError if there was no such candidate."""
@@ -322,7 +336,7 @@ def answer_level(
     with within(FOS_FIND):
         won, ciphertexts, signature = _encrypt_splits(identity, growth, store, message, n_jobs)
     proposals = answer_questions(
-        growth.values, growth.features, growth.secret, growth.rules, nodes, questions
+        growth.values, growth.features, growth.secret, per_node(growth.rules), nodes, questions
     )
     reply = LevelReply(
         round=message.round,
@@ -347,7 +361,7 @@ def _read_questions(growth: Growth, message: LevelRequest) -> tuple[Nodes, Quest
         raise ProtocolError("questions about unknown nodes or features, or out of order", kind="node")
     if not np.bincount(asked, minlength=len(nodes)).all():
         raise ProtocolError("rows of a node about which nothing is asked", kind="node")
-    thresholds, bins = len(asked) * growth.rules.n_candidates, int(nodes.sizes[asked].sum())
+    thresholds, bins = len(asked) * per_node(growth.rules).n_candidates, int(nodes.sizes[asked].sum())
     if thresholds > _MAX_THRESHOLDS or bins > LevelReply.max_bytes // 2:
         raise ProtocolError(
             f"a round with {thresholds:,} candidate thresholds and {bins:,} bins", kind="too-large"
@@ -370,4 +384,4 @@ def _encrypt_splits(
     own = dict(zip(nodes, zip(features.tolist(), thresholds, strict=True), strict=True))
     if len(own) != len(nodes) or any(store.own_splits.get(node, cut) != cut for node, cut in own.items()):
         raise ProtocolError("a node is won once, and again only by the same cut", kind="node")
-    return own, *encrypt_splits(identity, growth.rules.forest, nodes, thresholds, n_jobs)
+    return own, *encrypt_splits(identity, growth.opening.forest, nodes, thresholds, n_jobs)

@@ -19,14 +19,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from revfrf.errors import FormatError
+from revfrf.errors import FormatError, ProtocolError
 from revfrf.forest.candidates import Proposal, Values, propose
-from revfrf.forest.criterion import NO_CUT, Best, Targets, best_cuts
+from revfrf.forest.criterion import NO_CUT, Best, Counted, best_cuts
 from revfrf.forest.kernel import Bools, Bytes, Floats, Ints, Paths, Positions, kernel
 from revfrf.forest.nodes import Nodes, starts_of
 from revfrf.forest.randomness import feature_draws, private_seeds
-from revfrf.forest.tree import Rules
-from revfrf.messages.fle_expan import OpenForest
+from revfrf.forest.tree import PerNode, Rules
 from revfrf.parallel import elsewhere, parts_elsewhere
 
 _SECONDS_A_BIN = 3e-9
@@ -64,6 +63,13 @@ class Winner:
     bins: Bytes
 
 
+def per_node(rules: Rules) -> PerNode:
+    """Return how cuts are proposed. Raises ProtocolError for a forest of another protocol."""
+    if not isinstance(rules.cuts, PerNode):
+        raise ProtocolError("a forest whose cuts come from books", kind="forest")
+    return rules.cuts
+
+
 # -- CS asks ----------------------------------------------------------------------------------------
 
 
@@ -97,16 +103,16 @@ def answer_questions(
     values: Sequence[Values],
     ids: Sequence[str],
     secret: bytes,
-    rules: OpenForest,
+    cuts: PerNode,
     nodes: Nodes,
     questions: Questions,
 ) -> list[tuple[Positions, Proposal]]:
     """Return for each feature of the owner where it was asked, and what it proposes there."""
-    limits, proposals = (rules.method, rules.n_sampled, rules.n_candidates), []
+    proposals = []
     for number, feature in enumerate(ids):
         positions = questions.nodes[questions.features == number]
         seeds = private_seeds(secret, feature, nodes.trees[positions], nodes.paths[positions])
-        proposals.append((positions, propose(values[number], nodes, positions, seeds, *limits)))
+        proposals.append((positions, propose(values[number], nodes, positions, seeds, cuts)))
     return proposals
 
 
@@ -114,13 +120,13 @@ def answer_questions(
 
 
 def score(
-    targets: Targets, rules: Rules, nodes: Nodes, asked: Questions, n_cuts: Bytes, bins: Bytes, n_jobs: int
+    targets: Counted, rules: Rules, nodes: Nodes, asked: Questions, n_cuts: Bytes, bins: Bytes, n_jobs: int
 ) -> Scored:
     """Score one owner's answers, here or by `n_jobs` workers of the backend that the user has chosen.
 
     Raises FormatError for answers that do not fit the questions.
     """
-    if (n_cuts > rules.n_candidates).any():
+    if (n_cuts > per_node(rules).n_candidates).any():
         raise FormatError("more cuts than asked for", kind="out-of-range")
     least, count = rules.min_samples_leaf, parts_elsewhere(len(bins) * _SECONDS_A_BIN, n_jobs)
     starts = starts_of(np.where(n_cuts > 0, nodes.sizes[asked.nodes], 0)) if count else None
@@ -130,8 +136,8 @@ def score(
     def part(begin: int, end: int) -> Part:
         positions, places = np.unique(asked.nodes[begin:end], return_inverse=True)
         some = nodes.take(positions)
-        repeats = targets.repeats[np.repeat(some.trees, some.sizes), some.rows]
-        values, weights = targets.values[some.rows], targets.weights[some.rows] * repeats
+        counts = targets.counts[np.repeat(some.trees, some.sizes), some.rows]
+        values, weights = targets.values[some.rows], targets.weights[some.rows] * counts
         answers = (n_cuts[begin:end], bins[starts[begin] : starts[end]].tobytes())
         return Part(values, weights, targets.n_classes, some.sizes, places, *answers, least)
 
@@ -161,8 +167,8 @@ class Part:
 def best_of_part(part: Part) -> tuple[Ints, Floats]:
     """The best cut of each question, and its score: exactly those of `best_cuts`, whose sums are integers."""
     n_rows, n_nodes = len(part.values), len(part.sizes)
-    repeats = np.ones((1, n_rows), np.uint8)
-    targets = Targets(part.values.copy(), part.weights.copy(), repeats, part.n_classes)  # Ray's are read-only
+    counts = np.ones((1, n_rows), np.uint8)
+    targets = Counted(part.values.copy(), part.weights.copy(), counts, part.n_classes)  # Ray's are read-only
     nodes = Nodes(
         trees=np.zeros(n_nodes, np.uint32),
         paths=np.ones(n_nodes, np.uint64),

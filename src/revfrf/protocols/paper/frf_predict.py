@@ -21,9 +21,9 @@ from revfrf.crypto.dtpkc.keys import Ciphertext, Parameters
 from revfrf.crypto.dtpkc.packing import Comparison, slots
 from revfrf.crypto.encoding import BOUND, MISSING
 from revfrf.errors import AbsentError, FormatError, ProtocolError, RangeError, RefusedError, UsageError
-from revfrf.forest.kernel import Floats, Ints, Trees
+from revfrf.forest.kernel import Ints
 from revfrf.forest.nodes import Nodes
-from revfrf.forest.voting import Voting
+from revfrf.forest.voting import Votes, Voting
 from revfrf.messages.base import array
 from revfrf.messages.frf_predict import ForestFacts, ForestQuery, PredictReply, PredictRequest, Request
 from revfrf.names import CC, CS
@@ -36,15 +36,14 @@ from revfrf.storage.memory import CoordinatorStore
 from revfrf.transport.base import Channel, blaming
 
 ROWS_AT_ONCE = 256
-_VOTES, _N_VOTED = "<f8", "<u4"
+_VOTES, _N_VOTED = "<i8", "<u4"
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The sum of the trees' votes for each row, how many trees voted, and who kept the others from it."""
+    """The votes for each row, and who kept other trees from voting."""
 
-    votes: Floats
-    n_voted: Trees
+    votes: Votes
     absent: tuple[str, ...]
 
 
@@ -113,14 +112,12 @@ def rows_at_once(facts: ForestFacts, parameters: Parameters) -> int:
 
 def _read_answer(facts: ForestFacts, n_rows: int, partial: bool, reply: PredictReply) -> Answer:
     """Return CS's answer, checked: one that this forest can give."""
-    n_voted = array(reply.n_voted, _N_VOTED, n_rows)
+    n_voted = array(reply.n_voted, _N_VOTED, n_rows).astype(np.int64)
     votes = array(reply.votes, _VOTES, n_rows * facts.n_votes).reshape(n_rows, facts.n_votes)
-    whole = (n_voted == facts.opening.n_trees).all()
-    if (n_voted > facts.opening.n_trees).any() or not (whole or (partial and reply.absent)):
+    whole = (n_voted == n_voted.max()).all() and not reply.absent
+    if (n_voted > facts.opening.rules.n_trees).any() or not (whole or (partial and reply.absent)):
         raise FormatError("an answer of other trees than the forest has", kind="out-of-range")
-    if not np.isfinite(votes).all():
-        raise FormatError("votes that are not numbers", kind="out-of-range")
-    return Answer(votes, n_voted, reply.absent)
+    return Answer(Votes(votes.astype(np.int64), n_voted), reply.absent)
 
 
 def _error(party: str, reason: str) -> RefusedError | AbsentError:
@@ -149,7 +146,9 @@ def read_rows(plan: Plan, message: PredictRequest) -> list[Ciphertext]:
 
 def write_answer(answer: Answer) -> PredictReply:
     """Return an answer as a message."""
-    votes, n_voted = answer.votes.astype(_VOTES).tobytes(), answer.n_voted.astype(_N_VOTED).tobytes()
+    votes, n_voted = (
+        a.astype(t).tobytes() for a, t in ((answer.votes.totals, _VOTES), (answer.votes.n_voted, _N_VOTED))
+    )
     return PredictReply(votes=votes, n_voted=n_voted, absent=answer.absent, failure=None)
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from revfrf.errors import ProtocolError
 from revfrf.forest.kernel import Bools, Ints, Positions, Rows, kernel
 from revfrf.forest.nodes import Nodes
+from revfrf.forest.tree import Rules
 from revfrf.messages.base import array
-from revfrf.messages.fle_expan import OpenForest
 from revfrf.messages.frf_test import TestReply, TestRequest
 from revfrf.parallel import side_by_side
 from revfrf.protocols.paper.fle_expan import Plan, read_nodes, write_nodes
@@ -92,7 +92,7 @@ def reached_children(nodes: Nodes, positions: Positions, right: Bools) -> Nodes:
 # -- a participant ----------------------------------------------------------------------------------
 
 
-def answer_test(codes: Ints, store: ParticipantStore, rules: OpenForest, message: TestRequest) -> TestReply:
+def answer_test(codes: Ints, store: ParticipantStore, rules: Rules, message: TestRequest) -> TestReply:
     """Return one bit for each row of each node: x̂ > ŝ. `codes` is the table, shape (n_columns, n_rows)."""
     nodes = read_nodes(message.nodes, rules, codes.shape[1])
     try:

@@ -1,0 +1,199 @@
+"""Labels and weights as integers: what CS alone knows of the rows. docs/forest.md has the rules in full.
+
+A `Scale` is fixed when a forest is created, and rows that come later must fit it. All sums over a tree's rows
+are exact: weights have at most 35 bits, the bootstrap adds 5, and a regression's targets get what is left of
+62.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from revfrf.crypto.canonical import Field
+from revfrf.errors import FormatError, UsageError
+from revfrf.forest.kernel import Floats, Ints
+from revfrf.record import Record
+
+Label = bool | int | float | str
+
+_WEIGHT_BITS, _BOOTSTRAP_BITS, _SUM_BITS, _VOTE_BITS = 35, 5, 62, 40
+_ROOM = 4.0
+"""How much the sum of weights may grow, if nobody says."""
+
+
+class Scale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How labels and weights become integers, for the forest's life.
+
+    `labels` are those of the classes, in order, with a weight for each; a regression has none, and a range of
+    targets from `low` to `high` instead.
+    """
+
+    max_total_weight: float
+    weight_places: int
+    labels: tuple[Label, ...] = ()
+    class_weights: tuple[float, ...] = ()
+    low: float = 0.0
+    high: float = 0.0
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes; 0 for a regression."""
+        return len(self.labels)
+
+    @property
+    def n_sums(self) -> int:
+        """How many integers a leaf keeps: the weight of each class, or (Σw, Σw·value)."""
+        return self.n_classes or 2
+
+    @property
+    def n_votes(self) -> int:
+        """How many integers a tree votes with."""
+        return self.n_classes or 1
+
+    @property
+    def centre(self) -> float:
+        """The middle of the range of targets."""
+        return self.low / 2 + self.high / 2
+
+    @property
+    def spread(self) -> float:
+        """How far a target can be from the centre."""
+        return max(self.high - self.centre, self.centre - self.low)
+
+    @property
+    def places(self) -> int:
+        """The value of a target is round((y - centre)·2^places)."""
+        weights = math.ceil(math.ldexp(self.max_total_weight, self.weight_places))
+        room = _SUM_BITS - _BOOTSTRAP_BITS - weights.bit_length()
+        return min(_VOTE_BITS, room) - math.frexp(self.spread)[1] if self.spread else 0
+
+    @property
+    def vote_places(self) -> int:
+        """A vote is a number of units of 2^-vote_places."""
+        return _VOTE_BITS - math.frexp(self.spread)[1] if self.spread else 0
+
+    def fields(self) -> tuple[Field, ...]:
+        """For the digest of a forest: what its leaves mean."""
+        if self.labels:
+            return ("classes", self.weight_places, *map(repr, self.labels))
+        return ("numbers", self.weight_places, self.centre.hex(), self.spread.hex(), self.places)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Targets:
+    """The rows in ascending order of their numbers, each with a label and a weight as integers.
+
+    The value of a row is the number of its class or, in a regression, its distance from the scale's centre.
+    Without `values` a forest can be used, but not grown.
+    """
+
+    scale: Scale
+    numbers: Ints
+    values: Ints
+    weights: Ints
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def record(self) -> "TargetsRecord":
+        """Return all of it, to be written down."""
+        arrays = (self.numbers, self.values, self.weights)
+        return TargetsRecord(self.scale, *(array.astype("<i8").tobytes() for array in arrays))
+
+
+class TargetsRecord(Record, frozen=True):
+    """`Targets`."""
+
+    scale: Scale
+    numbers: bytes
+    values: bytes
+    weights: bytes
+
+    def targets(self) -> Targets:
+        """Return the targets. Raises FormatError for what no rows have."""
+        arrays = (np.frombuffer(b, "<i8").astype(np.int64) for b in (self.numbers, self.values, self.weights))
+        targets = Targets(self.scale, *arrays)
+        numbers, values, weights, n_classes = *_arrays(targets), self.scale.n_classes
+        fits = len(numbers) == len(values) == len(weights)
+        fits &= not (weights < 0).any() and not (numbers < 0).any() and not (np.diff(numbers) <= 0).any()
+        if not fits or (n_classes and ((values < 0) | (values >= n_classes)).any()):
+            raise FormatError("targets that no rows have", kind="out-of-range")
+        return targets
+
+
+def _arrays(targets: Targets) -> tuple[Ints, Ints, Ints]:
+    return targets.numbers, targets.values, targets.weights
+
+
+def unknown_targets(scale: Scale) -> Targets:
+    """Return what remains of the targets when a forest is used without its training rows."""
+    nothing = np.empty(0, np.int64)
+    return Targets(scale, nothing, nothing, nothing)
+
+
+def class_targets(
+    numbers: Ints,
+    classes: Ints,
+    labels: tuple[Label, ...],
+    sample_weights: Floats,
+    class_weights: Floats | None = None,
+    max_total_weight: float | None = None,
+) -> Targets:
+    """Return the targets of rows that belong to classes 0, 1, …, which have these labels."""
+    factors = np.ones(len(labels)) if class_weights is None else class_weights
+    with np.errstate(over="ignore", invalid="ignore"):
+        weights = sample_weights * factors[classes]
+    total, places = _weight_scale(weights, max_total_weight)
+    scale = Scale(total, places, labels, tuple(factors.tolist()))
+    return Targets(scale, numbers, classes, _fixed_weights(scale, weights))
+
+
+def number_targets(
+    numbers: Ints,
+    y: Floats,
+    sample_weights: Floats,
+    target_range: tuple[float, float] | None = None,
+    max_total_weight: float | None = None,
+) -> Targets:
+    """Return the targets of a regression, whose range is by default that of the rows with weight."""
+    total, places = _weight_scale(sample_weights, max_total_weight)
+    counted = y[sample_weights > 0]
+    low, high = (float(counted.min()), float(counted.max())) if target_range is None else target_range
+    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        raise UsageError(f"target_range={target_range!r}: give two finite numbers, the lower one first")
+    outside = np.flatnonzero((sample_weights > 0) & ((y < low) | (y > high)))
+    if len(outside):
+        raise UsageError(f"y, row {outside[0]}: {y[outside[0]]} is outside target_range, {low} to {high}")
+    scale = Scale(total, places, low=low, high=high)
+    y = np.clip(y, low, high)  # rows without weight have no say
+    values = np.rint(np.ldexp(y - scale.centre, scale.places)).astype(np.int64)
+    return Targets(scale, numbers, values, _fixed_weights(scale, sample_weights))
+
+
+def _weight_scale(weights: Floats, max_total: float | None) -> tuple[float, int]:
+    """Return the largest sum of weights that the forest allows, and the binary places of a weight."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = float(weights.sum())
+    if not math.isfinite(_ROOM * total):
+        raise UsageError("sample weights times class weights must be finite, and so must be their sum")
+    whole = total < 2**53 and bool((weights == np.rint(weights)).all())
+    if not whole:
+        total = math.fsum(weights.tolist())  # exact, whatever the order of rows
+    if not total:
+        raise UsageError("all weights are zero; give at least one row a positive weight")
+    allowed = _ROOM * total if max_total is None else float(max_total)
+    if not math.isfinite(allowed) or allowed < total:
+        raise UsageError(f"max_total_weight={max_total!r}: the weights already sum to {total}")
+    limit = _WEIGHT_BITS - 1
+    if whole and allowed <= 2**limit:
+        return allowed, 0
+    return allowed, limit - math.frexp(allowed)[1]
+
+
+def _fixed_weights(scale: Scale, weights: Floats) -> Ints:
+    """Return the integers of these weights. A weight above zero stays above zero."""
+    steps: Any = np.rint(np.ldexp(weights, scale.weight_places))
+    return np.where(weights > 0, np.maximum(steps, 1), 0).astype(np.int64)
