@@ -168,10 +168,8 @@ def bootstrap_count(seed: bytes, tree: int, row_number: int) -> int:
     return sum(threshold <= u for threshold in POISSON)
 
 
-def count_in_tree(rules: Rules, seed: bytes, tree: int, row_number: int, weight: int) -> int:
-    """How often a row counts; rows of weight 0 count in no tree."""
-    if weight == 0:
-        return 0
+def count_in_tree(rules: Rules, seed: bytes, tree: int, row_number: int) -> int:
+    """How often a row counts, apart from rows of weight 0, which `grow` leaves out."""
     return bootstrap_count(seed, tree, row_number) if rules.bootstrap else 1
 
 
@@ -513,7 +511,7 @@ def trees(
 ) -> list[Tree]:
     in_order = sorted((with_book(rules, f) for f in features), key=lambda feature: feature.id.encode())
     counted = [
-        [count_in_tree(rules, seed, t, i, w) * w for i, w in zip(row_numbers, weights, strict=True)]
+        [count_in_tree(rules, seed, t, i) * w for i, w in zip(row_numbers, weights, strict=True)]
         for t in range(rules.n_trees)
     ]
     return [Tree(rules, seed, t, in_order, targets, counted[t], n_classes) for t in range(rules.n_trees)]

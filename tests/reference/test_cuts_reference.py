@@ -159,7 +159,14 @@ def test_every_cut_leaves_values_on_both_sides() -> None:
 
 def test_large_nodes_give_one_row_of_each_stretch() -> None:
     rows = list(range(100, 110))
-    samples = [forest.sample(Feature("a/x", []), (0, path), rows, 3) for path in range(1, 60)]
+    column = Feature("a/x", [], b"secret")
+    samples = [forest.sample(column, (0, path), rows, 3) for path in range(1, 60)]
     assert {first for first, _, _ in samples} == {100, 101, 102}
     assert {second for _, second, _ in samples} == {103, 104, 105}
     assert {third for _, _, third in samples} == {106, 107, 108, 109}
+    s = forest.draw(forest.key("sample", b"secret", "a/x"), 0, 1)
+    assert samples[0] == [100 + forest.nth(s, 0) % 3, 103 + forest.nth(s, 1) % 3, 106 + forest.nth(s, 2) % 4]
+
+
+def test_small_nodes_give_all_their_rows() -> None:
+    assert forest.sample(Feature("a/x", []), (0, 1), [4, 7, 9], 3) == [4, 7, 9]

@@ -227,6 +227,12 @@ def test_score_is_minus_the_purity_of_both_sides(
     assert forest.score(left, right, n_classes) == score
 
 
+def test_squares_are_added_one_by_one_in_the_order_of_the_classes() -> None:
+    weights = (2**30, 8, 8, 8, 8)  # float64 loses 64 beside 2^60, but not 256
+    assert forest.purity(weights, 5) == 2.0**60 / (2**30 + 32)
+    assert forest.purity(weights[::-1], 5) == (2.0**60 + 256) / (2**30 + 32) != forest.purity(weights, 5)
+
+
 def test_sums_contain_weights() -> None:
     weights = [1, 2, 3, 5]
     assert forest.sums(tree(RULES, [0, 1, 0, 2], weights, 3), [0, 1, 2]) == (4, 2, 0)

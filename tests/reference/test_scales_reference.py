@@ -34,6 +34,12 @@ def test_sum_of_weights_above_the_largest_is_refused() -> None:
         forest.fixed_weights(scale, [4, 5])
 
 
+def test_order_of_the_rows_plays_no_part_in_the_sum_of_weights() -> None:
+    for weights in ([0.1, 0.2, 0.3], [0.3, 0.2, 0.1]):  # the first is above 0.6 if added one by one
+        assert forest.class_scale("abc", weights).max_total_weight == 2.4
+        assert len(forest.fixed_weights(forest.class_scale("abc", weights, 0.6), weights)) == 3
+
+
 def test_classes_are_all_labels_in_ascending_order_or_the_given_list() -> None:
     scale = forest.class_scale(["no", "yes", "maybe"], [1, 1, 0])
     assert scale.labels == ("maybe", "no", "yes")
