@@ -1,24 +1,39 @@
 """How a forest is grown: docs/forest.md, one function per sentence.
 
-A node is a tree's number and a path: the root is 1, the children of i are 2i (left) and 2i + 1 (right).
+A node is a tree's number and a path: the root is 1, the children of i are 2i (left) and 2i + 1 (right). Rows
+are named by their position in the lists that `grow` is given.
 """
 
 import math
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import sha256
-from typing import Literal
+from itertools import count, pairwise
+from typing import Any, Literal
 
-from tests.reference.canonical import canonical
+from tests.reference.canonical import Field, canonical
 
-MISSING = -(2**62)
 ALL_ONES = 2**64 - 1
-WEIGHT_LIMIT = 2**20
-REPEAT_LIMIT = 255
 
 Node = tuple[int, int]  # tree and path
 Sums = tuple[int, ...]  # the weight of each class, or (Σ weight, Σ weight·target)
+
+
+@dataclass(frozen=True)
+class Books:
+    """Each feature has one book of cuts for the whole forest."""
+
+
+@dataclass(frozen=True)
+class PerNode:
+    """Cuts are proposed at each node."""
+
+    method: Literal["quantile", "uniform"]
+    n_candidates: int
+    n_sampled: int
 
 
 @dataclass(frozen=True)
@@ -29,23 +44,28 @@ class Rules:
     min_samples_split: int
     min_samples_leaf: int
     bootstrap: bool
-    method: Literal["quantile", "uniform"]
-    n_candidates: int
-    n_sampled: int
+    cuts: Books | PerNode
 
 
 @dataclass(frozen=True)
 class Feature:
-    """A column: its id `party/column`, its owner's secret, and x̂ of each row."""
+    """A column: its id `party/column`, and x̂ of each row.
+
+    `secret` is its owner's, for `PerNode`. `thresholds` is a book drawn earlier, perhaps from other rows;
+    without one `grow` draws the `book` of the values.
+    """
 
     id: str
-    secret: bytes
-    values: list[int]
+    values: Sequence[int]
+    secret: bytes = b""
+    ring: int = 64
+    n_cuts: int = 255
+    thresholds: Sequence[int] | None = None
 
 
 @dataclass(frozen=True)
 class Split:
-    """Left iff x̂ ≤ threshold; `cut` is the threshold's number among the feature's cuts at the node."""
+    """Left iff x̂ ≤ threshold; `cut` is the threshold's number among the feature's cuts."""
 
     feature: str
     cut: int
@@ -57,7 +77,19 @@ class Forest:
     n_trees: int
     splits: dict[Node, Split]
     leaves: dict[Node, Sums]
-    rows: dict[Node, list[int]]  # of the leaves
+    rows: dict[Node, list[int]]  # of the leaves, in ascending order of their numbers
+
+
+def missing(ring: int) -> int:
+    return -(1 << (ring - 2))
+
+
+# -- Rules ------------------------------------------------------------------------------------------
+
+
+def candidate_limit(pi: float) -> int:
+    """The largest draw that makes a feature a candidate; π is taken exactly."""
+    return math.ceil(Fraction(pi) * 2**64) - 1
 
 
 # -- Randomness -------------------------------------------------------------------------------------
@@ -101,14 +133,6 @@ def rotated(word: int, bits: int) -> int:
     return (word << bits | word >> (64 - bits)) & ALL_ONES
 
 
-def split_mix(seed: int, n: int) -> int:
-    """The n-th number, from 0, of the stream that the seed opens."""
-    z = (seed + (n + 1) * 0x9E3779B97F4A7C15) & ALL_ONES
-    z = ((z ^ z >> 30) * 0xBF58476D1CE4E5B9) & ALL_ONES
-    z = ((z ^ z >> 27) * 0x94D049BB133111EB) & ALL_ONES
-    return z ^ z >> 31
-
-
 def key(*names: str | bytes) -> bytes:
     return sha256(canonical("revfrf randomness v1", *names)).digest()[:16]
 
@@ -117,54 +141,192 @@ def draw(key: bytes, tree: int, path: int) -> int:
     return siphash24(key, tree.to_bytes(8, "little") + path.to_bytes(8, "little"))
 
 
-def candidate_limit(pi: float | Fraction) -> int:
-    """The largest draw that makes a feature a candidate."""
-    return math.ceil(Fraction(pi) * 2**64) - 1
+def nth(seed: int, n: int) -> int:
+    """SplitMix64: the n-th number, from 0, of the stream that the seed opens."""
+    z = (seed + (n + 1) * 0x9E3779B97F4A7C15) & ALL_ONES
+    z = ((z ^ z >> 30) * 0xBF58476D1CE4E5B9) & ALL_ONES
+    z = ((z ^ z >> 27) * 0x94D049BB133111EB) & ALL_ONES
+    return z ^ z >> 31
 
 
-# -- Rows, weights and targets ----------------------------------------------------------------------
+# -- Which rows a tree gets -------------------------------------------------------------------------
 
 
-def bootstrap(seed: bytes, tree: int, weights: Sequence[float]) -> list[int]:
-    """How often each row counts in the tree; a row of weight 0 is as if it were not there."""
-    there = [row for row, weight in enumerate(weights) if weight > 0]
-    stream = draw(key("bootstrap", seed), tree, 0)
-    repeats = [0] * len(weights)
-    for i in range(len(there)):
-        row = there[split_mix(stream, i) % len(there)]
-        repeats[row] = min(repeats[row] + 1, REPEAT_LIMIT)
-    return repeats
+def poisson_thresholds() -> list[int]:
+    """T_k = ⌊2^64·e^-1·Σ_{j≤k} 1/j!⌋ for k = 0 … 19; 60 terms give e far beyond the bits that matter."""
+    inverse_factorials = [Fraction(1, math.factorial(j)) for j in range(60)]
+    e = sum(inverse_factorials)
+    return [math.floor(2**64 / e * sum(inverse_factorials[: k + 1])) for k in range(20)]
 
 
-def fixed_weights(weights: Sequence[float]) -> list[int]:
-    """Small whole numbers as they are, others on a scale on which the largest is 2^20."""
-    if all(float(w).is_integer() and w <= WEIGHT_LIMIT for w in weights):
-        return [int(w) for w in weights]
-    largest = max(weights)
-    return [max(1, round(w / largest * WEIGHT_LIMIT)) if w > 0 else 0 for w in weights]
+POISSON = poisson_thresholds()
 
 
-def fixed_targets(
-    y: Sequence[float], weights: Sequence[int], repeats: Sequence[Sequence[int]]
-) -> tuple[list[int], float, int]:
-    """The integers of a regression's targets, their centre and places; `repeats` has a list per tree.
+def bootstrap_count(seed: bytes, tree: int, row_number: int) -> int:
+    """The Poisson(1) quantile of the row's own draw."""
+    u = nth(draw(key("bootstrap", seed), tree, 0), row_number)
+    return sum(threshold <= u for threshold in POISSON)
 
-    A row of weight 0 is as if it were not there: it has no say in the range, and its integer is never used.
+
+def count_in_tree(rules: Rules, seed: bytes, tree: int, row_number: int) -> int:
+    """How often a row counts, apart from rows of weight 0, which `grow` leaves out."""
+    return bootstrap_count(seed, tree, row_number) if rules.bootstrap else 1
+
+
+# -- Scales -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Fixed when the forest is created; `labels` are the classes, empty for a regression."""
+
+    weight_places: int
+    labels: tuple[Any, ...]
+    low: float
+    high: float
+    max_total_weight: float
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.labels)
+
+    @property
+    def centre(self) -> float:
+        return self.low / 2 + self.high / 2
+
+    @property
+    def spread(self) -> float:
+        return max(self.high - self.centre, self.centre - self.low)
+
+    @property
+    def places(self) -> int:
+        b = math.ceil(scaled(self.max_total_weight, self.weight_places)).bit_length()
+        return min(40, 57 - b) - exponent(self.spread) if self.spread else 0
+
+    @property
+    def vote_places(self) -> int:
+        return 40 - exponent(self.spread) if self.spread else 0
+
+
+def exponent(x: float) -> int:
+    """e of x = f·2^e with ½ ≤ f < 1."""
+    return math.frexp(x)[1]
+
+
+def scaled(x: float, places: int) -> Fraction:
+    """x·2^places, exactly."""
+    return Fraction(x) * Fraction(2) ** places
+
+
+def total(weights: Iterable[float]) -> float:
+    """The float64 nearest to the exact sum, so that the order of the rows plays no part."""
+    return math.fsum(weights)
+
+
+def default_max_total_weight(weights: Sequence[float]) -> float:
+    return 4 * total(weights)
+
+
+def weight_places(weights: Sequence[float], max_total_weight: float) -> int:
+    whole = all(float(weight).is_integer() for weight in weights)
+    return 0 if whole and max_total_weight <= 2**34 else 34 - exponent(max_total_weight)
+
+
+def class_scale(
+    labels: Sequence[Any],
+    weights: Sequence[float],
+    max_total_weight: float | None = None,
+    classes: Sequence[Any] | None = None,
+) -> Scale:
+    """`labels` are those of the rows; by default the list of classes is all of them in ascending order."""
+    most = default_max_total_weight(weights) if max_total_weight is None else max_total_weight
+    in_order = tuple(sorted(set(labels)) if classes is None else classes)
+    return Scale(weight_places(weights, most), in_order, 0.0, 0.0, most)
+
+
+def number_scale(
+    y: Sequence[float],
+    weights: Sequence[float],
+    target_range: tuple[float, float] | None = None,
+    max_total_weight: float | None = None,
+) -> Scale:
+    """By default the range is that of the rows with positive weight."""
+    most = default_max_total_weight(weights) if max_total_weight is None else max_total_weight
+    there = [target for target, weight in zip(y, weights, strict=True) if weight > 0]
+    low, high = (min(there), max(there)) if target_range is None else target_range
+    return Scale(weight_places(weights, most), (), low, high, most)
+
+
+def fixed_weights(scale: Scale, weights: Sequence[float]) -> list[int]:
+    """The integers of the weights of all rows, whose sum the scale must have room for."""
+    if total(weights) > scale.max_total_weight:
+        raise ValueError("the sum of all weights exceeds max_total_weight")
+    return [max(1, round(scaled(w, scale.weight_places))) if w > 0 else 0 for w in weights]
+
+
+def fixed_targets(scale: Scale, y: Sequence[Any], weights: Sequence[float] | None = None) -> list[int]:
+    """The classes' numbers, or the integers of a regression's targets.
+
+    The target of a row of weight 0 plays no part: it is not refused, and its integer is 0.
     """
-    there = [value for value, weight in zip(y, weights, strict=True) if weight > 0]
-    centre = min(there) / 2 + max(there) / 2
-    spread = max(abs(value - centre) for value in there)
-    heaviest_tree = max(sum(r * w for r, w in zip(of_tree, weights, strict=True)) for of_tree in repeats)
-    _, exponent = math.frexp(spread)
-    places = 62 - heaviest_tree.bit_length() - exponent if spread else 0
-    integers = [
-        round(math.ldexp(value - centre, places)) if weight > 0 else 0
-        for value, weight in zip(y, weights, strict=True)
-    ]
-    return integers, centre, places
+    counts = [True] * len(y) if weights is None else [weight > 0 for weight in weights]
+    fixed = fixed_class if scale.labels else fixed_number
+    return [fixed(scale, target) if there else 0 for target, there in zip(y, counts, strict=True)]
 
 
-# -- Cuts -------------------------------------------------------------------------------------------
+def fixed_class(scale: Scale, label: Any) -> int:
+    return scale.labels.index(label)
+
+
+def fixed_number(scale: Scale, target: float) -> int:
+    if not scale.low <= target <= scale.high:
+        raise ValueError(f"{target} is outside the range")
+    return round(scaled(target - scale.centre, scale.places))
+
+
+# -- Books of cuts ----------------------------------------------------------------------------------
+
+
+def book(values: Sequence[int], ring: int = 64, n_cuts: int = 255) -> list[int]:
+    """The thresholds, ascending."""
+    present = [value for value in values if value != missing(ring)]
+    if not present:
+        return []
+    cut_for_missing = [missing(ring)] if len(present) < len(values) else []
+    bins = bins_of_values(Counter(present), n_cuts + 1 - len(cut_for_missing))
+    return cut_for_missing + [middle(left[-1], right[0]) for left, right in pairwise(bins)]
+
+
+def bins_of_values(n_rows: Mapping[int, int], most_bins: int) -> list[list[int]]:
+    """The distinct values in at most `most_bins` runs of neighbours; `n_rows` is of each value."""
+    if len(n_rows) <= most_bins:
+        return [[value] for value in sorted(n_rows)]
+    return next(bins for most in count(1) if len(bins := packed(n_rows, most)) <= most_bins)
+
+
+def packed(n_rows: Mapping[int, int], most: int) -> list[list[int]]:
+    """A value joins the bin if that is empty or keeps at most `most` rows; else it begins the next one."""
+    bins: list[list[int]] = [[]]
+    in_bin = 0
+    for value in sorted(n_rows):
+        if bins[-1] and in_bin + n_rows[value] > most:
+            bins.append([])
+            in_bin = 0
+        bins[-1].append(value)
+        in_bin += n_rows[value]
+    return bins
+
+
+def middle(a: int, b: int) -> int:
+    return a + (b - a) // 2
+
+
+def bin_of(x: int, thresholds: Sequence[int]) -> int:
+    """#{j : x̂ > cut j}."""
+    return bisect_left(thresholds, x)
+
+
+# -- Cuts at a node ---------------------------------------------------------------------------------
 
 
 def sample(feature: Feature, node: Node, rows: list[int], n_sampled: int) -> list[int]:
@@ -172,11 +334,11 @@ def sample(feature: Feature, node: Node, rows: list[int], n_sampled: int) -> lis
     m = len(rows)
     if m <= n_sampled:
         return rows
-    stream = draw(key("sample", feature.secret, feature.id), *node)
+    s = draw(key("sample", feature.secret, feature.id), *node)
     sampled = []
     for i in range(n_sampled):
         low, high = i * m // n_sampled, (i + 1) * m // n_sampled
-        sampled.append(rows[low + split_mix(stream, i) % (high - low)])
+        sampled.append(rows[low + nth(s, i) % (high - low)])
     return sampled
 
 
@@ -189,51 +351,55 @@ def quantile_cuts(values: Sequence[int], c: int) -> list[int]:
     return sorted(cuts)
 
 
-def uniform_cuts(values: Sequence[int], c: int) -> list[int]:
-    present = [value for value in values if value != MISSING]
+def uniform_cuts(values: Sequence[int], c: int, ring: int = 64) -> list[int]:
+    present = [value for value in values if value != missing(ring)]
     if not present:
         return []
     low, high = min(present), max(present)
-    some_missing = len(present) < len(values)
+    cut_for_missing = {missing(ring)} if len(present) < len(values) else set()
     step, rest = divmod(high - low, c + 1)
-    numbers = range(2 if some_missing else 1, c + 1)
-    cuts = {low + step * i + rest * i // (c + 1) for i in numbers} - {high}
-    return sorted(cuts | {MISSING} if some_missing else cuts)
+    numbers = range(2 if cut_for_missing else 1, c + 1)
+    return sorted(cut_for_missing | {low + step * i + rest * i // (c + 1) for i in numbers} - {high})
 
 
-def candidate_cuts(rules: Rules, feature: Feature, node: Node, rows: list[int]) -> list[int]:
-    """Ascending; a cut's number is its place in the list."""
-    values = [feature.values[row] for row in sample(feature, node, rows, rules.n_sampled)]
-    if rules.method == "quantile":
-        return quantile_cuts(values, rules.n_candidates)
-    return uniform_cuts(values, rules.n_candidates)
+def cuts_at(rules: Rules, feature: Feature, node: Node, rows: list[int]) -> Sequence[int]:
+    """Ascending thresholds; a cut's number is its place among them."""
+    match rules.cuts:
+        case Books():
+            assert feature.thresholds is not None
+            return feature.thresholds
+        case PerNode(method, n_candidates, n_sampled):
+            values = [feature.values[row] for row in sample(feature, node, rows, n_sampled)]
+            if method == "quantile":
+                return quantile_cuts(values, n_candidates)
+            return uniform_cuts(values, n_candidates, feature.ring)
 
 
-# -- Scores -----------------------------------------------------------------------------------------
+# -- Valid splits and scores ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Tree:
-    """What a tree is grown from; `counts` is repeats·weight of each row."""
+    """What a tree is grown from; `weights` are count·weight of each row."""
 
     rules: Rules
     seed: bytes
     number: int
     features: list[Feature]
-    targets: list[int]
-    counts: list[int]
+    targets: Sequence[int]
+    weights: Sequence[int]
     n_classes: int  # 0 for a regression
 
 
-def sums(tree: Tree, rows: list[int]) -> Sums:
+def sums(tree: Tree, rows: Iterable[int]) -> Sums:
     """What a leaf with these rows keeps."""
     if tree.n_classes:
-        weights = [0] * tree.n_classes
+        of_class = [0] * tree.n_classes
         for row in rows:
-            weights[tree.targets[row]] += tree.counts[row]
-        return tuple(weights)
-    weight = sum(tree.counts[row] for row in rows)
-    return weight, sum(tree.counts[row] * tree.targets[row] for row in rows)
+            of_class[tree.targets[row]] += tree.weights[row]
+        return tuple(of_class)
+    pairs = [(tree.weights[row], tree.weights[row] * tree.targets[row]) for row in rows]
+    return sum(weight for weight, _ in pairs), sum(product for _, product in pairs)
 
 
 def purity(side: Sums, n_classes: int) -> float:
@@ -246,10 +412,10 @@ def purity(side: Sums, n_classes: int) -> float:
 
 def added(numbers: Iterable[float]) -> float:
     """From left to right, rounded each time; Python's sum is more exact than that from 3.12 on."""
-    total = 0.0
+    result = 0.0
     for number in numbers:
-        total += number
-    return total
+        result += number
+    return result
 
 
 def score(left: Sums, right: Sums, n_classes: int) -> float:
@@ -260,26 +426,25 @@ def score(left: Sums, right: Sums, n_classes: int) -> float:
     return -(purity(left, n_classes) + purity(right, n_classes))
 
 
-def divided(feature: Feature, threshold: int, rows: list[int]) -> tuple[list[int], list[int]]:
-    left = [row for row in rows if feature.values[row] <= threshold]
-    return left, [row for row in rows if feature.values[row] > threshold]
-
-
 def best_cut(tree: Tree, feature: Feature, path: int, rows: list[int]) -> tuple[float, Split] | None:
     """The feature's valid split with the lowest score, the lowest cut of equal ones."""
-    best = None
-    cuts = candidate_cuts(tree.rules, feature, (tree.number, path), rows)
-    for number, threshold in enumerate(cuts):
-        left, right = divided(feature, threshold, rows)
-        if min(len(left), len(right)) < tree.rules.min_samples_leaf:
-            continue
-        its_score = score(sums(tree, left), sums(tree, right), tree.n_classes)
-        if best is None or its_score < best[0]:
-            best = its_score, Split(feature.id, number, threshold)
-    return best
+    thresholds = cuts_at(tree.rules, feature, (tree.number, path), rows)
+    of_bin: list[list[int]] = [[] for _ in range(len(thresholds) + 1)]
+    for row in rows:
+        of_bin[bin_of(feature.values[row], thresholds)].append(row)
+    whole = sums(tree, rows)
+    n_left, left = 0, sums(tree, [])
+    splits = []
+    for cut, threshold in enumerate(thresholds):
+        n_left += len(of_bin[cut])
+        left = tuple(a + b for a, b in zip(left, sums(tree, of_bin[cut]), strict=True))
+        right = tuple(a - b for a, b in zip(whole, left, strict=True))
+        if min(n_left, len(rows) - n_left) >= tree.rules.min_samples_leaf:
+            splits.append((score(left, right, tree.n_classes), Split(feature.id, cut, threshold)))
+    return min(splits, key=lambda entry: entry[0], default=None)
 
 
-# -- Growing ----------------------------------------------------------------------------------------
+# -- Growing a node ---------------------------------------------------------------------------------
 
 
 def must_be_leaf(tree: Tree, path: int, rows: list[int]) -> bool:
@@ -289,18 +454,18 @@ def must_be_leaf(tree: Tree, path: int, rows: list[int]) -> bool:
         depth == rules.max_depth
         or len(rows) < rules.min_samples_split
         or len(rows) < 2 * rules.min_samples_leaf
-        or len({tree.targets[row] for row in rows}) <= 1
+        or len({tree.targets[row] for row in rows}) == 1
     )
 
 
-def winner(tree: Tree, path: int, rows: list[int], draws: dict[str, int]) -> Split | None:
-    """The best of the features that have a draw: lowest score, then lowest draw."""
+def winner(tree: Tree, path: int, rows: list[int], draws: Mapping[str, int]) -> Split | None:
+    """The best of the features that have a draw: lowest score, then lowest draw, then lowest id."""
     entries = []
-    for feature in tree.features:
+    for feature in tree.features:  # in ascending order: min takes the first of equal ones
         if feature.id in draws and (best := best_cut(tree, feature, path, rows)):
             its_score, split = best
-            entries.append((its_score, draws[feature.id], split))
-    return min(entries, key=lambda entry: entry[:2])[2] if entries else None
+            entries.append(((its_score, draws[feature.id]), split))
+    return min(entries, key=lambda entry: entry[0])[1] if entries else None
 
 
 def chosen_split(tree: Tree, path: int, rows: list[int]) -> Split | None:
@@ -308,6 +473,11 @@ def chosen_split(tree: Tree, path: int, rows: list[int]) -> Split | None:
     draws = {f.id: draw(key("candidate", tree.seed, f.id), tree.number, path) for f in tree.features}
     candidates = {name: drawn for name, drawn in draws.items() if drawn <= tree.rules.candidate_limit}
     return winner(tree, path, rows, candidates) or winner(tree, path, rows, draws)
+
+
+def divided(feature: Feature, threshold: int, rows: list[int]) -> tuple[list[int], list[int]]:
+    left = [row for row in rows if feature.values[row] <= threshold]
+    return left, [row for row in rows if feature.values[row] > threshold]
 
 
 def grow_node(tree: Tree, path: int, rows: list[int], forest: Forest) -> None:
@@ -324,25 +494,51 @@ def grow_node(tree: Tree, path: int, rows: list[int], forest: Forest) -> None:
     grow_node(tree, 2 * path + 1, right, forest)
 
 
+def with_book(rules: Rules, feature: Feature) -> Feature:
+    if feature.thresholds is not None or isinstance(rules.cuts, PerNode):
+        return feature
+    return replace(feature, thresholds=book(feature.values, feature.ring, feature.n_cuts))
+
+
+def trees(
+    rules: Rules,
+    seed: bytes,
+    features: Iterable[Feature],
+    row_numbers: Sequence[int],
+    targets: Sequence[int],
+    weights: Sequence[int],
+    n_classes: int,
+) -> list[Tree]:
+    in_order = sorted((with_book(rules, f) for f in features), key=lambda feature: feature.id.encode())
+    counted = [
+        [count_in_tree(rules, seed, t, i) * w for i, w in zip(row_numbers, weights, strict=True)]
+        for t in range(rules.n_trees)
+    ]
+    return [Tree(rules, seed, t, in_order, targets, counted[t], n_classes) for t in range(rules.n_trees)]
+
+
 def grow(
-    rules: Rules, seed: bytes, features: list[Feature], targets: list[int], weights: list[int], n_classes: int
+    rules: Rules,
+    seed: bytes,
+    features: Iterable[Feature],
+    row_numbers: Sequence[int],
+    targets: Sequence[int],
+    weights: Sequence[int],
+    n_classes: int,
 ) -> Forest:
-    """n_classes is 0 for a regression, whose targets are those of `fixed_targets`."""
-    n = len(targets)
+    """`targets` and `weights` are integers (`fixed_targets`, `fixed_weights`); 0 classes for a regression."""
     forest = Forest(rules.n_trees, {}, {}, {})
-    for number in range(rules.n_trees):
-        repeats = bootstrap(seed, number, weights) if rules.bootstrap else [1] * n
-        counts = [r * w for r, w in zip(repeats, weights, strict=True)]
-        tree = Tree(rules, seed, number, features, targets, counts, n_classes)
-        grow_node(tree, 1, [row for row in range(n) if counts[row] > 0], forest)
+    ascending = sorted(range(len(row_numbers)), key=row_numbers.__getitem__)
+    for tree in trees(rules, seed, features, row_numbers, targets, weights, n_classes):
+        grow_node(tree, 1, [row for row in ascending if tree.weights[row] > 0], forest)
     return forest
 
 
-# -- Answers ----------------------------------------------------------------------------------------
+# -- Leaves and votes -------------------------------------------------------------------------------
 
 
 def predict(forest: Forest, row: Mapping[str, int]) -> list[Sums]:
-    """The leaf of each tree that the row, x̂ by feature id, falls into."""
+    """The leaf of each tree that the row, x̂ by feature id, reaches."""
     return [forest.leaves[leaf_of(forest, number, row)] for number in range(forest.n_trees)]
 
 
@@ -354,26 +550,93 @@ def leaf_of(forest: Forest, tree: int, row: Mapping[str, int]) -> Node:
     return tree, path
 
 
+def that_vote(leaves: Sequence[Sums]) -> list[Sums]:
+    """Those with weight; without it a class's weight and a regression's sums are all 0."""
+    return [leaf for leaf in leaves if any(leaf)]
+
+
+def n_voted(leaves: Sequence[Sums]) -> int:
+    return len(that_vote(leaves))
+
+
 def heaviest(weights: Sequence[int]) -> int:
-    """The lowest of equally heavy classes: a tree's hard vote from its leaf, the forest's from its votes."""
+    """The lowest of equally heavy classes."""
     return list(weights).index(max(weights))
 
 
 def hard_votes(leaves: Sequence[Sums]) -> list[int]:
-    """How many trees vote for each class; the forest answers with the `heaviest`."""
-    votes = [0] * len(leaves[0])
-    for leaf in leaves:
-        votes[heaviest(leaf)] += 1
-    return votes
+    """How many trees vote for each class."""
+    return [sum(heaviest(leaf) == k for leaf in that_vote(leaves)) for k in range(len(leaves[0]))]
 
 
-def soft_votes(leaves: Sequence[Sums]) -> list[float]:
-    """The mean over the trees of each class's share."""
-    classes = range(len(leaves[0]))
-    return [added(float(leaf[k]) / float(sum(leaf)) for leaf in leaves) / len(leaves) for k in classes]
+def soft_votes(leaves: Sequence[Sums]) -> list[int]:
+    """The classes' shares of the leaves, 2^22 being the whole of a leaf."""
+    return [sum(leaf[k] * 2**22 // sum(leaf) for leaf in that_vote(leaves)) for k in range(len(leaves[0]))]
 
 
-def mean_value(leaves: Sequence[Sums], centre: float, places: int) -> float:
-    """The mean over the trees of a regression's value."""
-    values = (centre + math.ldexp(float(total) / float(weight), -places) for weight, total in leaves)
-    return added(values) / len(leaves)
+def number_votes(leaves: Sequence[Sums], scale: Scale) -> int:
+    finer = 2 ** (scale.vote_places - scale.places)
+    return sum(total * finer // weight for weight, total in that_vote(leaves))
+
+
+def answer_class(votes: Sequence[int]) -> int:
+    """The number of the class with the most votes."""
+    return heaviest(votes)
+
+
+def probabilities(votes: Sequence[int]) -> list[float]:
+    return [of_class / sum(votes) for of_class in votes]
+
+
+def answer_number(votes: int, n_voted: int, scale: Scale) -> float:
+    return scale.centre + math.ldexp(float(votes) / float(n_voted), -scale.vote_places)
+
+
+# -- Digest -----------------------------------------------------------------------------------------
+
+
+def forest_digest(rules: Rules, scale: Scale, forest: Forest) -> str:
+    names = sorted({split.feature for split in forest.splits.values()}, key=str.encode)
+    splits = [(*node, names.index(split.feature), split.cut) for node, split in sorted(forest.splits.items())]
+    leaves = [(*node, *leaf) for node, leaf in sorted(forest.leaves.items())]
+    head = canonical(
+        "revfrf forest v2",
+        fields_of_rules(rules),
+        fields_of_scale(scale),
+        tuple(names),
+        shape(splits),
+        shape(leaves),
+    )
+    return sha256(head + table(splits) + table(leaves)).hexdigest()
+
+
+def fields_of_rules(rules: Rules) -> Field:
+    match rules.cuts:
+        case Books():
+            cuts: Field = ("books",)
+        case PerNode(method, n_candidates, n_sampled):
+            cuts = ("per node", method, n_candidates, n_sampled)
+    return (
+        rules.n_trees,
+        rules.max_depth,
+        rules.candidate_limit,
+        rules.min_samples_split,
+        rules.min_samples_leaf,
+        rules.bootstrap,
+        cuts,
+    )
+
+
+def fields_of_scale(scale: Scale) -> Field:
+    if scale.labels:
+        return ("classes", scale.weight_places, *map(repr, scale.labels))
+    return ("numbers", scale.weight_places, scale.centre.hex(), scale.spread.hex(), scale.places)
+
+
+def shape(rows: Sequence[Sums]) -> tuple[int, int]:
+    return (len(rows), len(rows[0])) if rows else (0, 0)
+
+
+def table(rows: Sequence[Sums]) -> bytes:
+    """64-bit integers, signed, little-endian, row by row."""
+    return b"".join(entry.to_bytes(8, "little", signed=True) for row in rows for entry in row)

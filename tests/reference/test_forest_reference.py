@@ -1,15 +1,22 @@
 """The reference forest against published vectors, hand-computed nodes and the laws of docs/forest.md."""
 
-from dataclasses import replace
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import sha256
+from math import factorial, floor
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from tests.reference import forest
-from tests.reference.forest import MISSING, Feature, Forest, Rules, Split, Sums, Tree
+from tests.reference.canonical import canonical
+from tests.reference.forest import Books, Feature, Forest, Node, PerNode, Rules, Scale, Split, Sums, Tree
 
+PAGE = (Path(__file__).parents[2] / "docs" / "forest.md").read_text()
+MISSING = forest.missing(64)
 EVERY_FEATURE = 2**64 - 1
 RULES = Rules(
     n_trees=1,
@@ -18,22 +25,23 @@ RULES = Rules(
     min_samples_split=2,
     min_samples_leaf=1,
     bootstrap=False,
-    method="quantile",
-    n_candidates=7,
-    n_sampled=1000,
+    cuts=Books(),
 )
+PER_NODE: list[Books | PerNode] = [PerNode("quantile", 7, 20), PerNode("uniform", 7, 20)]
 
 
-def feature(values: list[int], name: str = "a/x") -> Feature:
-    return Feature(name, b"secret", values)
+def feature(values: Sequence[int], name: str = "a/x") -> Feature:
+    """With a book in which every value is a cut."""
+    return Feature(name, values, b"secret", thresholds=sorted(set(values)))
 
 
-def tree(rules: Rules, targets: list[int], counts: list[int] | None = None, n_classes: int = 2) -> Tree:
-    return Tree(rules, b"seed", 0, [], targets, counts or [1] * len(targets), n_classes)
+def tree(rules: Rules, targets: list[int], weights: list[int] | None = None, n_classes: int = 2) -> Tree:
+    return Tree(rules, b"seed", 0, [], targets, weights or [1] * len(targets), n_classes)
 
 
-def grown(rules: Rules, values: list[int], targets: list[int], weights: list[int] | None = None) -> Forest:
-    return forest.grow(rules, b"seed", [feature(values)], targets, weights or [1] * len(targets), 2)
+def grown(rules: Rules, values: list[int], targets: list[int]) -> Forest:
+    n = len(targets)
+    return forest.grow(rules, b"seed", [feature(values)], range(n), targets, [1] * n, 2)
 
 
 # -- Randomness -------------------------------------------------------------------------------------
@@ -53,7 +61,7 @@ def test_siphash_gives_the_published_outputs(length: int) -> None:
 
 
 def test_split_mix_gives_the_published_stream() -> None:
-    assert [forest.split_mix(1234567, n) for n in range(5)] == [
+    assert [forest.nth(1234567, n) for n in range(5)] == [
         6457827717110365317,
         3203168211198807973,
         9817491932198370423,
@@ -80,129 +88,126 @@ def test_draw_is_siphash_of_the_tree_and_then_the_path() -> None:
 @pytest.mark.parametrize(
     ("pi", "limit"),
     [
-        (0, -1),
-        (1, 2**64 - 1),
+        (1.0, 2**64 - 1),
         (0.5, 2**63 - 1),
-        (Fraction(1, 3), 6148914691236517205),
-        (Fraction(1, 10), 0x1999999999999999),
+        (2.0**-64, 0),
+        (5e-324, 0),
         (0.1, 0x19999999999999FF),  # the double nearest to a tenth lies above it
     ],
 )
-def test_candidate_limit_takes_pi_exactly(pi: float | Fraction, limit: int) -> None:
+def test_candidate_limit_takes_pi_exactly(pi: float, limit: int) -> None:
     assert forest.candidate_limit(pi) == limit
 
 
-# -- Rows, weights and targets ----------------------------------------------------------------------
+# -- Which rows a tree gets -------------------------------------------------------------------------
 
 
-def test_bootstrap_draws_among_the_rows_with_weight_as_if_there_were_no_others() -> None:
-    weights = [0, 2.5, 0, 0, 1, 1e-9, 0, 7, 0]
-    dense = forest.bootstrap(b"seed", 3, [1] * 4)
-    drawn = forest.bootstrap(b"seed", 3, weights)
-    assert [drawn[row] for row in (1, 4, 5, 7)] == dense
-    assert sum(drawn) == 4
+def table_of_the_page() -> dict[int, int]:
+    cells = re.findall(r"\| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", PAGE)
+    return {int(row[i]): int(row[i + 1]) for row in cells for i in (0, 2)}
 
 
-def test_rows_of_weight_zero_change_nothing_in_a_forest() -> None:
-    rules = replace(RULES, bootstrap=True, n_trees=3)
-    there = forest.grow(rules, b"seed", [feature([1, 2, 3, 4])], [0, 1, 0, 1], [1, 2, 1, 1], 2)
-    diluted = [feature([9, 1, 2, 9, 3, 9, 9, 4])]
-    absent = forest.grow(rules, b"seed", diluted, [1, 0, 1, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 0, 0, 1], 2)
-    assert (absent.splits, absent.leaves) == (there.splits, there.leaves)
-
-
-def test_bootstrap_counts_a_row_at_most_255_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forest, "split_mix", lambda _seed, n: 1 if n < 290 else 2)
-    assert forest.bootstrap(b"seed", 0, [1] * 300)[:4] == [0, 255, 10, 0]
+def test_poisson_thresholds_of_the_page_are_exact() -> None:
+    below_e = sum(Fraction(1, factorial(j)) for j in range(80))
+    above_e = below_e + Fraction(2, factorial(80))
+    page = table_of_the_page()
+    assert sorted(page) == list(range(20))
+    for k, threshold in page.items():
+        mass = 2**64 * sum(Fraction(1, factorial(j)) for j in range(k + 1))
+        assert threshold == floor(mass / below_e) == floor(mass / above_e) == forest.POISSON[k]
 
 
 @pytest.mark.parametrize(
-    ("weights", "fixed"),
+    ("u", "count"),
     [
-        ([0, 1, 2**20], [0, 1, 2**20]),
-        ([3.0, 2.0], [3, 2]),
-        ([0.5, 0, 1, 2], [2**18, 0, 2**19, 2**20]),
-        ([2**20 + 1, 1], [2**20, 1]),
-        ([1, 1e-30, 0.0], [2**20, 1, 0]),
-        ([1, 2.5 / 2**20, 3.5 / 2**20], [2**20, 2, 4]),
+        (0, 0),
+        (6786177901268885273, 0),
+        (6786177901268885274, 1),
+        (13572355802537770548, 1),
+        (13572355802537770549, 2),
+        (2**64 - 4, 19),
+        (2**64 - 3, 20),
+        (2**64 - 1, 20),
     ],
 )
-def test_weights_are_small_whole_numbers_or_scaled_to_them(weights: list[float], fixed: list[int]) -> None:
-    assert forest.fixed_weights(weights) == fixed
+def test_row_counts_as_often_as_thresholds_are_at_most_its_draw(
+    u: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forest, "nth", lambda _seed, _n: u)
+    assert forest.bootstrap_count(b"seed", 0, 5) == count
 
 
-def test_targets_are_scaled_by_the_heaviest_tree() -> None:
-    repeats = [[1, 1, 1], [0, 1, 2]]  # in total 4 and 5, so 3 bits; the spread 2 = ½·2²
-    fixed = forest.fixed_targets([1.0, 2.0, 5.0], [1, 1, 2], repeats)
-    assert fixed == ([-(2**58), -(2**57), 2**58], 3.0, 57)
+def test_bootstrap_draws_by_the_number_of_the_row_and_the_tree() -> None:
+    stream = forest.draw(forest.key("bootstrap", b"seed"), 3, 0)
+    for number in (0, 7, 2**63 - 1):
+        expected = sum(threshold <= forest.nth(stream, number) for threshold in table_of_the_page().values())
+        assert forest.bootstrap_count(b"seed", 3, number) == expected
 
 
-def test_targets_round_ties_to_even() -> None:
-    y = [-(2.0**61), 2.0**61, 4.0, 12.0, 20.0]
-    fixed = forest.fixed_targets(y, [1] * 5, [[1] * 5])
-    assert fixed == ([-(2**58), 2**58, 0, 2, 2], 0.0, -3)
+def test_counts_have_the_mean_and_variance_of_poisson() -> None:
+    counts = [forest.bootstrap_count(b"seed", 1, number) for number in range(4000)]
+    assert sum(counts) / 4000 == pytest.approx(1, abs=0.06)
+    assert sum((count - 1) ** 2 for count in counts) / 4000 == pytest.approx(1, abs=0.12)
 
 
-# -- Cuts -------------------------------------------------------------------------------------------
+def counts_in_trees(numbers: Sequence[int], weights: Sequence[int]) -> list[dict[int, int]]:
+    rules = replace(RULES, bootstrap=True, n_trees=5)
+    n = len(numbers)
+    trees = forest.trees(rules, b"seed", [Feature("a/x", range(n))], numbers, [0] * n, weights, 2)
+    return [dict(zip(numbers, t.weights, strict=True)) for t in trees]
 
 
-@pytest.mark.parametrize(
-    ("values", "c", "cuts"),
-    [
-        ([10, 9, 8, 7, 6, 5, 4, 3, 2, 1], 3, [3, 6, 8]),  # positions 2, 5, 7
-        ([5, 7, 5, 5], 3, [5]),  # positions 1, 2, 3, the last the largest value
-        ([1, 2, 2, 2], 1, [1]),  # position 2 is the largest value
-        ([9, 9, 9, 9, 9, 9, 3, 1], 1, [3]),
-        ([MISSING, 1, 2, 3], 3, [1, 2]),
-        ([MISSING, MISSING, 4, 4], 1, [MISSING]),
-        ([MISSING, MISSING, 4, 5, 6, 7], 2, [4, 6]),
-        ([7, 7, 7], 2, []),
-        ([MISSING, MISSING], 2, []),
-        ([7], 5, []),
-    ],
-)
-def test_quantile_cuts_are_values_below_the_largest(values: list[int], c: int, cuts: list[int]) -> None:
-    assert forest.quantile_cuts(values, c) == cuts
+def test_rows_that_come_and_go_do_not_change_the_counts_of_the_others() -> None:
+    before = counts_in_trees([0, 3, 4, 9, 17, 50], [1] * 6)
+    after = counts_in_trees([3, 9, 12, 50, 51], [1, 0, 1, 1, 1])
+    assert any(count > 0 for of_tree in before for count in of_tree.values())
+    for old, new in zip(before, after, strict=True):
+        assert (new[3], new[50]) == (old[3], old[50])
+        assert new[9] == 0
 
 
-@pytest.mark.parametrize(
-    ("values", "c", "cuts"),
-    [
-        ([10, 0], 3, [2, 5, 7]),
-        ([-3, 4, 4], 1, [0]),
-        ([0, 1], 3, [0]),
-        ([0, 2], 3, [0, 1]),
-        ([-1, 0, 10, MISSING], 1, [MISSING]),
-        ([0, 10, MISSING], 3, [MISSING, 5, 7]),
-        ([6, 6, MISSING], 3, [MISSING]),
-        ([6, 6], 3, []),
-        ([MISSING, MISSING], 3, []),
-        ([1 - 2**62, 2**62 - 1], 1, [0]),
-    ],
-)
-def test_uniform_cuts_divide_the_range_of_what_is_there(values: list[int], c: int, cuts: list[int]) -> None:
-    assert forest.uniform_cuts(values, c) == cuts
+def test_rows_of_weight_zero_change_no_split_and_no_leaf() -> None:
+    rules = replace(RULES, bootstrap=True, n_trees=6)
+    book = [1, 2, 3]
+    there = [Feature("a/x", [1, 2, 3, 4], thresholds=book)]
+    diluted = [Feature("a/x", [9, 1, 2, 3, 9, 4], thresholds=book)]
+    without = forest.grow(rules, b"seed", there, [1, 2, 5, 6], [0, 1, 0, 1], [1, 2, 1, 1], 2)
+    absent = [0, 1, 2, 1, 0, 1]
+    among = forest.grow(rules, b"seed", diluted, [0, 1, 2, 5, 9, 6], [1, 0, 1, 0, 1, 1], absent, 2)
+    assert without.splits
+    assert (among.splits, among.leaves) == (without.splits, without.leaves)
 
 
-def test_every_cut_leaves_values_on_both_sides() -> None:
-    random = Random("cuts")
-    for _ in range(300):
-        values = [random.choice([MISSING, *range(8)]) for _ in range(random.randrange(1, 12))]
-        for cuts in (forest.quantile_cuts(values, 3), forest.uniform_cuts(values, 3)):
-            assert len(cuts) <= 3
-            assert bool(cuts) == (len(set(values)) > 1)
-            assert all(min(values) <= cut < max(values) for cut in cuts)
+def test_order_in_which_rows_and_features_are_given_plays_no_part() -> None:
+    random = Random("order")
+    for cuts in (Books(), *PER_NODE):
+        rules = replace(RULES, bootstrap=True, n_trees=3, cuts=cuts)
+        case = random_case(random, 40, 2)
+        order = random.sample(range(40), 40)
+        shuffled = Case(
+            [replace(f, values=[f.values[row] for row in order]) for f in reversed(case.features)],
+            [case.numbers[row] for row in order],
+            [case.targets[row] for row in order],
+            [case.weights[row] for row in order],
+            2,
+        )
+        one, other = case.grown(rules), shuffled.grown(rules)
+        assert (one.splits, one.leaves) == (other.splits, other.leaves)
+        assert one.rows == {node: [order[row] for row in rows] for node, rows in other.rows.items()}
 
 
-def test_large_nodes_give_one_row_of_each_stretch() -> None:
-    rows = list(range(100, 110))
-    samples = [forest.sample(feature([]), (0, path), rows, 3) for path in range(1, 60)]
-    assert {first for first, _, _ in samples} == {100, 101, 102}
-    assert {second for _, second, _ in samples} == {103, 104, 105}
-    assert {third for _, _, third in samples} == {106, 107, 108, 109}
+def test_tree_without_rows_is_one_leaf_without_weight_and_casts_no_vote() -> None:
+    rules = replace(RULES, bootstrap=True, n_trees=20)
+    of_one = forest.grow(rules, b"seed", [feature([1])], [8], [1], [3], 2)
+    counts = [forest.bootstrap_count(b"seed", t, 8) for t in range(20)]
+    assert of_one.leaves == {(t, 1): (0, 3 * count) for t, count in enumerate(counts)}
+    assert 0 < counts.count(0) < 20
+    leaves = forest.predict(of_one, {})
+    assert forest.n_voted(leaves) == 20 - counts.count(0)
+    assert forest.hard_votes(leaves) == [0, 20 - counts.count(0)]
 
 
-# -- Scores and winners -----------------------------------------------------------------------------
+# -- Valid splits and scores ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -212,6 +217,7 @@ def test_large_nodes_give_one_row_of_each_stretch() -> None:
         ((1, 0, 1), (2, 2, 0), 3, -3.0),  # 2/2 + 8/4
         ((2, 6), (3, -3), 0, -21.0),  # 36/2 + 9/3
         ((2, 106), (3, 147), 0, -21.0),  # 50 more each: the same
+        ((1, -1), (2, 0), 0, -2.0),  # the mean -1/3 is rounded down to -1: 0²/1 + 2²/2
         ((1, 2**53 + 1), (1, 0), 0, -(2.0**105 + 2.0**53)),
     ],
 )
@@ -221,10 +227,16 @@ def test_score_is_minus_the_purity_of_both_sides(
     assert forest.score(left, right, n_classes) == score
 
 
-def test_sums_count_repeats_and_weights() -> None:
-    counts = [1, 2, 3, 5]
-    assert forest.sums(tree(RULES, [0, 1, 0, 2], counts, 3), [0, 1, 2]) == (4, 2, 0)
-    assert forest.sums(tree(RULES, [10, -1, 7, 0], counts, 0), [0, 1, 3]) == (8, 8)
+def test_squares_are_added_one_by_one_in_the_order_of_the_classes() -> None:
+    weights = (2**30, 8, 8, 8, 8)  # float64 loses 64 beside 2^60, but not 256
+    assert forest.purity(weights, 5) == 2.0**60 / (2**30 + 32)
+    assert forest.purity(weights[::-1], 5) == (2.0**60 + 256) / (2**30 + 32) != forest.purity(weights, 5)
+
+
+def test_sums_contain_weights() -> None:
+    weights = [1, 2, 3, 5]
+    assert forest.sums(tree(RULES, [0, 1, 0, 2], weights, 3), [0, 1, 2]) == (4, 2, 0)
+    assert forest.sums(tree(RULES, [10, -1, 7, 0], weights, 0), [0, 1, 3]) == (8, 8)
 
 
 def test_best_cut_of_a_regression_has_the_lowest_score() -> None:
@@ -239,6 +251,11 @@ def test_lowest_of_equally_good_cuts_wins() -> None:
     assert best == (-(1 + 5 / 3), Split("a/x", 0, 1))
 
 
+def test_cuts_that_divide_the_rows_alike_give_the_lowest() -> None:
+    column = Feature("a/x", [1, 9], thresholds=[0, 3, 5, 7])
+    assert forest.best_cut(tree(RULES, [0, 1]), column, 1, [0, 1]) == (-2.0, Split("a/x", 1, 3))
+
+
 def test_min_samples_leaf_counts_rows_and_not_weights() -> None:
     rules = replace(RULES, min_samples_leaf=2)
     best = forest.best_cut(tree(rules, [0, 1, 1, 0], [9, 1, 1, 9]), feature([1, 2, 3, 4]), 1, [0, 1, 2, 3])
@@ -246,12 +263,15 @@ def test_min_samples_leaf_counts_rows_and_not_weights() -> None:
     assert forest.best_cut(tree(rules, [0, 1, 1]), feature([1, 2, 3]), 1, [0, 1, 2]) is None
 
 
+# -- Growing a node ---------------------------------------------------------------------------------
+
+
 def candidate_draws(seed: bytes, *features: Feature) -> list[int]:
     return [forest.draw(forest.key("candidate", seed, f.id), 0, 1) for f in features]
 
 
 def root_split(rules: Rules, seed: bytes, *features: Feature) -> Split | None:
-    return forest.grow(rules, seed, list(features), [0, 0, 1, 1], [1] * 4, 2).splits.get((0, 1))
+    return forest.grow(rules, seed, features, range(4), [0, 0, 1, 1], [1] * 4, 2).splits.get((0, 1))
 
 
 SEEDS = [bytes([number]) for number in range(20)]
@@ -267,6 +287,16 @@ def test_lowest_draw_wins_between_equally_good_features() -> None:
         assert root_split(RULES, seed, GOOD, SAME) == winner == root_split(RULES, seed, SAME, GOOD)
         winners.append(winner)
     assert len(set(winners)) == 2
+
+
+def test_lowest_id_wins_between_equal_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forest, "draw", lambda _key, _tree, _path: 5)
+    names = ["a/Z", "a/é", "a/z", "a/\uffff", "a/\U0001f600"]  # the last two have another order in UTF-16
+    in_order = sorted(names, key=str.encode)
+    assert in_order == ["a/Z", "a/z", "a/é", "a/\uffff", "a/\U0001f600"]
+    for first in range(5):
+        features = [feature([1, 2, 3, 4], name) for name in reversed(in_order[first:])]
+        assert root_split(RULES, b"seed", *features) == Split(in_order[first], 1, 2)
 
 
 def test_only_candidates_compete_and_the_limit_is_one() -> None:
@@ -287,9 +317,6 @@ def test_all_features_compete_if_no_candidate_can_split() -> None:
         assert root_split(rules, seed, CONSTANT, GOOD) == Split("a/good", 1, 2)
 
 
-# -- Growing ----------------------------------------------------------------------------------------
-
-
 def test_rows_up_to_the_threshold_go_to_the_even_child() -> None:
     of_four = grown(RULES, [4, 3, 2, 1], [1, 1, 0, 0])
     assert of_four.splits == {(0, 1): Split("a/x", 1, 2)}
@@ -300,19 +327,24 @@ def test_rows_up_to_the_threshold_go_to_the_even_child() -> None:
 @pytest.mark.parametrize(
     ("rules", "values", "targets"),
     [
-        (replace(RULES, max_depth=0), [1, 2, 3, 4], [0, 0, 1, 1]),
         (replace(RULES, min_samples_split=5), [1, 2, 3, 4], [0, 0, 1, 1]),
         (replace(RULES, min_samples_leaf=3), [1, 2, 3, 4], [0, 0, 1, 1]),
         (replace(RULES, min_samples_leaf=2), [1, 2, 2, 2], [0, 0, 1, 1]),
         (RULES, [1, 2, 3, 4], [1, 1, 1, 1]),
         (RULES, [7, 7, 7, 7], [0, 0, 1, 1]),
     ],
-    ids=["depth", "too few to split", "too few for two leaves", "no valid cut", "one target", "one value"],
+    ids=["too few to split", "too few for two leaves", "no valid cut", "one target", "one value"],
 )
 def test_node_is_a_leaf_if_it_must_be(rules: Rules, values: list[int], targets: list[int]) -> None:
     leaf = grown(rules, values, targets)
     assert leaf.splits == {}
     assert leaf.leaves == {(0, 1): (targets.count(0), targets.count(1))}
+
+
+def test_nodes_at_max_depth_are_leaves() -> None:
+    values, targets = [1, 2, 3, 4], [0, 1, 0, 1]
+    assert set(grown(replace(RULES, max_depth=1), values, targets).leaves) == {(0, 2), (0, 3)}
+    assert set(grown(replace(RULES, max_depth=2), values, targets).leaves) == {(0, 2), (0, 6), (0, 7)}
 
 
 @pytest.mark.parametrize(
@@ -324,48 +356,158 @@ def test_node_at_the_bound_of_a_leaf_rule_still_splits(rules: Rules) -> None:
     assert grown(rules, [1, 2, 3, 4], [0, 0, 1, 1]).splits == {(0, 1): Split("a/x", 1, 2)}
 
 
-def random_columns(random: Random, n: int) -> list[Feature]:
-    names = ["a/x", "a/y", "b/x", "b/y", "c/x", "c/y"]
-    return [
-        Feature(name, name[:1].encode(), [random.choice([MISSING, *range(-20, 20)]) for _ in range(n)])
-        for name in names
+# -- Whole forests ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    features: list[Feature]
+    numbers: list[int]
+    targets: list[int]
+    weights: list[int]
+    n_classes: int
+
+    def grown(self, rules: Rules) -> Forest:
+        return forest.grow(
+            rules, b"seed", self.features, self.numbers, self.targets, self.weights, self.n_classes
+        )
+
+    def trees(self, rules: Rules) -> list[Tree]:
+        return forest.trees(
+            rules, b"seed", self.features, self.numbers, self.targets, self.weights, self.n_classes
+        )
+
+
+def random_case(random: Random, n: int, n_classes: int) -> Case:
+    """With missing values, equal and constant columns, few values, and rows of weight 0."""
+    shared = [random.choice([MISSING, *range(5)]) for _ in range(n)]
+    columns = {
+        "a/x": shared,
+        "a/y": [random.randrange(-50, 50) for _ in range(n)],
+        "b/x": shared,
+        "b/y": [random.randrange(2) for _ in range(n)],
+        "c/x": [7] * n,
+        "c/y": [random.choice([MISSING, *range(-20, 20)]) for _ in range(n)],
+    }
+    features = [
+        Feature(name, values, name[:1].encode(), n_cuts=random.choice([3, 255]))
+        for name, values in columns.items()
     ]
+    numbers = sorted(random.sample(range(10 * n), n))
+    targets = [random.randrange(3 if n_classes == 0 else n_classes) for _ in range(n)]
+    return Case(features, numbers, targets, [random.randrange(4) for _ in range(n)], n_classes)
 
 
-@pytest.mark.parametrize("method", ["quantile", "uniform"])
+@pytest.mark.parametrize("cuts", [Books(), *PER_NODE], ids=str)
 @pytest.mark.parametrize("n_classes", [0, 3])
-def test_every_row_of_a_tree_falls_into_the_leaf_that_counts_it(method: str, n_classes: int) -> None:
-    random = Random(f"{method} {n_classes}")
-    n = 200
-    features = random_columns(random, n)
-    targets = [random.randrange(3) for _ in range(n)]
-    weights = [random.randrange(4) for _ in range(n)]
-    rules = Rules(10, 5, forest.candidate_limit(0.4), 4, 2, True, "quantile", 7, 50)
-    rules = rules if method == "quantile" else replace(rules, method="uniform")
-    whole = forest.grow(rules, b"seed", features, targets, weights, n_classes)
-    for number in range(rules.n_trees):
-        repeats = forest.bootstrap(b"seed", number, weights)
-        counts = [r * w for r, w in zip(repeats, weights, strict=True)]
-        leaves = {node: rows for node, rows in whole.rows.items() if node[0] == number}
-        assert sorted(row for rows in leaves.values() for row in rows) == [
-            row for row in range(n) if counts[row]
-        ]
-        for (_, path), rows in leaves.items():
+def test_every_row_of_a_tree_falls_into_the_leaf_that_counts_it(
+    cuts: Books | PerNode, n_classes: int
+) -> None:
+    case = random_case(Random(f"{cuts} {n_classes}"), 100, n_classes)
+    rules = Rules(10, 5, forest.candidate_limit(0.4), 4, 2, True, cuts)
+    whole = case.grown(rules)
+    for one in case.trees(rules):
+        leaves = {path: rows for (number, path), rows in whole.rows.items() if number == one.number}
+        there = [row for row in range(100) if one.weights[row]]
+        assert sorted(row for rows in leaves.values() for row in rows) == there
+        for path, rows in leaves.items():
             assert rows == sorted(rows)
             assert len(rows) >= rules.min_samples_leaf
             assert path.bit_length() <= rules.max_depth + 1
-            assert whole.leaves[number, path] == forest.sums(
-                Tree(rules, b"seed", number, features, targets, counts, n_classes), rows
-            )
+            assert whole.leaves[one.number, path] == forest.sums(one, rows)
             for row in rows:
-                assert forest.leaf_of(whole, number, {f.id: f.values[row] for f in features}) == (
-                    number,
-                    path,
-                )
+                values = {f.id: f.values[row] for f in case.features}
+                assert forest.leaf_of(whole, one.number, values) == (one.number, path)
     assert len({whole.splits[number, 1].feature for number in range(rules.n_trees)}) > 1
 
 
-# -- Answers ----------------------------------------------------------------------------------------
+def is_below(path: int, ancestor: int) -> bool:
+    """Whether a path passes through another, or is it."""
+    return path >> max(path.bit_length() - ancestor.bit_length(), 0) == ancestor
+
+
+def regrown(whole: Forest, rules: Rules, remaining: Case, leaver: str) -> Forest:
+    """Destroys the nodes that the leaver won and those below them, and grows these again without it."""
+    lost = {node for node, split in whole.splits.items() if split.feature.startswith(f"{leaver}/")}
+
+    def top(tree: int, path: int) -> Node | None:
+        """The highest lost node above this one, or this one itself."""
+        return min((node for node in lost if node[0] == tree and is_below(path, node[1])), default=None)
+
+    rest = Forest(
+        whole.n_trees,
+        {node: split for node, split in whole.splits.items() if not top(*node)},
+        {node: leaf for node, leaf in whole.leaves.items() if not top(*node)},
+        {node: rows for node, rows in whole.rows.items() if not top(*node)},
+    )
+    trees = remaining.trees(rules)
+    for node in (node for node in lost if top(*node) == node):
+        rows = sorted(row for leaf, rows in whole.rows.items() if top(*leaf) == node for row in rows)
+        number, path = node
+        forest.grow_node(trees[number], path, rows, rest)
+    return rest
+
+
+def fallback_nodes(whole: Forest, rules: Rules) -> int:
+    """How many splits were won by a feature that was no candidate."""
+    return sum(
+        forest.draw(forest.key("candidate", b"seed", split.feature), *node) > rules.candidate_limit
+        for node, split in whole.splits.items()
+    )
+
+
+@pytest.mark.parametrize("cuts", [Books(), *PER_NODE], ids=str)
+@pytest.mark.parametrize("n_classes", [0, 2])
+def test_regrowing_the_nodes_of_a_leaver_gives_the_forest_without_it(
+    cuts: Books | PerNode, n_classes: int
+) -> None:
+    random = Random(f"leaving {cuts} {n_classes}")
+    n_fallback = n_empty = n_kept = n_lost = 0
+    for _ in range(25):
+        case = random_case(random, random.choice([1, 2, 3, 10, 20, 30]), n_classes)
+        pi = random.choice([2.0**-64, 0.2, 0.5, 1.0])
+        min_samples_leaf = random.choice([1, 1, 2])
+        rules = Rules(4, 4, forest.candidate_limit(pi), 2, min_samples_leaf, random.random() < 0.8, cuts)
+        whole = case.grown(rules)
+        n_fallback += fallback_nodes(whole, rules)
+        n_empty += sum(not any(leaf) for leaf in whole.leaves.values())
+        for leaver in "abc":
+            remaining = replace(case, features=[f for f in case.features if f.id[0] != leaver])
+            without = remaining.grown(rules)
+            assert regrown(whole, rules, remaining, leaver) == without
+            for node, split in whole.splits.items():
+                n_kept += without.splits.get(node) == split
+                n_lost += split.feature[0] == leaver
+    assert min(n_fallback, n_empty, n_kept, n_lost) > 5
+
+
+def test_growth_needs_bins_only() -> None:
+    random = Random("bins")
+    for n_classes in (0, 2):
+        case = random_case(random, 60, n_classes)
+        rules = replace(RULES, bootstrap=True, n_trees=4, candidate_limit=2**63)
+        books = {f.id: forest.book(f.values, f.ring, f.n_cuts) for f in case.features}
+        binned = [
+            replace(
+                f,
+                values=[forest.bin_of(x, books[f.id]) for x in f.values],
+                thresholds=range(len(books[f.id])),
+            )
+            for f in case.features
+        ]
+        of_values, of_bins = case.grown(rules), replace(case, features=binned).grown(rules)
+        assert of_values.leaves == of_bins.leaves
+        scale = Scale(0, (0, 1), 0, 0, 0)
+        assert forest.forest_digest(rules, scale, of_values) == forest.forest_digest(rules, scale, of_bins)
+
+
+def test_book_that_was_drawn_earlier_is_kept() -> None:
+    column = Feature("a/x", [1, 2, 3, 4], thresholds=[-100, 2, 100])
+    of_four = forest.grow(RULES, b"seed", [column], range(4), [0, 0, 1, 1], [1] * 4, 2)
+    assert of_four.splits == {(0, 1): Split("a/x", 1, 2)}
+
+
+# -- Leaves and votes -------------------------------------------------------------------------------
 
 
 def test_row_takes_the_left_branch_up_to_the_threshold_and_if_missing() -> None:
@@ -376,15 +518,99 @@ def test_row_takes_the_left_branch_up_to_the_threshold_and_if_missing() -> None:
 
 
 def test_hard_votes_go_to_the_lowest_of_equally_heavy_classes() -> None:
-    votes = forest.hard_votes([(0, 2, 2), (5, 1, 0), (0, 3, 1), (4, 1, 4)])
+    votes = forest.hard_votes([(0, 2, 2), (5, 1, 0), (0, 0, 0), (0, 3, 1), (4, 1, 4)])
     assert votes == [2, 2, 0]
-    assert forest.heaviest(votes) == 0
+    assert forest.answer_class(votes) == 0
+    assert forest.probabilities(votes) == [0.5, 0.5, 0.0]
 
 
-def test_soft_votes_are_mean_shares() -> None:
-    assert forest.soft_votes([(1, 3), (20, 20)]) == [0.375, 0.625]
+def test_soft_votes_are_shares_rounded_down() -> None:
+    votes = forest.soft_votes([(1, 3), (0, 0), (20, 20), (1, 2)])
+    assert votes == [2**20 + 2**21 + 1398101, 3 * 2**20 + 2**21 + 2796202]  # 2^22/3 = 1398101⅓
+    assert forest.answer_class(votes) == 1
+    assert forest.probabilities(votes) == [votes[0] / (3 * 2**22 - 1), votes[1] / (3 * 2**22 - 1)]
 
 
-def test_mean_value_undoes_the_fixed_point() -> None:
-    assert forest.mean_value([(2, 6 * 2**10), (4, -4 * 2**10)], 10.0, 10) == 11.0  # of 13 and 9
-    assert forest.mean_value([(1, 3)], 0.0, -2) == 12.0
+def test_number_is_the_mean_of_the_trees_that_vote() -> None:
+    scale = Scale(0, (), 6.0, 14.0, 8)  # centre 10, spread 4 = ½·2³
+    assert (scale.places, scale.vote_places) == (37, 37)
+    leaves = [(2, 6 * 2**37), (0, 0), (4, -4 * 2**37)]
+    assert forest.number_votes(leaves, scale) == 2 * 2**37
+    assert forest.answer_number(2 * 2**37, forest.n_voted(leaves), scale) == 11.0  # of 13 and 9
+
+
+def test_votes_for_numbers_are_rounded_down_at_their_own_places() -> None:
+    scale = Scale(0, (), -0.75, 0.75, 2**34)  # b = 35, e = 0
+    assert (scale.places, scale.vote_places) == (22, 40)
+    assert forest.number_votes([(3, 1)], scale) == 2**18 // 3
+    assert forest.number_votes([(3, -1)], scale) == -(2**18 // 3) - 1
+    assert forest.number_votes([(3, 1), (3, -1)], scale) == -1
+
+
+# -- Digest -----------------------------------------------------------------------------------------
+
+
+def framed(tag: bytes, payload: bytes) -> bytes:
+    return tag + len(payload).to_bytes(8, "big") + payload
+
+
+def test_digest_hashes_rules_scale_names_shapes_and_tables() -> None:
+    small = Forest(
+        2,
+        {(1, 1): Split("b/y", 2, 77), (0, 1): Split("a/x", 0, 5), (0, 3): Split("b/y", 1, 9)},
+        {(1, 3): (1, -2), (1, 2): (1, 4), (0, 7): (2, 5), (0, 6): (1, 0), (0, 2): (3, 1)},
+        {},
+    )
+    rules = framed(
+        b"t",
+        b"".join(framed(b"i", bytes([n])) for n in (1, 4))
+        + framed(b"i", b"\x00" + b"\xff" * 8)
+        + b"".join(framed(b"i", bytes([n])) for n in (2, 1))
+        + framed(b"o", b"\x00")
+        + framed(b"t", framed(b"s", b"books")),
+    )
+    scale = framed(
+        b"t",
+        framed(b"s", b"numbers")
+        + framed(b"i", b"\x00")
+        + framed(b"s", b"0x1.4000000000000p+3")
+        + framed(b"s", b"0x1.0000000000000p+2")
+        + framed(b"i", b"\x25"),
+    )
+    names = framed(b"t", framed(b"s", b"a/x") + framed(b"s", b"b/y"))
+    shapes = [framed(b"t", framed(b"i", bytes([m])) + framed(b"i", b"\x04")) for m in (3, 5)]
+    head = framed(b"t", framed(b"s", b"revfrf forest v2") + rules + scale + names + b"".join(shapes))
+    splits = [0, 1, 0, 0, 0, 3, 1, 1, 1, 1, 1, 2]
+    leaves = [0, 2, 3, 1, 0, 6, 1, 0, 0, 7, 2, 5, 1, 2, 1, 4, 1, 3, 1, -2]
+    tables = b"".join((n % 2**64).to_bytes(8, "little") for n in splits + leaves)
+    expected = sha256(head + tables).hexdigest()
+    assert forest.forest_digest(RULES, Scale(0, (), 6.0, 14.0, 8), small) == expected
+
+
+def test_digest_changes_with_everything_but_thresholds() -> None:
+    classes = forest.class_scale(["no", "yes"], [1, 1])
+    of_four = grown(RULES, [1, 2, 3, 4], [0, 0, 1, 1])
+    digest = forest.forest_digest(RULES, classes, of_four)
+    assert digest == forest.forest_digest(RULES, classes, grown(RULES, [1, 3, 5, 7], [0, 0, 1, 1]))
+    others = [
+        (replace(RULES, n_trees=2), classes, of_four),
+        (replace(RULES, bootstrap=True), classes, of_four),
+        (replace(RULES, cuts=PerNode("uniform", 1, 2)), classes, of_four),
+        (RULES, replace(classes, labels=("no", "yes!")), of_four),
+        (RULES, replace(classes, weight_places=1), of_four),
+        (RULES, classes, replace(of_four, splits={(0, 1): Split("a/x", 2, 2)})),
+        (RULES, classes, replace(of_four, splits={(0, 1): Split("a/y", 1, 2)})),
+        (RULES, classes, replace(of_four, splits={})),
+        (RULES, classes, replace(of_four, leaves={**of_four.leaves, (0, 2): (2, 1)})),
+    ]
+    assert digest not in {forest.forest_digest(*other) for other in others}
+
+
+def test_digest_of_a_forest_without_splits_has_an_empty_first_table() -> None:
+    assert forest.shape([]) == (0, 0)
+    leaf = grown(RULES, [1, 1], [0, 1])
+    assert leaf.leaves == {(0, 1): (1, 1)}
+    fields = (*(1, 4, EVERY_FEATURE, 2, 1), False, ("books",))
+    head = canonical("revfrf forest v2", fields, ("classes", 0, "0", "1"), (), (0, 0), (1, 4))
+    expected = sha256(head + b"".join(n.to_bytes(8, "little") for n in (0, 1, 1, 1))).hexdigest()
+    assert forest.forest_digest(RULES, forest.class_scale([0, 1], [1, 1]), leaf) == expected
