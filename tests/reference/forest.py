@@ -192,7 +192,7 @@ class Scale:
 
     @property
     def centre(self) -> float:
-        return self.low / 2 + self.high / 2
+        return self.low / 2 + self.high / 2 + 0.0
 
     @property
     def spread(self) -> float:
@@ -301,15 +301,20 @@ def bins_of_values(n_rows: Mapping[int, int], most_bins: int) -> list[list[int]]
     """The distinct values in at most `most_bins` runs of neighbours; `n_rows` is of each value."""
     if len(n_rows) <= most_bins:
         return [[value] for value in sorted(n_rows)]
-    return next(bins for most in count(1) if len(bins := packed(n_rows, most)) <= most_bins)
+    smallest = next(most for most in count(1) if len(packed(n_rows, most)) <= most_bins)
+    return packed(n_rows, smallest, most_bins)
 
 
-def packed(n_rows: Mapping[int, int], most: int) -> list[list[int]]:
-    """A value joins the bin if that is empty or keeps at most `most` rows; else it begins the next one."""
+def packed(n_rows: Mapping[int, int], most: int, most_bins: int = 0) -> list[list[int]]:
+    """A value joins the bin if that is empty or keeps at most `most` rows; else it begins the next one.
+
+    It also does so if the values from it on are no more than the bins that are left of `most_bins`.
+    """
     bins: list[list[int]] = [[]]
     in_bin = 0
-    for value in sorted(n_rows):
-        if bins[-1] and in_bin + n_rows[value] > most:
+    for place, value in enumerate(sorted(n_rows)):
+        enough_left = len(n_rows) - place <= most_bins - len(bins)
+        if bins[-1] and (in_bin + n_rows[value] > most or enough_left):
             bins.append([])
             in_bin = 0
         bins[-1].append(value)

@@ -34,7 +34,7 @@ MISSING = forest.missing(64)
         ([0, 10, 20, 30, 40], 1, [25]),  # M = 3
         ([0, 10, *[20] * 9, 30, 40, 50], 2, [15, 25]),  # M = 3: the heavy value alone
         ([*[0] * 9, 10, 20, *[30] * 9], 2, [5, 25]),  # M = 2
-        ([0, 0, 10, 10, 20, 20, 30, 30], 2, [15]),  # M = 4, and two of three bins are enough
+        ([0, 0, 10, 10, 20, 20, 30, 30], 2, [15, 25]),  # M = 4, and the third bin is not wasted
     ],
 )
 def test_books_by_hand(values: list[int], n_cuts: int, thresholds: list[int]) -> None:
@@ -50,7 +50,7 @@ def test_few_values_have_every_boundary() -> None:
     values = list(range(0, 512, 2))
     assert forest.book(values) == list(range(1, 511, 2))
     assert len(forest.book([MISSING, *values[1:]])) == 255
-    assert len(forest.book([MISSING, *values])) == 1 + 127  # 256 values in 255 bins: M = 2
+    assert forest.book([MISSING, *values]) == [MISSING, *range(3, 511, 2)]  # 255 bins, the first of two
 
 
 def least_mass(n_rows: dict[int, int], most_bins: int) -> int:
@@ -74,8 +74,9 @@ def test_m_is_the_smallest_of_all_divisions_into_runs() -> None:
         most_bins = random.randrange(1, len(n_rows))
         least = least_mass(n_rows, most_bins)
         bins = forest.bins_of_values(n_rows, most_bins)
-        assert bins == forest.packed(n_rows, least)
-        assert len(bins) <= most_bins < len(forest.packed(n_rows, least - 1))
+        assert bins == forest.packed(n_rows, least, most_bins)
+        assert len(forest.packed(n_rows, least)) <= most_bins < len(forest.packed(n_rows, least - 1))
+        assert len(bins) == most_bins
 
 
 def test_every_book_divides_the_values_at_its_cuts_and_nowhere_else() -> None:

@@ -37,23 +37,24 @@ def _ends(counts: Ints, n_bins: int) -> Ints:
     low, high = 1, int(counts.sum())
     while low < high:
         middle = (low + high) // 2
-        if _pack(counts, middle, counts[:0]) <= n_bins:
+        if _pack(counts, middle, counts[:0], 0) <= n_bins:
             high = middle
         else:
             low = middle + 1
     ends = np.empty(len(counts), dtype=np.int64)
-    return ends[: _pack(counts, low, ends) - 1]
+    return ends[: _pack(counts, low, ends, n_bins) - 1]
 
 
 @kernel
-def _pack(counts: Ints, mass: int, ends: Ints) -> int:
+def _pack(counts: Ints, mass: int, ends: Ints, n_bins: int) -> int:
     """Fill bins from the left, each with at most this mass or a single value, and return their number.
 
-    `ends` gets the last value of each bin but the last, if there is room.
+    As soon as `n_bins` are enough for the values that are left, each of these gets its own. `ends` gets the
+    last value of each bin but the last, if there is room.
     """
     bins, held = 1, 0
     for i in range(len(counts)):
-        if held and held + counts[i] > mass:
+        if held and (held + counts[i] > mass or len(counts) - i <= n_bins - bins):
             if len(ends):
                 ends[bins - 1] = i - 1
             bins += 1

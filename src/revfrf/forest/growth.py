@@ -181,7 +181,8 @@ def _grow(
                                 order,
                             )
                         if c >= 0 and (score > best_score or (score == best_score and draws[f] < best_draw)):
-                            best_score, best_draw, best_feature, best_cut = score, draws[f], f, c
+                            best_score, best_draw = score, draws[f]
+                            best_feature, best_cut = np.int64(f), c
                     if best_feature != LEAF:
                         break
             if best_feature == LEAF:
@@ -267,7 +268,7 @@ def _best_of_classes(
     best, best_cut = -np.inf, np.int64(-1)
     mass = total.sum()
     left[:] = 0
-    mass_left, rows_left = np.int64(0), 0
+    mass_left = rows_left = np.int64(0)
     if size <= _FEW:
         _sort(column, row, b, size, order)
         for j in range(size - 1):
@@ -299,7 +300,7 @@ def _best_of_classes(
         if some and rows_left >= min_leaf and size - rows_left >= min_leaf:
             score = _gini(left, total, mass_left, mass)
             if score > best:
-                best, best_cut = score, c
+                best, best_cut = score, np.int64(c)
     return best, best_cut
 
 
@@ -332,7 +333,7 @@ def _best_of_numbers(
     """Return what `_best_of_classes` returns, for a regression."""
     size = e - b
     best, best_cut = -np.inf, np.int64(-1)
-    mass_left, part_left, rows_left = np.int64(0), np.int64(0), 0
+    mass_left = part_left = rows_left = np.int64(0)
     if size <= _FEW:
         _sort(column, row, b, size, order)
         for j in range(size - 1):
@@ -361,7 +362,7 @@ def _best_of_numbers(
         if cell and rows_left >= min_leaf and size - rows_left >= min_leaf:
             score = _variance(mass_left, part_left, total)
             if score > best:
-                best, best_cut = score, c
+                best, best_cut = score, np.int64(c)
     return best, best_cut
 
 

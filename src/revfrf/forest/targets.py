@@ -20,6 +20,7 @@ from revfrf.record import Record
 Label = bool | int | float | str
 
 _WEIGHT_BITS, _BOOTSTRAP_BITS, _SUM_BITS, _VOTE_BITS = 35, 5, 62, 40
+_LARGEST = 2.0**1000
 _ROOM = 4.0
 """How much the sum of weights may grow, if nobody says."""
 
@@ -56,7 +57,7 @@ class Scale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def centre(self) -> float:
         """The middle of the range of targets."""
-        return self.low / 2 + self.high / 2
+        return self.low / 2 + self.high / 2 + 0.0  # never -0.0
 
     @property
     def spread(self) -> float:
@@ -162,8 +163,8 @@ def number_targets(
     total, places = _weight_scale(sample_weights, max_total_weight)
     counted = y[sample_weights > 0]
     low, high = (float(counted.min()), float(counted.max())) if target_range is None else target_range
-    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-        raise UsageError(f"target_range={target_range!r}: give two finite numbers, the lower one first")
+    if not -_LARGEST <= low <= high <= _LARGEST:
+        raise UsageError(f"targets from {low} to {high}: a range goes upward, and not beyond ±2^1000")
     outside = np.flatnonzero((sample_weights > 0) & ((y < low) | (y > high)))
     if len(outside):
         raise UsageError(f"y, row {outside[0]}: {y[outside[0]]} is outside target_range, {low} to {high}")

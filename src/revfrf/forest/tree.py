@@ -2,7 +2,7 @@
 
 The nodes of a tree are in ascending order of their paths (root 1, children 2i and 2i + 1), level by level, so
 the children of split j are the nodes 2j + 1 and 2j + 2. A split says whose feature decides and by which of
-the owner's cuts; the threshold of a cut is the owner's secret. **Left iff x̂ ≤ threshold**, which is bin ≤ cut.
+the owner's cuts; the threshold of a cut is the owner's secret. A row goes left iff its bin is ≤ the cut.
 """
 
 import hashlib

@@ -68,11 +68,10 @@ def leaf_votes(sums: Ints, scale: Scale, voting: Voting) -> Ints:
         weight, total = np.maximum(sums[:, 0], 1), sums[:, 1]
         guard = scale.vote_places - scale.places
         whole, rest = np.divmod(total, weight)
-        votes: Ints = ((whole << guard) + (rest << guard) // weight)[:, None]
-        return votes
+        return np.reshape((whole << guard) + (rest << guard) // weight, (-1, 1))
     if voting == "soft":
-        votes = (sums << _SHARE_BITS) // np.maximum(sums.sum(axis=1, keepdims=True), 1)
-        return votes
+        weights = np.maximum(sums.sum(axis=1, keepdims=True), 1)
+        return np.asarray((sums << _SHARE_BITS) // weights, np.int64)
     votes = np.zeros(sums.shape, np.int64)
     votes[np.arange(len(sums)), sums.argmax(axis=1)] = 1
     votes[~sums.any(axis=1)] = 0
@@ -82,7 +81,7 @@ def leaf_votes(sums: Ints, scale: Scale, voting: Voting) -> Ints:
 def has_weight(sums: Ints, scale: Scale) -> Ints:
     """Return 1 for each leaf that votes, else 0."""
     weights = sums if scale.n_classes else sums[:, :1]
-    return np.any(weights > 0, axis=1).astype(np.int64)
+    return np.asarray(np.any(weights > 0, axis=1), np.int64)
 
 
 @kernel
