@@ -9,9 +9,17 @@ from numpy.typing import NDArray
 from revfrf.embedded.federation import Federation
 from revfrf.forest.nodes import Node
 from revfrf.forest.tree import Rules, unfinished, with_rows
+from revfrf.messages.base import of_number
+from revfrf.messages.key_setup import EpochCertificate
 from revfrf.testing.federations import Case
 from tests.reference import forest as reference
 from tests.reference.canonical import canonical
+
+
+def modulus(certificate: EpochCertificate) -> int:
+    """N of an epoch that has DT-PKC."""
+    assert certificate.dtpkc is not None
+    return of_number(certificate.dtpkc.n)
 
 
 def leaf_paths(federation: Federation) -> NDArray[np.uint64]:

@@ -12,7 +12,7 @@ from revfrf.errors import ProtocolError, UsageError
 from revfrf.lifecycle import CsState, KgcState, Step, check_somebody_stays, run
 
 BOTH = (False, True)
-KGC_STATES = [KgcState(*values) for values in product((0, 1, 2), BOTH, BOTH, BOTH, (0, 1, 2))]
+KGC_STATES = [KgcState(*values) for values in product((0, 1, 2), BOTH, BOTH, BOTH, BOTH, BOTH)]
 CS_STATES = [CsState(1, *values) for values in product(BOTH, repeat=8)]
 KGC_STEPS = {
     Step.WAIT,
@@ -46,14 +46,14 @@ KGC_LAWS: dict[str, tuple[Callable[[KgcState], bool], set[Step]]] = {
         {Step.WAIT},
     ),
     "nothing happens while nobody asks to leave": (
-        lambda kgc: kgc.epoch > 0 and kgc.announced and kgc.leaving_level == 0,
+        lambda kgc: kgc.epoch > 0 and kgc.announced and not kgc.leaving,
         {Step.WAIT},
     ),
-    "level 1 keeps the keys": (
-        lambda kgc: kgc.leaving_level == 1,
+    "keys that need not change stay": (
+        lambda kgc: not kgc.new_keys,
         {*KGC_STEPS} - {Step.BEGIN_EPOCH_WITH_NEW_KEYS},
     ),
-    "level 2 changes the keys": (lambda kgc: kgc.leaving_level == 2, {*KGC_STEPS} - {Step.BEGIN_EPOCH}),
+    "keys that must change do": (lambda kgc: kgc.new_keys, {*KGC_STEPS} - {Step.BEGIN_EPOCH}),
     "a request of CS begins no epoch but the first": (
         lambda kgc: kgc.epoch > 0 and kgc.setup_requested,
         {Step.ANNOUNCE, Step.WAIT},
@@ -63,7 +63,7 @@ KGC_LAWS: dict[str, tuple[Callable[[KgcState], bool], set[Step]]] = {
             kgc.epoch > 0
             and kgc.announced
             and not (kgc.revocation_in_progress or kgc.setup_requested)
-            and kgc.leaving_level > 0
+            and kgc.leaving
         ),
         {Step.BEGIN_EPOCH, Step.BEGIN_EPOCH_WITH_NEW_KEYS},
     ),
@@ -179,7 +179,7 @@ def test_step_that_changes_nothing_ends_the_loop() -> None:
 
 def test_what_a_step_raises_ends_the_loop() -> None:
     with pytest.raises(ZeroDivisionError):
-        run(lambda: KgcState(1, False, False, False, 0), {Step.ANNOUNCE: lambda: 1 / 0})
+        run(lambda: KgcState(1, False, False, False, False, False), {Step.ANNOUNCE: lambda: 1 / 0})
 
 
 # -- the last participant ---------------------------------------------------------------------------

@@ -34,15 +34,16 @@ class KgcState:
     """What KGC has written down, as far as it decides the next step.
 
     `setup_requested`: CS asks for the epoch. `announced`: all members have accepted it.
-    `revocation_in_progress`: it began with a revocation that has no certificate yet. `leaving_level`: the
-    highest revocation level among those who ask to leave, 0 if nobody does.
+    `revocation_in_progress`: it began with a revocation that has no certificate yet. `leaving`: somebody asks
+    to leave. `new_keys`: all who stay then need new keys.
     """
 
     epoch: int
     setup_requested: bool
     announced: bool
     revocation_in_progress: bool
-    leaving_level: int
+    leaving: bool
+    new_keys: bool
 
     @property
     def next_step(self) -> Step:
@@ -92,8 +93,8 @@ _KGC: tuple[tuple[Step, Callable[[KgcState], bool]], ...] = (
     (Step.WAIT, lambda kgc: kgc.epoch == 0),
     (Step.ANNOUNCE, lambda kgc: not kgc.announced),
     (Step.WAIT, lambda kgc: kgc.revocation_in_progress or kgc.setup_requested),  # CS begins no other epoch
-    (Step.BEGIN_EPOCH_WITH_NEW_KEYS, lambda kgc: kgc.leaving_level == 2),
-    (Step.BEGIN_EPOCH, lambda kgc: kgc.leaving_level == 1),
+    (Step.BEGIN_EPOCH_WITH_NEW_KEYS, lambda kgc: kgc.leaving and kgc.new_keys),
+    (Step.BEGIN_EPOCH, lambda kgc: kgc.leaving),
     (Step.WAIT, lambda _: True),
 )
 

@@ -12,6 +12,9 @@ CC: Final = "CC"
 PARTICIPANT: Final = "participant"
 REQUESTER: Final = "requester"
 Role = Literal["KGC", "CS", "CC", "participant", "requester"]
+Protocol = Literal["shares", "paper"]
+"""How the forests of a federation are trained and asked, for all of its life."""
+
 SERVERS: Final = (KGC, CS, CC)
 """Roles with exactly one party, which is named after its role."""
 

@@ -13,7 +13,6 @@ import pytest
 
 from revfrf.embedded.federation import Federation
 from revfrf.errors import ProtocolError
-from revfrf.messages.base import of_number
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import CC, CS, KGC
 from revfrf.roles.coordinator import Coordinator
@@ -38,6 +37,7 @@ from tests.crashes.forests import (
     nodes_of,
     opened_again,
 )
+from tests.federations import modulus
 from tests.killing import (
     all_steps,
     copy_of,
@@ -88,17 +88,17 @@ def check_standing(model: Any, before: Before, leavers: tuple[str, ...], level: 
     assert (certificate.epoch, certificate.revoked) == (1 + left, leavers)
     assert set(federation.participants) == before.forest.parties.keys() - set(leavers)
     new = left and level == 2
-    assert (of_number(certificate.n) == before.n) == (not new)
+    assert (modulus(certificate) == before.n) == (not new)
     for name, role in federation.with_policies.items():
         identity = role.identity
         assert identity.certificate == certificate
         assert identity.pending_keys is None
         assert identity.keys is not None
-        assert identity.keys.epoch == 1 + new
-        assert identity.weak.parameters.n == of_number(certificate.n)
+        assert identity.dealt_epoch == 1 + new
+        assert identity.weak.parameters.n == modulus(certificate)
         assert set(keys_of(identity)).isdisjoint(before.keys[name]) == new
         assert role.policy == POLICY
-    assert federation.parameters.n == federation.coordinator.plan.parameters.n == of_number(certificate.n)
+    assert federation.parameters.n == federation.coordinator.plan.parameters.n == modulus(certificate)
     splits = federation.coordinator.store.splits
     if new:
         assert {split.epoch for split in splits.values()} == {2}

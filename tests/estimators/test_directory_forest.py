@@ -127,7 +127,8 @@ def test_directory_is_its_owners_alone(tmp_path: Path) -> None:
 def test_each_party_keeps_its_own_secrets_and_nobody_elses(tmp_path: Path) -> None:
     model = classifier(4, parties=PARTIES, directory=tmp_path, decimals=15).fit(X, Y)
     federation = model.federation_
-    of: dict[str, list[bytes]] = {"kgc": [federation.kgc.signing.export()]}  # type: ignore[union-attr]
+    assert federation.kgc.keys is not None
+    of: dict[str, list[bytes]] = {"kgc": [*federation.kgc.keys.export().values()]}
     for name, role in (("cs", federation.coordinator), ("cc", federation.compute)):
         of[name] = [number(key.reveal()) for key in (role.identity.share.value, role.identity.weak.sk)]
     for name, owner in federation.participants.items():

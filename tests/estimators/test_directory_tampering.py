@@ -220,8 +220,8 @@ BY_HAND: dict[str, Callable[[Path], object]] = {
     "a signing key that is none": identity("bank", signing=lambda _: b"xyz"),
     "a weak key": identity("bank", keys=fields(sk=lambda _: b"\2")),
     "a weak key that is none": identity("bank", keys=fields(sk=lambda _: b"\0")),
-    "a weak key of no modulus": identity("bank", keys=fields(n=lambda _: b"\x0f")),
-    "half a weak key": identity("bank", keys=lambda k: {"n": k["n"]}),
+    "a weak key of no modulus": identity("bank", keys=fields(dtpkc=fields(n=lambda _: b"\x0f"))),
+    "half a weak key": identity("bank", keys=lambda k: {"dtpkc": k["dtpkc"]}),
     "no keys": identity("bank", keys=lambda _: None),
     "a strong share": identity("cc", keys=fields(share=lambda _: b"\5")),
     "a strong share that the other does not fit": identity("cc", keys=fields(share=with_byte)),
@@ -234,6 +234,7 @@ BY_HAND: dict[str, Callable[[Path], object]] = {
     "another federation": identity("bank", federation=lambda _: "another"),
     "another key centre": identity("bank", kgc=lambda _: SigningKey.generate().verify_key.raw),
     "another key of the key centre": fact("kgc", "signing", lambda _: SigningKey.generate().export()),
+    "another key for notes": fact("kgc", "notes", lambda _: SigningKey.generate().export()),
     "a key centre without epochs": fact("kgc", "state", fields(certificates=lambda _: [])),
     "an epoch that nobody has signed": fact(
         "kgc", "state", fields(certificates=lambda c: [c[0] | {"signature": bytes(64)}])

@@ -54,9 +54,10 @@ def secrets_of(federation: Federation) -> list[bytes]:
         found += [f"{n:x}".encode() for n in numbers]
         found += [n.to_bytes(-(-n.bit_length() // 8), "big") for n in numbers]
         found += [identity.signing.export(), identity.signing.export().hex().encode()]
-    assert federation.kgc.signing is not None
-    kgc = federation.kgc.signing.export()
-    found += [kgc, kgc.hex().encode(), federation.seed]
+    assert federation.kgc.keys is not None
+    for key in federation.kgc.keys.export().values():
+        found += [key, key.hex().encode()]
+    found.append(federation.seed)
     return found + [party.secret for party in federation.participants.values()]
 
 

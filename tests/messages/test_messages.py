@@ -37,30 +37,44 @@ OPENING = OpenForest(
     n_candidates=255,
     n_sampled=2**20,
 )
+DTPKC = key_setup.DtpkcParameters(b"\x09", b"\x04", 2**32 - 1)
 RECEIPT = key_setup.Receipt("bank", 2**32 - 1, bytes(32), bytes(32), bytes(64))
 REPORT = frf_revoc.Report(bytes(32), bytes(16), "0" * 64, "f" * 64, 2**32 - 1, 7, 0, bytes(64))
 SAMPLES: tuple[Message, ...] = (
     Done(),
-    key_setup.KeyDeal(
-        federation="f", epoch=1, number=1, n=b"\x09", g0=b"\x04", exponent_bits=128, share=None
-    ),
-    key_setup.KeyDeal(
-        federation="f", epoch=2**32 - 1, number=2, n=b"\x09", g0=b"\x04", exponent_bits=128, share=b"\x07"
-    ),
+    key_setup.KeyDeal(federation="f", epoch=1, number=1, dtpkc=None, share=None),
+    key_setup.KeyDeal(federation="f", epoch=2**32 - 1, number=2, dtpkc=DTPKC, share=b"\x07"),
+    key_setup.Enrolment(name="bänk", role="participant", weak=None, verify_key=bytes(32)),
     key_setup.Enrolment(
-        name="bänk", role="participant", h=b"1", challenge=b"2", response=b"3", verify_key=bytes(32)
+        name="bänk",
+        role="participant",
+        weak=key_setup.ProvenKey(b"1", b"2", b"3"),
+        verify_key=bytes(32),
     ),
     key_setup.EpochCertificate(
         federation="f",
         epoch=1,
-        n=b"\x09",
-        g0=b"\x04",
-        exponent_bits=2**32 - 1,
+        forest_protocol="shares",
+        notes_key=bytes(32),
+        dtpkc=None,
+        members=(key_setup.Member("CS", "CS", None, bytes(32)),),
+        revoked=(),
+        erases=False,
+        previous=b"",
+        signature=bytes(64),
+    ),
+    key_setup.EpochCertificate(
+        federation="f",
+        epoch=1,
+        forest_protocol="paper",
+        notes_key=bytes(32),
+        dtpkc=DTPKC,
         members=(
             key_setup.Member("CS", "CS", b"1", bytes(32)),
             key_setup.Member("bank", "participant", b"2", bytes(32)),
         ),
         revoked=("shop",),
+        erases=True,
         previous=b"",
         signature=bytes(64),
     ),
@@ -235,14 +249,20 @@ def test_message_with_an_unknown_or_a_missing_field_is_refused(message: Message)
         assert refused(packed({k: v for k, v in plain.items() if k != name})) == "malformed"
 
 
+RIGHT: dict[type[Message], tuple[tuple[str, object], ...]] = {
+    frf_predict.ForestFacts: (("columns", {}), ("centre", 1.5), ("centre", -1), ("places", -1)),
+    key_setup.EpochCertificate: (("erases", True),),
+}
+"""What is a value of the right type after all."""
+
+
 @pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
 def test_message_with_a_field_of_another_type_is_refused(message: Message) -> None:
     wrongs: list[object] = [-1, 1.5, True, {}, [None], [[]], "\0" * 300]
     plain = fields_of(message)
     for name in plain:
         for wrong in wrongs:
-            right = (name, wrong) in (("columns", {}), ("centre", 1.5), ("centre", -1), ("places", -1))
-            if type(message) is not frf_predict.ForestFacts or not right:
+            if (name, wrong) not in RIGHT.get(type(message), ()):
                 assert refused(packed(plain | {name: wrong})) == "malformed"
 
 
@@ -250,13 +270,24 @@ COLUMN = {"name": "a", "decimals": 0, "categories": None}
 OUT_OF_BOUNDS: dict[type[Message], dict[str, list[object]]] = {
     key_setup.KeyDeal: {
         "federation": ["", "x" * 201],
-        "n": [b"", bytes(8193)],
+        "dtpkc": [
+            {"n": b"\x09", "g0": b"\x04"},
+            {"n": b"", "g0": b"\x04", "exponent_bits": 128},
+            {"n": bytes(8193), "g0": b"\x04", "exponent_bits": 128},
+            {"n": b"\x09", "g0": b"\x04", "exponent_bits": 2**32},
+            {"n": b"\x09", "g0": b"\x04", "exponent_bits": 128, "p": b"\x03"},
+        ],
         "share": [b""],
-        "exponent_bits": [2**32],
         "epoch": [2**32],
     },
-    key_setup.Enrolment: {"verify_key": [bytes(31), bytes(33)]},
+    key_setup.Enrolment: {
+        "verify_key": [bytes(31), bytes(33)],
+        "weak": [{"h": b"1"}, {"h": b"", "challenge": b"2", "response": b"3"}],
+    },
     key_setup.EpochCertificate: {
+        "forest_protocol": ["", "none", "Paper", None],
+        "notes_key": [bytes(31), None],
+        "erases": [None, 0, 1],
         "signature": [bytes(63), None],
         "members": [
             [{"name": "a", "role": "b", "h": b"1"}],

@@ -28,7 +28,7 @@ from revfrf.errors import (
 )
 from revfrf.lifecycle import check_somebody_stays
 from revfrf.messages.alignment import Align
-from revfrf.messages.base import Done, Message, of_number
+from revfrf.messages.base import Done, Message
 from revfrf.messages.frf_predict import ForestQuery
 from revfrf.messages.frf_revoc import Report, RevocationLevel, RevocationReport
 from revfrf.messages.key_setup import AdmissionRequest
@@ -46,6 +46,7 @@ from revfrf.transport.frames import Frame
 from revfrf.transport.grpc import Dialler, Server
 from revfrf.transport.join_token import Authority
 from revfrf.transport.passport import PartyId
+from tests.federations import modulus
 from tests.node.founding import OWNERS, SERVING
 from tests.node.in_process import Federation
 from tests.transport.asking import digests
@@ -186,7 +187,7 @@ def test_whose_token_was_withdrawn_does_not_become_a_requester(federation: Feder
 def remembers_a_share(federation: Federation) -> bool:
     """Whether KGC has the set-up of the current epoch, or its process keeps it for later forests."""
     kept = {made.parameters.n for made in moduli._made.values()}
-    return federation.kgc._setup is not None or of_number(federation.epoch.n) in kept
+    return federation.kgc._setup is not None or modulus(federation.epoch) in kept
 
 
 def test_kgc_has_no_share_of_an_epoch_that_has_begun(
@@ -392,7 +393,7 @@ def test_a_higher_level_counts_also_while_the_epoch_of_the_lower_one_begins(
     assert kgc.role.state.leaving["h2"].level == 2
     kgc.work()
     assert (federation.epoch.epoch, federation.epoch.revoked) == (2, ("h2",))
-    assert federation.epoch.n != before.n
+    assert federation.epoch.dtpkc != before.dtpkc
 
 
 def test_of_the_last_two_who_ask_at_once_one_is_refused_and_the_other_leaves(

@@ -86,8 +86,8 @@ def left(kind: str) -> Left:
     federation = train(case_of_four())
     for levels in KINDS[kind]:
         certificate = leave(federation, levels)
-    signing = federation.kgc.signing
-    assert signing is not None
+    assert federation.kgc.keys is not None
+    signing = federation.kgc.keys.signing
     return Left(certificate, signing.verify_key, federation, signing)
 
 
@@ -117,7 +117,7 @@ def test_certificate_holds_and_says_what_happened(any_left: Left) -> None:
     assert set(certificate.leavers) == set(after.revoked) - set(before.revoked)
     assert certificate.report.epoch == certificate_digest(after)
     assert certificate.report.digest_after == any_left.federation.coordinator.digest()
-    assert (before.n != after.n) == (certificate.level == 2)
+    assert (before.dtpkc != after.dtpkc) == after.erases == (certificate.level == 2)
 
 
 def test_a_time_that_no_calendar_has_is_shown_all_the_same(any_left: Left) -> None:

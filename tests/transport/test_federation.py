@@ -55,7 +55,7 @@ def run(case: Case, leavers: list[tuple[str, RevocationLevel]], grpc: bool) -> l
         assert isinstance(federation.network, GrpcNetwork) == grpc
         found.append(outcome(federation))
         for party, level in leavers:
-            federation.revoke([party], level, ignore).verify(federation.kgc._signing.verify_key)
+            federation.revoke([party], level, ignore).verify(federation.kgc._keys.signing.verify_key)
             found.append(outcome(federation))
     return found
 

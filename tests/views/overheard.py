@@ -211,8 +211,8 @@ class Held:
             half = f"the upper half of the {new}share of {share.server}"
             numbers.append((half, share.root_exponent.reveal()))
         seeds += [(f"the secret of {name}", owner.secret) for name, owner in f.participants.items()]
-        assert f.kgc.signing is not None
-        seeds.append(("the signing seed of KGC", f.kgc.signing.export()))
+        assert f.kgc.keys is not None
+        seeds += [(f"the {what} seed of KGC", seed) for what, seed in f.kgc.keys.export().items()]
         return cls(dict(f.coordinator.store.splits), numbers, seeds)
 
 

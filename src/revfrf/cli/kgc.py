@@ -25,8 +25,12 @@ def init(
         str, Option(metavar="HOST:PORT", help="CS's address, the only open port of the federation.")
     ],
     directory: Directory = Path("kgc"),
+    protocol: Annotated[
+        str | None, Option(metavar="paper|shares", help="How forests are trained and asked (default paper).")
+    ] = None,
     key_bits: Annotated[
-        int | None, Option(help="Size of the keys; 3072 gives about 128 bits of security.")
+        int | None,
+        Option(help="Size of the keys of the paper protocol; 3072 gives about 128 bits of security."),
     ] = None,
     allow_insecure: AllowInsecure = False,
     as_json: Json = False,
@@ -39,8 +43,8 @@ def init(
     """
     from revfrf.node.invitations import create_federation
 
-    insecure = allow_insecure or None
-    create_federation(directory, federation, coordinator, key_bits=key_bits, allow_insecure=insecure)
+    keys = {"protocol": protocol, "key_bits": key_bits, "allow_insecure": allow_insecure or None}
+    create_federation(directory, federation, coordinator, **keys)
     facts = {"directory": str(directory), "federation": federation}
     done = f"{directory} is the key centre of {federation}. Next, invite CS, CC and all other parties:"
     print_done(as_json, facts, done, f"  revfrf kgc invite CS -d {quoted(directory)}")

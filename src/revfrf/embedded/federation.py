@@ -29,15 +29,16 @@ from revfrf.messages.base import Done
 from revfrf.messages.fle_expan import Column
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.metering import measured
-from revfrf.names import CC, CS, DEFAULT_REQUESTER, KGC, PARTICIPANT, REQUESTER, check_name
+from revfrf.names import CC, CS, DEFAULT_REQUESTER, KGC, PARTICIPANT, REQUESTER, Protocol, check_name
 from revfrf.parallel import calls_at_once
 from revfrf.protocols.certificate import RevocationCertificate
+from revfrf.protocols.common.epoch import read_parameters
 from revfrf.protocols.common.identity import Identity, IdentityRecord
 from revfrf.protocols.paper.fle_expan import LevelReport
 from revfrf.protocols.paper.frf_predict import Answer
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.coordinator import Coordinator, watching_requests
-from revfrf.roles.kgc import KeyCentre
+from revfrf.roles.kgc import KeyCentre, KeyCentreKeys
 from revfrf.roles.participant import TRAINING, Participant
 from revfrf.roles.requester import Requester
 from revfrf.storage.memory import CoordinatorStore, ParticipantStore, Store, StoreFactory
@@ -62,8 +63,7 @@ class Credentials(Secret):
     A forest that was saved without private keys has none of the secrets.
     """
 
-    parameters: Parameters
-    kgc: SigningKey | None
+    kgc: KeyCentreKeys | None
     identities: Mapping[str, Identity]
     secret_of: Mapping[str, bytes]
     seed: bytes
@@ -85,21 +85,31 @@ class Federation:
     """KGC, CS, CC and participants who share a process and nothing else: they talk in messages.
 
     `seed` makes runs repeat: the forest's seed and the participants' secrets come from it. Keys never do.
+    The paper protocol needs a `setup`, the shares protocol has none.
     """
 
     def __init__(
-        self, columns: Columns, setup: SetUp, seed: bytes, n_jobs: int = 1, stores: StoreFactory | None = None
+        self,
+        columns: Columns,
+        *,
+        seed: bytes,
+        protocol: Protocol = "paper",
+        setup: SetUp | None = None,
+        n_jobs: int = 1,
+        stores: StoreFactory | None = None,
     ) -> None:
         for name in columns:
             check_name("party", name)
+        if (setup is None) != (protocol == "shares"):
+            raise UsageError(f'protocol {protocol!r}: "paper" needs a set-up, and "shares" has none')
         role_of = {CS: CS, CC: CC} | dict.fromkeys(columns, PARTICIPANT)
-        kgc, insecure = SigningKey.generate(), setup.parameters.allow_insecure
+        kgc, insecure = KeyCentreKeys.generate(), setup is not None and setup.parameters.allow_insecure
         identities = {
-            name: Identity(name, role, kgc.verify_key, SigningKey.generate(), insecure)
+            name: Identity(name, role, kgc.signing.verify_key, SigningKey.generate(), insecure)
             for name, role in role_of.items()
         }
         secret_of = {name: participant_secret(seed, name) for name in columns}
-        known = Credentials(setup.parameters, kgc, identities, secret_of, forest_seed(seed))
+        known = Credentials(kgc, identities, secret_of, forest_seed(seed))
         self._assemble(columns, known, n_jobs, stores or StoreFactory())
         self.kgc.remember()
         for party in self.with_policies.values():
@@ -111,7 +121,8 @@ class Federation:
         }
         with calls_at_once(self._calls), measured(self.network.ledger, KGC, "key set-up"):
             run(lambda: self.kgc.lifecycle_state(setup_requested=True), actions)
-        self.timings = Timings(search_seconds(setup.parameters.key_bits), perf_counter() - started)
+        searched = 0.0 if setup is None else search_seconds(setup.parameters.key_bits)
+        self.timings = Timings(searched, perf_counter() - started)
 
     @classmethod
     def restored(cls, columns: Columns, known: Credentials, n_jobs: int, stores: StoreFactory) -> Self:
@@ -136,16 +147,16 @@ class Federation:
         if new:
             self.stores.discard(REQUESTER, name)  # left over from an enrolment that failed
         store = self.stores.store(Store, REQUESTER, name, create=new)
-        kgc, insecure = self.coordinator.identity.kgc, self.parameters.allow_insecure
+        cs = self.coordinator.identity
         if new:
-            identity = Identity(name, REQUESTER, kgc, SigningKey.generate(), insecure)
+            identity = Identity(name, REQUESTER, cs.kgc, SigningKey.generate(), cs.allow_insecure)
             store.write(identity=identity)
         else:
-            identity = store.expect("identity", IdentityRecord).identity(insecure)
+            identity = store.expect("identity", IdentityRecord).identity(cs.allow_insecure)
         return Requester(identity, channel, self.n_jobs, store)
 
     def _assemble(self, columns: Columns, known: Credentials, n_jobs: int, stores: StoreFactory) -> None:
-        self.parameters, self.seed, self.stores = known.parameters, known.seed, stores
+        self.seed, self.stores = known.seed, stores
         self.network = MemoryNetwork()
         of, channel = known.identities, self.network.channel
         self.kgc = KeyCentre(channel(KGC), known.kgc, stores.store(Store, KGC, KGC))
@@ -161,6 +172,12 @@ class Federation:
             self.network.connect(server, server, role)
         for name, participant in self.participants.items():
             self.network.connect(name, PARTICIPANT, participant)
+
+    @property
+    def parameters(self) -> Parameters:
+        """The public parameters of this epoch. Raises ProtocolError under the shares protocol."""
+        cs = self.coordinator
+        return read_parameters(cs.certificate.dtpkc, cs.identity.allow_insecure)
 
     @property
     def with_policies(self) -> dict[str, Participant | Coordinator | ComputePartner]:
@@ -229,7 +246,7 @@ class Federation:
             self.network.connect(name, REQUESTER, requester)
         try:
             with measured(self.network.ledger, KGC, "key set-up"):
-                self.kgc.admit(self.parameters, name)
+                self.kgc.admit(name)
         except BaseException:
             self.network.roles = there
             raise
@@ -329,9 +346,8 @@ class Federation:
             self.participants.pop(party, None)
             self.network.roles.pop(party, None)
             self.requesters.pop(party, None)
-        self.parameters = self.coordinator.identity.weak.parameters
         for name in self.requesters.keys() - self.participants.keys():
-            self.requesters[name].forget_keys_but(self.parameters)
+            self.requesters[name].forget_keys_but(self.coordinator.certificate.dtpkc)
         self.coordinator.revoke(progress)
 
     def costs(self) -> Costs:

@@ -135,9 +135,9 @@ def saved(federation: Federation, estimator: EstimatorRecord, digest: str, priva
 
     known = new(Store, KGC, KGC, state=KeyCentreRecord((kgc.current,), receipts=kgc.state.receipts))
     if private:
-        if kgc.signing is None:
+        if kgc.keys is None:
             raise UsageError("this forest was loaded without its private keys; they cannot be saved")
-        known.write(signing=kgc.signing.export())
+        known.write(**kgc.keys.export())
     structure = kept(
         CoordinatorStore,
         cs,

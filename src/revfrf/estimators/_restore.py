@@ -7,7 +7,6 @@ what training guarantees, such as whole trees and valid column numbers: all of i
 
 from revfrf.crypto.dtpkc.keys import Ciphertext
 from revfrf.crypto.secret import hides_locals
-from revfrf.crypto.signing import SigningKey
 from revfrf.embedded.federation import Credentials, Federation
 from revfrf.errors import ProtocolError, StorageError
 from revfrf.estimators._file import EstimatorRecord
@@ -17,7 +16,7 @@ from revfrf.forest.targets import TargetsRecord
 from revfrf.forest.tree import Rules, feature_id
 from revfrf.messages.fle_expan import Column
 from revfrf.names import CC, CS, KGC, PARTICIPANT
-from revfrf.protocols.common.epoch import read_parameters, verify_certificate
+from revfrf.protocols.common.epoch import verify_certificate
 from revfrf.protocols.common.identity import Identity, IdentityRecord
 from revfrf.protocols.common.request import RequestPolicy
 from revfrf.protocols.key_setup import check_certificate
@@ -25,7 +24,7 @@ from revfrf.protocols.paper.fle_expan import forest_id
 from revfrf.protocols.paper.fos_find import per_node
 from revfrf.protocols.paper.splits import split_context, split_statement
 from revfrf.roles.coordinator import Coordinator, ForestRecord
-from revfrf.roles.kgc import KeyCentreRecord
+from revfrf.roles.kgc import KeyCentreKeys, KeyCentreRecord
 from revfrf.roles.participant import TRAINING
 from revfrf.storage.directory import Directory
 from revfrf.storage.memory import CoordinatorStore, ParticipantStore, Store, StoreFactory
@@ -81,21 +80,19 @@ def restored(stores: StoreFactory, *, private_keys: bool, allow_insecure: bool, 
     for name in epoch.revoked:
         stores.discard(PARTICIPANT, name)
     order = {name: columns[name] for name in (*forest.columns, *columns) if name in columns}
-    signing = SigningKey.from_bytes(kgc.expect("signing", bytes)) if private_keys else None
-    parameters = read_parameters(identities[CS].certificate or epoch, allow_insecure)
-    known = Credentials(parameters, signing, identities, secret_of, forest.seed)
+    known = Credentials(KeyCentreKeys.read(kgc) if private_keys else None, identities, secret_of, forest.seed)
     return Federation.restored(order, known, n_jobs, stores)
 
 
 def _identity(store: Store, kgc: KeyCentreRecord, private_keys: bool, allow_insecure: bool) -> Identity:
     """Return a party's identity, whose epoch certificate must be one of KGC's last two and name its keys."""
     identity = store.expect("identity", IdentityRecord).identity(allow_insecure)
-    secrets = (identity.signing, identity.keys)
-    if identity.certificate is None or any((secret is not None) != private_keys for secret in secrets):
+    certificate, held = identity.certificate, (identity.signing is not None, identity.keys is not None)
+    if certificate is None or held != (private_keys, private_keys and certificate.dtpkc is not None):
         raise _refused(store, "damaged: keys that should not be there, or are missing")
-    if identity.keys is not None:
-        check_certificate(identity, identity.keys, identity.certificate)
-    if identity.certificate not in kgc.certificates[-2:]:
+    if private_keys:
+        check_certificate(identity, identity.keys, certificate)
+    if certificate not in kgc.certificates[-2:]:
         raise _refused(store)
     return identity
 
@@ -123,7 +120,7 @@ def _check_roles(federation: Federation, training_rows: bool) -> None:
     """All know the same forest, of the same columns and rows, and the servers have their own shares."""
     cs, cc = federation.coordinator, federation.compute
     fits = cc.forest == cs.opening and cs.columns.keys() == federation.participants.keys()
-    if federation.kgc.signing is not None:
+    if cs.identity.keys is not None:
         shares = cs.identity.share.value.reveal() + cc.identity.share.value.reveal()
         fits &= shares % federation.parameters.n == 1  # see StrongShare
     for name, role in federation.with_policies.items():
@@ -156,8 +153,9 @@ def check_federation(federation: Federation) -> None:
     _check_trees(rules, cs.store, cs.targets.scale.n_sums)
     _check_splits(federation)
     _check_own_splits(federation)
-    if federation.kgc.signing is not None:
-        _require(federation.kgc.signing.verify_key == cs.identity.kgc, "key of KGC")
+    if federation.kgc.keys is not None:
+        signing, notes = federation.kgc.keys.signing.verify_key, federation.kgc.keys.notes.verify_key
+        _require((signing, notes.raw) == (cs.identity.kgc, certificate.notes_key), "key of KGC")
 
 
 def _require(holds: bool, what: str) -> None:

@@ -3,22 +3,37 @@
 import msgspec
 
 from revfrf.messages.base import MIB, Count, Digest, Message, Name, Number, Signature, counting, once
-from revfrf.names import PARTICIPANT
+from revfrf.names import PARTICIPANT, Protocol
+
+
+class DtpkcParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The public parameters of DT-PKC, which the paper protocol alone has."""
+
+    n: Number
+    g0: Number
+    exponent_bits: Count
+
+
+class ProvenKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A weak key by its public half, and the proof that the sender holds the secret one."""
+
+    h: Number
+    challenge: Number
+    response: Number
 
 
 class KeyDeal(Message, frozen=True):
-    """KGC to a party: the public parameters of an epoch to come, and for CS and CC its strong share.
+    """KGC to a party: enrol for an epoch to come, with a weak key if there are parameters to make it under.
 
-    `number` counts KGC's deals: one that comes after a later one is void.
+    CS and CC then get their strong shares. `number` counts KGC's deals: one that comes after a later one is
+    void.
     """
 
     protocol = "key set-up"
     federation: Name
     epoch: Count
     number: Count
-    n: Number
-    g0: Number
-    exponent_bits: Count
+    dtpkc: DtpkcParameters | None
     share: Number | None
 
     def __repr__(self) -> str:
@@ -26,44 +41,48 @@ class KeyDeal(Message, frozen=True):
 
     def discloses(self) -> dict[str, int]:
         """Public numbers, and to a server its own share."""
-        return {"public parameters": 1} | ({"its strong share": 1} if self.share else {})
+        parts = {"public parameters": self.dtpkc, "its strong share": self.share}
+        return {what: 1 for what, part in parts.items() if part is not None}
 
 
 class Enrolment(Message, frozen=True):
-    """A party to KGC: its public keys, and the proof that it holds the secret half of h."""
+    """A party to KGC: its public keys; the weak one if it was dealt parameters."""
 
     protocol = "key set-up"
     discloses = once("public keys")
     name: Name
     role: Name
-    h: Number
-    challenge: Number
-    response: Number
+    weak: ProvenKey | None
     verify_key: Digest
 
 
 class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A party as the epoch certificate names it."""
+    """A party as the epoch certificate names it. `h` is there if the epoch has DT-PKC."""
 
     name: Name
     role: Name
-    h: Number
+    h: Number | None
     verify_key: Digest
 
 
 class EpochCertificate(Message, frozen=True):
-    """KGC to everybody: who belongs to the federation in this epoch, with which keys."""
+    """KGC to everybody: who belongs to the federation in this epoch, with which keys.
+
+    With `notes_key` KGC signs notes about requests. `erases`: every member has to erase what it had of the
+    epoch before, and to sign a receipt: all keys, or what belongs to those who have left.
+    """
 
     protocol = "key set-up"
     max_bytes = 64 * MIB
     discloses = counting(members="members of the federation")
     federation: Name
     epoch: Count
-    n: Number
-    g0: Number
-    exponent_bits: Count
+    forest_protocol: Protocol
+    notes_key: Digest
+    dtpkc: DtpkcParameters | None
     members: tuple[Member, ...]
     revoked: tuple[Name, ...]
+    erases: bool
     previous: bytes
     signature: Signature
 
@@ -78,21 +97,21 @@ class EpochCertificate(Message, frozen=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A party's word that it has erased its keys of an epoch, on entering the one with this certificate.
+    """A party's word on what it has erased of an epoch, on entering the one with this certificate.
 
-    `keys` is the digest of what was erased: the weak key, by its public half, and of a server the strong
-    share, by its modulus.
+    With DT-PKC, `erased` is the digest of its keys: the weak key, by its public half, and of a server the
+    strong share, by its modulus. Without, all that belongs to those who have left is erased.
     """
 
     party: Name
     epoch: Count
-    keys: Digest
+    erased: Digest
     entered: Digest
     signature: Signature
 
 
 class EpochAccepted(Message, frozen=True):
-    """A party to KGC: from now on this epoch alone; and, if it has new keys, the old ones are erased."""
+    """A party to KGC: from now on this epoch alone; and a receipt, if the epoch erases anything."""
 
     protocol = "key set-up"
     max_bytes = 64 * 1024

@@ -17,7 +17,18 @@ from msgspec.structs import FieldInfo, fields
 from revfrf.errors import ConfigError, UsageError
 from revfrf.io.files import create, writing
 from revfrf.io.party_data import Task
-from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER, SERVERS, Role, check_address, check_name
+from revfrf.names import (
+    CC,
+    CS,
+    KGC,
+    PARTICIPANT,
+    REQUESTER,
+    SERVERS,
+    Protocol,
+    Role,
+    check_address,
+    check_name,
+)
 from revfrf.node.logs import Format, Level
 from revfrf.node.toml_source import Source, Tables, read_toml, shown, toml_text
 from revfrf.protocols.common.request import RequestPolicy
@@ -115,8 +126,16 @@ class ForestSection(Struct, frozen=True):
 class KeysSection(Struct, frozen=True):
     """The keys that the key centre deals."""
 
-    key_bits: Annotated[int, _key("bits of a key", _BITS, ge=64, le=16384, multiple_of=16)] = 3072
+    protocol: Annotated[Protocol, _key("how forests are trained and asked", _choice(Protocol))] = "paper"
+    key_bits: Annotated[
+        int | None, _key('bits of a key, with "paper"', _BITS, 3072, ge=64, le=16384, multiple_of=16)
+    ] = None
     allow_insecure: Annotated[bool, _key("for tests: keys that protect nothing", _SWITCH)] = False
+
+    @property
+    def modulus_bits(self) -> int:
+        """Bits of a key under the paper protocol."""
+        return 3072 if self.key_bits is None else self.key_bits
 
 
 class WorkSection(Struct, frozen=True):
@@ -300,9 +319,11 @@ def _faults(config: Config) -> Iterator[tuple[Any, ...]]:
         yield f"{what}; lower the one or raise the other", ("network", "heartbeat"), ("network", "patience")
     if config.work.workers == 0:
         yield "must be a number of workers, or -1 for all cores, not 0", ("work", "workers")
-    if keys.key_bits < 2048 and not keys.allow_insecure:
+    if keys.protocol == "shares" and keys.key_bits is not None:
+        yield 'there are such keys with protocol "paper" only; remove it', ("keys", "key_bits")
+    if keys.modulus_bits < 2048 and not keys.allow_insecure:
         remedy = "give 2048 or more, or, to try it, --allow-insecure"
-        yield f"{keys.key_bits}-bit keys protect nothing; {remedy}", ("keys", "key_bits")
+        yield f"{keys.modulus_bits}-bit keys protect nothing; {remedy}", ("keys", "key_bits")
 
 
 def _roles(*key: str) -> tuple[str, ...]:

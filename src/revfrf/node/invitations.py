@@ -21,7 +21,7 @@ from revfrf.node.config import Config, new_config, write_config
 from revfrf.node.home import CONFIG, DATABASE, PUBLIC_KEY, Home
 from revfrf.protocols.common.identity import Identity
 from revfrf.record import Record
-from revfrf.roles.kgc import KeyCentreRecord
+from revfrf.roles.kgc import KeyCentreKeys, KeyCentreRecord
 from revfrf.storage.memory import Store
 from revfrf.storage.sqlite import Database
 from revfrf.transport.join_token import Authority, Token, join
@@ -60,18 +60,18 @@ def create_federation(path: str | os.PathLike[str], federation: str, coordinator
     check_name("federation", federation)
     home = Path(path).expanduser().absolute()
     config = new_config(federation=federation, role=KGC, name=KGC, coordinator=coordinator, **keys)
-    signing, authority = SigningKey.generate(), Authority.new(federation)
-    token = authority.invite(PartyId(KGC, KGC), coordinator, signing.verify_key.raw, _OWN_SERIAL, 3650)
-    facts = {
-        "signing": signing.export(),
+    own, authority = KeyCentreKeys.generate(), Authority.new(federation)
+    verify_key = own.signing.verify_key
+    token = authority.invite(PartyId(KGC, KGC), coordinator, verify_key.raw, _OWN_SERIAL, 3650)
+    facts = own.export() | {
         "authority": authority.to_fields(),
-        "tls": join(token, signing.verify_key.raw).to_fields(),
+        "tls": join(token, verify_key.raw).to_fields(),
         "insecure": config.keys.allow_insecure,
         "state": KeyCentreRecord(),
         "invited": {},
         "serial": _OWN_SERIAL,
     }
-    _create(home, config, signing.verify_key, facts)
+    _create(home, config, verify_key, facts)
 
 
 @hides_locals

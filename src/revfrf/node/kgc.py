@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.embedded.moduli import fresh_setup, fresh_setup_like
 from revfrf.errors import (
@@ -31,7 +30,7 @@ from revfrf.node.logs import step
 from revfrf.node.service import Service
 from revfrf.parallel import workers
 from revfrf.protocols.common.epoch import read_parameters
-from revfrf.roles.kgc import KeyCentre
+from revfrf.roles.kgc import KeyCentre, KeyCentreKeys
 from revfrf.transport.codec import decode
 from revfrf.transport.passport import Passport
 
@@ -45,7 +44,7 @@ class KeyCentreService(Service):
 
     def __init__(self, home: Home, config: Config) -> None:
         super().__init__(home, config)
-        self.role = KeyCentre(self.endpoint, home.signing(), home.store)
+        self.role = KeyCentre(self.endpoint, KeyCentreKeys.read(home.store), home.store)
         self.role.recall()
         self._n_jobs = workers(config.work.workers)
         self._beginning = Lock()  # one epoch at a time
@@ -87,8 +86,8 @@ class KeyCentreService(Service):
                 {
                     Step.BEGIN_FIRST_EPOCH: self._begin_first_epoch,
                     Step.ANNOUNCE: self.role.announce,
-                    Step.BEGIN_EPOCH: lambda: self._begin_epoch(new_keys=False),
-                    Step.BEGIN_EPOCH_WITH_NEW_KEYS: lambda: self._begin_epoch(new_keys=True),
+                    Step.BEGIN_EPOCH: self._begin_epoch,
+                    Step.BEGIN_EPOCH_WITH_NEW_KEYS: self._begin_epoch_with_new_keys,
                 },
             )
 
@@ -98,27 +97,35 @@ class KeyCentreService(Service):
         if roles.get(CC) != CC or roles.get(CS) != CS or len(roles) < 3:
             raise ProtocolError("KGC has to invite CS, CC and at least one participant first", kind="order")
         self.endpoint.reach(roles)
-        bits, insecure = self.config.keys.key_bits, self.home.allow_insecure
+        keys, insecure = self.config.keys, self.home.allow_insecure
 
         def known() -> dict[str, bytes]:
             if self.home.store.expect("invited", dict[str, Invited]) != invited:
                 raise ProtocolError("others have been invited since; begin again", kind="order")
             return self._pins.verify_keys
 
-        with self._set_up(lambda: fresh_setup(bits, insecure, self._n_jobs)) as setup:
+        def begin(setup: SetUp | None) -> None:
             self.role.begin_first_epoch(self.config.party.federation, setup, roles, known)
+
+        if keys.protocol == "shares":
+            begin(None)
+        else:
+            with self._set_up(lambda: fresh_setup(keys.modulus_bits, insecure, self._n_jobs)) as setup:
+                begin(setup)
         step(log, "epoch began", epoch=1, members=len(roles))
 
-    def _begin_epoch(self, new_keys: bool) -> None:
-        current, leaving = self.role.current, sorted(self.role.state.leaving)
-        step(log, "leaving", parties=leaving, revocation_level=2 if new_keys else 1)
-        if new_keys:
-            self.endpoint.reach(member.name for member in current.members if member.name not in leaving)
-            with self._set_up(lambda: fresh_setup_like(self._parameters(), self._n_jobs)) as setup:
-                certificate = self.role.begin_epoch(setup)
-        else:
-            certificate = self.role.begin_epoch(None)
+    def _begin_epoch(self, setup: SetUp | None = None) -> None:
+        leaving = sorted(self.role.state.leaving)
+        step(log, "leaving", parties=leaving, revocation_level=self.role.leaving_level)
+        certificate = self.role.begin_epoch(setup)
         self.audit.append("epoch began", epoch=certificate.epoch, left=[*leaving])
+
+    def _begin_epoch_with_new_keys(self) -> None:
+        current = self.role.current
+        self.endpoint.reach({member.name for member in current.members} - self.role.state.leaving.keys())
+        parameters = read_parameters(current.dtpkc, self.home.allow_insecure)
+        with self._set_up(lambda: fresh_setup_like(parameters, self._n_jobs)) as setup:
+            self._begin_epoch(setup)
 
     @contextmanager
     def _set_up(self, search: Callable[[], SetUp]) -> Iterator[SetUp]:
@@ -135,6 +142,8 @@ class KeyCentreService(Service):
 
     def _admit_once(self, sender: str) -> Done:
         """Admit a requester once at a time: it is called back, and could keep many threads waiting."""
+        if not self.role.state.certificates:
+            raise NoForestError("the federation is not set up yet", kind="order")
         admitting = self._admitting.setdefault(sender, Lock())
         if not admitting.acquire(blocking=False):
             raise ProtocolError(f"{sender!r} is being admitted already", kind="order")
@@ -145,7 +154,7 @@ class KeyCentreService(Service):
                     return self.endpoint.call(sender, known, Done)
                 except RefusedError:  # it has other keys by now
                     self.role.forget_admission(sender)
-            self.role.admit(self._parameters(), sender)
+            self.role.admit(sender)
             self.audit.append("admitted", party=sender, epoch=self.role.current.epoch)
             return Done()
         finally:
@@ -168,8 +177,3 @@ class KeyCentreService(Service):
 
     def uninvite(self, request: api.Uninvite, _: OnProgress) -> None:
         uninvite(self.home, request.name)
-
-    def _parameters(self) -> Parameters:
-        if not self.role.state.certificates:
-            raise NoForestError("the federation is not set up yet", kind="order")
-        return read_parameters(self.role.current, self.home.allow_insecure)

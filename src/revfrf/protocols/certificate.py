@@ -1,7 +1,7 @@
 """Revocation certificates: proof, for anybody who has KGC's public key, that a participant has left a forest.
 
 A certificate holds the leavers' signed requests, the epoch before and the one after, CS's report of what
-became of the forest, at level 2 every party's receipt for its erased keys, and KGC's signature over all of
+became of the forest, at level 2 every party's receipt for what it erased, and KGC's signature over all of
 it. `verify` needs nothing else, and no network. Whether CS tells the truth about the digest, only training
 again without the leaver can show.
 """
@@ -159,11 +159,10 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
             verify(VerifyKey(cs.verify_key), _REPORT, report, after.federation)
 
     def _verify_receipts(self) -> None:
-        before, after = self.epoch_before, self.epoch_after
-        if (self.level == 2) != (before.n != after.n):
-            raise CertificateError("at level 2, and only there, all have new keys", kind="keys")
+        if (self.level == 2) != self.epoch_after.erases:
+            raise CertificateError("at level 2, and only there, everybody erases its keys", kind="keys")
         with _holds("receipt", "the receipts for erased keys do not hold"):
-            check_receipts(before, after, self.receipts)
+            check_receipts(self.epoch_before, self.epoch_after, self.receipts)
 
     # -- files --------------------------------------------------------------------------------------
 

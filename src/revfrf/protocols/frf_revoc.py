@@ -2,7 +2,7 @@
 
     request = sign_revocation(leaver, forest, level)     # the leaver, to KGC (line 1, there to CS)
     check_revocation(epoch, request)                     # KGC (line 2)
-    after = next_epoch(epoch, leavers, setup)            # KGC (line 15); at level 2 with new keys for all
+    after = next_epoch(epoch, leavers, level, setup)     # KGC (line 15); at level 2 with new keys for all
     receipts = announce(epoch, after)                    # KGC to all who stay (line 16); old keys are erased
     going = destroy(cs, leavers)                         # CS and the owners who stay (lines 3 to 7)
     fle_expan(cs)                                        # CS and the owners who stay (line 8)
@@ -23,10 +23,10 @@ from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.errors import ProtocolError
 from revfrf.forest.nodes import Node
 from revfrf.messages.base import PATHS, TREES, Done, array
-from revfrf.messages.frf_revoc import Destroy, Rekey, Rekeyed
+from revfrf.messages.frf_revoc import Destroy, Rekey, Rekeyed, RevocationLevel
 from revfrf.messages.key_setup import EpochCertificate
 from revfrf.parallel import side_by_side
-from revfrf.protocols.common.epoch import certificate_digest, check_succession, public_fields
+from revfrf.protocols.common.epoch import certificate_digest, check_succession, write_parameters
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.key_setup import deal, key_deal
 from revfrf.protocols.paper.fle_expan import Growth, Plan
@@ -38,11 +38,17 @@ from revfrf.transport.base import Channel
 
 
 def next_epoch(
-    channel: Channel, current: EpochCertificate, leavers: Collection[str], setup: SetUp | None, number: int
+    channel: Channel,
+    current: EpochCertificate,
+    leavers: Collection[str],
+    level: RevocationLevel,
+    setup: SetUp | None,
+    number: int,
 ) -> EpochCertificate:
     """Return the epoch after this one, without the leavers, for KGC to sign.
 
-    It has new keys if there is a new set-up, for the deal of this number.
+    It has new keys if there is a new set-up, for the deal of this number. The paper protocol needs one at
+    level 2.
     """
     staying = tuple(member for member in current.members if member.name not in leavers)
     unsigned = msgspec.structs.replace(
@@ -51,13 +57,15 @@ def next_epoch(
         members=staying,
         revoked=(*current.revoked, *sorted(leavers)),
         previous=certificate_digest(current),
+        erases=level == 2,
     )
     if setup is not None:
         roles = {member.name: member.role for member in staying}
         known = {member.name: member.verify_key for member in staying}
-        message = key_deal(current.federation, unsigned.epoch, number, setup.parameters)
+        dtpkc = write_parameters(setup.parameters)
+        message = key_deal(current.federation, unsigned.epoch, number, dtpkc)
         members = deal(channel, message, setup, roles, lambda: known)
-        unsigned = msgspec.structs.replace(unsigned, members=members, **public_fields(setup.parameters))
+        unsigned = msgspec.structs.replace(unsigned, members=members, dtpkc=dtpkc)
     check_succession(current, unsigned)
     return unsigned
 

@@ -5,6 +5,8 @@
     KGC  N, g0, E and all members' keys, signed           ->  i    checks that it is named      `announce`
     i    accepts; signs that its old keys are erased      ->  KGC  keeps the receipts
 
+Under the shares protocol there are no N, g0, E, h and strong shares: a party enrols its verify key alone.
+
 KGC never sees a secret but the strong shares, which it deals and forgets. Every party was given KGC's verify
 key beforehand. A requester is dealt to in the same way, and gets a signed admission instead (`admit`).
 """
@@ -13,7 +15,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from revfrf.crypto.dtpkc.keys import Parameters, PublicKey, WeakKey
+from revfrf.crypto.dtpkc.keys import PublicKey, WeakKey
 from revfrf.crypto.dtpkc.possession import PossessionProof, prove_possession, verify_possession
 from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.crypto.signing import SigningKey, VerifyKey
@@ -21,11 +23,13 @@ from revfrf.errors import InsecureKeyError, ProtocolError, UsageError
 from revfrf.messages.base import Done, number, of_number
 from revfrf.messages.key_setup import (
     Admission,
+    DtpkcParameters,
     Enrolment,
     EpochAccepted,
     EpochCertificate,
     KeyDeal,
     Member,
+    ProvenKey,
     Receipt,
 )
 from revfrf.names import CC, CS, KGC, REQUESTER
@@ -33,7 +37,6 @@ from revfrf.parallel import side_by_side
 from revfrf.protocols.common.epoch import (
     check_receipts,
     check_succession,
-    public_fields,
     read_parameters,
     read_share,
     sign_receipt,
@@ -53,19 +56,19 @@ KnownKeys = Callable[[], Mapping[str, bytes]]
 
 
 def deal(
-    channel: Channel, message: KeyDeal, setup: SetUp, roles: Mapping[str, str], known: KnownKeys
+    channel: Channel, message: KeyDeal, setup: SetUp | None, roles: Mapping[str, str], known: KnownKeys
 ) -> tuple[Member, ...]:
-    """Have every party of `roles` make keys for a future epoch.
+    """Have every party of `roles` enrol for a future epoch, with keys under the set-up if there is one.
 
     Verify keys that are `known` by the time all have enrolled must not change.
     """
-    shares = {CS: setup.cs_share, CC: setup.cc_share}
+    shares = {} if setup is None else {CS: setup.cs_share, CC: setup.cc_share}
 
     def enrol(party: str) -> Member:
         role, own = roles[party], message
         if role in shares:
             own = msgspec.structs.replace(message, share=number(shares[role].value.reveal()))
-        return _enrol(channel, own, setup.parameters, party, role)
+        return _enrol(channel, own, party, role)
 
     members, expected = tuple(side_by_side(enrol, sorted(roles))), known()
     for member in members:
@@ -79,7 +82,7 @@ def announce(
 ) -> tuple[Receipt, ...]:
     """Send all members the certificate of an epoch that has begun. May be repeated.
 
-    Returns their receipts for their erased keys, checked. If there are new keys, every member must give one.
+    Returns their receipts for what they erased, checked. If the epoch erases, every member must give one.
     """
 
     def tell(member: Member) -> Receipt | None:
@@ -100,7 +103,6 @@ def admit(
     channel: Channel,
     kgc: SigningKey,
     certificate: EpochCertificate,
-    parameters: Parameters,
     deal_number: int,
     party: str,
     known: bytes | None,
@@ -114,8 +116,8 @@ def admit(
         raise UsageError(f"{party!r} cannot be a requester: the name is revoked, or a server's")
     member = certificate.by_name.get(party)
     if member is None:
-        message = key_deal(certificate.federation, certificate.epoch, deal_number, parameters)
-        member = _enrol(channel, message, parameters, party, REQUESTER)
+        message = key_deal(certificate.federation, certificate.epoch, deal_number, certificate.dtpkc)
+        member = _enrol(channel, message, party, REQUESTER)
     if known not in (None, member.verify_key):
         raise ProtocolError(f"{party!r} is the name of another requester", kind="member")
     federation, epoch = certificate.federation, certificate.epoch
@@ -125,41 +127,68 @@ def admit(
     return admission
 
 
-def key_deal(federation: str, epoch: int, deal_number: int, parameters: Parameters) -> KeyDeal:
+def key_deal(federation: str, epoch: int, deal_number: int, dtpkc: DtpkcParameters | None) -> KeyDeal:
     """What KGC sends to everybody to whom it deals; a server's strong share is still to be added."""
-    fields = public_fields(parameters)
-    return KeyDeal(federation=federation, epoch=epoch, number=deal_number, **fields, share=None)
+    return KeyDeal(federation=federation, epoch=epoch, number=deal_number, dtpkc=dtpkc, share=None)
 
 
-def _enrol(channel: Channel, deal: KeyDeal, parameters: Parameters, party: str, role: str) -> Member:
+def _enrol(channel: Channel, deal: KeyDeal, party: str, role: str) -> Member:
     """Deal to a party and take its keys. Refuses another name or role, and a key that it does not hold."""
     enrolment = channel.call(party, deal, Enrolment)
     if (enrolment.name, enrolment.role) != (party, role):
         raise ProtocolError(f"{party!r} enrols as {enrolment.role} {enrolment.name!r}", kind="member")
-    public = PublicKey(parameters, of_number(enrolment.h))
-    proof = PossessionProof(of_number(enrolment.challenge), of_number(enrolment.response))
-    verify_possession(public, party, proof)
+    weak = enrolment.weak
+    if (weak is None) != (deal.dtpkc is None):
+        wrong = "without the weak key" if weak is None else "with a weak key that has no place"
+        raise ProtocolError(f"{party!r} enrols {wrong} in this protocol", kind="member")
+    if weak is not None:
+        public = PublicKey(read_parameters(deal.dtpkc, allow_insecure=True), of_number(weak.h))
+        proof = PossessionProof(of_number(weak.challenge), of_number(weak.response))
+        verify_possession(public, party, proof)
     VerifyKey(enrolment.verify_key)
-    return Member(party, role, enrolment.h, enrolment.verify_key)
+    return Member(party, role, None if weak is None else weak.h, enrolment.verify_key)
 
 
 # -- every party ------------------------------------------------------------------------------------
 
 
 def answer_deal(identity: Identity, message: KeyDeal) -> Enrolment:
-    """Make a weak key under the parameters of a deal, and prove possession of it.
+    """Enrol. Under the parameters of a deal, if there are any, make a weak key and prove possession of it.
 
     An earlier deal is void, even if it arrives later.
     """
-    first = identity.certificate is None
-    if message.epoch != identity.epoch + 1 and not (first and identity.role == REQUESTER):
+    before = identity.certificate
+    if message.epoch != identity.epoch + 1 and not (before is None and identity.role == REQUESTER):
         raise ProtocolError("keys are dealt for the next epoch", kind="order")
-    if not first and message.federation != identity.federation:
+    if before is not None and message.federation != identity.federation:
         raise ProtocolError("keys of another federation", kind="order")
+    if before is not None and (message.dtpkc is None) != (before.dtpkc is None):
+        raise ProtocolError("keys of another protocol", kind="order")
     if message.number <= identity.deal:
         raise ProtocolError(f"deal {message.number} after deal {identity.deal}", kind="order")
+    keys = _new_keys(identity, message)
+    identity.federation, identity.deal, identity.dealt_epoch = (
+        message.federation,
+        message.number,
+        message.epoch,
+    )
+    identity.pending_keys = keys
+    return Enrolment(
+        name=identity.name,
+        role=identity.role,
+        weak=None if keys is None else _proven(keys.weak, identity.name),
+        verify_key=identity.signing_key.verify_key.raw,
+    )
+
+
+def _new_keys(identity: Identity, message: KeyDeal) -> Keys | None:
+    """Return new keys under the parameters of a deal, None if it has none."""
+    if message.dtpkc is None:
+        if message.share is not None:
+            raise ProtocolError("a strong share of no modulus", kind="member")
+        return None
     try:
-        parameters = read_parameters(message, identity.allow_insecure)
+        parameters = read_parameters(message.dtpkc, identity.allow_insecure)
         share = read_share(parameters, identity.role, message.share)
     except InsecureKeyError:
         raise ProtocolError(
@@ -169,18 +198,12 @@ def answer_deal(identity: Identity, message: KeyDeal) -> Enrolment:
         ) from None
     except UsageError as error:
         raise ProtocolError(f"unacceptable parameters: {error}", kind="member") from None
-    weak = WeakKey.generate(parameters)
-    proof = prove_possession(weak, identity.name)
-    identity.federation, identity.deal = message.federation, message.number
-    identity.pending_keys = Keys(message.epoch, weak, share)
-    return Enrolment(
-        name=identity.name,
-        role=identity.role,
-        h=number(weak.public.h),
-        challenge=number(proof.challenge),
-        response=number(proof.response),
-        verify_key=identity.signing_key.verify_key.raw,
-    )
+    return Keys(WeakKey.generate(parameters), share)
+
+
+def _proven(weak: WeakKey, name: str) -> ProvenKey:
+    proof = prove_possession(weak, name)
+    return ProvenKey(number(weak.public.h), number(proof.challenge), number(proof.response))
 
 
 def answer_certificate(identity: Identity, certificate: EpochCertificate) -> EpochAccepted:
@@ -190,46 +213,50 @@ def answer_certificate(identity: Identity, certificate: EpochCertificate) -> Epo
     """
     if certificate == identity.certificate:
         return EpochAccepted(epoch=certificate.epoch, receipt=identity.receipt)
-    n = of_number(certificate.n)
-    fitting = [
-        k for k in (identity.pending_keys, identity.keys) if k is not None and k.weak.parameters.n == n
-    ]
+    fitting = [keys for keys in _held(identity) if _parameters(keys) == certificate.dtpkc]
     if not fitting or certificate.epoch != identity.epoch + 1:
         raise ProtocolError("an epoch certificate out of turn", kind="order")
     keys, before, receipt = fitting[0], identity.certificate, None
     check_certificate(identity, keys, certificate)
     check_succession(before, certificate)
-    if before is not None and before.n != certificate.n:
+    if before is not None and certificate.erases:
         receipt = sign_receipt(identity.signing_key, identity.name, before, certificate)
     entered = (receipt, keys, certificate, None)
     identity.receipt, identity.keys, identity.certificate, identity.pending_keys = entered
     return EpochAccepted(epoch=certificate.epoch, receipt=receipt)
 
 
-def check_certificate(identity: Identity, keys: Keys, certificate: EpochCertificate) -> None:
+def check_certificate(identity: Identity, keys: Keys | None, certificate: EpochCertificate) -> None:
     """Raise RejectedError unless KGC has signed it, and it names this party with these keys."""
     verify_certificate(identity.kgc, certificate)
-    c, ours = certificate, (identity.federation, *public_fields(keys.weak.parameters).values())
-    if (c.federation, c.n, c.g0, c.exponent_bits) != ours:
+    if (certificate.federation, certificate.dtpkc) != (identity.federation, _parameters(keys)):
         raise ProtocolError("an epoch certificate for other parameters", kind="epoch")
     members = certificate.by_name
-    if members.get(identity.name) != identity.member(keys.weak) or len(members) != len(certificate.members):
+    if members.get(identity.name) != identity.member(keys) or len(members) != len(certificate.members):
         raise ProtocolError(
             f"the epoch certificate does not name {identity.name!r} with its keys", kind="member"
         )
+
+
+def _held(identity: Identity, *, pending: bool = True) -> list[Keys | None]:
+    """Return the keys that a party has, the newest first. A party without keys is named without them."""
+    held = [identity.pending_keys if pending else None, identity.keys]
+    return [keys for keys in held if keys is not None] or [None]
+
+
+def _parameters(keys: Keys | None) -> DtpkcParameters | None:
+    return None if keys is None else keys.dtpkc
 
 
 def answer_admission(identity: Identity, admission: Admission) -> Done:
     """Keep the admission if KGC has signed it, and it names this party with its own keys."""
     verify_admission(identity.kgc, admission)
     outsider = identity.role == REQUESTER
-    known = [k for k in (identity.pending_keys if outsider else None, identity.keys) if k is not None]
-    if not known:
-        raise ProtocolError("an admission before there are keys", kind="order")
-    epochs = {keys.epoch for keys in known} if outsider else {identity.epoch}
-    if admission.federation != identity.federation or admission.epoch not in epochs:
+    epoch = identity.dealt_epoch if outsider else identity.epoch
+    if (admission.federation, admission.epoch) != (identity.federation, epoch):
         raise ProtocolError("an admission out of turn, or of another federation", kind="order")
-    fitting = [keys for keys in known if admission.member == identity.member(keys.weak)]
+    held = _held(identity, pending=outsider)
+    fitting = [keys for keys in held if admission.member == identity.member(keys)]
     if not fitting:
         raise ProtocolError(f"the admission does not name {identity.name!r} with its keys", kind="member")
     identity.keys, identity.admission = fitting[0], admission

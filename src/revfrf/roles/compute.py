@@ -4,11 +4,12 @@ from collections.abc import Mapping
 
 from revfrf.crypto.dtpkc.keys import Parameters, PublicKey
 from revfrf.errors import ProtocolError
-from revfrf.messages.base import Done, Message, of_number
+from revfrf.messages.base import Done, Message
 from revfrf.messages.fle_expan import OpenForest
 from revfrf.messages.frf_predict import MaskedComparisons
 from revfrf.messages.key_setup import EpochCertificate
 from revfrf.names import CC, CS
+from revfrf.protocols.common.epoch import public_half, write_parameters
 from revfrf.protocols.common.request import check_request, enter_request
 from revfrf.protocols.paper.ho_lt import answer_comparisons, read_counts
 from revfrf.roles.party import PolicyParty
@@ -54,7 +55,7 @@ class ComputePartner(PolicyParty):
         certificate, share, request = self.certificate, self.identity.share, message.request
         check_request(self.identity, self.forest, self.book, request)
         own = share.parameters
-        if (request.admission.epoch, own.n) != (certificate.epoch, of_number(certificate.n)):
+        if (request.admission.epoch, write_parameters(own)) != (certificate.epoch, certificate.dtpkc):
             raise ProtocolError("a new epoch has begun", kind="epoch")
         counts = read_counts(message)
         keys = self._keys_with_cs(certificate, own)
@@ -67,7 +68,7 @@ class ComputePartner(PolicyParty):
         """h_CS·h_τ of every participant of the epoch."""
         epoch, keys = self._joint_keys
         if epoch != certificate.epoch:
-            public = {m.name: PublicKey(p, of_number(m.h)) for m in certificate.members if m.name != CC}
+            public = {m.name: PublicKey(p, public_half(m)) for m in certificate.members if m.name != CC}
             keys = {name: public[CS] + public[name] for name in certificate.participants}
             self._joint_keys = certificate.epoch, keys
         return keys

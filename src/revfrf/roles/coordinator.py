@@ -22,7 +22,7 @@ from revfrf.messages.base import Done, Message
 from revfrf.messages.fle_expan import Column, OpenForest, Schema
 from revfrf.messages.frf_predict import Failure, ForestFacts, ForestQuery, PredictReply, PredictRequest
 from revfrf.messages.frf_revoc import Certified, Report, RevocationReport
-from revfrf.messages.key_setup import EpochCertificate, KeyDeal
+from revfrf.messages.key_setup import DtpkcParameters, EpochCertificate, KeyDeal
 from revfrf.names import CC, KGC
 from revfrf.parallel import side_by_side
 from revfrf.protocols.certificate import RevocationCertificate, sign_report
@@ -56,14 +56,14 @@ def watching_requests(progress: Callable[[float], None]) -> Iterator[None]:
 
 
 class ForestRecord(Record, frozen=True):
-    """A forest's rules and columns. `n` is the modulus that the splits are encrypted under: that of an older
-    epoch until a revocation at level 2 has ended.
+    """A forest's rules and columns. `dtpkc` has the modulus that the splits are encrypted under, if they are:
+    that of an older epoch until a revocation at level 2 has ended.
     """
 
     opening: OpenForest
     seed: bytes
     columns: dict[str, tuple[Column, ...]]
-    n: bytes
+    dtpkc: DtpkcParameters | None
 
 
 class Coordinator(PolicyParty):
@@ -138,7 +138,7 @@ class Coordinator(PolicyParty):
         opening = msgspec.structs.replace(unnamed, forest=forest_id(unnamed))
         with self.store.transaction():
             self.store.write(targets=targets)
-            self._write(ForestRecord(opening, seed, {}, epoch.n))
+            self._write(ForestRecord(opening, seed, {}, epoch.dtpkc))
         self.targets = targets
 
     def open(self) -> None:
@@ -171,7 +171,7 @@ class Coordinator(PolicyParty):
             forest=opening.forest,
             seed=record.seed,
             rules=opening.rules,
-            parameters=read_parameters(epoch, self.identity.allow_insecure),
+            parameters=read_parameters(epoch.dtpkc, self.identity.allow_insecure),
             owners={party: [feature_id(party, c.name) for c in owned] for party, owned in columns.items()},
             verify_keys={member.name: VerifyKey(member.verify_key) for member in epoch.members},
         )
@@ -224,7 +224,7 @@ class Coordinator(PolicyParty):
         if not self.columns:
             self.open()  # somebody left before all knew of the forest
         self.grow(progress)  # line 8
-        if self.record.n != self.certificate.n:
+        if self.record.dtpkc != self.certificate.dtpkc:
             reencrypt(self.channel, self.plan, self.store)  # level 2 replaces lines 9 to 12, see deviations
         self.store.scrub()
         reply = self.channel.call(KGC, RevocationReport(report=self._report()), Certified)
@@ -234,7 +234,7 @@ class Coordinator(PolicyParty):
             if certificate not in self.certificates:
                 self.certificates = (*self.certificates, certificate)
             self.store.write(certificates=self.certificates)
-            self._write(msgspec.structs.replace(self.record, n=self.certificate.n))
+            self._write(msgspec.structs.replace(self.record, dtpkc=self.certificate.dtpkc))
             self.store.finish()
         return certificate
 

@@ -1,21 +1,22 @@
 """KGC, the key centre: deals the keys, certifies epochs, and keeps nothing that opens a ciphertext."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from threading import RLock
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
-from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.crypto.dtpkc.strong import SetUp
+from revfrf.crypto.secret import Secret
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import CertificateError, ProtocolError, UsageError
 from revfrf.lifecycle import KgcState, check_somebody_stays
 from revfrf.messages.base import Done, Message
-from revfrf.messages.frf_revoc import Certified, RevocationReport, RevocationRequest
+from revfrf.messages.frf_revoc import Certified, RevocationLevel, RevocationReport, RevocationRequest
 from revfrf.messages.key_setup import Admission, EpochCertificate, Receipt
 from revfrf.protocols.certificate import RevocationCertificate, check_revocation
-from revfrf.protocols.common.epoch import public_fields, sign_certificate
+from revfrf.protocols.common.epoch import sign_certificate, write_parameters
 from revfrf.protocols.frf_revoc import next_epoch
 from revfrf.protocols.key_setup import KnownKeys, admit, announce, deal, key_deal
 from revfrf.record import Record
@@ -26,7 +27,7 @@ from revfrf.transport.base import Channel
 
 class KeyCentreRecord(Record, frozen=True):
     """What KGC remembers. `left` are the requests that began the current epoch, until KGC has certified the
-    revocation. `receipts` are the members' signatures for their erased keys. `deals` counts all deals.
+    revocation. `receipts` are the members' signatures for what they erased. `deals` counts all deals.
     """
 
     certificates: tuple[EpochCertificate, ...] = ()
@@ -40,22 +41,47 @@ class KeyCentreRecord(Record, frozen=True):
     certified: RevocationCertificate | None = None
 
 
-class KeyCentre:
-    """KGC. Its verify key is given to every party beforehand."""
+@dataclass(frozen=True)
+class KeyCentreKeys(Secret):
+    """KGC's own keys. With `signing` it certifies, with `notes` it signs notes about requests."""
 
-    def __init__(self, channel: Channel, signing: SigningKey | None, store: Store | None = None) -> None:
+    signing: SigningKey
+    notes: SigningKey
+
+    @classmethod
+    def generate(cls) -> Self:
+        """Fresh keys for a new federation."""
+        return cls(SigningKey.generate(), SigningKey.generate())
+
+    @classmethod
+    def read(cls, store: Store) -> Self:
+        """The keys of which `export` gave the facts in KGC's store."""
+        return cls(*(SigningKey.from_bytes(store.expect(name, bytes)) for name in ("signing", "notes")))
+
+    def export(self) -> dict[str, bytes]:
+        """Return the secret bytes themselves, as facts for KGC's store and nothing else."""
+        return {"signing": self.signing.export(), "notes": self.notes.export()}
+
+
+class KeyCentre:
+    """KGC. The verify key of its signing key is given to every party beforehand.
+
+    It has no keys in a forest that was saved without private keys.
+    """
+
+    def __init__(self, channel: Channel, keys: KeyCentreKeys | None, store: Store | None = None) -> None:
         self.channel = channel
-        self.signing = signing
+        self.keys = keys
         self.store = store or Store()
         self.state = KeyCentreRecord()
         self._changes = RLock()  # held for each change, and never while somebody is called
 
     def remember(self) -> None:
-        """Write down the signing key and the state. Everything else is written down when it happens."""
-        self.store.write(signing=self._signing.export(), state=self.state)
+        """Write down the keys and the state. Everything else is written down when it happens."""
+        self.store.write(**self._keys.export(), state=self.state)
 
     def recall(self) -> None:
-        """Read what was written down, except the key, with which KGC is made."""
+        """Read what was written down, except the keys, with which KGC is made."""
         self.state = self.store.expect("state", KeyCentreRecord)
 
     def _update(self, **changes: Any) -> None:
@@ -73,14 +99,20 @@ class KeyCentre:
 
     def lifecycle_state(self, setup_requested: bool = False) -> KgcState:
         """Return what is recorded of epochs and leavers."""
-        state = self.state
+        state, level = self.state, self.leaving_level
         return KgcState(
             epoch=len(state.certificates),
             setup_requested=setup_requested,
             announced=state.receipts is not None,
             revocation_in_progress=bool(state.left),
-            leaving_level=max((request.level for request in state.leaving.values()), default=0),
+            leaving=level is not None,
+            new_keys=level == 2 and self.current.dtpkc is not None,
         )
+
+    @property
+    def leaving_level(self) -> RevocationLevel | None:
+        """The highest level at which somebody asks to leave; None if nobody does."""
+        return max((request.level for request in self.state.leaving.values()), default=None)
 
     @property
     def current(self) -> EpochCertificate:
@@ -101,33 +133,38 @@ class KeyCentre:
         raise ProtocolError(f"KGC has no answer to a {type(message).__name__}")
 
     def begin_first_epoch(
-        self, federation: str, setup: SetUp, roles: Mapping[str, str], known: KnownKeys = dict
+        self, federation: str, setup: SetUp | None, roles: Mapping[str, str], known: KnownKeys = dict
     ) -> EpochCertificate:
         """Begin the first epoch of a federation with these parties (name to role).
 
-        Nobody is in the epoch before it is announced.
+        Its protocol is the paper's if there is a set-up, else "shares". Nobody is in the epoch before it is
+        announced.
         """
-        message = key_deal(federation, 1, self._next_deal(), setup.parameters)
+        dtpkc = None if setup is None else write_parameters(setup.parameters)
+        message = key_deal(federation, 1, self._next_deal(), dtpkc)
         unsigned = EpochCertificate(
             federation=federation,
             epoch=1,
-            **public_fields(setup.parameters),
+            forest_protocol="shares" if setup is None else "paper",
+            notes_key=self._keys.notes.verify_key.raw,
+            dtpkc=dtpkc,
             members=deal(self.channel, message, setup, roles, known),
             revoked=(),
+            erases=False,
             previous=b"",
             signature=bytes(64),
         )
-        certificate = sign_certificate(self._signing, unsigned)
+        certificate = sign_certificate(self._keys.signing, unsigned)
         self._update(certificates=(certificate,))
         return certificate
 
-    def admit(self, parameters: Parameters, party: str) -> None:
+    def admit(self, party: str) -> None:
         """Let a party send requests in the current epoch. A name belongs to the first key that used it."""
         if party in self.state.admitted:
             raise UsageError(f"{party!r} is a requester already")
         self._expect_no_revocation()
         epoch, known = self.current, self.state.requesters.get(party)
-        admission = admit(self.channel, self._signing, epoch, parameters, self._next_deal(), party, known)
+        admission = admit(self.channel, self._keys.signing, epoch, self._next_deal(), party, known)
         with self._changes:
             if self.current != epoch:
                 raise ProtocolError("a new epoch has begun", kind="epoch")
@@ -171,14 +208,19 @@ class KeyCentre:
     def begin_epoch(self, setup: SetUp | None) -> EpochCertificate:
         """Begin the epoch without those who have asked to leave, with new keys if there is a new set-up."""
         self._expect_no_revocation()
-        leaving = tuple(request for _, request in sorted(self.state.leaving.items()))
-        if not leaving:
+        leaving, level = (
+            tuple(request for _, request in sorted(self.state.leaving.items())),
+            self.leaving_level,
+        )
+        if level is None:
             raise UsageError("nobody has asked to leave")
-        if (self.lifecycle_state().leaving_level == 2) != (setup is not None):
-            raise UsageError("a revocation at level 2 needs a new set-up, and one at level 1 none")
+        if self.lifecycle_state().new_keys != (setup is not None):
+            what = "a revocation at level 2 needs a new set-up, and one at level 1 none"
+            raise UsageError(f"{what}; under the shares protocol neither does")
         names = [request.party for request in leaving]
-        signing, number = self._signing, self._next_deal()
-        certificate = sign_certificate(signing, next_epoch(self.channel, self.current, names, setup, number))
+        signing, number = self._keys.signing, self._next_deal()
+        unsigned = next_epoch(self.channel, self.current, names, level, setup, number)
+        certificate = sign_certificate(signing, unsigned)
         certificates = (*self.state.certificates, certificate)
         with self._changes:
             if set(self.state.leaving.values()) != set(leaving):
@@ -202,20 +244,20 @@ class KeyCentre:
             raise ProtocolError("the forest has changed since the last report", kind="forest")
         before = state.certificates[-2]
         certificate = RevocationCertificate.issue(
-            self._signing, state.left, before, self.current, report, state.receipts
+            self._keys.signing, state.left, before, self.current, report, state.receipts
         )
         try:
-            certificate.verify(self._signing.verify_key)
+            certificate.verify(self._keys.signing.verify_key)
         except CertificateError as error:
             raise ProtocolError(f"an invalid report: {error}", kind="order") from None
         self._update(left=(), certified=certificate)
         return certificate
 
     @property
-    def _signing(self) -> SigningKey:
-        if self.signing is None:
+    def _keys(self) -> KeyCentreKeys:
+        if self.keys is None:
             raise UsageError(
                 "this forest was saved without private keys: it cannot answer encrypted requests, and nobody "
                 "can leave it; save it with private_keys=True"
             )
-        return self.signing
+        return self.keys

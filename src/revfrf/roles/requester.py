@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.errors import AbsentError, UsageError
 from revfrf.forest.voting import Votes, Voting
 from revfrf.messages.frf_predict import ForestFacts
+from revfrf.messages.key_setup import DtpkcParameters
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.paper.frf_predict import Answer, ask, ask_facts, rows_at_once
 from revfrf.roles.party import Party
@@ -25,10 +25,10 @@ class Requester(Party):
         super().__init__(identity, n_jobs, store)
         self.channel = channel
 
-    def forget_keys_but(self, parameters: Parameters) -> None:
-        """Forget, without a trace, what was made under any other modulus."""
+    def forget_keys_but(self, dtpkc: DtpkcParameters | None) -> None:
+        """Forget, without a trace, what was made under any other modulus, or under none."""
         keys = self.identity.keys
-        if keys is None or keys.weak.parameters != parameters:
+        if keys is None or keys.dtpkc != dtpkc:
             self.identity.keys = self.identity.pending_keys = self.identity.admission = None
             self.store.write(identity=self.identity)
             self.store.scrub()

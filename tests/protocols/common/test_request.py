@@ -17,7 +17,7 @@ from revfrf.embedded.federation import Federation
 from revfrf.errors import PolicyError, ProtocolError, RefusedError, RejectedError, UsageError
 from revfrf.messages.base import Done, Message, number
 from revfrf.messages.frf_predict import MaskedComparisons, PredictReply, PredictRequest, Request, ShareRequest
-from revfrf.messages.key_setup import Admission, Enrolment, EpochCertificate, Member
+from revfrf.messages.key_setup import Admission, Enrolment, EpochCertificate, Member, ProvenKey
 from revfrf.names import CC, CS, KGC, REQUESTER
 from revfrf.protocols.common.epoch import sign_certificate
 from revfrf.protocols.common.identity import Identity
@@ -114,8 +114,8 @@ def showing(federation: Federation, admission: Admission, signing: SigningKey | 
 
 
 def kgc_of(federation: Federation) -> SigningKey:
-    assert federation.kgc.signing is not None
-    return federation.kgc.signing
+    assert federation.kgc.keys is not None
+    return federation.kgc.keys.signing
 
 
 def certificate(federation: Federation, **changes: Any) -> EpochCertificate:
@@ -464,13 +464,13 @@ def test_name_is_admitted_once(fresh: Federation, name: str) -> None:
     with pytest.raises(UsageError, match=f"'{name}' is "):
         fresh.enrol_requester(name)
     with pytest.raises(UsageError, match=f"'{name}' is a requester already"):
-        fresh.kgc.admit(fresh.parameters, name)
+        fresh.kgc.admit(name)
     assert fresh.kgc.state.admitted[name] == first == fresh.requesters[name].identity.admission
 
 
 @pytest.mark.parametrize("name", [KGC, CS, CC])
 def test_servers_are_no_requesters(fresh: Federation, name: str) -> None:
-    for admit in (fresh.enrol_requester, lambda n: fresh.kgc.admit(fresh.parameters, n)):
+    for admit in (fresh.enrol_requester, fresh.kgc.admit):
         with pytest.raises(UsageError, match=f"'{name}'"):
             admit(name)
     assert not fresh.kgc.state.admitted
@@ -483,8 +483,9 @@ def test_servers_are_no_requesters(fresh: Federation, name: str) -> None:
         ({"name": OWNER}, "member"),
         ({"role": "participant"}, "member"),
         ({"role": CS}, "member"),
-        ({"h": b"\4"}, "proof"),
-        ({"h": b"\1"}, "trivial"),
+        ({"weak": ProvenKey(b"\4", b"\1", b"\1")}, "proof"),
+        ({"weak": ProvenKey(b"\1", b"\1", b"\1")}, "trivial"),
+        ({"weak": None}, "member"),
         ({"verify_key": bytes(32)}, "malformed"),
     ],
     ids=str,
@@ -496,7 +497,7 @@ def test_stranger_who_lies_is_not_admitted(fresh: Federation, changes: dict[str,
     liar = FaultyPeer(honest, on_reply=changing(Enrolment, **changes))
     fresh.network.connect("mallory", REQUESTER, liar)
     with refused(kind):
-        fresh.kgc.admit(fresh.parameters, "mallory")
+        fresh.kgc.admit("mallory")
     assert fresh.kgc.state.admitted == {}
     assert identity.admission is None
 

@@ -18,12 +18,13 @@ from revfrf.embedded.federation import Federation
 from revfrf.embedded.moduli import fresh_setup_like
 from revfrf.errors import RevFRFError
 from revfrf.forest.nodes import Node
-from revfrf.messages.base import number, of_number
+from revfrf.messages.base import number
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import CC, CS
-from revfrf.protocols.common.epoch import certificate_digest, erased_keys
+from revfrf.protocols.common.epoch import certificate_digest, erased
 from revfrf.storage.memory import StoredSplit
 from revfrf.testing.federations import later_keys, train
+from tests.federations import modulus
 from tests.protocols.frf_revoc.leaving import CASE, LEVELS, check_same, leave
 
 # -- copies of the old forest -----------------------------------------------------------------------
@@ -192,36 +193,35 @@ def test_all_keys_are_new_at_level_2_and_none_at_level_1(
     for member in after.members:
         assert (member.h == old[member.name].h) == (level == 1)
         assert (member.role, member.verify_key) == (old[member.name].role, old[member.name].verify_key)
-    assert (after.n == before.n) == (after.g0 == before.g0) == (level == 1)
+    assert (after.dtpkc == before.dtpkc) == (level == 1)
     assert (after.epoch, after.revoked) == (2, ("bank",))
-    assert federation.parameters.n == of_number(after.n)
+    assert federation.parameters.n == modulus(after)
     roles = federation.with_policies
     for name, role in roles.items():
         identity = role.identity
         assert identity.keys is not None
         assert identity.pending_keys is None
         assert identity.certificate == after
-        assert identity.keys.epoch == level
-        assert identity.weak.parameters.n == of_number(after.n)
+        assert identity.dealt_epoch == level
+        assert identity.weak.parameters.n == modulus(after)
         [member] = [member for member in after.members if member.name == name]
         assert number(identity.weak.public.h) == member.h
         if name in (CS, CC):
-            assert identity.share.parameters.n == of_number(after.n)
+            assert identity.share.parameters.n == modulus(after)
     receipts = {receipt.party: receipt for receipt in certificate.receipts}
     assert set(receipts) == (set(roles) if level == 2 else set())
     for name, receipt in receipts.items():
-        assert (receipt.epoch, receipt.keys) == (1, erased_keys(before.n, old[name]))
+        assert (receipt.epoch, receipt.erased) == (1, erased(before.dtpkc, old[name]))
         assert receipt.entered == certificate_digest(after)
 
 
 def test_receipts_of_a_later_epoch_name_the_keys_that_were_used_until_then(federation: Federation) -> None:
     """Of level 1 there are none, and the next at level 2 are for the keys of the first epoch."""
-    n, members = federation.kgc.current.n, federation.kgc.current.members
-    first = {member.name: member for member in members}
+    dtpkc, first = federation.kgc.current.dtpkc, federation.kgc.current.by_name
     leave(federation, ["bank"], 1)
     certificate = leave(federation, ["shop"], 2)
-    assert {receipt.party: receipt.keys for receipt in certificate.receipts} == {
-        name: erased_keys(n, first[name]) for name in (CS, CC, "telco")
+    assert {receipt.party: receipt.erased for receipt in certificate.receipts} == {
+        name: erased(dtpkc, first[name]) for name in (CS, CC, "telco")
     }
     assert {receipt.epoch for receipt in certificate.receipts} == {2}
 

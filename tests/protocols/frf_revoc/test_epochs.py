@@ -9,22 +9,24 @@ from revfrf.crypto.signing import SigningKey
 from revfrf.embedded.federation import Federation
 from revfrf.errors import AbsentError, ProtocolError, RevFRFError, UsageError
 from revfrf.messages import frf_test
-from revfrf.messages.base import Message, of_number
+from revfrf.messages.base import Message
 from revfrf.messages.fle_expan import LevelRequest, OpenForest
 from revfrf.messages.frf_predict import MaskedComparisons, PredictReply, PredictRequest, ShareRequest
 from revfrf.messages.frf_revoc import Destroy, Rekey, RevocationLevel, RevocationReport, RevocationRequest
 from revfrf.messages.key_setup import Admission, EpochCertificate, KeyDeal
 from revfrf.names import CC, CS, KGC, REQUESTER
-from revfrf.protocols.common.epoch import certificate_digest
+from revfrf.protocols.common.epoch import certificate_digest, public_half
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import sign_request
 from revfrf.roles import compute
 from revfrf.roles.compute import ComputePartner
+from revfrf.roles.kgc import KeyCentreKeys
 from revfrf.roles.requester import Requester
 from revfrf.testing.federations import train
 from revfrf.testing.peers import offline
 from revfrf.testing.refusals import refusal_kind
 from revfrf.transport.memory import MemoryChannel
+from tests.federations import modulus
 from tests.protocols.frf_revoc.leaving import (
     CASE,
     LEVELS,
@@ -139,7 +141,7 @@ def test_comparison_that_meets_a_new_epoch_is_answered_with_keys_of_its_own_or_r
         else:
             federation.compute.handle(CS, message)
             [(share, _, keys, *_)] = used
-            h, n = {m.name: of_number(m.h) for m in before.members}, of_number(before.n)
+            h, n = {m.name: public_half(m) for m in before.members}, modulus(before)
             assert share.parameters.n == n
             assert {name: key.h for name, key in keys.items()} == {p: h[CS] * h[p] % n for p in CASE.codes}
     assert federation.compute.identity.epoch == 2
@@ -200,7 +202,7 @@ def test_whoever_has_left_is_admitted_no_more(federation: Federation, level: Rev
     assert "bank" not in federation.kgc.state.admitted
     federation.network.roles["bank"] = leaver
     with pytest.raises(UsageError, match="revoked"):
-        federation.kgc.admit(federation.parameters, "bank")
+        federation.kgc.admit("bank")
 
 
 def test_impostor_gets_no_admission_in_a_later_epoch(federation: Federation) -> None:
@@ -212,7 +214,7 @@ def test_impostor_gets_no_admission_in_a_later_epoch(federation: Federation) -> 
     requester = Requester(impostor, federation.network.channel("clinic"))
     federation.network.connect("clinic", REQUESTER, requester)
     with pytest.raises(ProtocolError, match="the name of another"):
-        federation.kgc.admit(federation.parameters, "clinic")
+        federation.kgc.admit("clinic")
     assert impostor.admission is None
 
 
@@ -232,6 +234,6 @@ def test_coordinator_is_the_first_to_hear_of_an_epoch(federation: Federation) ->
 
 def test_signing_key_of_another_key_centre_begins_no_epoch(federation: Federation) -> None:
     send(federation, KGC, request_of(federation), "bank")
-    federation.kgc.signing = SigningKey.generate()
+    federation.kgc.keys = KeyCentreKeys.generate()
     assert refusal_kind(lambda: begin_epoch(federation)) == "signature"
     assert {owner.identity.epoch for owner in federation.participants.values()} == {1}

@@ -114,7 +114,7 @@ def test_kgc_keeps_the_last_participant_whatever_the_others_ask(federation: Fede
 
 
 def test_nobody_leaves_before_there_is_a_federation(federation: Federation) -> None:
-    kgc = KeyCentre(federation.kgc.channel, federation.kgc.signing)
+    kgc = KeyCentre(federation.kgc.channel, federation.kgc.keys)
     assert refusal_kind(lambda: kgc.handle("bank", request_of(federation))) == "epoch"
 
 

@@ -10,9 +10,17 @@ import msgspec
 from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.crypto.signing import SigningKey
 from revfrf.messages.base import Done, Message, number
-from revfrf.messages.key_setup import EpochAccepted, EpochCertificate, KeyDeal, Member, Receipt
-from revfrf.names import CC, CS, KGC, PARTICIPANT
-from revfrf.protocols.common.epoch import sign_certificate
+from revfrf.messages.frf_revoc import RevocationLevel
+from revfrf.messages.key_setup import (
+    DtpkcParameters,
+    EpochAccepted,
+    EpochCertificate,
+    KeyDeal,
+    Member,
+    Receipt,
+)
+from revfrf.names import CC, CS, KGC, PARTICIPANT, Protocol
+from revfrf.protocols.common.epoch import sign_certificate, write_parameters
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.frf_revoc import next_epoch
 from revfrf.protocols.key_setup import announce
@@ -37,8 +45,9 @@ class Parties:
     signing: SigningKey
     identities: dict[str, Identity]
 
-    def enrol(self) -> EpochCertificate:
-        certificate = self.kgc.begin_first_epoch("federation", toy_keys(), ROLES)
+    def enrol(self, protocol: Protocol = "paper") -> EpochCertificate:
+        setup = toy_keys() if protocol == "paper" else None
+        certificate = self.kgc.begin_first_epoch("federation", setup, ROLES)
         self.kgc.announce()
         return certificate
 
@@ -46,15 +55,20 @@ class Parties:
         return self.network.channel(sender).call(party, message, Done)
 
     def leave(
-        self, *leavers: str, setup: SetUp | None = None
+        self, *leavers: str, setup: SetUp | None = None, level: RevocationLevel | None = None
     ) -> tuple[EpochCertificate, tuple[Receipt, ...]]:
-        """The epoch without these, with new keys if there is a new set-up."""
+        """The epoch without these, at level 2 and with new keys if there is a new set-up."""
         current = self.identities[CS].certificate
         assert current is not None
-        channel = self.network.channel(KGC)
-        unsigned = next_epoch(channel, current, leavers, setup, next(DEALS))
+        channel, level = self.network.channel(KGC), level or level_of(setup)
+        unsigned = next_epoch(channel, current, leavers, level, setup, next(DEALS))
         after = sign_certificate(self.signing, unsigned)
         return after, announce(channel, current, after)
+
+
+def level_of(setup: SetUp | None) -> RevocationLevel:
+    """The level of an epoch of the paper protocol that begins with this set-up."""
+    return 1 if setup is None else 2
 
 
 def fresh_setup() -> SetUp:
@@ -75,17 +89,24 @@ def untouched(identity: Identity) -> bool:
 # -- what KGC sends ---------------------------------------------------------------------------------
 
 
+def dtpkc_of(message: EpochCertificate | KeyDeal) -> DtpkcParameters:
+    assert message.dtpkc is not None
+    return message.dtpkc
+
+
+def other_dtpkc(message: EpochCertificate | KeyDeal, **changes: Any) -> dict[str, Any]:
+    """What is changed about a message with these changes of its parameters."""
+    return {"dtpkc": msgspec.structs.replace(dtpkc_of(message), **changes)}
+
+
 def dealt_to(role: str, **changes: Any) -> KeyDeal:
-    p = toy_keys().parameters
     shares = {CS: toy_keys().cs_share, CC: toy_keys().cc_share}
     share = number(shares[role].value.reveal()) if role in shares else None
     message = KeyDeal(
         federation="federation",
         epoch=1,
         number=next(DEALS),
-        n=number(p.n),
-        g0=number(p.g0),
-        exponent_bits=p.exponent_bits,
+        dtpkc=write_parameters(toy_keys().parameters),
         share=share,
     )
     return msgspec.structs.replace(message, **changes)

@@ -10,8 +10,9 @@ from revfrf.crypto.dtpkc.keys import WeakKey
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import ProtocolError, RevFRFError
 from revfrf.messages.base import Done, number
-from revfrf.messages.key_setup import EpochAccepted, EpochCertificate, Member
+from revfrf.messages.key_setup import DtpkcParameters, EpochAccepted, EpochCertificate, Member
 from revfrf.names import CC, KGC, PARTICIPANT
+from revfrf.protocols.common.epoch import write_parameters
 from revfrf.protocols.common.identity import Identity
 from revfrf.roles.compute import ComputePartner
 from revfrf.testing.federations import toy_keys
@@ -23,6 +24,7 @@ from tests.protocols.key_setup.parties import (
     accepted,
     forging,
     fresh_setup,
+    other_dtpkc,
     signed_again,
     untouched,
     with_bank,
@@ -76,10 +78,13 @@ def certified_wrongly(parties: Parties, forge: Callable[[EpochCertificate], Epoc
         {"signature": bytes(64)},
         {"epoch": 2},
         {"federation": "other"},
-        {"exponent_bits": 127},
+        {"forest_protocol": "shares"},
+        {"notes_key": bytes(32)},
+        {"dtpkc": None},
+        {"dtpkc": DtpkcParameters(b"\7", b"\4", 128)},
         {"revoked": ("telco",)},
+        {"erases": True},
         {"previous": b"\0"},
-        {"n": b"\7"},
         {"members": ()},
     ],
     ids=lambda changes: next(iter(changes)),
@@ -88,7 +93,7 @@ def test_certificate_that_was_changed_on_its_way_is_refused(
     parties: Parties, changes: dict[str, Any]
 ) -> None:
     forge = lambda certificate: msgspec.structs.replace(certificate, **changes)  # noqa: E731
-    out_of_turn = changes.keys() & {"epoch", "n"}  # seen before the signature is looked at
+    out_of_turn = changes.keys() & {"epoch", "dtpkc"}  # seen before the signature is looked at
     assert certified_wrongly(parties, forge).kind == ("order" if out_of_turn else "signature")
 
 
@@ -130,16 +135,16 @@ def test_certificate_that_does_not_name_the_party_rightly_is_refused(
 @pytest.mark.parametrize(
     "changes",
     [
-        lambda: {"n": number(world_of(256).parameters.n), "g0": number(world_of(256).parameters.g0)},
-        lambda: {"g0": number(pow(toy_keys().parameters.g0, 2, toy_keys().parameters.n))},
-        lambda: {"exponent_bits": toy_keys().parameters.exponent_bits - 1},
-        lambda: {"federation": "another federation than at the deal"},
+        lambda _: {"dtpkc": write_parameters(world_of(256).parameters)},
+        lambda c: other_dtpkc(c, g0=number(pow(toy_keys().parameters.g0, 2, toy_keys().parameters.n))),
+        lambda c: other_dtpkc(c, exponent_bits=toy_keys().parameters.exponent_bits - 1),
+        lambda _: {"federation": "another federation than at the deal"},
     ],
     ids=["another modulus", "another generator", "other exponents", "another federation"],
 )
 def test_certificate_for_something_else_than_was_dealt_is_refused(
-    parties: Parties, changes: Callable[[], dict[str, Any]]
+    parties: Parties, changes: Callable[[EpochCertificate], dict[str, Any]]
 ) -> None:
     kgc = parties.signing
-    cause = certified_wrongly(parties, lambda c: signed_again(kgc, c, **changes()))
+    cause = certified_wrongly(parties, lambda c: signed_again(kgc, c, **changes(c)))
     assert isinstance(cause, ProtocolError)

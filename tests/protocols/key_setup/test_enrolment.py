@@ -12,16 +12,24 @@ from revfrf.crypto.dtpkc.possession import PossessionProof, prove_possession
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import AbsentError, ProtocolError, RefusedError, RejectedError
 from revfrf.messages.base import Message, number, of_number
-from revfrf.messages.key_setup import Enrolment, KeyDeal
+from revfrf.messages.key_setup import Enrolment, KeyDeal, ProvenKey
 from revfrf.names import CC, CS, KGC, REQUESTER
-from revfrf.protocols.common.epoch import check_succession
+from revfrf.protocols.common.epoch import check_succession, public_half
 from revfrf.protocols.common.identity import Identity, Keys
 from revfrf.protocols.key_setup import answer_deal
 from revfrf.testing.federations import toy_keys
 from revfrf.testing.peers import FaultyPeer, changing, offline, replaced
 from revfrf.testing.recorders import until
 from revfrf.testing.refusals import refusal, refusal_kind, refused
-from tests.protocols.key_setup.parties import ROLES, Parties, dealt_to, fresh_setup, shares_of, untouched
+from tests.protocols.key_setup.parties import (
+    ROLES,
+    Parties,
+    dealt_to,
+    fresh_setup,
+    other_dtpkc,
+    shares_of,
+    untouched,
+)
 
 
 def test_everybody_ends_with_its_own_key_and_the_same_certificate(parties: Parties) -> None:
@@ -32,7 +40,7 @@ def test_everybody_ends_with_its_own_key_and_the_same_certificate(parties: Parti
         identity = parties.identities[member.name]
         assert identity.certificate == certificate
         assert identity.pending_keys is None
-        assert of_number(member.h) == identity.weak.public.h
+        assert public_half(member) == identity.weak.public.h
         assert member.verify_key == identity.signing_key.verify_key.raw
     assert shares_of(parties) == {
         CS: toy_keys().cs_share.value.reveal(),
@@ -77,7 +85,7 @@ def pending_keys(parties: Parties, name: str) -> Keys:
 
 
 def with_key(enrolment: Enrolment, h: int, proof: PossessionProof) -> Enrolment:
-    return replace(enrolment, h=number(h), challenge=number(proof.challenge), response=number(proof.response))
+    return replace(enrolment, weak=ProvenKey(number(h), number(proof.challenge), number(proof.response)))
 
 
 def test_rogue_key_is_refused(parties: Parties) -> None:
@@ -105,6 +113,7 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
     "name that is nobody's": ({"name": "Telco"}, "member"),
     "role of CC": ({"role": CC}, "member"),
     "role of CS": ({"role": CS}, "member"),
+    "no weak key": ({"weak": None}, "member"),
     "h is 0": ({"h": b"\0"}, "out-of-range"),
     "h is 1": ({"h": b"\1"}, "trivial"),
     "h above N": ({"h": b"\xff" * 32}, "out-of-range"),
@@ -120,7 +129,14 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("lie", LIES)
 def test_liar_is_not_admitted(parties: Parties, lie: str) -> None:
     fields, kind = LIES[lie]
-    assert admission_of_a_liar(parties, lambda enrolment: replace(enrolment, **fields)).kind == kind
+
+    def change(enrolment: Enrolment) -> Enrolment:
+        assert enrolment.weak is not None
+        if fields.keys() <= set(ProvenKey.__struct_fields__):
+            return replace(enrolment, weak=replace(enrolment.weak, **fields))
+        return replace(enrolment, **fields)
+
+    assert admission_of_a_liar(parties, change).kind == kind
 
 
 def test_verify_key_other_than_the_one_known_is_refused(parties: Parties) -> None:
@@ -169,7 +185,7 @@ def test_share_for_a_participant_is_refused(parties: Parties) -> None:
     ids=str,
 )
 def test_parameters_that_cannot_work_are_refused(parties: Parties, changes: dict[str, Any]) -> None:
-    refused_deal(parties, "bank", **changes)
+    refused_deal(parties, "bank", **other_dtpkc(dealt_to("bank"), **changes))
 
 
 def test_party_takes_toy_keys_only_if_it_was_told_to(parties: Parties) -> None:
@@ -195,13 +211,15 @@ def test_keys_can_be_dealt_again_before_their_epoch_begins(parties: Parties, enr
     if enrolled:
         parties.enrol()
     bank, epoch = parties.identities["bank"], 1 + enrolled
-    held, made = bank.keys, []
+    held, made = bank.keys, set[int]()
     for _ in range(2):
         enrolment = parties.network.channel(KGC).call("bank", dealt_to("bank", epoch=epoch), Enrolment)
         assert bank.pending_keys is not None
-        assert (bank.pending_keys.epoch, bank.pending_keys.weak.public.h) == (epoch, of_number(enrolment.h))
-        made.append(enrolment.h)
-    assert len(set(made)) == 2
+        assert enrolment.weak is not None
+        h = bank.pending_keys.weak.public.h
+        assert (bank.dealt_epoch, h) == (epoch, of_number(enrolment.weak.h))
+        made.add(h)
+    assert len(made) == 2
     last = bank.pending_keys
     assert refusal(lambda: parties.send("bank", dealt_to("bank", epoch=epoch + 1))).kind == "order"
     assert bank.pending_keys is last
@@ -273,4 +291,4 @@ def test_requester_comes_in_any_epoch(parties: Parties, epoch: int) -> None:
     clinic = Identity("clinic", REQUESTER, parties.signing.verify_key, signing, allow_insecure=True)
     assert answer_deal(clinic, dealt_to(REQUESTER, epoch=epoch)).name == "clinic"
     assert clinic.pending_keys is not None
-    assert clinic.pending_keys.epoch == epoch
+    assert clinic.dealt_epoch == epoch

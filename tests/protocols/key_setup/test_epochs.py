@@ -10,21 +10,25 @@ from revfrf.crypto.dtpkc.keys import WeakKey
 from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.errors import ProtocolError
 from revfrf.messages.base import number, of_number
-from revfrf.messages.key_setup import Enrolment, EpochAccepted, EpochCertificate, Member
+from revfrf.messages.key_setup import DtpkcParameters, Enrolment, EpochAccepted, EpochCertificate, Member
 from revfrf.names import CC, KGC, PARTICIPANT
-from revfrf.protocols.common.epoch import certificate_digest, check_succession
+from revfrf.protocols.common.epoch import certificate_digest, check_succession, write_parameters
 from revfrf.protocols.frf_revoc import next_epoch
 from revfrf.protocols.key_setup import announce
 from revfrf.testing.federations import toy_keys
 from revfrf.testing.refusals import refusal, refused
+from tests.federations import modulus
 from tests.protocols.key_setup.parties import (
     DEALS,
     ROLES,
     Parties,
     accepted,
     dealt_to,
+    dtpkc_of,
     forging,
     fresh_setup,
+    level_of,
+    other_dtpkc,
     signed_again,
     with_bank,
 )
@@ -46,7 +50,9 @@ def test_epoch_without_the_leaver_follows(parties: Parties, new_setup: MakeKeys)
         assert identity.pending_keys is None
 
 
-@pytest.mark.parametrize("changes", [{"epoch": 2}, {"revoked": ("telco",)}, {"previous": bytes(32)}])
+@pytest.mark.parametrize(
+    "changes", [{"epoch": 2}, {"revoked": ("telco",)}, {"previous": bytes(32)}, {"erases": True}]
+)
 def test_first_epoch_comes_after_none(parties: Parties, changes: dict[str, Any]) -> None:
     first = replace(parties.enrol(), **changes)
     with refused("epoch"):
@@ -65,6 +71,8 @@ Epochs = tuple[EpochCertificate, EpochCertificate]
 Changes = dict[str, Callable[[EpochCertificate, EpochCertificate], dict[str, Any]]]
 OUT_OF_TURN: Changes = {
     "another federation": lambda _a, _b: {"federation": "another"},
+    "another protocol": lambda _a, _b: {"forest_protocol": "shares"},
+    "another key for notes": lambda _a, _b: {"notes_key": bytes(32)},
     "the same number": lambda _a, b: {"epoch": b.epoch - 1},
     "a number left out": lambda _a, b: {"epoch": b.epoch + 1},
     "after none": lambda _a, _b: {"previous": b""},
@@ -97,23 +105,27 @@ WRONG_MEMBERS: dict[str, Callable[[EpochCertificate, EpochCertificate], tuple[Me
     "somebody with the leaver's key": lambda a, b: with_bank(b, h=only(a, "telco")[0].h),
     "somebody with the key of another": lambda _a, b: with_bank(b, h=only(b, CC)[0].h),
 }
+ERASES = "keys are erased although nobody has new ones, or not although all have"
 NEW_KEYS = "new keys and the old modulus, or old keys and a new one"
-WRONG = [*OUT_OF_TURN, *WRONG_LEAVERS, *WRONG_MEMBERS, NEW_KEYS]
+WRONG = [*OUT_OF_TURN, *WRONG_LEAVERS, *WRONG_MEMBERS, NEW_KEYS, ERASES]
 
 
 def wrongly(wrong: str, before: EpochCertificate, after: EpochCertificate) -> dict[str, Any]:
     """What is changed about the epoch after."""
     if wrong == NEW_KEYS:
-        return {"n": before.n if before.n != after.n else number(fresh_setup().parameters.n)}
+        same = before.dtpkc == after.dtpkc
+        return {"dtpkc": write_parameters(fresh_setup().parameters) if same else before.dtpkc}
+    if wrong == ERASES:
+        return {"erases": not after.erases}
     if wrong in WRONG_MEMBERS:
         return {"members": WRONG_MEMBERS[wrong](before, after)}
     return (OUT_OF_TURN | WRONG_LEAVERS)[wrong](before, after)
 
 
-def other_key(before: EpochCertificate, after: EpochCertificate) -> bytes:
+def other_key(before: EpochCertificate, after: EpochCertificate) -> bytes | None:
     """Of bank: where all have new keys its old one, else a new one."""
     fresh = number(WeakKey.generate(toy_keys().parameters).public.h)
-    return only(before, "bank")[0].h if before.n != after.n else fresh
+    return only(before, "bank")[0].h if before.dtpkc != after.dtpkc else fresh
 
 
 @pytest.fixture(params=[1, 2], ids=["level 1", "level 2"])
@@ -140,10 +152,10 @@ def test_parameters_stay_where_keys_do(parties: Parties, changes: dict[str, Any]
     first = parties.enrol()
     second, _ = parties.leave("telco")
     with pytest.raises(ProtocolError):
-        check_succession(first, replace(second, **changes))
+        check_succession(first, replace(second, **other_dtpkc(second, **changes)))
 
 
-BAD_PARAMETERS: dict[str, Callable[[EpochCertificate], dict[str, Any]]] = {
+BAD_PARAMETERS: dict[str, Callable[[DtpkcParameters], dict[str, Any]]] = {
     "a longer modulus": lambda b: {"n": number(of_number(b.n) << 8 | 1)},
     "a shorter modulus": lambda b: {"n": number(of_number(b.n) >> 8 | 1)},
     "a modulus with a factor of the old one": lambda b: {"n": number(of_number(b.n) // 3 * 3)},
@@ -155,11 +167,12 @@ BAD_PARAMETERS: dict[str, Callable[[EpochCertificate], dict[str, Any]]] = {
 def test_new_parameters_are_as_large_and_not_made_from_the_old_ones(parties: Parties, wrong: str) -> None:
     first = parties.enrol()
     second, _ = parties.leave("telco", setup=fresh_setup())
-    before = replace(first, n=number(of_number(first.n) // 3 * 3))
+    before = replace(first, **other_dtpkc(first, n=number(modulus(first) // 3 * 3)))
     after = replace(second, previous=certificate_digest(before))
     check_succession(before, after)
     with refused("member") as caught:
-        check_succession(before, replace(after, **BAD_PARAMETERS[wrong](second)))
+        changes = BAD_PARAMETERS[wrong](dtpkc_of(second))
+        check_succession(before, replace(after, **other_dtpkc(second, **changes)))
     assert "a new modulus is of the same size" in caught.reason
 
 
@@ -177,7 +190,9 @@ def test_party_stays_in_its_epoch_if_the_next_one_is_wrong(
         return signed_again(kgc, certificate, **wrongly(wrong, second, certificate))
 
     channel = forging(parties.network, forge)
-    third = signed_again(kgc, next_epoch(channel, second, ["telco"], new_setup(), next(DEALS)))
+    setup = new_setup()
+    unsigned = next_epoch(channel, second, ["telco"], level_of(setup), setup, next(DEALS))
+    third = signed_again(kgc, unsigned)
     refusal(lambda: announce(channel, second, third))
     assert bank.certificate == second
     assert bank.keys is held
@@ -216,8 +231,8 @@ def test_keys_that_were_dealt_are_not_used_before_their_epoch_and_forgotten_with
     parties.enrol()
     bank, p = parties.identities["bank"], fresh_setup().parameters
     held, weak = bank.keys, bank.weak
-    changes = {"epoch": 2, "n": number(p.n), "g0": number(p.g0), "exponent_bits": p.exponent_bits}
-    parties.network.channel(KGC).call("bank", dealt_to("bank", **changes), Enrolment)
+    dealt = dealt_to("bank", epoch=2, dtpkc=write_parameters(p))
+    parties.network.channel(KGC).call("bank", dealt, Enrolment)
     assert bank.weak is weak
     assert bank.epoch == 1
     _, receipts = parties.leave("telco")

@@ -10,10 +10,10 @@ from revfrf.errors import ProtocolError, RejectedError
 from revfrf.messages.base import Message
 from revfrf.messages.key_setup import EpochCertificate, Receipt
 from revfrf.names import KGC
-from revfrf.protocols.common.epoch import check_receipts, erased_keys
+from revfrf.protocols.common.epoch import check_receipts, erased
 from revfrf.protocols.frf_revoc import next_epoch
 from revfrf.protocols.key_setup import announce
-from tests.protocols.key_setup.parties import DEALS, Parties, fresh_setup, signed_again
+from tests.protocols.key_setup.parties import DEALS, Parties, fresh_setup, other_dtpkc, signed_again
 
 
 def test_first_epoch_erases_nothing(parties: Parties) -> None:
@@ -57,7 +57,7 @@ Renewal = tuple[EpochCertificate, EpochCertificate, dict[str, Receipt]]
         {"party": "bank"},
         {"party": "telco"},
         {"epoch": 2},
-        {"keys": bytes(32)},
+        {"erased": bytes(32)},
         {"entered": bytes(32)},
         {"signature": bytes(64)},
     ],
@@ -89,8 +89,8 @@ def test_nobody_signs_for_keys_that_it_keeps(parties: Parties) -> None:
 
 def test_receipt_holds_between_its_two_epochs_alone(parties: Parties, renewal: Renewal) -> None:
     before, after, receipts = renewal
-    other = signed_again(parties.signing, after, g0=b"\4")
-    with pytest.raises(ProtocolError, match="other keys"):
+    other = signed_again(parties.signing, after, **other_dtpkc(after, g0=b"\4"))
+    with pytest.raises(ProtocolError, match="something else"):
         check_receipts(before, other, list(receipts.values()))
     with pytest.raises(RejectedError):
         check_receipts(signed_again(parties.signing, before, federation="x"), after, list(receipts.values()))
@@ -99,12 +99,13 @@ def test_receipt_holds_between_its_two_epochs_alone(parties: Parties, renewal: R
 def test_party_that_gives_no_receipt_is_noticed(parties: Parties) -> None:
     first = parties.enrol()
     channel = parties.network.channel(KGC)
-    second = next_epoch(channel, first, ["telco"], fresh_setup(), next(DEALS))
+    second = next_epoch(channel, first, ["telco"], 2, fresh_setup(), next(DEALS))
     with pytest.raises(ProtocolError, match="not every party"):
         announce(Silent(), first, second)
 
 
 def test_different_keys_are_erased_under_different_names(parties: Parties) -> None:
     first = parties.enrol()
-    names = {erased_keys(n, member) for member in first.members for n in (first.n, b"\7")}
+    other = other_dtpkc(first, n=b"\7")["dtpkc"]
+    names = {erased(dtpkc, member) for member in first.members for dtpkc in (first.dtpkc, other)}
     assert len(names) == 2 * len(first.members)

@@ -274,7 +274,7 @@ def test_sign_of_a_share_spoils_no_answer(world: World, monkeypatch: pytest.Monk
 
 
 def test_owner_with_another_key_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = Keys(1, WeakKey.generate(world.federation.parameters), None)
+    other = Keys(WeakKey.generate(world.federation.parameters), None)
     monkeypatch.setattr(world.federation.participants["shop"].identity, "keys", other)
     with blamed("shop"):
         world.compare(PAIRS)

@@ -1,13 +1,13 @@
 """Epochs: who belongs to a federation, with which keys, and how one epoch follows another.
 
 KGC signs an epoch certificate for each. The next one names the same members, except those who have left, and
-the digest of the one before. Either nobody has new keys, or all have, and have signed that the old ones are
-erased.
+the digest of the one before. Some epochs erase what the members had of the one before, and the members sign
+for it. Under the paper protocol, these are the epochs in which all have new keys of DT-PKC; in the others,
+nobody has. Under the shares protocol there are no such keys.
 """
 
 from collections.abc import Sequence
 from math import gcd
-from typing import Any
 
 from revfrf.crypto.canonical import digest
 from revfrf.crypto.dtpkc.keys import Parameters
@@ -16,7 +16,7 @@ from revfrf.crypto.secret import SecretInt
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.errors import ProtocolError, SignatureError
 from revfrf.messages.base import number, of_number
-from revfrf.messages.key_setup import EpochCertificate, KeyDeal, Member, Receipt
+from revfrf.messages.key_setup import DtpkcParameters, EpochCertificate, Member, Receipt
 from revfrf.names import CC, CS
 from revfrf.protocols.common.signed import sign, signed_fields, verify
 
@@ -28,15 +28,26 @@ _RECEIPT = "revfrf erasure receipt v1"
 _ERASED = "revfrf erased key v1"
 
 
-def public_fields(parameters: Parameters) -> dict[str, Any]:
+def write_parameters(p: Parameters) -> DtpkcParameters:
     """Return the public parameters as messages carry them."""
-    p = parameters
-    return {"n": number(p.n), "g0": number(p.g0), "exponent_bits": p.exponent_bits}
+    return DtpkcParameters(number(p.n), number(p.g0), p.exponent_bits)
 
 
-def read_parameters(message: EpochCertificate | KeyDeal, allow_insecure: bool) -> Parameters:
-    """Return the public parameters of a message. Raises UsageError for what cannot be any."""
-    return Parameters(of_number(message.n), of_number(message.g0), message.exponent_bits, allow_insecure)
+def read_parameters(dtpkc: DtpkcParameters | None, allow_insecure: bool) -> Parameters:
+    """Return the public parameters of a message, for whoever needs them.
+
+    Raises ProtocolError if there are none, and UsageError for what cannot be any.
+    """
+    if dtpkc is None:
+        raise ProtocolError("this federation has no DT-PKC keys: its protocol is another", kind="member")
+    return Parameters(of_number(dtpkc.n), of_number(dtpkc.g0), dtpkc.exponent_bits, allow_insecure)
+
+
+def public_half(member: Member) -> int:
+    """Return h, the public half of a member's weak key. Raises ProtocolError if it has none."""
+    if member.h is None:
+        raise ProtocolError(f"{member.name!r} has no weak key", kind="member")
+    return of_number(member.h)
 
 
 def read_share(parameters: Parameters, role: str, share: bytes | None) -> StrongShare | None:
@@ -55,8 +66,16 @@ def sign_certificate(kgc: SigningKey, unsigned: EpochCertificate) -> EpochCertif
 
 
 def verify_certificate(kgc: VerifyKey, certificate: EpochCertificate) -> None:
-    """Return only if KGC has signed it; else raise SignatureError."""
+    """Return only if KGC has signed it, with DT-PKC exactly if its protocol is the paper's.
+
+    Raises SignatureError and ProtocolError.
+    """
     verify(kgc, _CERTIFICATE, certificate)
+    parts = (certificate.dtpkc, *(member.h for member in certificate.members))
+    if any((part is not None) != (certificate.forest_protocol == "paper") for part in parts):
+        raise ProtocolError(
+            "an epoch has DT-PKC keys if its protocol is the paper's, else none", kind="epoch"
+        )
 
 
 def certificate_digest(certificate: EpochCertificate) -> bytes:
@@ -67,15 +86,17 @@ def certificate_digest(certificate: EpochCertificate) -> bytes:
 def check_succession(before: EpochCertificate | None, after: EpochCertificate) -> None:
     """Raise ProtocolError unless `after` is a first epoch, or follows `before`.
 
-    Members keep their names, roles and signing keys; either all have new keys under new parameters, or
-    nobody has.
+    The federation keeps its protocol, KGC its key for notes, and members keep their names, roles and signing
+    keys; either all have new keys under new parameters, or nobody has.
     """
     if before is None:
-        if after.epoch != 1 or after.revoked or after.previous:
+        if after.epoch != 1 or after.revoked or after.previous or after.erases:
             raise ProtocolError("a first epoch has no predecessor, and nobody has left", kind="epoch")
         return
     if after.federation != before.federation or after.epoch != before.epoch + 1:
         raise ProtocolError("an epoch that does not follow the one before", kind="epoch")
+    if (after.forest_protocol, after.notes_key) != (before.forest_protocol, before.notes_key):
+        raise ProtocolError("a federation keeps its protocol, and its key for notes", kind="epoch")
     if after.previous != certificate_digest(before):
         raise ProtocolError("an epoch that follows another one", kind="epoch")
     left = after.revoked[len(before.revoked) :]
@@ -96,17 +117,19 @@ def check_succession(before: EpochCertificate | None, after: EpochCertificate) -
 
 def _check_keys(before: EpochCertificate, after: EpochCertificate, staying: Sequence[Member]) -> None:
     """Nobody has new keys, or all have, under a modulus that has nothing to do with the old one."""
-    if after.n == before.n:
-        same = (after.g0, after.exponent_bits) == (before.g0, before.exponent_bits)
-        if not same or after.members != tuple(staying):
+    old, new = before.dtpkc, after.dtpkc
+    if old is not None and after.erases != (new != old):
+        raise ProtocolError("old keys are erased exactly if there are new ones", kind="member")
+    if old is None or new is None or new == old:
+        if new != old or after.members != tuple(staying):
             raise ProtocolError("without a new modulus nobody has new keys", kind="member")
         return
-    old, new = of_number(before.n), of_number(after.n)
-    smaller = new.bit_length() != old.bit_length() or after.exponent_bits < before.exponent_bits
-    if smaller or gcd(new, old) != 1:
+    old_n, new_n = of_number(old.n), of_number(new.n)
+    smaller = new_n.bit_length() != old_n.bit_length() or new.exponent_bits < old.exponent_bits
+    if smaller or gcd(new_n, old_n) != 1:
         raise ProtocolError("a new modulus is of the same size, and not made from the old one", kind="member")
-    keys = [of_number(member.h) for member in after.members]
-    if len(set(keys)) != len(keys) or set(keys) & {of_number(member.h) for member in before.members}:
+    keys = [public_half(member) for member in after.members]
+    if len(set(keys)) != len(keys) or set(keys) & set(map(public_half, before.members)):
         raise ProtocolError("with a new modulus all have new keys", kind="member")
 
 
@@ -116,28 +139,28 @@ def _standing(member: Member) -> tuple[str, str, bytes]:
 
 
 def check_receipts(before: EpochCertificate, after: EpochCertificate, receipts: Sequence[Receipt]) -> None:
-    """Raise RejectedError unless every member has signed for its erased keys, if there are new ones."""
-    expected = sorted(member.name for member in after.members) if before.n != after.n else []
+    """Raise RejectedError unless every member has signed for what it has erased, if the epoch erases."""
+    expected = sorted(member.name for member in after.members) if after.erases else []
     if sorted(receipt.party for receipt in receipts) != expected:
-        raise ProtocolError("not every party has given a receipt for its erased keys", kind="member")
+        raise ProtocolError("not every party has given a receipt for what it erased", kind="member")
     members, entered = before.by_name, certificate_digest(after)
     for receipt in receipts:
         member = members[receipt.party]
-        if (receipt.keys, receipt.entered) != (erased_keys(before.n, member), entered):
-            raise ProtocolError(f"the receipt of {receipt.party!r} is for other keys", kind="member")
+        if (receipt.erased, receipt.entered) != (erased(before.dtpkc, member), entered):
+            raise ProtocolError(f"the receipt of {receipt.party!r} is for something else", kind="member")
         try:
             verify(VerifyKey(member.verify_key), _RECEIPT, receipt, before.federation)
         except SignatureError:
             raise SignatureError(f"{receipt.party!r} has not signed its receipt") from None
 
 
-def erased_keys(n: bytes, member: Member) -> bytes:
-    """Return the digest by which a receipt names the keys that a member had under a modulus."""
-    return digest(_ERASED, member.role, n, member.h)
+def erased(dtpkc: DtpkcParameters | None, member: Member) -> bytes:
+    """Return the digest by which a receipt names the keys that a member had, if any, under a modulus."""
+    return digest(_ERASED, member.role, None if dtpkc is None else dtpkc.n, member.h)
 
 
 def sign_receipt(key: SigningKey, name: str, before: EpochCertificate, after: EpochCertificate) -> Receipt:
-    """Sign that a member, on entering the epoch after, has erased its keys of the one before."""
-    keys, entered = erased_keys(before.n, before.by_name[name]), certificate_digest(after)
-    unsigned = Receipt(name, before.epoch, keys, entered, bytes(64))
+    """Sign that a member, on entering the epoch after, has erased what it had of the one before."""
+    what, entered = erased(before.dtpkc, before.by_name[name]), certificate_digest(after)
+    unsigned = Receipt(name, before.epoch, what, entered, bytes(64))
     return sign(key, _RECEIPT, unsigned, before.federation)

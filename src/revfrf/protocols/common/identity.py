@@ -4,41 +4,42 @@ from dataclasses import dataclass
 
 import msgspec
 
-from revfrf.crypto.dtpkc.keys import Parameters, WeakKey
+from revfrf.crypto.dtpkc.keys import WeakKey
 from revfrf.crypto.dtpkc.strong import StrongShare
 from revfrf.crypto.secret import Secret, SecretInt
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.errors import ProtocolError
 from revfrf.messages.base import number, of_number
-from revfrf.messages.key_setup import Admission, EpochCertificate, Member, Receipt
-from revfrf.protocols.common.epoch import public_fields, read_share
+from revfrf.messages.key_setup import Admission, DtpkcParameters, EpochCertificate, Member, Receipt
+from revfrf.protocols.common.epoch import read_parameters, read_share, write_parameters
 from revfrf.record import Record
 
 
 @dataclass
 class Keys(Secret):
-    """A party's keys of an epoch: its weak key, and of a server the strong share."""
+    """A party's keys of DT-PKC: its weak key, and of a server the strong share."""
 
-    epoch: int
     weak: WeakKey
     share: StrongShare | None
+
+    @property
+    def dtpkc(self) -> DtpkcParameters:
+        """The public parameters of these keys, as messages carry them."""
+        return write_parameters(self.weak.parameters)
 
     def record(self) -> "KeysRecord":
         """Return all of it, to be written down."""
         sk, share = self.weak.sk, self.share
-        return KeysRecord(
-            epoch=self.epoch,
-            **public_fields(self.weak.parameters),
-            sk=number(sk.reveal()),
-            share=None if share is None else number(share.value.reveal()),
-        )
+        own = None if share is None else number(share.value.reveal())
+        return KeysRecord(self.dtpkc, number(sk.reveal()), own)
 
 
 @dataclass
 class Identity(Secret):
     """What a party knows of itself and of its federation. It was given `kgc`, KGC's key, beforehand.
 
-    `pending_keys` are keys of an epoch that KGC has not certified yet. `deal` is the number of the last deal.
+    `pending_keys` are keys of an epoch that KGC has not certified yet. `deal` is the number of the last deal,
+    `dealt_epoch` the epoch that it was for. Under the shares protocol there are no `keys`.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Identity(Secret):
     keys: Keys | None = None
     pending_keys: Keys | None = None
     deal: int = 0
+    dealt_epoch: int = 0
     certificate: EpochCertificate | None = None
     receipt: Receipt | None = None
     admission: Admission | None = None
@@ -63,7 +65,7 @@ class Identity(Secret):
     def weak(self) -> WeakKey:
         """The weak key of this epoch. Raises ProtocolError if it is not here."""
         if self.keys is None:
-            raise ProtocolError(f"{self.name!r} has no private keys here", kind="member")
+            raise ProtocolError(f"{self.name!r} has no weak key here", kind="member")
         return self.keys.weak
 
     @property
@@ -87,9 +89,10 @@ class Identity(Secret):
             raise ProtocolError(f"{self.name!r} is not admitted as a requester", kind="member")
         return self.admission
 
-    def member(self, weak: WeakKey) -> Member:
-        """Return what an epoch certificate says about this party if this is its weak key."""
-        return Member(self.name, self.role, number(weak.public.h), self.signing_key.verify_key.raw)
+    def member(self, keys: Keys | None) -> Member:
+        """Return what an epoch certificate says about this party if these are its keys."""
+        h = None if keys is None else number(keys.weak.public.h)
+        return Member(self.name, self.role, h, self.signing_key.verify_key.raw)
 
     def record(self) -> "IdentityRecord":
         """Return all of it, to be written down."""
@@ -105,18 +108,15 @@ class Identity(Secret):
 class KeysRecord(Record, frozen=True):
     """`Keys`, all under the same parameters."""
 
-    epoch: int
-    n: bytes
-    g0: bytes
-    exponent_bits: int
+    dtpkc: DtpkcParameters
     sk: bytes
     share: bytes | None
 
     def keys(self, role: str, allow_insecure: bool) -> Keys:
         """Return the keys of a party with this role. Raises RevFRFError if they are invalid."""
-        parameters = Parameters(of_number(self.n), of_number(self.g0), self.exponent_bits, allow_insecure)
+        parameters = read_parameters(self.dtpkc, allow_insecure)
         weak = WeakKey(parameters, SecretInt(of_number(self.sk)))
-        return Keys(self.epoch, weak, read_share(parameters, role, self.share))
+        return Keys(weak, read_share(parameters, role, self.share))
 
 
 class IdentityRecord(Record, frozen=True):
@@ -130,6 +130,7 @@ class IdentityRecord(Record, frozen=True):
     keys: KeysRecord | None
     pending_keys: KeysRecord | None
     deal: int
+    dealt_epoch: int
     certificate: EpochCertificate | None
     receipt: Receipt | None
     admission: Admission | None
