@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import cache, partial
@@ -136,6 +136,22 @@ _CLUSTERS = {"ray": _ray, "dask": _dask}
 def in_threads(function: Callable[[Item], Result], items: Sequence[Item], n_jobs: int) -> list[Result]:
     """Return `[function(x) for x in items]`, computed by `n_jobs` threads of this process (-1: all cores)."""
     return _threaded(function, items, min(workers(n_jobs), len(items)))
+
+
+def as_done(function: Callable[[Item], Result], items: Sequence[Item], n_jobs: int) -> Iterator[Result]:
+    """Yield `function(x)` for each of the items when it is done, by `n_jobs` threads of this process."""
+    threads = min(workers(n_jobs), len(items))
+    if threads <= 1:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        started = [pool.submit(function, item) for item in items]
+        try:
+            for future in as_completed(started):
+                yield future.result()
+        finally:
+            for future in started:
+                future.cancel()
 
 
 def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

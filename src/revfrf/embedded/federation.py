@@ -34,12 +34,12 @@ from revfrf.parallel import calls_at_once
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.protocols.common.epoch import read_parameters
 from revfrf.protocols.common.identity import Identity, IdentityRecord
-from revfrf.protocols.paper.fle_expan import LevelReport
 from revfrf.protocols.paper.frf_predict import Answer
+from revfrf.protocols.sides import TRAINING, GrowthReport
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.coordinator import Coordinator, watching_requests
 from revfrf.roles.kgc import KeyCentre, KeyCentreKeys
-from revfrf.roles.participant import TRAINING, Participant
+from revfrf.roles.participant import Participant
 from revfrf.roles.requester import Requester
 from revfrf.storage.memory import CoordinatorStore, ParticipantStore, Store, StoreFactory
 from revfrf.transport.memory import MemoryNetwork
@@ -48,7 +48,7 @@ Codes = Mapping[str, NDArray[np.int64]]
 """Each party's x̂, of shape (n_columns, n_rows)."""
 
 Columns = Mapping[str, Sequence[Column]]
-Progress = Callable[[LevelReport], None]
+Progress = Callable[[GrowthReport], None]
 RowsDone = Callable[[float], None]
 
 _TOY_BITS = 256

@@ -337,7 +337,7 @@ class BaseRevocableForest(BaseEstimator):
     def n_nodes_(self) -> int:
         """The number of splits and leaves of all trees."""
         self._check_whole()
-        return self.federation_.coordinator.store.n_nodes
+        return self.federation_.coordinator.side.n_nodes
 
     @property
     def parties_(self) -> dict[str, list[str]]:

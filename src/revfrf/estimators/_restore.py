@@ -5,27 +5,20 @@ epoch, every split signed by its owner, every leaf the sum of the rows that end 
 what training guarantees, such as whole trees and valid column numbers: all of it is checked here, once.
 """
 
-from revfrf.crypto.dtpkc.keys import Ciphertext
 from revfrf.crypto.secret import hides_locals
 from revfrf.embedded.federation import Credentials, Federation
 from revfrf.errors import ProtocolError, StorageError
 from revfrf.estimators._file import EstimatorRecord
-from revfrf.forest.criterion import Counted
-from revfrf.forest.nodes import with_rows
 from revfrf.forest.targets import TargetsRecord
-from revfrf.forest.tree import Rules, feature_id
 from revfrf.messages.fle_expan import Column
 from revfrf.names import CC, CS, KGC, PARTICIPANT
 from revfrf.protocols.common.epoch import verify_certificate
 from revfrf.protocols.common.identity import Identity, IdentityRecord
+from revfrf.protocols.common.opening import forest_id
 from revfrf.protocols.common.request import RequestPolicy
 from revfrf.protocols.key_setup import check_certificate
-from revfrf.protocols.paper.fle_expan import forest_id
-from revfrf.protocols.paper.fos_find import per_node
-from revfrf.protocols.paper.splits import split_context, split_statement
-from revfrf.roles.coordinator import Coordinator, ForestRecord
+from revfrf.protocols.sides import TRAINING, ForestRecord
 from revfrf.roles.kgc import KeyCentreKeys, KeyCentreRecord
-from revfrf.roles.participant import TRAINING
 from revfrf.storage.directory import Directory
 from revfrf.storage.memory import CoordinatorStore, ParticipantStore, Store, StoreFactory
 
@@ -103,7 +96,6 @@ def _refused(store: Store, why: str = _OLD) -> StorageError:
 
 def check_restored(federation: Federation, *, training_rows: bool) -> None:
     """Raise StorageError or RejectedError unless all parts fit together; training rows may be left out."""
-    cs = federation.coordinator
     for party in federation.with_policies.values():
         if party.identity.certificate != federation.kgc.current:
             raise _refused(party.store)
@@ -111,9 +103,7 @@ def check_restored(federation: Federation, *, training_rows: bool) -> None:
         if federation.requesters[name].identity.admission != admission:
             raise _refused(federation.requesters[name].store)
     _check_roles(federation, training_rows)
-    check_federation(federation)
-    if training_rows:
-        _check_leaves(cs)
+    check_federation(federation, training_rows=training_rows)
 
 
 def _check_roles(federation: Federation, training_rows: bool) -> None:
@@ -126,7 +116,7 @@ def _check_roles(federation: Federation, training_rows: bool) -> None:
     for name, role in federation.with_policies.items():
         fits &= role.identity.name == name and role.identity.kgc == cs.identity.kgc
     for name, participant in federation.participants.items():
-        fits &= participant.growth is not None and participant.growth.opening == cs.opening
+        fits &= participant.side is not None and participant.side.opening == cs.opening
         fits &= participant.columns == cs.columns[name]
         if training_rows:
             fits &= participant.tables[TRAINING].shape[1] == len(cs.targets)
@@ -134,25 +124,14 @@ def _check_roles(federation: Federation, training_rows: bool) -> None:
         raise ProtocolError("the roles do not have the same forest", kind="forest")
 
 
-def _check_leaves(cs: Coordinator) -> None:
-    """Every leaf is the sum of the rows that end in it, as its splits have turned them."""
-    counted = Counted.of(cs.plan.rules, cs.plan.seed, cs.targets)
-    ends = with_rows(counted.used, cs.store.splits, cs.store.leaves)
-    sums = zip(ends.names(), map(tuple, counted.sums(ends).tolist()), strict=True)
-    if dict(sums) != cs.store.leaves:
-        raise _refused(cs.store, "damaged: leaves that are not the sums of their rows")
-
-
-def check_federation(federation: Federation) -> None:
-    """Raise RejectedError unless the structure, the splits and their owners fit together."""
+def check_federation(federation: Federation, *, training_rows: bool) -> None:
+    """Raise RejectedError unless the structure of the forest and what its owners have fit together."""
     cs = federation.coordinator
-    rules, opening, certificate = cs.plan.rules, cs.opening, cs.certificate
+    opening, certificate = cs.opening, cs.certificate
     verify_certificate(cs.identity.kgc, certificate)
     _require(opening.federation == certificate.federation, "federation")
     _require(opening.epoch <= certificate.epoch and opening.forest == forest_id(opening), "epoch")
-    _check_trees(rules, cs.store, cs.targets.scale.n_sums)
-    _check_splits(federation)
-    _check_own_splits(federation)
+    cs.side.check_stored(federation.participants, training_rows)
     if federation.kgc.keys is not None:
         signing, notes = federation.kgc.keys.signing.verify_key, federation.kgc.keys.notes.verify_key
         _require((signing, notes.raw) == (cs.identity.kgc, certificate.notes_key), "key of KGC")
@@ -161,44 +140,3 @@ def check_federation(federation: Federation) -> None:
 def _require(holds: bool, what: str) -> None:
     if not holds:
         raise ProtocolError(f"no forest has this {what}", kind="forest")
-
-
-def _check_trees(rules: Rules, store: CoordinatorStore, leaf_width: int) -> None:
-    """Every tree has a root, every split two children, every other node a parent, every leaf a weight."""
-    splits, leaves = store.splits.keys(), store.leaves.keys()
-    _require(splits.isdisjoint(leaves) and rules.n_trees <= store.n_nodes, "node")
-    _require(all(0 < path < 2**rules.max_depth for _, path in splits), "depth")
-    whole = {(tree, 1) for tree in range(rules.n_trees)}
-    whole |= {(tree, 2 * path + side) for tree, path in splits for side in (0, 1)}
-    _require(splits | leaves == whole, "node")
-    for leaf in store.leaves.values():
-        # Class weights: none is negative. (Σw, Σw·value): the first is not, and without it there is no other.
-        _require(len(leaf) == leaf_width, "leaf")
-        _require(leaf[0] > 0 or min(leaf) >= 0, "leaf")
-
-
-def _check_splits(federation: Federation) -> None:
-    """Every split is a valid ciphertext, signed by its owner for its place."""
-    plan, splits = federation.coordinator.plan, federation.coordinator.store.splits
-    checked: dict[int, str] = {}
-    for node, split in splits.items():
-        Ciphertext.from_bytes(plan.parameters, split.ciphertext)
-        if id(split.batch) not in checked:
-            context = split_context(plan.federation, split.epoch, plan.forest)
-            split.batch.verify(plan.verify_keys[split.owner], context)
-            checked[id(split.batch)] = split.owner
-        _require(checked[id(split.batch)] == split.owner, "batch")
-        split.batch.holds(split.position, split_statement(node, split.ciphertext))
-        _require(0 <= split.cut < per_node(plan.rules).n_candidates, "cut")
-
-
-def _check_own_splits(federation: Federation) -> None:
-    """Every owner has the thresholds of exactly its splits, in the right columns."""
-    splits = {node: (s.owner, s.feature) for node, s in federation.coordinator.store.splits.items()}
-    found = 0
-    for party, role in federation.participants.items():
-        ids = [feature_id(party, column.name) for column in role.columns]
-        for node, (column, _) in role.store.own_splits.items():
-            _require(0 <= column < len(ids) and splits.get(node) == (party, ids[column]), "column")
-        found += len(role.store.own_splits)
-    _require(found == len(splits), "number of thresholds")

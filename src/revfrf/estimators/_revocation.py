@@ -17,7 +17,6 @@ from revfrf.lifecycle import check_somebody_stays
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.parallel import workers
 from revfrf.protocols.certificate import RevocationCertificate
-from revfrf.protocols.frf_revoc import doomed
 from revfrf.report.progress import level_progress
 
 Leavers = str | Iterable[str]
@@ -105,10 +104,12 @@ class RevocationMixin(BaseRevocableForest):
         """
         self._check_whole()
         leavers, wanted = self._leavers(party), _level(level)
-        federation, store = self.federation_, self.federation_.coordinator.store
-        going, shadow, spent = doomed(store, leavers), federation.shadow(leavers), federation.timings
-        seconds = spent.training * len(going) / store.n_nodes
-        if wanted == 2:  # there are new keys, and the rest is encrypted again, which is most of the work
+        federation, side = self.federation_, self.federation_.coordinator.side
+        going, shadow, spent = side.doomed(leavers), federation.shadow(leavers), federation.timings
+        lost = sum(going.values())
+        seconds = spent.training * lost / side.n_nodes
+        if wanted == 2 and federation.kgc.current.dtpkc is not None:
+            # There are new keys, and the rest is encrypted again, which is most of the work.
             seconds = spent.training + spent.setup + spent.search
         score_now = score_without = None
         if X is not None and y is not None:
@@ -120,10 +121,10 @@ class RevocationMixin(BaseRevocableForest):
             )
         return RevocationPreview(
             leavers=tuple(leavers),
-            nodes=store.n_nodes,
-            nodes_lost=len(going),
+            nodes=side.n_nodes,
+            nodes_lost=lost,
             trees=federation.coordinator.plan.rules.n_trees,
-            trees_touched=len({tree for tree, _ in going}),
+            trees_touched=len(going),
             estimated_seconds=seconds,
             digest_after=shadow.coordinator.digest(),
             score_now=score_now,

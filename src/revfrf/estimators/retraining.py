@@ -28,7 +28,7 @@ from revfrf.io.files import PathLike
 from revfrf.io.party_data import Rows
 from revfrf.io.table import Table, category, number, some
 from revfrf.protocols.certificate import RevocationCertificate
-from revfrf.roles.participant import TRAINING
+from revfrf.protocols.sides import TRAINING
 
 __all__ = ["Retraining", "Table", "retrain"]
 

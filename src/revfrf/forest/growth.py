@@ -5,7 +5,7 @@ of a row are moved along with the row, so that only its bin is a random access; 
 branches; few rows are sorted instead of counted. All sums are exact integers, so nothing depends on an order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +15,9 @@ from revfrf.forest.kernel import Bools, Bytes, Ints, Numbers, Paths, kernel
 from revfrf.forest.randomness import bootstrap_stream, key, nth, poisson, siphash
 from revfrf.forest.targets import Targets
 from revfrf.forest.tree import BARE, LEAF, OPEN, Rules, Tree
+from revfrf.parallel import as_done, elsewhere, parts_elsewhere
 
+_SECONDS_A_ROW = 1e-7  # to grow one tree, at the least
 _FEW = 32  # rows; sorting so few beats counting them in up to 256 bins
 _CLASS = np.uint64(48)  # a row's class is above its weight, which has at most 40 bits
 _WEIGHT = np.uint64((1 << 48) - 1)
@@ -74,6 +76,22 @@ class Growth:
         stream, sums = bootstrap_stream(self.seed, number), old.sums.reshape(-1, self.n_classes or 2)
         kept = (old.features, old.cuts, sums)
         return Tree(*_grow(self.rows, limits, keys, np.uint64(number), stream, *kept))
+
+    def trees(self, unfinished: Sequence[tuple[int, Tree]], n_jobs: int) -> Iterator[tuple[int, Tree]]:
+        """Grow what is open in these trees, by number, with `n_jobs` threads; yield each when it is done.
+
+        If the user has chosen a backend of joblib with other processes, these do it.
+        """
+        parts = parts_elsewhere(len(self.rows.values) * len(unfinished) * _SECONDS_A_ROW, n_jobs)
+        if parts:
+            some = [unfinished[i::parts] for i in range(parts) if unfinished[i::parts]]
+            for grown in elsewhere(self._all, some):
+                yield from grown
+            return
+        yield from as_done(lambda asked: (asked[0], self.tree(*asked)), unfinished, n_jobs)
+
+    def _all(self, unfinished: Sequence[tuple[int, Tree]]) -> list[tuple[int, Tree]]:
+        return [(number, self.tree(number, old)) for number, old in unfinished]
 
 
 @kernel

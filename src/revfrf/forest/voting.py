@@ -14,10 +14,14 @@ from revfrf.forest.kernel import Bytes, Floats, Ints, kernel
 from revfrf.forest.nodes import Arrays
 from revfrf.forest.targets import Scale
 from revfrf.forest.tree import LEAF, Forest
+from revfrf.parallel import in_threads
 
 Voting = Literal["hard", "soft"]
 
 _SHARE_BITS = 22
+_AT_ONCE = 2**14
+"""Rows that one thread walks at a time."""
+
 _BLOCK = 512
 """Rows that walk together: their bins stay in the processor's first cache."""
 
@@ -113,10 +117,16 @@ class Walker:
         self._nodes, self._roots = np.concatenate(nodes), np.array(roots)
         self._votes = np.concatenate([np.zeros((1, scale.n_votes + 1), np.int64), *votes])
 
-    def walk(self, bins: Bytes) -> Votes:
+    def walk(self, bins: Bytes, n_jobs: int = 1) -> Votes:
         """Return the votes for rows with these bins, shape (n_features, n_rows)."""
-        totals = np.zeros((bins.shape[1], self._votes.shape[1]), np.int64)
-        _walk(bins, self._nodes, self._roots, self._votes, totals)
+        n_rows = bins.shape[1]
+        totals = np.zeros((n_rows, self._votes.shape[1]), np.int64)
+
+        def part(begin: int) -> None:
+            end = begin + _AT_ONCE
+            _walk(bins[:, begin:end], self._nodes, self._roots, self._votes, totals[begin:end])
+
+        in_threads(part, range(0, n_rows, _AT_ONCE), n_jobs)
         return Votes(totals[:, :-1], totals[:, -1])
 
 

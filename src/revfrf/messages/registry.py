@@ -5,13 +5,13 @@ Both transports decode only what this table allows; roles check what a message s
 
 from functools import cache
 
-from revfrf.messages import alignment, base, fle_expan, frf_predict, frf_revoc, frf_test, key_setup
+from revfrf.messages import alignment, base, bins, fle_expan, frf_predict, frf_revoc, frf_test, key_setup
 from revfrf.messages.base import Message
 from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
 
 MESSAGES: tuple[type[Message], ...] = tuple(
     kind
-    for module in (base, key_setup, alignment, fle_expan, frf_test, frf_predict, frf_revoc)
+    for module in (base, key_setup, alignment, fle_expan, bins, frf_test, frf_predict, frf_revoc)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Message) and kind.__module__ == module.__name__
     if kind is not Message
@@ -27,6 +27,7 @@ _CALLS: dict[tuple[str, str], tuple[type[Message], ...]] = {
         alignment.Drop,
         fle_expan.OpenForest,
         fle_expan.LevelRequest,
+        bins.BinsRequest,
         frf_test.TestRequest,
         frf_predict.ShareRequest,
         frf_revoc.Destroy,

@@ -20,8 +20,9 @@ from revfrf.node.logs import step
 from revfrf.node.requester import predict_encrypted
 from revfrf.node.service import Service
 from revfrf.parallel import workers
+from revfrf.protocols.sides import TRAINING
 from revfrf.roles.compute import ComputePartner
-from revfrf.roles.participant import TRAINING, Participant
+from revfrf.roles.participant import Participant
 from revfrf.roles.requester import Requester
 from revfrf.storage.memory import ParticipantStore
 from revfrf.transport.codec import encode

@@ -26,10 +26,9 @@ from revfrf.node.audit_log import AuditLog
 from revfrf.node.config import Config, ForestSection
 from revfrf.node.logs import step
 from revfrf.protocols.alignment import Matched, ask_all, match
-from revfrf.protocols.paper.fle_expan import LevelReport
+from revfrf.protocols.sides import TRAINING, ForestRecord, GrowthReport
 from revfrf.record import Record
-from revfrf.roles.coordinator import Coordinator, ForestRecord
-from revfrf.roles.participant import TRAINING
+from revfrf.roles.coordinator import Coordinator
 from revfrf.transport.calls import Endpoint
 
 log = logging.getLogger("revfrf.serve")
@@ -87,10 +86,9 @@ class TrainingJob:
     def advance(self, on_progress: OnProgress) -> None:
         """Perform all steps that are left. Raises AbsentError and RefusedError."""
 
-        def growing(level: LevelReport) -> None:
-            step(log, "growing", depth=level.depth, trees=level.trees, nodes=level.nodes)
-            detail = f"depth {level.depth}, {level.trees} trees, {level.nodes} nodes"
-            on_progress(Progress("growing", detail, level.work))
+        def growing(report: GrowthReport) -> None:
+            step(log, "growing", detail=report.detail)
+            on_progress(Progress("growing", report.detail, report.work))
 
         run(
             lambda: self.state,
@@ -163,13 +161,13 @@ class TrainingJob:
         self.tell(Align(epoch=self.epoch, table=TRAINING, ids=training.ids))
         self.role.create(_rules(training), training.seed, targets)
 
-    def _grow(self, progress: Callable[[LevelReport], None]) -> None:
+    def _grow(self, progress: Callable[[GrowthReport], None]) -> None:
         self.role.grow(progress)
-        digest, nodes = self.role.digest(), self.role.store.n_nodes
+        digest, nodes = self.role.digest(), self.role.side.n_nodes
         self._audit.append("trained", digest=digest, nodes=nodes)
         step(log, "trained", digest=digest, nodes=nodes)
 
-    def _revoke(self, progress: Callable[[LevelReport], None]) -> None:
+    def _revoke(self, progress: Callable[[GrowthReport], None]) -> None:
         leavers, digest = self.role.revoke(progress).leavers, self.role.digest()
         self._audit.append("revoked", leavers=[*leavers], digest=digest)
         step(log, "left", parties=[*leavers], digest=digest)
@@ -267,7 +265,7 @@ class TrainingJob:
 
     def summary(self) -> api.ForestSummary:
         training = self.expect_record()
-        digest, nodes, rows = self.role.digest(), self.role.store.n_nodes, len(training.ids)
+        digest, nodes, rows = self.role.digest(), self.role.side.n_nodes, len(training.ids)
         return api.ForestSummary(digest, nodes, rows, training.not_common, len(training.labels) or None)
 
 

@@ -2,36 +2,31 @@
 
     request = sign_revocation(leaver, forest, level)     # the leaver, to KGC (line 1, there to CS)
     check_revocation(epoch, request)                     # KGC (line 2)
-    after = next_epoch(epoch, leavers, level, setup)     # KGC (line 15); at level 2 with new keys for all
-    receipts = announce(epoch, after)                    # KGC to all who stay (line 16); old keys are erased
-    going = destroy(cs, leavers)                         # CS and the owners who stay (lines 3 to 7)
-    fle_expan(cs)                                        # CS and the owners who stay (line 8)
-    reencrypt(cs)                                        # at level 2, instead of lines 9 to 12
-    certificate = certify(report(cs))                    # CS reports, and KGC certifies
+    after = next_epoch(epoch, leavers, level, setup)     # KGC (line 15)
+    receipts = announce(epoch, after)                    # KGC to all who stay (line 16)
+    certificate = frf_revoc(cs)                          # CS destroys, regrows and reports; KGC certifies
 
-A node changes exactly if its winner left (docs/forest.md), so the result is, bit for bit, the forest without
-the leaver. docs/deviations.md says why KGC goes first, and what replaces lines 9 to 12. Every step is
-recorded before the next one begins, so CS (`Coordinator.revoke`) goes on where it was interrupted.
+A node changes only if its winner or one above it has left (docs/forest.md), so the result is, bit for bit,
+the forest without the leaver. docs/deviations.md says why KGC goes first, and what replaces lines 9 to 12.
+Every step is recorded before the next one begins, so CS goes on where it was interrupted.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
-import numpy as np
 
 from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.errors import ProtocolError
-from revfrf.forest.nodes import Node
-from revfrf.messages.base import PATHS, TREES, Done, array
-from revfrf.messages.frf_revoc import Destroy, Rekey, Rekeyed, RevocationLevel
+from revfrf.messages.fle_expan import Column
+from revfrf.messages.frf_revoc import Certified, Report, RevocationLevel, RevocationReport
 from revfrf.messages.key_setup import EpochCertificate
-from revfrf.parallel import side_by_side
+from revfrf.names import KGC
+from revfrf.protocols.certificate import RevocationCertificate, sign_report
 from revfrf.protocols.common.epoch import certificate_digest, check_succession, write_parameters
-from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.key_setup import deal, key_deal
-from revfrf.protocols.paper.fle_expan import Growth, Plan
-from revfrf.protocols.paper.splits import encrypt_splits, open_splits
-from revfrf.storage.memory import CoordinatorStore, ParticipantStore, StoredSplit
+from revfrf.protocols.sides import CoordinatorSeat, CoordinatorSide, ForestRecord, Progress
+from revfrf.storage.memory import Rebuilding
 from revfrf.transport.base import Channel
 
 # -- KGC --------------------------------------------------------------------------------------------
@@ -73,103 +68,82 @@ def next_epoch(
 # -- CS ---------------------------------------------------------------------------------------------
 
 
-def doomed(store: CoordinatorStore, leavers: Collection[str]) -> set[Node]:
-    """Return what is destroyed when these owners leave: all nodes at and below their splits."""
-    splits, below = set[Node](), set[Node]()
-    for tree, path in sorted(store.splits):  # paths ascend, so parents come before their children
-        if store.splits[tree, path].owner in leavers or (tree, path) in below:
-            splits.add((tree, path))
-            below |= {(tree, 2 * path), (tree, 2 * path + 1)}
-    return splits | (below & store.leaves.keys())
+class RevokingSeat(CoordinatorSeat, Protocol):
+    """What CS lends to FRF-Revoc."""
+
+    side: CoordinatorSide
+    certificates: tuple[RevocationCertificate, ...]
+
+    @property
+    def columns(self) -> Mapping[str, Sequence[Column]]: ...
+
+    @property
+    def leavers(self) -> set[str]:
+        """Participants who have left and are still part of the forest."""
+
+    def open(self) -> None:
+        """Tell all participants the rules of the forest."""
+
+    def write(self, record: ForestRecord) -> None:
+        """Write down the record of the forest, and continue with it in the current epoch."""
+
+    def digest(self) -> str:
+        """Return the digest of the forest's structure."""
 
 
-def destroy(channel: Channel, plan: Plan, store: CoordinatorStore, leavers: Collection[str]) -> set[Node]:
-    """Have every owner who stays forget its splits among the nodes that are destroyed, and return these.
+def frf_revoc(cs: RevokingSeat, outdated: bool, progress: Progress) -> RevocationCertificate:
+    """Make the forest the one without those who have left, and have KGC certify it.
 
-    Where nothing has grown yet, an owner may have won a split in a level that was interrupted, and CS cannot
-    tell who: all owners learn of these places.
+    `outdated`: it still has nodes of the leavers. May be repeated until it succeeds.
     """
-    going = doomed(store, leavers)
-    splits = {node: store.splits[node] for node in going if node in store.splits}
-    below = {(tree, 2 * path + side) for tree, path in splits for side in (0, 1)}
-    bare = sorted((tree, path) for tree, path in below - going if not path >> plan.rules.max_depth)
-    lost = _by_owner(splits)
-
-    def ask(owner: str) -> None:
-        names = _names([*lost.get(owner, ()), *bare])
-        channel.call(owner, Destroy(epoch=plan.epoch, forest=plan.forest, round=store.round, **names), Done)
-
-    side_by_side(ask, sorted((plan.owners if bare else lost).keys() - set(leavers)))
-    return going
-
-
-def reencrypt(channel: Channel, plan: Plan, store: CoordinatorStore) -> None:
-    """Have the owners encrypt the splits of older epochs again, under the keys of this one."""
-    kept = {node: split for node, split in store.splits.items() if split.epoch != plan.epoch}
-    by_owner = _by_owner(kept)
-
-    def ask(owner: str) -> dict[Node, StoredSplit]:
-        nodes = by_owner[owner]
-        message = Rekey(epoch=plan.epoch, forest=plan.forest, **_names(nodes))
-        reply = channel.call(owner, message, Rekeyed)
-        ciphertexts, batch = open_splits(plan.parameters, plan.verify_keys[owner], plan.context, nodes, reply)
-        return {
-            node: kept[node]._replace(ciphertext=ciphertexts[i], epoch=plan.epoch, batch=batch, position=i)
-            for i, node in enumerate(nodes)
-        }
-
-    for splits in side_by_side(ask, sorted(by_owner)):
-        store.commit(splits, {})
+    if not len(cs.targets):
+        raise ProtocolError("there are no rows to grow a forest from", kind="order")
+    if outdated:
+        _destroy(cs)  # lines 3 to 7
+    if not cs.columns:
+        cs.open()  # somebody left before all knew of the forest
+    cs.side.grow(progress)  # line 8
+    cs.side.renew()  # lines 9 to 12
+    cs.store.scrub()
+    reply = cs.channel.call(KGC, RevocationReport(report=_report(cs)), Certified)
+    certificate = RevocationCertificate.from_json(reply.certificate)
+    certificate.verify(cs.identity.kgc)
+    with cs.store.transaction():
+        if certificate not in cs.certificates:
+            cs.certificates = (*cs.certificates, certificate)
+        cs.store.write(certificates=cs.certificates)
+        cs.write(msgspec.structs.replace(cs.record, dtpkc=cs.certificate.dtpkc))
+        cs.store.finish()
+    return certificate
 
 
-def _by_owner(splits: Mapping[Node, StoredSplit]) -> dict[str, list[Node]]:
-    nodes: dict[str, list[Node]] = {}
-    for node in sorted(splits):
-        nodes.setdefault(splits[node].owner, []).append(node)
-    return nodes
+def _destroy(cs: RevokingSeat) -> None:
+    """Destroy the leavers' nodes, and record what the forest was before."""
+    leavers, rebuilding = cs.leavers, cs.store.rebuilding  # not None if this was interrupted before
+    before = cs.digest() if rebuilding is None else ""
+    cs.write(cs.record)  # with the members and keys of the current epoch
+    destroyed = sum(cs.side.doomed(leavers).values())
+    cs.side.prepare_leaving(leavers)
+    staying = {party: tuple(owned) for party, owned in cs.columns.items() if party not in leavers}
+    with cs.store.transaction():
+        cs.store.begin_rebuilding(rebuilding or Rebuilding(before, destroyed, cs.side.n_nodes - destroyed))
+        cs.side.destroy(leavers)
+        cs.write(msgspec.structs.replace(cs.record, columns=staying))
 
 
-def _names(nodes: Sequence[Node]) -> dict[str, bytes]:
-    trees, paths = [tree for tree, _ in nodes], [path for _, path in nodes]
-    return {"trees": np.array(trees, TREES).tobytes(), "paths": np.array(paths, PATHS).tobytes()}
-
-
-# -- an owner ---------------------------------------------------------------------------------------
-
-
-def answer_destroy(growth: Growth, store: ParticipantStore, message: Destroy) -> Done:
-    """Forget the splits of these nodes. An old message, which could take splits that have grown since, is
-    refused.
-    """
-    if message.round < store.round:
-        raise ProtocolError(
-            f"nodes destroyed in round {message.round} after round {store.round}", kind="order"
-        )
-    store.forget(_read_nodes(growth, message))
-    return Done()
-
-
-def answer_rekey(
-    identity: Identity, growth: Growth, store: ParticipantStore, message: Rekey, n_jobs: int
-) -> Rekeyed:
-    """Encrypt the thresholds of these nodes under the current key, and sign them for the current epoch."""
-    nodes = _read_nodes(growth, message)
-    if not store.own_splits.keys() >= set(nodes):
-        raise ProtocolError("nodes that are not ours", kind="node")
-    thresholds = [store.own_splits[node][1] for node in nodes]
-    ciphertexts, signature = encrypt_splits(identity, growth.opening.forest, nodes, thresholds, n_jobs)
-    return Rekeyed(ciphertexts=ciphertexts, signature=signature)
-
-
-def _read_nodes(growth: Growth, message: Destroy | Rekey) -> list[Node]:
-    """Return the nodes of a message. Refuses one that is named twice, and all before somebody has left."""
-    if message.epoch <= growth.opening.epoch:
-        raise ProtocolError("nobody has left", kind="order")
-    trees = array(message.trees, TREES).tolist()
-    nodes: list[Node] = list(zip(trees, array(message.paths, PATHS, len(trees)).tolist(), strict=True))
-    n_trees, n_paths = growth.rules.n_trees, 1 << growth.rules.max_depth
-    if not nodes or len(set(nodes)) != len(nodes):
-        raise ProtocolError("no nodes, or one of them twice", kind="node")
-    if not all(tree < n_trees and 0 < path < n_paths for tree, path in nodes):
-        raise ProtocolError("nodes that no tree has", kind="node")
-    return nodes
+def _report(cs: RevokingSeat) -> Report:
+    """Describe, and sign, what became of the forest."""
+    rebuilding = cs.store.rebuilding
+    if rebuilding is None or not cs.side.whole:
+        raise ProtocolError("no revocation is in progress, or the forest is not whole", kind="order")
+    unsigned = Report(
+        epoch=certificate_digest(cs.certificate),
+        forest=cs.plan.forest,
+        digest_before=rebuilding.digest_before,
+        digest_after=cs.digest(),
+        destroyed=rebuilding.destroyed,
+        rebuilt=cs.side.n_nodes - rebuilding.kept,
+        kept=rebuilding.kept,
+        signature=bytes(64),
+    )
+    return sign_report(cs.identity, unsigned)

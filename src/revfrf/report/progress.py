@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:  # the command line shows progress without loading any protocol
-    from revfrf.protocols.paper.fle_expan import LevelReport
+    from revfrf.protocols.sides import GrowthReport
 
 Update = Callable[[float | None, str | None], None]
 """Sets the share of the work that is done, if it is known, and the text of a bar, if it changes."""
@@ -29,13 +29,13 @@ def progress_bar(console: Console, shown: bool, transient: bool = False) -> Iter
 
 
 @contextmanager
-def level_progress(verbose: int) -> Iterator[Callable[["LevelReport"], None]]:
+def level_progress(verbose: int) -> Iterator[Callable[["GrowthReport"], None]]:
     """Yield what a growing forest calls at each depth; it draws on standard error if `verbose`."""
     with progress_bar(Console(stderr=True), bool(verbose)) as update:
         update(0.0, "keys")
 
-        def show(report: "LevelReport") -> None:
-            update(report.work, f"forest: depth {report.depth}, {report.trees} trees, {report.nodes} nodes")
+        def show(report: "GrowthReport") -> None:
+            update(report.work, f"forest: {report.detail}")
 
         yield show
         update(1.0, None)

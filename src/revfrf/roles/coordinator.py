@@ -1,6 +1,5 @@
 """CS, the coordinator: owns the labels, the structure of the forest and its leaves; drives every protocol."""
 
-import logging
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -8,39 +7,29 @@ from contextvars import ContextVar
 from dataclasses import replace
 
 import msgspec
-import numpy as np
 
 from revfrf.crypto.signing import VerifyKey
-from revfrf.errors import AbsentError, NoForestError, ProtocolError, RefusedError
-from revfrf.forest.criterion import Counted
-from revfrf.forest.nodes import Nodes
+from revfrf.errors import NoForestError, ProtocolError
 from revfrf.forest.targets import Targets, TargetsRecord
-from revfrf.forest.tree import Forest, Rules, feature_id
+from revfrf.forest.tree import Rules, feature_id
 from revfrf.forest.voting import Votes, Voting
 from revfrf.lifecycle import CsState
 from revfrf.messages.base import Done, Message
 from revfrf.messages.fle_expan import Column, OpenForest, Schema
-from revfrf.messages.frf_predict import Failure, ForestFacts, ForestQuery, PredictReply, PredictRequest
-from revfrf.messages.frf_revoc import Certified, Report, RevocationReport
-from revfrf.messages.key_setup import DtpkcParameters, EpochCertificate, KeyDeal
-from revfrf.names import CC, KGC
+from revfrf.messages.frf_predict import ForestFacts, ForestQuery, PredictRequest
+from revfrf.messages.key_setup import EpochCertificate, KeyDeal
+from revfrf.names import CC
 from revfrf.parallel import side_by_side
-from revfrf.protocols.certificate import RevocationCertificate, sign_report
-from revfrf.protocols.common.epoch import certificate_digest, read_parameters
+from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.protocols.common.identity import Identity
-from revfrf.protocols.common.request import check_admission, check_request, enter_request
-from revfrf.protocols.frf_revoc import destroy, reencrypt
-from revfrf.protocols.paper.fle_expan import LevelReport, Plan, fle_expan, forest_id
-from revfrf.protocols.paper.frf_predict import Answer, frf_predict, read_rows, write_answer
-from revfrf.protocols.paper.frf_test import frf_test
-from revfrf.protocols.paper.ho_lt import ComparingServer
-from revfrf.record import Record
+from revfrf.protocols.common.opening import forest_id
+from revfrf.protocols.common.request import check_admission
+from revfrf.protocols.frf_revoc import frf_revoc
+from revfrf.protocols.registry import PROTOCOLS
+from revfrf.protocols.sides import CoordinatorSide, ForestRecord, Plan, Progress
 from revfrf.roles.party import PolicyParty
-from revfrf.storage.memory import CoordinatorStore, Rebuilding
+from revfrf.storage.memory import CoordinatorStore
 from revfrf.transport.base import Channel
-
-log = logging.getLogger(__name__)
-
 
 _progress: ContextVar[Callable[[float], None]] = ContextVar("progress", default=lambda _: None)
 
@@ -55,17 +44,6 @@ def watching_requests(progress: Callable[[float], None]) -> Iterator[None]:
         _progress.reset(token)
 
 
-class ForestRecord(Record, frozen=True):
-    """A forest's rules and columns. `dtpkc` has the modulus that the splits are encrypted under, if they are:
-    that of an older epoch until a revocation at level 2 has ended.
-    """
-
-    opening: OpenForest
-    seed: bytes
-    columns: dict[str, tuple[Column, ...]]
-    dtpkc: DtpkcParameters | None
-
-
 class Coordinator(PolicyParty):
     """CS, with one forest: first `create`, then `grow`, then any number of `votes` and of requests.
 
@@ -74,6 +52,7 @@ class Coordinator(PolicyParty):
     """
 
     plan: Plan
+    side: CoordinatorSide
     store: CoordinatorStore
     record: ForestRecord
     targets: Targets
@@ -105,12 +84,12 @@ class Coordinator(PolicyParty):
             case ForestQuery():
                 self.check_sender(sender, message.admission.member.name)
                 check_admission(self.identity, message.admission)
-                self._check_ready()
+                self.check_ready()
                 return self._facts()
             case PredictRequest():
                 self.check_sender(sender, message.request.admission.member.name)
-                self._check_ready()
-                return self._predict(message)
+                self.check_ready()
+                return self.side.answer(message, _progress.get())
         return super().handle(sender, message)
 
     @property
@@ -138,7 +117,7 @@ class Coordinator(PolicyParty):
         opening = msgspec.structs.replace(unnamed, forest=forest_id(unnamed))
         with self.store.transaction():
             self.store.write(targets=targets)
-            self._write(ForestRecord(opening, seed, {}, epoch.dtpkc))
+            self.write(ForestRecord(opening, seed, {}, epoch.dtpkc))
         self.targets = targets
 
     def open(self) -> None:
@@ -156,9 +135,10 @@ class Coordinator(PolicyParty):
 
         _, *columns = side_by_side(ask, [CC, *members])
         columns_of = dict(zip(members, columns, strict=True))
-        self._write(msgspec.structs.replace(self.record, columns=columns_of))
+        self.write(msgspec.structs.replace(self.record, columns=columns_of))
 
-    def _write(self, record: ForestRecord) -> None:
+    def write(self, record: ForestRecord) -> None:
+        """Write down the record of the forest, and continue with it in the current epoch."""
         self.store.write(forest=record)
         self.resume(record)
 
@@ -171,16 +151,15 @@ class Coordinator(PolicyParty):
             forest=opening.forest,
             seed=record.seed,
             rules=opening.rules,
-            parameters=read_parameters(epoch.dtpkc, self.identity.allow_insecure),
             owners={party: [feature_id(party, c.name) for c in owned] for party, owned in columns.items()},
             verify_keys={member.name: VerifyKey(member.verify_key) for member in epoch.members},
         )
         self.record = record
+        self.side = PROTOCOLS[epoch.forest_protocol].coordinator(self)
 
-    def grow(self, progress: Callable[[LevelReport], None]) -> None:
-        """FLE-Expan until nothing is left to grow."""
-        counted = Counted.of(self.plan.rules, self.plan.seed, self.targets)
-        fle_expan(self.channel, self.plan, counted, self.store, self.n_jobs, progress)
+    def grow(self, progress: Progress) -> None:
+        """Grow what is missing in the forest."""
+        self.side.grow(progress)
 
     # -- what has become of the forest, for the life cycle and FRF-Revoc ----------------------------
 
@@ -196,7 +175,7 @@ class Coordinator(PolicyParty):
             opened=opened,
             outdated=bool(self.leavers) or not (opened or self.opening.epoch == epoch),
             rebuilding=self.store.rebuilding is not None,
-            whole=self.plan.epoch == epoch and self.store.whole(self.plan.rules.n_trees),
+            whole=self.plan.epoch == epoch and self.side.whole,
         )
 
     @property
@@ -214,76 +193,22 @@ class Coordinator(PolicyParty):
         """Participants who have left and are still part of the forest."""
         return self.columns.keys() & set(self.certificate.revoked)
 
-    def revoke(self, progress: Callable[[LevelReport], None]) -> RevocationCertificate:
+    def revoke(self, progress: Progress) -> RevocationCertificate:
         """FRF-Revoc. Until it is done, nothing is answered. If it was interrupted, it goes on here."""
         state = self.lifecycle_state()
-        if not state.revoking or not len(self.targets):
-            raise ProtocolError("nobody has left, or there are no rows to grow a forest from", kind="order")
-        if state.outdated:
-            self._begin_rebuilding()  # lines 3 to 7
-        if not self.columns:
-            self.open()  # somebody left before all knew of the forest
-        self.grow(progress)  # line 8
-        if self.record.dtpkc != self.certificate.dtpkc:
-            reencrypt(self.channel, self.plan, self.store)  # level 2 replaces lines 9 to 12, see deviations
-        self.store.scrub()
-        reply = self.channel.call(KGC, RevocationReport(report=self._report()), Certified)
-        certificate = RevocationCertificate.from_json(reply.certificate)
-        certificate.verify(self.identity.kgc)
-        with self.store.transaction():
-            if certificate not in self.certificates:
-                self.certificates = (*self.certificates, certificate)
-            self.store.write(certificates=self.certificates)
-            self._write(msgspec.structs.replace(self.record, dtpkc=self.certificate.dtpkc))
-            self.store.finish()
-        return certificate
-
-    def _begin_rebuilding(self) -> None:
-        """Destroy the leavers' nodes, and record what the forest was before."""
-        leavers, rebuilding = self.leavers, self.store.rebuilding  # not None if this was interrupted before
-        before = self.digest() if rebuilding is None else ""
-        self.resume(self.record)  # with the members and keys of the current epoch
-        going = destroy(self.channel, self.plan, self.store, leavers)
-        staying = {party: owned for party, owned in self.columns.items() if party not in leavers}
-        with self.store.transaction():
-            kept = self.store.n_nodes - len(going)
-            self.store.destroy(going, rebuilding or Rebuilding(before, len(going), kept))
-            self._write(msgspec.structs.replace(self.record, columns=staying))
-
-    def _report(self) -> Report:
-        """Describe, and sign, what became of the forest."""
-        rebuilding, store = self.store.rebuilding, self.store
-        if rebuilding is None or not store.whole(self.plan.rules.n_trees):
-            raise ProtocolError("no revocation is in progress, or the forest is not whole", kind="order")
-        unsigned = Report(
-            epoch=certificate_digest(self.certificate),
-            forest=self.plan.forest,
-            digest_before=rebuilding.digest_before,
-            digest_after=self.digest(),
-            destroyed=rebuilding.destroyed,
-            rebuilt=store.n_nodes - rebuilding.kept,
-            kept=rebuilding.kept,
-            signature=bytes(64),
-        )
-        return sign_report(self.identity, unsigned)
+        if not state.revoking:
+            raise ProtocolError("nobody has left", kind="order")
+        return frf_revoc(self, state.outdated, progress)
 
     # -- testing and predicting ---------------------------------------------------------------------
 
     def votes(self, table: str, n_rows: int, voting: Voting) -> Votes:
         """FRF-Test: return the votes for each row of a table that the participants hold."""
-        self._check_ready()
-        votes = Votes.none(n_rows, self.targets.scale)
-        for leaves in frf_test(self.channel, self.plan, self.store, table, n_rows):
-            self._count(votes, voting, leaves)
-        return votes
+        self.check_ready()
+        return self.side.votes(table, n_rows, voting)
 
-    def _count(self, votes: Votes, voting: Voting, leaves: Nodes) -> None:
-        """Add the votes of these leaves to those of their rows."""
-        scale = self.targets.scale
-        sums = np.array([self.store.leaves[name] for name in leaves.names()], dtype=np.int64)
-        votes.add(leaves.arrays, sums.reshape(-1, scale.n_sums), scale, voting)
-
-    def _check_ready(self) -> None:
+    def check_ready(self) -> None:
+        """Raise NoForestError unless the forest can be used."""
         if not self.ready:
             raise NoForestError("the forest is not ready: not trained yet, still training, or being rebuilt")
 
@@ -300,35 +225,9 @@ class Coordinator(PolicyParty):
             absent=tuple(sorted(self.absent())),
         )
 
-    def _predict(self, message: PredictRequest) -> PredictReply:
-        """FRF-Predict, if the request is one to answer."""
-        request = message.request
-        check_request(self.identity, self.opening, self.book, request)
-        rows = read_rows(self.plan, message)
-        enter_request(self.book, self.policy, self.opening, request, 0, 1)
-        votes, absent = Votes.none(request.n_rows, self.targets.scale), set[str]()
-        try:
-            keys = (self.identity.share, self.identity.weak, self.plan.verify_keys[CC])
-            server = ComparingServer(self.channel, *keys, self.n_jobs)
-            for leaves in frf_predict(server, self.plan, self.store, request, rows, absent, _progress.get()):
-                self._count(votes, request.voting, leaves)
-            self._check_ready()  # unless somebody has left since
-            check_admission(self.identity, request.admission)
-        except (AbsentError, RefusedError) as error:
-            log.warning("a request of %r has no answer: %s", request.admission.member.name, error)
-            failure = Failure(error.party, "absent" if isinstance(error, AbsentError) else "refused")
-            return PredictReply(votes=b"", n_voted=b"", absent=(), failure=failure)
-        return write_answer(Answer(votes, tuple(sorted(absent))))
-
     def digest(self) -> str:
         """Return the digest of the forest's plain structure, and of what its leaves are about."""
-        return self.forest.digest(self.plan.rules, self.targets.scale)
-
-    @property
-    def forest(self) -> Forest:
-        """The structure of the forest, without thresholds."""
-        splits = {node: (split.feature, split.cut) for node, split in self.store.splits.items()}
-        return Forest.of_nodes(sorted(self.plan.features), self.plan.rules.n_trees, splits, self.store.leaves)
+        return self.side.forest.digest(self.plan.rules, self.targets.scale)
 
 
 def _check_schema(party: str, schema: Schema, n_rows: int) -> None:

@@ -5,29 +5,20 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ProtocolError
-from revfrf.forest.tree import feature_id
 from revfrf.io.party_data import Rows
 from revfrf.messages.alignment import Align, Drop, MatchRequest, SchemaRequest
 from revfrf.messages.base import Done, Message
-from revfrf.messages.fle_expan import Column, LevelRequest, OpenForest, Schema
-from revfrf.messages.frf_predict import ShareReply, ShareRequest
-from revfrf.messages.frf_revoc import Destroy, Rekey, RevocationLevel, RevocationRequest
-from revfrf.messages.frf_test import TestRequest
-from revfrf.names import CC
+from revfrf.messages.fle_expan import Column, OpenForest, Schema
+from revfrf.messages.frf_revoc import RevocationLevel, RevocationRequest
 from revfrf.protocols.alignment import aligned_codes, answer_match, rows_name
 from revfrf.protocols.certificate import sign_revocation
 from revfrf.protocols.common.identity import Identity
-from revfrf.protocols.common.request import check_request, enter_request
-from revfrf.protocols.frf_revoc import answer_destroy, answer_rekey
-from revfrf.protocols.paper.fle_expan import Growth, answer_level
-from revfrf.protocols.paper.frf_test import answer_test
-from revfrf.protocols.paper.ho_lt import answer_share, verify_result
+from revfrf.protocols.registry import PROTOCOLS
+from revfrf.protocols.sides import TRAINING, OwnerSide
 from revfrf.roles.party import PolicyParty
 from revfrf.storage.memory import ParticipantStore
 
-TRAINING = "training"
 _TABLES = 4
 """How many tables to test on a participant holds at a time. The oldest is dropped first."""
 
@@ -55,7 +46,7 @@ class Participant(PolicyParty):
         self.columns = tuple(columns)
         self.secret = secret
         self.tables: dict[str, NDArray[np.int64]] = {}
-        self.growth: Growth | None = None
+        self.side: OwnerSide | None = None
         self.rows: Rows | None = None
 
     def remember(self) -> None:
@@ -94,17 +85,6 @@ class Participant(PolicyParty):
         match message:
             case OpenForest():
                 return self._open(message)
-            case ShareRequest():
-                return self._consent(message)
-            case LevelRequest():
-                return answer_level(self.identity, self._growth(message), self.store, message, self.n_jobs)
-            case Destroy():
-                return answer_destroy(self._growth(message), self.store, message)
-            case Rekey():
-                return answer_rekey(self.identity, self._growth(message), self.store, message, self.n_jobs)
-            case TestRequest():
-                rules = self._growth(message).rules
-                return answer_test(self._table(message.table), self.store, rules, message)
             case SchemaRequest():
                 return Schema(columns=self.columns, n_rows=len(self._rows.ids))
             case MatchRequest():
@@ -115,7 +95,8 @@ class Participant(PolicyParty):
             case Drop():
                 self.drop(message.table)
                 return Done()
-        return super().handle(sender, message)
+        answered = None if self.side is None else self.side.handle(message)
+        return super().handle(sender, message) if answered is None else answered
 
     @property
     def _rows(self) -> Rows:
@@ -144,47 +125,26 @@ class Participant(PolicyParty):
 
     def _open(self, message: OpenForest) -> Schema:
         self.check_forest(message)
-        if self.growth is not None and self.growth.opening.forest != message.forest:
+        if self.side is not None and self.side.opening.forest != message.forest:
             raise ProtocolError("a second forest", kind="forest")
-        codes = self._table(TRAINING)
-        if self.growth is None:
+        codes = self.table(TRAINING)
+        if self.side is None:
             self.store.write(forest=message)
             self.resume(message)
         return Schema(columns=self.columns, n_rows=codes.shape[1])
 
-    def _consent(self, message: ShareRequest) -> ShareReply:
-        """Let CS open comparisons with this owner's splits, for a request that its policy accepts."""
-        if self.growth is None:
-            raise ProtocolError("there is no forest", kind="forest")
-        request, forest = message.request, self.growth.opening
-        check_request(self.identity, forest, self.book, request)
-        verify_result(VerifyKey(self.certificate.by_name[CC].verify_key), self.identity.name, message)
-        if message.count > self.store.trees_at(message.depth) * request.n_rows:
-            raise ProtocolError(
-                "more comparisons than rows can reach its nodes of this depth", kind="request"
-            )
-        enter_request(self.book, self.policy, forest, request, message.depth, message.count)
-        return answer_share(self.identity.weak, message)
-
     def leave(self, level: RevocationLevel) -> RevocationRequest:
         """Sign a request to leave the forest, for KGC."""
-        if self.growth is None:
+        if self.side is None:
             raise ProtocolError("there is no forest to leave", kind="forest")
-        return sign_revocation(self.identity, self.growth.opening.forest, level)
+        return sign_revocation(self.identity, self.side.opening.forest, level)
 
     def resume(self, opening: OpenForest) -> None:
-        """Continue with a forest that was opened before. Without training rows it cannot grow."""
-        ids = [feature_id(self.identity.name, column.name) for column in self.columns]
-        nothing = np.empty((len(ids), 0), dtype=np.int64)
-        self.growth = Growth(opening, self.secret, self.tables.get(TRAINING, nothing), ids)
+        """Continue with a forest that was opened before."""
+        self.side = PROTOCOLS[self.certificate.forest_protocol].owner(self, opening)
 
-    def _growth(self, message: LevelRequest | Destroy | Rekey | TestRequest) -> Growth:
-        self.check_epoch(message.epoch)
-        if self.growth is None or self.growth.opening.forest != message.forest:
-            raise ProtocolError("another forest", kind="forest")
-        return self.growth
-
-    def _table(self, name: str) -> NDArray[np.int64]:
+    def table(self, name: str) -> NDArray[np.int64]:
+        """Return a table that it holds. Raises ProtocolError."""
         if name not in self.tables:
             raise ProtocolError(f"{self.identity.name!r} holds no table {name!r}", kind="forest")
         return self.tables[name]

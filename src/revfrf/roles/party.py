@@ -7,9 +7,9 @@ from revfrf.messages.base import Message
 from revfrf.messages.fle_expan import OpenForest
 from revfrf.messages.key_setup import Admission, EpochCertificate, KeyDeal
 from revfrf.protocols.common.identity import Identity
+from revfrf.protocols.common.opening import forest_id
 from revfrf.protocols.common.request import RequestPolicy
 from revfrf.protocols.key_setup import answer_admission, answer_certificate, answer_deal
-from revfrf.protocols.paper.fle_expan import forest_id
 from revfrf.storage.memory import RequestBook, Store
 
 

@@ -7,6 +7,7 @@ steps that happen wholly or not at all; several are one step in a `transaction`.
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,13 +17,17 @@ import numpy as np
 from revfrf.crypto.batch import SignedBatch
 from revfrf.crypto.secret import hides_locals
 from revfrf.errors import StorageError
+from revfrf.forest.kernel import Bytes, Ints
 from revfrf.forest.nodes import Directions, Leaf, Node
+from revfrf.forest.tree import BARE, Forest, Tree
+from revfrf.messages.bins import FeatureLine
 from revfrf.record import Record
 
 Fact = TypeVar("Fact")
 AnyStore = TypeVar("AnyStore", bound="Store")
 
 _HASH_BYTES = 32
+_CHUNK = 2**20  # rows of a feature whose bins are kept together
 _ANSWERED = 2**32
 """Deeper than any tree: a request from before the process began is not answered again."""
 
@@ -46,7 +51,7 @@ class Tables:
         """Write rows, in place of those with the same keys."""
 
     def delete(self, table: str, keys: Iterable[Row] | None = None) -> None:
-        """Delete the rows with these keys, or all of them."""
+        """Delete the rows with these keys, or with keys that begin like these, or all of them."""
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:  # noqa: ARG002
         """Return all rows of a table. Raises StorageError for a row that is not as it was written."""
@@ -86,6 +91,35 @@ class StoredSplit(NamedTuple):
 
 OwnSplit = tuple[int, int]
 """What an owner keeps of a split: the number of its column, and the threshold ŝ in the clear."""
+
+
+class Book(Record, frozen=True):
+    """A column's book of cuts, as its owner keeps it, and what it has signed of the training rows' bins."""
+
+    thresholds: bytes
+    salt: bytes
+    line: FeatureLine
+
+    @property
+    def cuts(self) -> Ints:
+        """The thresholds."""
+        return np.frombuffer(self.thresholds, "<i8").astype(np.int64)
+
+
+class StoredBins(NamedTuple):
+    """The bins of a feature as CS has them, with what their owner has signed of them, and the salt in it."""
+
+    line: FeatureLine
+    salt: bytes
+    bins: Bytes
+
+
+@dataclass
+class Arriving:
+    """What an owner has sent so far of its bins."""
+
+    lines: tuple[FeatureLine, ...] = ()
+    data: bytearray = field(default_factory=bytearray)
 
 
 class Rebuilding(Record, frozen=True):
@@ -203,6 +237,53 @@ class CoordinatorStore(Store):
             if len(sums) % 8:
                 raise StorageError(f"{self}: damaged: half a sum in a leaf", kind="malformed")
             self.leaves[tree, path] = tuple(np.frombuffer(sums, dtype="<i8").tolist())
+        self.features = self.read("features", tuple[str, ...]) or ()
+        self.trees = {number: Tree.from_bytes(data) for number, data in self.tables.rows("trees")}
+        self.bins = self._read_bins()
+        self.arriving: dict[str, Arriving] = {}
+
+    def _read_bins(self) -> dict[str, "StoredBins"]:
+        parts: dict[str, list[bytes]] = {}
+        for feature, _, data in sorted(self.tables.rows("bins")):
+            parts.setdefault(feature, []).append(data)
+        return {
+            feature: StoredBins(
+                msgspec.msgpack.decode(line, type=FeatureLine),
+                salt,
+                np.frombuffer(b"".join(parts.get(feature, ())), np.uint8),
+            )
+            for feature, line, salt in self.tables.rows("columns")
+        }
+
+    def add_bins(self, found: Mapping[str, "StoredBins"]) -> None:
+        """Keep the bins of these features."""
+        with self.transaction():
+            for feature, held in found.items():
+                self.tables.put("columns", [(feature, msgspec.msgpack.encode(held.line), held.salt)])
+                starts = range(0, len(held.bins), _CHUNK)
+                data = ((feature, i // _CHUNK, held.bins[i : i + _CHUNK].tobytes()) for i in starts)
+                self.tables.put("bins", data)
+        self.bins |= found
+
+    def begin_forest(self, features: Sequence[str], n_trees: int) -> None:
+        """Begin a forest of these features: all its trees are open."""
+        self.replace_forest(Forest(features, [BARE] * n_trees))
+
+    def replace_forest(self, forest: Forest) -> None:
+        """Keep these trees and features in place of the others; bins of other features are erased."""
+        gone = self.bins.keys() - set(forest.features)
+        with self.transaction():
+            self.write(features=tuple(forest.features))
+            self.tables.delete("columns", [(feature,) for feature in gone])
+            self.tables.delete("bins", [(feature,) for feature in gone])
+            self.tables.put("trees", ((i, tree.to_bytes()) for i, tree in enumerate(forest.trees)))
+        self.features, self.trees = tuple(forest.features), dict(enumerate(forest.trees))
+        self.bins = {feature: held for feature, held in self.bins.items() if feature not in gone}
+
+    def put_trees(self, trees: Mapping[int, Tree]) -> None:
+        """Keep trees that have grown."""
+        self.tables.put("trees", ((number, tree.to_bytes()) for number, tree in trees.items()))
+        self.trees |= trees
 
     @property
     def n_nodes(self) -> int:
@@ -226,13 +307,16 @@ class CoordinatorStore(Store):
         self.leaves.update(leaves)
         self.round += 1
 
-    def destroy(self, nodes: Collection[Node], rebuilding: Rebuilding) -> None:
-        """Begin a revocation: forget these splits and leaves."""
+    def begin_rebuilding(self, rebuilding: Rebuilding) -> None:
+        """Begin a revocation, if none is in progress."""
+        self.write(rebuilding=rebuilding)
+        self.rebuilding = rebuilding
+
+    def destroy(self, nodes: Collection[Node]) -> None:
+        """Forget these splits and leaves."""
         with self.transaction():
             self.tables.delete("splits", nodes)
             self.tables.delete("leaves", nodes)
-            self.write(rebuilding=rebuilding)
-        self.rebuilding = rebuilding  # first: after an interruption, the rest can be done again
         self.leaves = {node: leaf for node, leaf in self.leaves.items() if node not in nodes}
         self.splits = {node: split for node, split in self.splits.items() if node not in nodes}
 
@@ -247,13 +331,19 @@ def _batch(signature: bytes, leaves: bytes) -> SignedBatch:
 
 
 class ParticipantStore(Store):
-    """A participant: its own splits, by node, and the last round it has answered."""
+    """A participant: its books of cuts, or its own splits, by node, and the last round it has answered."""
 
     def __init__(self, tables: Tables | None = None) -> None:
         super().__init__(tables)
         number = self.read("round", int)
         self.round = -1 if number is None else number
         self.own_splits: dict[Node, OwnSplit] = {row[:2]: row[2:] for row in self.tables.rows("own_splits")}
+        self.books = self.read("books", list[Book]) or []
+
+    def put_books(self, books: list[Book]) -> None:
+        """Keep a book of cuts for each column."""
+        self.write(books=books)
+        self.books = books
 
     def commit(self, splits: Mapping[Node, OwnSplit], number: int) -> None:
         """Keep the splits that have won, and that the round of this number is answered."""

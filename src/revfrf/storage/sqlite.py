@@ -36,21 +36,28 @@ _PRAGMAS = (
 )
 
 _TABLES = {
-    "facts": "name TEXT PRIMARY KEY, value BLOB",
-    "splits": "tree INTEGER, path INTEGER, feature TEXT, cut INTEGER, owner TEXT, directions BLOB, "
-    "ciphertext BLOB, epoch INTEGER, batch INTEGER, position INTEGER",
-    "batches": "number INTEGER PRIMARY KEY, signature BLOB, leaves BLOB",
-    "leaves": "tree INTEGER, path INTEGER, sums BLOB",
-    "own_splits": "tree INTEGER, path INTEGER, feature INTEGER, threshold INTEGER",
-    "requests": "id BLOB PRIMARY KEY, digest BLOB",
-    "quotas": "requester TEXT PRIMARY KEY, n_rows INTEGER",
+    "facts": ("name", "name TEXT, value BLOB"),
+    "splits": (
+        "tree, path",
+        "tree INTEGER, path INTEGER, feature TEXT, cut INTEGER, owner TEXT, directions BLOB, "
+        "ciphertext BLOB, epoch INTEGER, batch INTEGER, position INTEGER",
+    ),
+    "batches": ("number", "number INTEGER, signature BLOB, leaves BLOB"),
+    "leaves": ("tree, path", "tree INTEGER, path INTEGER, sums BLOB"),
+    "own_splits": ("tree, path", "tree INTEGER, path INTEGER, feature INTEGER, threshold INTEGER"),
+    "trees": ("tree", "tree INTEGER, data BLOB"),
+    "columns": ("feature", "feature TEXT, line BLOB, salt BLOB"),
+    "bins": ("feature, chunk", "feature TEXT, chunk INTEGER, data BLOB"),
+    "requests": ("id", "id BLOB, digest BLOB"),
+    "quotas": ("requester", "requester TEXT, n_rows INTEGER"),
 }
-"""The last column of every row is a checksum of the others: SQLite itself has none."""
+"""The key and the columns of each table. The last column of every row is a checksum of the others: SQLite
+itself has none."""
 
 
-def _create(table: str, columns: str) -> str:
-    key = "" if "PRIMARY KEY" in columns else ", PRIMARY KEY (tree, path)"
-    return f"CREATE TABLE {table} ({columns}, checksum BLOB{key}) STRICT, WITHOUT ROWID"
+def _create(table: str) -> str:
+    key, columns = _TABLES[table]
+    return f"CREATE TABLE {table} ({columns}, checksum BLOB, PRIMARY KEY ({key})) STRICT, WITHOUT ROWID"
 
 
 def checksum(table: str, row: Row) -> bytes:
@@ -97,7 +104,7 @@ class Database(Tables):
         for pragma in _PRAGMAS:
             self._connection.execute(f"PRAGMA {pragma}")
         if create:
-            tables = [_create(table, columns) for table, columns in _TABLES.items()]
+            tables = list(map(_create, _TABLES))
             marks = [f"PRAGMA application_id = {_APPLICATION}", f"PRAGMA user_version = {VERSION}"]
             self._connection.executescript(";".join(["BEGIN IMMEDIATE", *tables, *marks, "COMMIT"]))
         elif self._value("PRAGMA quick_check(1)") != "ok":
@@ -184,15 +191,18 @@ class Database(Tables):
 
     def put(self, table: str, rows: Iterable[Row]) -> None:
         whole = [(*row, checksum(table, row)) for row in rows]  # first: an error here is not a failed step
-        marks = ", ".join("?" * (_TABLES[table].count(",") + 2))
+        marks = ", ".join("?" * (_TABLES[table][1].count(",") + 2))
         self.change(f"REPLACE INTO {table} VALUES ({marks})", whole)  # noqa: S608
 
     def delete(self, table: str, keys: Iterable[Row] | None = None) -> None:
         if keys is None:
             self.change(f"DELETE FROM {table}")  # noqa: S608
         else:
-            key = "name = ?" if table == "facts" else "tree = ? AND path = ?"
-            self.change(f"DELETE FROM {table} WHERE {key}", keys)  # noqa: S608
+            rows = list(keys)
+            parts = _TABLES[table][0].split(", ")[: len(rows[0])] if rows else []
+            where = " AND ".join(f"{part} = ?" for part in parts)
+            if rows:
+                self.change(f"DELETE FROM {table} WHERE {where}", rows)  # noqa: S608
 
     def rows(self, table: str, where: str = "TRUE", values: Row = ()) -> list[tuple[Any, ...]]:
         """See `Tables.rows`; `where` is a condition with marks for these values."""

@@ -30,7 +30,7 @@ from revfrf.forest.randomness import candidate_limit
 from revfrf.forest.targets import Targets, class_targets, number_targets
 from revfrf.forest.tree import PerNode, Rules
 from revfrf.messages.fle_expan import Column
-from revfrf.protocols.paper.fle_expan import LevelReport
+from revfrf.protocols.sides import GrowthReport
 
 Codes = dict[str, NDArray[np.int64]]
 """For each party its values as fixed-point codes, shape (n_columns, n_rows)."""
@@ -146,7 +146,7 @@ def targets_of(case: Case) -> Targets:
 # -- federations ------------------------------------------------------------------------------------
 
 
-def ignore(_: LevelReport) -> None:
+def ignore(_: GrowthReport) -> None:
     """Watch no progress."""
 
 

@@ -13,16 +13,14 @@ which forest comes out. In the paper's letters: µ is a node's rows, v the quest
 `n_candidates`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count, repeat
 
 import numpy as np
 
 from revfrf.crypto.batch import Context
-from revfrf.crypto.canonical import digest
 from revfrf.crypto.dtpkc.keys import Parameters
-from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ProtocolError
 from revfrf.forest.candidates import Proposal, Values
 from revfrf.forest.criterion import Counted
@@ -58,6 +56,7 @@ from revfrf.protocols.paper.fos_find import (
     send_rows,
 )
 from revfrf.protocols.paper.splits import encrypt_splits, open_splits, split_context
+from revfrf.protocols.sides import GrowthReport, Plan, Progress
 from revfrf.storage.memory import CoordinatorStore, OwnSplit, ParticipantStore, StoredSplit
 from revfrf.transport.base import Channel
 
@@ -65,13 +64,6 @@ FOS_FIND = "FOS-Find"
 
 _MAX_THRESHOLDS = 2**26
 """Candidate thresholds that an owner computes in one round: half a gigabyte."""
-
-
-def forest_id(opening: OpenForest) -> bytes:
-    """Return the name of a forest: a hash of its rules, so that parties who agree on the name agree on the
-    rules. It is the same in all epochs.
-    """
-    return digest("revfrf forest name v2", opening.federation, opening.nonce, opening.rules.fields())[:16]
 
 
 # -- nodes with their rows, as they travel ----------------------------------------------------------
@@ -105,18 +97,11 @@ def read_nodes(message: NodeRows, rules: Rules, n_rows: int) -> Nodes:
 # -- CS ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """CS's fixed facts of a forest. `owners` are the participants with their features' ids."""
+@dataclass(frozen=True)
+class PaperPlan(Plan):
+    """CS's fixed facts of a forest, with the public parameters of the epoch."""
 
-    federation: str
-    epoch: int
-    forest: bytes
-    seed: bytes = field(repr=False)
-    rules: Rules
     parameters: Parameters
-    owners: Mapping[str, Sequence[str]]
-    verify_keys: Mapping[str, VerifyKey]
 
     @property
     def context(self) -> Context:
@@ -124,26 +109,10 @@ class Plan:
         return split_context(self.federation, self.epoch, self.forest)
 
     @property
-    def features(self) -> list[str]:
-        """All features, owner by owner."""
-        return [feature for owned in self.owners.values() for feature in owned]
-
-    @property
     def columns(self) -> list[slice]:
         """For each owner, which of `features` are its own."""
         ends = np.cumsum([len(owned) for owned in self.owners.values()]).tolist()
         return [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
-
-
-@dataclass(frozen=True, slots=True)
-class LevelReport:
-    """Where the growth is, for progress bars: the trees that still grow, the nodes made so far, and the
-    share of the work that is done, from 0 to 1."""
-
-    depth: int
-    trees: int
-    nodes: int
-    work: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,11 +127,11 @@ class Won:
 
 def fle_expan(
     channel: Channel,
-    plan: Plan,
+    plan: PaperPlan,
     targets: Counted,
     store: CoordinatorStore,
     n_jobs: int,
-    progress: Callable[[LevelReport], None],
+    progress: Progress,
 ) -> None:
     """Grow what is missing in `store`: the whole forest, or what a crash or a revocation has left open.
 
@@ -204,12 +173,13 @@ def fle_expan(
 
 def _report(
     rules: Rules, store: CoordinatorStore, frontier: Nodes, won: Sequence[Won], depth: int, n_used: int
-) -> LevelReport:
+) -> GrowthReport:
     """Return a report. The work left is one level for every open row and level below it."""
     left = rules.max_depth + 1 - np.array([int(path).bit_length() for path in frontier.paths], dtype=np.int64)
     made = len(store.leaves) + len(store.splits) + len(frontier) + sum(len(w.nodes) for w in won)
     work = 1 - float(frontier.sizes @ left) / max(1, n_used * rules.max_depth)
-    return LevelReport(min(depth, rules.max_depth), len(np.unique(frontier.trees)), made, work)
+    trees = len(np.unique(frontier.trees))
+    return GrowthReport(work, f"depth {min(depth, rules.max_depth)}, {trees} trees, {made} nodes")
 
 
 def _stop(rules: Rules, targets: Counted, nodes: Nodes) -> Bools:
@@ -235,7 +205,7 @@ class _Exchange:
     """CS's exchanges of one level, one for each owner; they may happen in any order."""
 
     channel: Channel
-    plan: Plan
+    plan: PaperPlan
     targets: Counted
     frontier: Nodes
     draws: Draws
@@ -276,7 +246,7 @@ class _Exchange:
         )
 
 
-def _receive_splits(plan: Plan, owner: str, won: Won, reply: LevelReply) -> dict[Node, StoredSplit]:
+def _receive_splits(plan: PaperPlan, owner: str, won: Won, reply: LevelReply) -> dict[Node, StoredSplit]:
     """The owner's winning splits, checked. Raises RejectedError."""
     if not won.nodes and not reply.ciphertexts:
         return {}

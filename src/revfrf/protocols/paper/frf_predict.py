@@ -28,8 +28,9 @@ from revfrf.messages.base import array
 from revfrf.messages.frf_predict import ForestFacts, ForestQuery, PredictReply, PredictRequest, Request
 from revfrf.names import CC, CS
 from revfrf.protocols.common.identity import Identity
+from revfrf.protocols.common.opening import forest_id
 from revfrf.protocols.common.request import rows_digest, sign_request
-from revfrf.protocols.paper.fle_expan import Plan, forest_id
+from revfrf.protocols.paper.fle_expan import PaperPlan
 from revfrf.protocols.paper.frf_test import by_owner, reached_children, scatter, walk
 from revfrf.protocols.paper.ho_lt import ComparingServer, ho_lt
 from revfrf.storage.memory import CoordinatorStore
@@ -135,7 +136,7 @@ def _error(party: str, reason: str) -> RefusedError | AbsentError:
 # -- CS ---------------------------------------------------------------------------------------------
 
 
-def read_rows(plan: Plan, message: PredictRequest) -> list[Ciphertext]:
+def read_rows(plan: PaperPlan, message: PredictRequest) -> list[Ciphertext]:
     """Return the ciphertexts of a request, row by row, checked: as many as were signed, valid elements."""
     p, request = plan.parameters, message.request
     if rows_digest(message.rows) != request.digest:
@@ -154,7 +155,7 @@ def write_answer(answer: Answer) -> PredictReply:
 
 def frf_predict(
     cs: ComparingServer,
-    plan: Plan,
+    plan: PaperPlan,
     store: CoordinatorStore,
     request: Request,
     rows: Sequence[Ciphertext],
@@ -189,7 +190,7 @@ def frf_predict(
 
 
 def _comparisons(
-    plan: Plan, store: CoordinatorStore, rows: Sequence[Ciphertext], nodes: Nodes
+    plan: PaperPlan, store: CoordinatorStore, rows: Sequence[Ciphertext], nodes: Nodes
 ) -> list[Comparison]:
     """Return for each row of each node its value of the split's feature, with the split."""
     place = {feature: i for i, feature in enumerate(plan.features)}

@@ -20,7 +20,7 @@ from revfrf.forest.tree import Rules
 from revfrf.messages.base import array
 from revfrf.messages.frf_test import TestReply, TestRequest
 from revfrf.parallel import side_by_side
-from revfrf.protocols.paper.fle_expan import Plan, read_nodes, write_nodes
+from revfrf.protocols.paper.fle_expan import PaperPlan, read_nodes, write_nodes
 from revfrf.storage.memory import CoordinatorStore, ParticipantStore
 from revfrf.transport.base import Channel
 
@@ -32,7 +32,7 @@ _AT_ONCE = 2**24
 
 
 def frf_test(
-    channel: Channel, plan: Plan, store: CoordinatorStore, table: str, n_rows: int
+    channel: Channel, plan: PaperPlan, store: CoordinatorStore, table: str, n_rows: int
 ) -> Iterator[Nodes]:
     """Walk every row of a table to its leaves, and yield the leaves with their rows."""
 

@@ -1,0 +1,70 @@
+"""Messages of training from books of cuts."""
+
+from typing import Annotated
+
+import msgspec
+import numpy as np
+
+from revfrf.errors import FormatError
+from revfrf.messages.base import MIB, Count, Digest, Id, Message, Name, Signature, array
+
+PIECE = 8 * MIB
+"""Bytes of bins in one reply; more follow in the next ones."""
+
+COLUMNS = "<u2"  # the type of numbers of columns
+
+FeatureId = Annotated[str, msgspec.Meta(min_length=3, max_length=400)]
+
+
+class FeatureLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an owner signs of a column that it brings to a forest: everything that its bins mean.
+
+    `published` is the digest of what it publishes of the column, `rows` that of the rows' numbers, `bins`
+    that of a salt and the bins. `epoch` is the one in which the bins were sent.
+    """
+
+    feature: FeatureId
+    epoch: Count
+    generation: Count
+    decimals: Annotated[int, msgspec.Meta(ge=0, le=18)]
+    published: Digest
+    rows: Digest
+    n_cuts: Annotated[int, msgspec.Meta(ge=0, le=255)]
+    bins: Digest
+    signature: Signature
+
+
+class BinsRequest(Message, frozen=True):
+    """CS to an owner: the bins of a table's rows in these of your columns, from this byte on.
+
+    The bytes are those of one column after the other; in training, a salt comes before each.
+    """
+
+    protocol = "FLE-Expan"
+    max_bytes = MIB
+    epoch: Count
+    forest: Id
+    table: Name
+    columns: bytes
+    offset: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+
+
+class BinsReply(Message, frozen=True):
+    """An owner to CS: bins, and with the first of the training rows what it signs of each column."""
+
+    protocol = "FLE-Expan"
+    max_bytes = PIECE + 64 * MIB
+    lines: tuple[FeatureLine, ...]
+    data: bytes
+
+    def discloses(self) -> dict[str, int]:
+        """One bin per row and column."""
+        return {"bins of rows": len(self.data)}
+
+
+def column_numbers(data: bytes, n_columns: int) -> "np.ndarray[tuple[int, ...], np.dtype[np.intp]]":
+    """Return the numbers of columns in a message. Raises FormatError for what is none, and for one twice."""
+    numbers = array(data, COLUMNS).astype(np.intp)
+    if (numbers >= n_columns).any() or (np.diff(numbers) <= 0).any():
+        raise FormatError("columns that do not exist, or out of order")
+    return numbers

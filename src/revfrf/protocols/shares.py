@@ -1,0 +1,190 @@
+"""The shares protocol's sides: CS grows the forest alone, from the bins that the owners have sent.
+
+FLE-Expan::
+
+    CS   which columns of which rows        ->  τ   draws a book of cuts for each column    `protocols.bins`
+    τ    one bin per row and column, signed ->  CS  grows every tree on its own             `forest.growth`
+
+FRF-Test::
+
+    CS   which columns of which rows        ->  τ   finds the bins of the rows
+    τ    one bin per row and column         ->  CS  walks the trees                          `forest.voting`
+
+Participants see no rows of nodes, no labels, and no splits of others. When one leaves, CS erases its bins and
+splits, and regrows what was below them; nobody else has to do anything.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from revfrf.errors import ProtocolError, UsageError
+from revfrf.forest.growth import Growth
+from revfrf.forest.kernel import Ints
+from revfrf.forest.tree import OPEN, Books, Forest, Tree
+from revfrf.forest.voting import Votes, Voting, Walker
+from revfrf.messages.base import Message
+from revfrf.messages.bins import BinsRequest
+from revfrf.messages.fle_expan import OpenForest
+from revfrf.messages.frf_predict import PredictReply, PredictRequest
+from revfrf.parallel import side_by_side
+from revfrf.protocols.bins import answer_bins, bins_digest, collect_bins, draw_books, test_bins, verify_line
+from revfrf.protocols.sides import (
+    TRAINING,
+    CoordinatorSide,
+    ForestProtocol,
+    GrowthReport,
+    OwnerSeat,
+    OwnerSide,
+    Progress,
+)
+from revfrf.storage.memory import Book
+
+_COMMIT_SECONDS = 0.5
+"""How long grown trees wait to be written down together; what a crash takes is grown again."""
+
+
+class SharesCoordinator(CoordinatorSide):
+    """CS: stores the bins of all columns, and trees."""
+
+    @property
+    def forest(self) -> Forest:
+        store = self.seat.store
+        return Forest(store.features, [store.trees[i] for i in range(self.seat.plan.rules.n_trees)])
+
+    @property
+    def n_nodes(self) -> int:
+        return sum(map(len, self.seat.store.trees.values()))
+
+    @property
+    def whole(self) -> bool:
+        store, n_trees = self.seat.store, self.seat.plan.rules.n_trees
+        return len(store.trees) == n_trees and all(tree.whole for tree in store.trees.values())
+
+    def grow(self, progress: Progress) -> None:
+        """Collect the bins that are missing, and grow every tree that is not whole."""
+        seat, store, plan = self.seat, self.seat.store, self.seat.plan
+        progress(GrowthReport(0.0, "bins"))
+
+        def collect(owner: str) -> None:
+            if plan.owners[owner][0] not in store.bins:
+                collect_bins(seat.channel, plan, store, owner, seat.targets.numbers)
+
+        side_by_side(collect, list(plan.owners))
+        features = sorted(plan.features)
+        if not store.trees:
+            store.begin_forest(features, plan.rules.n_trees)
+        bins = np.stack([store.bins[feature].bins for feature in features])
+        n_cuts = np.array([store.bins[feature].line.n_cuts for feature in features], dtype=np.int64)
+        growth = Growth.of(plan.rules, plan.seed, seat.targets, features, n_cuts, bins)
+        open_trees = [(number, tree) for number, tree in sorted(store.trees.items()) if not tree.whole]
+        waiting, written = dict[int, Tree](), time.monotonic()
+        for done, (number, tree) in enumerate(growth.trees(open_trees, seat.n_jobs), 1):
+            waiting[number] = tree
+            if time.monotonic() - written > _COMMIT_SECONDS or done == len(open_trees):
+                store.put_trees(waiting)
+                waiting, written = {}, time.monotonic()
+            progress(GrowthReport(done / len(open_trees), f"{done} of {len(open_trees)} trees"))
+
+    def votes(self, table: str, n_rows: int, voting: Voting) -> Votes:
+        seat, plan, forest = self.seat, self.seat.plan, self.forest
+        used = forest.used_cuts().keys()
+        bins = np.zeros((len(forest.features), n_rows), np.uint8)
+        place = {feature: i for i, feature in enumerate(forest.features)}
+
+        def collect(owner: str) -> None:
+            columns = [i for i, feature in enumerate(plan.owners[owner]) if feature in used]
+            if columns:
+                found = test_bins(seat.channel, plan, owner, columns, table, n_rows)
+                bins[[place[plan.owners[owner][i]] for i in columns]] = found
+
+        side_by_side(collect, list(plan.owners))
+        return Walker(forest, seat.targets.scale, voting).walk(bins, seat.n_jobs)
+
+    def answer(self, message: PredictRequest, progress: Callable[[float], None]) -> PredictReply:  # noqa: ARG002
+        raise UsageError("encrypted requests need protocol='paper'")
+
+    def _without(self, leavers: Collection[str]) -> Forest:
+        """Return the forest with everything open that these owners decide, and without their features."""
+        gone = {feature for owner in leavers for feature in self.seat.plan.owners.get(owner, ())}
+        return self.forest.renumbered(
+            [feature for feature in self.seat.store.features if feature not in gone]
+        )
+
+    def doomed(self, leavers: Collection[str]) -> dict[int, int]:
+        before, after = self.seat.store.trees, self._without(leavers).trees
+        kept = [int((tree.features != OPEN).sum()) for tree in after]
+        return {i: len(before[i]) - kept[i] for i in range(len(after)) if len(before[i]) != kept[i]}
+
+    def prepare_leaving(self, leavers: Collection[str]) -> None:
+        """Nobody else has to do anything."""
+
+    def destroy(self, leavers: Collection[str]) -> None:
+        self.seat.store.replace_forest(self._without(leavers))
+
+    def check_stored(self, owners: Mapping[str, OwnerSeat], training_rows: bool) -> None:
+        """Trees are whole and use cuts that exist; bins are those that their owners have signed."""
+        seat, store, plan = self.seat, self.seat.store, self.seat.plan
+        names, n_sums = sorted(plan.features), seat.targets.scale.n_sums
+        fits = self.whole and list(store.features) == names and sorted(store.bins) == names
+        for owner, seat_of in owners.items():
+            lines = [book.line for book in seat_of.store.books]
+            fits &= [line.feature for line in lines] == list(plan.owners[owner])
+            for line in lines if fits else ():
+                verify_line(plan.verify_keys[owner], plan.federation, plan.forest, line)
+                fits &= store.bins[line.feature].line == line
+        if not fits:
+            raise ProtocolError("the parts of the forest do not fit together", kind="forest")
+        n_cuts = np.array([store.bins[name].line.n_cuts for name in names])
+        for tree in store.trees.values():
+            split = tree.features >= 0
+            deep = int(tree.paths.max()).bit_length() > plan.rules.max_depth + 1
+            beyond = (tree.features >= len(names)).any() or (tree.cuts >= n_cuts[tree.features])[split].any()
+            if deep or beyond or tree.sums.shape[1] != n_sums or (tree.sums[:, 0] < 0).any():
+                raise ProtocolError("a tree that no forest has", kind="forest")
+        for held in store.bins.values() if training_rows else ():
+            if bins_digest(held.salt, held.bins.tobytes()) != held.line.bins:
+                raise ProtocolError(f"{held.line.feature!r}: other bins than were signed", kind="forest")
+
+    def renew(self) -> None:
+        """Nothing is encrypted."""
+
+
+class SharesOwner(OwnerSide):
+    """A participant: draws a book of cuts for each column, and sends bins."""
+
+    def __init__(self, seat: OwnerSeat, opening: OpenForest) -> None:
+        super().__init__(seat, opening)
+        self.books = seat.store.books
+
+    @property
+    def n_used(self) -> int:
+        return 0
+
+    def handle(self, message: Message) -> Message | None:
+        if not isinstance(message, BinsRequest):
+            return None
+        self.seat.check_epoch(message.epoch)
+        if message.forest != self.opening.forest:
+            raise ProtocolError("another forest", kind="forest")
+        codes = self.seat.table(message.table)
+        if message.table == TRAINING and not self.books:
+            self.books = self._draw(codes)
+        if not self.books:
+            raise ProtocolError("bins before there is a book of cuts", kind="order")
+        return answer_bins(self.books, codes, message)
+
+    def _draw(self, codes: Ints) -> list[Book]:
+        seat = self.seat
+        books = draw_books(seat.identity, self.opening, seat.columns, codes, [255] * len(seat.columns))
+        seat.store.put_books(books)
+        return books
+
+
+def _cuts(_: Any) -> Books:
+    return Books()
+
+
+SHARES = ForestProtocol(SharesCoordinator, SharesOwner, _cuts)

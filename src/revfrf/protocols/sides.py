@@ -1,0 +1,200 @@
+"""The seam between roles and protocols: what CS and the owners of columns do with a forest.
+
+Each protocol is one module with these two sides. A role lends its side what it holds (a seat), and leaves to
+it how a forest grows, how it answers, and what becomes of it when somebody leaves. Nothing else depends on
+the protocol of a federation.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from revfrf.crypto.signing import VerifyKey
+from revfrf.forest.kernel import Ints
+from revfrf.forest.targets import Targets
+from revfrf.forest.tree import Books, Forest, PerNode, Rules
+from revfrf.forest.voting import Votes, Voting
+from revfrf.messages.base import Message
+from revfrf.messages.fle_expan import Column, OpenForest
+from revfrf.messages.frf_predict import PredictReply, PredictRequest
+from revfrf.messages.key_setup import DtpkcParameters, EpochCertificate
+from revfrf.protocols.common.identity import Identity
+from revfrf.protocols.common.request import RequestPolicy
+from revfrf.record import Record
+from revfrf.storage.memory import CoordinatorStore, ParticipantStore, RequestBook
+from revfrf.transport.base import Channel
+
+TRAINING = "training"
+"""The name of the table that a forest is grown from; all others are tested on."""
+
+
+class GrowthReport(NamedTuple):
+    """Where the growth is, for progress bars: the share of the work that is done, and what that is."""
+
+    work: float
+    detail: str
+
+
+Progress = Callable[[GrowthReport], None]
+
+
+class ForestRecord(Record, frozen=True):
+    """What CS writes down of a forest. `columns` has those of each participant, once all know of the forest.
+
+    `dtpkc` has the modulus that the splits are encrypted under, if they are: that of an older epoch until a
+    revocation at level 2 has ended.
+    """
+
+    opening: OpenForest
+    seed: bytes
+    columns: dict[str, tuple[Column, ...]]
+    dtpkc: DtpkcParameters | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """CS's fixed facts of a forest. `owners` are the participants with their features' ids."""
+
+    federation: str
+    epoch: int
+    forest: bytes
+    seed: bytes = field(repr=False)
+    rules: Rules
+    owners: Mapping[str, Sequence[str]]
+    verify_keys: Mapping[str, VerifyKey]
+
+    @property
+    def features(self) -> list[str]:
+        """All features, owner by owner."""
+        return [feature for owned in self.owners.values() for feature in owned]
+
+
+class CoordinatorSeat(Protocol):
+    """What CS lends its side of a protocol."""
+
+    identity: Identity
+    channel: Channel
+    n_jobs: int
+    store: CoordinatorStore
+    record: ForestRecord
+    plan: Plan
+    targets: Targets
+
+    @property
+    def certificate(self) -> EpochCertificate: ...
+
+    @property
+    def book(self) -> RequestBook: ...
+
+    @property
+    def policy(self) -> RequestPolicy: ...
+
+    def check_ready(self) -> None:
+        """Raise NoForestError unless the forest can be used."""
+
+
+class CoordinatorSide(ABC):
+    """CS's side of a protocol, for one forest."""
+
+    def __init__(self, seat: CoordinatorSeat) -> None:
+        self.seat = seat
+
+    @property
+    @abstractmethod
+    def forest(self) -> Forest:
+        """The structure of the forest, as far as it has grown."""
+
+    @property
+    @abstractmethod
+    def n_nodes(self) -> int:
+        """The number of nodes so far."""
+
+    @property
+    @abstractmethod
+    def whole(self) -> bool:
+        """Whether the forest of this epoch has grown, and no node is missing."""
+
+    @abstractmethod
+    def grow(self, progress: Progress) -> None:
+        """Grow what is missing: the whole forest, or what a crash or a revocation has left open."""
+
+    @abstractmethod
+    def votes(self, table: str, n_rows: int, voting: Voting) -> Votes:
+        """FRF-Test: return the votes for each row of a table that the participants hold."""
+
+    @abstractmethod
+    def answer(self, message: PredictRequest, progress: Callable[[float], None]) -> PredictReply:
+        """FRF-Predict: answer a request."""
+
+    @abstractmethod
+    def doomed(self, leavers: Collection[str]) -> dict[int, int]:
+        """Return how many nodes are destroyed when these owners leave, of each tree that has any."""
+
+    @abstractmethod
+    def prepare_leaving(self, leavers: Collection[str]) -> None:
+        """Ask others for what has to be done before the leavers' nodes are destroyed. May be repeated."""
+
+    @abstractmethod
+    def destroy(self, leavers: Collection[str]) -> None:
+        """Erase the leavers' splits, with all below them, and all else of theirs. Inside a transaction."""
+
+    @abstractmethod
+    def check_stored(self, owners: Mapping[str, "OwnerSeat"], training_rows: bool) -> None:
+        """Raise RejectedError unless CS and the owners have stored one forest, with its rows or without."""
+
+    @abstractmethod
+    def renew(self) -> None:
+        """Bring what was kept into the current epoch."""
+
+
+class OwnerSeat(Protocol):
+    """What a participant lends its side of a protocol. `tables` holds x̂, shape (n_columns, n_rows)."""
+
+    identity: Identity
+    n_jobs: int
+    store: ParticipantStore
+    columns: tuple[Column, ...]
+    secret: bytes
+    tables: dict[str, Ints]
+
+    @property
+    def certificate(self) -> EpochCertificate: ...
+
+    @property
+    def book(self) -> RequestBook: ...
+
+    @property
+    def policy(self) -> RequestPolicy: ...
+
+    def check_epoch(self, epoch: int) -> None:
+        """Refuse messages of any epoch but the current one."""
+
+    def table(self, name: str) -> Ints:
+        """Return a table that it holds. Raises ProtocolError."""
+
+
+class OwnerSide(ABC):
+    """A participant's side of a protocol, for one forest."""
+
+    def __init__(self, seat: OwnerSeat, opening: OpenForest) -> None:
+        self.seat = seat
+        self.opening = opening
+
+    @property
+    @abstractmethod
+    def n_used(self) -> int:
+        """How many of its thresholds the forest uses, as far as it knows."""
+
+    @abstractmethod
+    def handle(self, message: Message) -> Message | None:
+        """Answer CS, or return None for what is not of this protocol."""
+
+
+@dataclass(frozen=True)
+class ForestProtocol:
+    """A protocol: its two sides, and where it has its cuts from."""
+
+    coordinator: type[CoordinatorSide]
+    owner: type[OwnerSide]
+    cuts: Callable[[Any], Books | PerNode]
