@@ -1,7 +1,7 @@
 """What both estimators share: parameters, training, plain and encrypted predictions, costs and leakage."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
 from os import PathLike
@@ -21,13 +21,16 @@ from revfrf.embedded.moduli import cached_setup
 from revfrf.errors import AbsentError, SecretError, UsageError
 from revfrf.estimators._file import EstimatorRecord, plain
 from revfrf.estimators._layout import Decimals, Layout, Parties, is_frame
+from revfrf.forest.books import MAX_CUTS
 from revfrf.forest.nodes import MAX_DEPTH
 from revfrf.forest.seeds import master_seed
 from revfrf.forest.targets import Targets
-from revfrf.forest.tree import MAX_TREES, Method, PerNode, Rules
+from revfrf.forest.tree import MAX_TREES, Method, Rules
 from revfrf.forest.voting import Votes, Voting
+from revfrf.names import Protocol
 from revfrf.parallel import workers
 from revfrf.protocols.common.request import RequestPolicy
+from revfrf.protocols.registry import PROTOCOLS
 from revfrf.report.progress import level_progress, request_progress
 from revfrf.storage.directory import Directory
 from revfrf.storage.memory import StoreFactory
@@ -72,6 +75,8 @@ class BaseRevocableForest(BaseEstimator):
         "candidates": [StrOptions(set(get_args(Method)))],
         "n_candidates": [Interval(Integral, 1, 255, closed="both")],
         "n_sampled": [Interval(Integral, 2, 2**20, closed="both")],
+        "n_cuts": [Interval(Integral, 1, MAX_CUTS, closed="both"), dict],
+        "protocol": [StrOptions(set(get_args(Protocol)))],
         "parties": [dict, None],
         "decimals": [Interval(Integral, 0, 18, closed="both"), dict],
         "key_bits": [_POSITIVE],
@@ -92,6 +97,8 @@ class BaseRevocableForest(BaseEstimator):
     candidates: Method = "quantile"
     n_candidates: int = 32
     n_sampled: int = 128
+    n_cuts: int | Mapping[int | str, int] = MAX_CUTS
+    protocol: Protocol = "shares"
     parties: Parties | None = None
     decimals: Decimals = 6
     key_bits: int = 3072
@@ -168,15 +175,20 @@ class BaseRevocableForest(BaseEstimator):
         self.layout_ = layout
         self.targets_ = self._targets(numbers[order], y[order], weights[order], limits)
         codes = {party: table[:, order] for party, table in layout.encode(X).items()}
-        per_node = PerNode(self.candidates, int(self.n_candidates), int(self.n_sampled))
-        rules = Rules.of(self, len(layout.columns), per_node)
+        protocol = PROTOCOLS[self.protocol]
+        rules = Rules.of(self, len(layout.columns), protocol.cuts(self))
         seed = master_seed(check_random_state(self.random_state))
         columns = {party: layout.of(party) for party in layout.owned}
         stores = StoreFactory() if self.directory is None else Directory(self.directory, new=True)
         try:
             with level_progress(self.verbose) as progress:
-                setup = cached_setup(int(self.key_bits), bool(self.allow_insecure_keys), n_jobs)
-                federation = Federation(columns, setup=setup, seed=seed, n_jobs=n_jobs, stores=stores)
+                insecure = bool(self.allow_insecure_keys)
+                setup = cached_setup(int(self.key_bits), insecure, n_jobs) if protocol.needs_keys else None
+                federation = Federation(
+                    columns, seed=seed, protocol=self.protocol, setup=setup, n_jobs=n_jobs, stores=stores
+                )
+                for party, participant in federation.participants.items():
+                    participant.n_cuts = layout.limits(party, self.n_cuts)
                 if self.directory is not None:
                     federation.coordinator.store.write(estimator=self._record())
                 federation.train(codes, rules, self.targets_, progress)
@@ -287,6 +299,9 @@ class BaseRevocableForest(BaseEstimator):
         if not isinstance(partial, bool | np.bool_):
             raise UsageError(f"partial={partial!r}: give True or False")
         voting = self._checked_voting()
+        self._check_whole()
+        if not PROTOCOLS[self.federation_.coordinator.certificate.forest_protocol].answers_requests:
+            raise UsageError("encrypted requests need protocol='paper'")
         codes, n_rows = self._encode(X)
         with request_progress(self.verbose, n_rows) as progress:
             answer = self.federation_.ask(codes, requester, voting, bool(partial), progress)
@@ -360,8 +375,8 @@ class BaseRevocableForest(BaseEstimator):
     # -- scikit-learn's contract ---------------------------------------------------------------------
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        insecure = isinstance(self.key_bits, Integral) and self.key_bits < SECURE_KEY_BITS
-        insecure |= hasattr(self, "federation_") and self.federation_.parameters.insecure
+        needs_keys = self.protocol in PROTOCOLS and PROTOCOLS[self.protocol].needs_keys
+        insecure = needs_keys and isinstance(self.key_bits, Integral) and self.key_bits < SECURE_KEY_BITS
         return str(super().__repr__(N_CHAR_MAX)) + (" INSECURE" if insecure else "")
 
     def __sklearn_tags__(self) -> Any:

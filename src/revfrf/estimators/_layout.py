@@ -71,6 +71,10 @@ class Layout:
         """Return what a party publishes of its columns."""
         return [self.columns[position] for position in self.owned[party]]
 
+    def limits(self, party: str, n_cuts: int | Mapping[int | str, int]) -> dict[str, int]:
+        """Return how many cuts a party's columns may have, by name; columns that a dict does not name are free."""
+        return {}
+
     def encode(self, X: Any) -> dict[str, NDArray[np.int64]]:
         """Return the x̂ of each party's columns, of shape (n_columns, n_rows)."""
         return {

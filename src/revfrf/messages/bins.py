@@ -1,11 +1,13 @@
 """Messages of training from books of cuts."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
 import numpy as np
 
 from revfrf.errors import FormatError
+from revfrf.forest.kernel import Ints, Positions
 from revfrf.messages.base import MIB, Count, Digest, Id, Message, Name, Signature, array
 
 PIECE = 8 * MIB
@@ -13,6 +15,7 @@ PIECE = 8 * MIB
 
 COLUMNS = "<u2"  # the type of numbers of columns
 
+RowNumber = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 FeatureId = Annotated[str, msgspec.Meta(min_length=3, max_length=400)]
 
 
@@ -37,7 +40,8 @@ class FeatureLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class BinsRequest(Message, frozen=True):
     """CS to an owner: the bins of a table's rows in these of your columns, from this byte on.
 
-    The bytes are those of one column after the other; in training, a salt comes before each.
+    The bytes are those of one column after the other; in training, a salt comes before each. `rows` has the
+    numbers of the training rows, in runs of a first number and a length; rows to test on have none.
     """
 
     protocol = "FLE-Expan"
@@ -45,8 +49,9 @@ class BinsRequest(Message, frozen=True):
     epoch: Count
     forest: Id
     table: Name
+    rows: tuple[tuple[RowNumber, RowNumber], ...]
     columns: bytes
-    offset: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+    offset: RowNumber
 
 
 class BinsReply(Message, frozen=True):
@@ -62,7 +67,23 @@ class BinsReply(Message, frozen=True):
         return {"bins of rows": len(self.data)}
 
 
-def column_numbers(data: bytes, n_columns: int) -> "np.ndarray[tuple[int, ...], np.dtype[np.intp]]":
+def runs_of(numbers: Ints) -> tuple[tuple[int, int], ...]:
+    """Return ascending numbers of rows in runs: the first of each, and how many there are."""
+    starts = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
+    lengths = np.diff(starts, append=len(numbers))
+    return tuple(zip(numbers[starts].tolist(), lengths.tolist(), strict=True))
+
+
+def of_runs(runs: Sequence[tuple[int, int]], n_rows: int) -> Ints:
+    """The inverse of `runs_of`, for this many rows. Raises FormatError for anything else."""
+    ends = [first + length for first, length in runs]
+    ascending = all(end < first for end, (first, _) in zip(ends, runs[1:], strict=False))
+    if sum(length for _, length in runs) != n_rows or not ascending or not all(n for _, n in runs):
+        raise FormatError("numbers of rows that no forest has", kind="out-of-range")
+    return np.concatenate([np.arange(a, b) for (a, _), b in zip(runs, ends, strict=True)])
+
+
+def column_numbers(data: bytes, n_columns: int) -> Positions:
     """Return the numbers of columns in a message. Raises FormatError for what is none, and for one twice."""
     numbers = array(data, COLUMNS).astype(np.intp)
     if (numbers >= n_columns).any() or (np.diff(numbers) <= 0).any():

@@ -19,7 +19,7 @@ from revfrf.errors import FormatError, ProtocolError
 from revfrf.forest.books import bins_of, draw_book
 from revfrf.forest.kernel import Bytes, Ints
 from revfrf.forest.tree import feature_id
-from revfrf.messages.bins import COLUMNS, PIECE, BinsReply, BinsRequest, FeatureLine, column_numbers
+from revfrf.messages.bins import COLUMNS, PIECE, BinsReply, BinsRequest, FeatureLine, column_numbers, runs_of
 from revfrf.messages.fle_expan import Column, OpenForest
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.signed import sign, verify
@@ -51,10 +51,15 @@ def published_digest(column: Column) -> bytes:
 
 
 def draw_books(
-    identity: Identity, opening: OpenForest, columns: Sequence[Column], codes: Ints, n_cuts: Sequence[int]
+    identity: Identity,
+    opening: OpenForest,
+    columns: Sequence[Column],
+    numbers: Ints,
+    codes: Ints,
+    n_cuts: Sequence[int],
 ) -> list[Book]:
-    """Draw a book for each column from its training rows, and sign what its bins mean."""
-    books, rows = [], rows_digest(np.arange(codes.shape[1]))
+    """Draw a book for each column from the training rows with these numbers, and sign what its bins mean."""
+    books, rows = [], rows_digest(numbers)
     for column, values, most in zip(columns, codes, n_cuts, strict=True):
         cuts, salt = draw_book(values, missing=-(2**62), n_cuts=most), secrets.token_bytes(SALT_BYTES)
         unsigned = FeatureLine(
@@ -107,6 +112,7 @@ def collect_bins(channel: Channel, plan: Plan, store: CoordinatorStore, owner: s
             epoch=plan.epoch,
             forest=plan.forest,
             table=TRAINING,
+            rows=runs_of(numbers),
             columns=columns,
             offset=len(arrived.data),
         )
@@ -156,7 +162,7 @@ def test_bins(
     numbers, data = np.array(columns).astype(COLUMNS).tobytes(), bytearray()
     while len(data) < len(columns) * n_rows:
         request = BinsRequest(
-            epoch=plan.epoch, forest=plan.forest, table=table, columns=numbers, offset=len(data)
+            epoch=plan.epoch, forest=plan.forest, table=table, rows=(), columns=numbers, offset=len(data)
         )
         reply = channel.call(owner, request, BinsReply)
         if not 0 < len(reply.data) <= len(columns) * n_rows - len(data) or reply.lines:

@@ -20,17 +20,18 @@ from typing import Any
 
 import numpy as np
 
-from revfrf.errors import ProtocolError, UsageError
+from revfrf.errors import ProtocolError
+from revfrf.forest.books import MAX_CUTS
 from revfrf.forest.growth import Growth
 from revfrf.forest.kernel import Ints
 from revfrf.forest.tree import OPEN, Books, Forest, Tree
 from revfrf.forest.voting import Votes, Voting, Walker
 from revfrf.messages.base import Message
-from revfrf.messages.bins import BinsRequest
+from revfrf.messages.bins import BinsRequest, of_runs
 from revfrf.messages.fle_expan import OpenForest
 from revfrf.messages.frf_predict import PredictReply, PredictRequest
 from revfrf.parallel import side_by_side
-from revfrf.protocols.bins import answer_bins, bins_digest, collect_bins, draw_books, test_bins, verify_line
+from revfrf.protocols.bins import answer_bins, bins_digest, collect_bins, draw_books, rows_digest, test_bins, verify_line
 from revfrf.protocols.sides import (
     TRAINING,
     CoordinatorSide,
@@ -40,8 +41,6 @@ from revfrf.protocols.sides import (
     OwnerSide,
     Progress,
 )
-from revfrf.storage.memory import Book
-
 _COMMIT_SECONDS = 0.5
 """How long grown trees wait to be written down together; what a crash takes is grown again."""
 
@@ -104,7 +103,7 @@ class SharesCoordinator(CoordinatorSide):
         return Walker(forest, seat.targets.scale, voting).walk(bins, seat.n_jobs)
 
     def answer(self, message: PredictRequest, progress: Callable[[float], None]) -> PredictReply:  # noqa: ARG002
-        raise UsageError("encrypted requests need protocol='paper'")
+        raise ProtocolError("encrypted requests need protocol='paper'", kind="request")
 
     def _without(self, leavers: Collection[str]) -> Forest:
         """Return the forest with everything open that these owners decide, and without their features."""
@@ -170,21 +169,26 @@ class SharesOwner(OwnerSide):
         if message.forest != self.opening.forest:
             raise ProtocolError("another forest", kind="forest")
         codes = self.seat.table(message.table)
-        if message.table == TRAINING and not self.books:
-            self.books = self._draw(codes)
+        if message.table == TRAINING:
+            self._draw(of_runs(message.rows, codes.shape[1]), codes)
         if not self.books:
             raise ProtocolError("bins before there is a book of cuts", kind="order")
         return answer_bins(self.books, codes, message)
 
-    def _draw(self, codes: Ints) -> list[Book]:
-        seat = self.seat
-        books = draw_books(seat.identity, self.opening, seat.columns, codes, [255] * len(seat.columns))
-        seat.store.put_books(books)
-        return books
+    def _draw(self, numbers: Ints, codes: Ints) -> None:
+        """Draw the books for rows with these numbers, if it has not been done before."""
+        if not self.books:
+            seat = self.seat
+            limits = [seat.n_cuts.get(column.name, MAX_CUTS) for column in seat.columns]
+            books = draw_books(seat.identity, self.opening, seat.columns, numbers, codes, limits)
+            seat.store.put_books(books)
+            self.books = books
+        if self.books[0].line.rows != rows_digest(numbers):
+            raise ProtocolError("other numbers of rows than before", kind="schema")
 
 
 def _cuts(_: Any) -> Books:
     return Books()
 
 
-SHARES = ForestProtocol(SharesCoordinator, SharesOwner, _cuts)
+SHARES = ForestProtocol(SharesCoordinator, SharesOwner, _cuts, needs_keys=False, answers_requests=False)

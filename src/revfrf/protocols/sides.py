@@ -149,13 +149,17 @@ class CoordinatorSide(ABC):
 
 
 class OwnerSeat(Protocol):
-    """What a participant lends its side of a protocol. `tables` holds x̂, shape (n_columns, n_rows)."""
+    """What a participant lends its side of a protocol.
+
+    `n_cuts` limits the books of some columns, by name. `tables` holds x̂, shape (n_columns, n_rows).
+    """
 
     identity: Identity
     n_jobs: int
     store: ParticipantStore
     columns: tuple[Column, ...]
     secret: bytes
+    n_cuts: Mapping[str, int]
     tables: dict[str, Ints]
 
     @property
@@ -193,8 +197,10 @@ class OwnerSide(ABC):
 
 @dataclass(frozen=True)
 class ForestProtocol:
-    """A protocol: its two sides, and where it has its cuts from."""
+    """A protocol: its two sides, where its cuts come from by an estimator's parameters, and what it needs."""
 
     coordinator: type[CoordinatorSide]
     owner: type[OwnerSide]
     cuts: Callable[[Any], Books | PerNode]
+    needs_keys: bool
+    answers_requests: bool

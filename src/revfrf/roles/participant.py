@@ -1,6 +1,6 @@
 """A participant: owns columns of the rows, proposes splits, keeps its thresholds to itself."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,7 @@ class Participant(PolicyParty):
         super().__init__(identity, n_jobs, store)
         self.columns = tuple(columns)
         self.secret = secret
+        self.n_cuts: Mapping[str, int] = {}
         self.tables: dict[str, NDArray[np.int64]] = {}
         self.side: OwnerSide | None = None
         self.rows: Rows | None = None

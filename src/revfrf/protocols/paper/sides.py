@@ -166,4 +166,4 @@ def _cuts(given: Any) -> PerNode:
     return PerNode(given.candidates, int(given.n_candidates), int(given.n_sampled))
 
 
-PAPER = ForestProtocol(PaperCoordinator, PaperOwner, _cuts)
+PAPER = ForestProtocol(PaperCoordinator, PaperOwner, _cuts, needs_keys=True, answers_requests=True)
