@@ -67,7 +67,7 @@ class BaseRevocableForest(BaseEstimator):
         "n_candidates": [Interval(Integral, 1, 255, closed="both")],
         "n_sampled": [Interval(Integral, 2, 2**20, closed="both")],
         "parties": [dict, None],
-        "decimals": [Interval(Integral, 0, 18, closed="both"), dict],
+        "decimals": [Interval(Integral, 0, 18, closed="both"), dict, None],
         "key_bits": [_POSITIVE],
         "allow_insecure_keys": ["boolean"],
         "random_state": ["random_state"],
@@ -87,7 +87,7 @@ class BaseRevocableForest(BaseEstimator):
     n_candidates: int = 32
     n_sampled: int = 128
     parties: Parties | None = None
-    decimals: Decimals = 6
+    decimals: Decimals = None
     key_bits: int = 3072
     allow_insecure_keys: bool = False
     random_state: int | np.random.RandomState | None = None
@@ -210,7 +210,7 @@ class BaseRevocableForest(BaseEstimator):
         self._check_whole()
         X = self._rows(X, reset=False)
         self.federation_.n_jobs = workers(self.n_jobs)
-        return self.layout_.encode(X), len(X)
+        return self.layout_.encode(X, clamp=True), len(X)
 
     def _mean_votes(self, federation: Federation, codes: Codes, n_rows: int) -> NDArray[np.float64]:
         """Return the mean vote of a federation's trees for each row, by FRF-Test."""

@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
+from revfrf.crypto.encoding import Ring
 from revfrf.forest.candidates import Method
 from revfrf.messages.base import MIB, SIZES, Count, Id, Message, Name, Signature, array, counting, once
 
@@ -31,6 +32,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Name
     decimals: Annotated[int, msgspec.Meta(ge=0, le=18)]
+    ring: Ring
     categories: tuple[str, ...] | None
 
 

@@ -131,7 +131,7 @@ class Participant(PolicyParty):
             if known != name:
                 raise ProtocolError("other rows than those agreed on before", kind="schema")
             return
-        codes = aligned_codes(self._rows, self.columns, message.ids)
+        codes = aligned_codes(self._rows, self.columns, message.ids, clamp=table != TRAINING)
         if table == TRAINING:
             with self.store.transaction():
                 self.store.write(aligned=name)
@@ -175,8 +175,9 @@ class Participant(PolicyParty):
     def resume(self, opening: OpenForest) -> None:
         """Continue with a forest that was opened before. Without training rows it cannot grow."""
         ids = [feature_id(self.identity.name, column.name) for column in self.columns]
-        nothing = np.empty((len(ids), 0), dtype=np.int64)
-        self.growth = Growth(opening, self.secret, self.tables.get(TRAINING, nothing), ids)
+        rings = [column.ring for column in self.columns]
+        codes = self.tables.get(TRAINING, np.empty((len(ids), 0), dtype=np.int64))
+        self.growth = Growth(opening, self.secret, codes, ids, rings)
 
     def _growth(self, message: LevelRequest | Destroy | Rekey | TestRequest) -> Growth:
         self.check_epoch(message.epoch)

@@ -22,6 +22,7 @@ import numpy as np
 from revfrf.crypto.batch import Context
 from revfrf.crypto.canonical import digest
 from revfrf.crypto.dtpkc.keys import Parameters
+from revfrf.crypto.encoding import Ring, missing
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ProtocolError
 from revfrf.forest.candidates import Proposal, Values
@@ -289,12 +290,15 @@ class Growth:
     secret: bytes = field(repr=False)
     codes: Ints = field(repr=False)  # shape (n_features, n_rows)
     features: Sequence[str]
+    rings: Sequence[Ring]
     index: dict[Node, int] = field(default_factory=dict, repr=False)
     proposals: list[tuple[Positions, Proposal]] = field(default_factory=list, repr=False)
     values: list[Values] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.values = [Values.of(codes) for codes in self.codes]
+        self.values = [
+            Values.of(codes, missing(ring)) for codes, ring in zip(self.codes, self.rings, strict=True)
+        ]
 
     def thresholds(self, nodes: Sequence[Node], features: Positions, cuts: Positions) -> Ints:
         """Return ŝ of candidates of the last round. Raises ProtocolError if there was no such candidate."""
