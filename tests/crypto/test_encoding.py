@@ -565,6 +565,10 @@ def test_floating_point_settings_of_the_caller_do_not_matter() -> None:
         assert column(2).encode(values[:3]).tolist() == [0, MISSING, 267]
         with pytest.raises(RangeError, match="row 3"):
             column(18).encode(values)
+        for dtype in (np.float16, np.float32, np.float64):
+            with np.errstate(all="ignore"):
+                small = np.array([1e-7, 2.5, 1 / 3, np.nan], dtype=dtype)
+            assert derived(small).decimals == plain_decimals(list(small[:3]))
 
 
 def test_input_is_not_changed() -> None:

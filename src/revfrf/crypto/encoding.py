@@ -74,8 +74,9 @@ class FixedPoint:
         """Return the fixed point of a training column, which depends on the set of its present values alone.
 
         Decimals, unless given, are the fewest with which every x is exact: x̂/10^decimals, as a number of the
-        type of x, is x again. If there are none, the fewest with which distinct values have distinct x̂; if
-        there are none either, as many as fit, with a UserWarning. The ring is the smallest that holds all.
+        type of x, is x again. If none that fit 64 bits do, the fewest with which distinct values stay
+        distinct; if none do either, as many as fit, with a UserWarning. The ring is the smallest that holds
+        all.
 
         Raises RangeError and UsageError as `encode` does.
 
@@ -88,11 +89,12 @@ class FixedPoint:
         numbers = _present(column)
         if not numbers.size:
             return cls(lowest.decimals, 32, name)
-        exact = _fractions(numbers) if numbers.dtype.kind == "O" else numbers
-        largest = max(abs(Fraction(*_exact_ratio(x))) for x in (exact.min(), exact.max()))
+        comparable = _comparable(numbers)
+        largest = max(abs(Fraction(*_exact_ratio(x))) for x in (comparable.min(), comparable.max()))
         if decimals is None:
             most = max(c for c in range(MAX_DECIMALS + 1) if round(largest * 10**c) < bound(64))
-            decimals = _derive_decimals(numbers, exact, most, name)
+            with np.errstate(all="ignore"):
+                decimals = _derive_decimals(numbers, comparable, most, name)
         return cls(decimals, 32 if round(largest * 10**decimals) < bound(32) else 64, name)
 
     @property
@@ -219,14 +221,14 @@ def _array(values: list[Any]) -> NDArray[Any]:
 # -- deriving decimals ------------------------------------------------------------------------------
 
 
-def _derive_decimals(numbers: NDArray[Any], exact: NDArray[Any], most: int, name: str) -> int:
-    """Return the decimals of these numbers, at most `most`. `exact` holds the same values, comparable."""
+def _derive_decimals(numbers: NDArray[Any], comparable: NDArray[Any], most: int, name: str) -> int:
+    """Return the decimals of a column's present numbers, at most `most`."""
     if numbers.dtype.kind in "biu":
         return 0
     decimals = _first_exact(numbers, most)
     if decimals is not None:
         return decimals
-    ordered = np.unique(exact)
+    ordered = np.unique(comparable)
     decimals = _first_distinct(ordered, most) if len(ordered) > 1 else 0
     if decimals is not None:
         return decimals
@@ -292,8 +294,11 @@ def _present(column: NDArray[Any]) -> NDArray[Any]:
     return column[~np.isnan(column)] if column.dtype.kind == "f" else column
 
 
-def _fractions(numbers: NDArray[Any]) -> NDArray[Any]:
-    return np.fromiter((Fraction(*_exact_ratio(x)) for x in numbers), dtype=object, count=len(numbers))
+def _comparable(numbers: NDArray[Any]) -> NDArray[Any]:
+    """Return the same values as numbers that can be compared and subtracted: integers, float64, Fractions."""
+    if numbers.dtype.kind == "O":
+        return np.fromiter((Fraction(*_exact_ratio(x)) for x in numbers), dtype=object, count=len(numbers))
+    return numbers.astype(np.float64) if numbers.dtype.kind == "f" else numbers
 
 
 # -- exact arithmetic -------------------------------------------------------------------------------
