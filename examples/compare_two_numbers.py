@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> None:
 def encode(name: str, number: float) -> int:
     if math.isnan(number):
         raise UsageError(f"{name} is not a number")
-    return int(FixedPoint(decimals=2, name=name).encode([number])[0])
+    return int(FixedPoint(decimals=2, ring=64, name=name).encode([number])[0])
 
 
 def make_key(key_bits: int, allow_insecure: bool) -> SetUp:

@@ -95,7 +95,7 @@ def test_a_refusal_by_policy_tells_a_peer_neither_which_rule_nor_what_is_left() 
 
 
 def test_encoded_columns_can_be_encrypted_as_they_are(toy: World) -> None:
-    column = FixedPoint(2, "x").encode([1.5, -2.25, None])
+    column = FixedPoint(2, 64, "x").encode([1.5, -2.25, None])
     assert par_h_dec2(toy.alice, ho_enc(toy.alice.public, column.tolist())) == [150, -225, -(2**62)]
     numbers: Any = column
     assert par_h_dec2(toy.alice, ho_enc(toy.alice.public, numbers)) == [150, -225, -(2**62)]

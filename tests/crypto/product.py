@@ -146,7 +146,8 @@ class Product:
         return {"slot_bits": list(map(int, bits))}
 
     def fixed_point(self) -> Outputs:
-        [code] = FixedPoint(self.inputs["decimals"], "vector").encode([Decimal(self.inputs["value"])])
+        point = FixedPoint(self.inputs["decimals"], self.inputs["ring"], "vector")
+        [code] = point.encode([Decimal(self.inputs["value"])], clamp=bool(self.inputs["clamp"]))
         return {"integer": int(code)}
 
     def ciphertext_bytes(self) -> Outputs:

@@ -2,8 +2,10 @@
 
 import doctest
 import math
+import warnings
 from array import array
 from collections import deque
+from collections.abc import Collection
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -14,23 +16,30 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from revfrf.crypto import encoding
-from revfrf.crypto.encoding import BOUND, MISSING, FixedPoint
+from revfrf.crypto.encoding import FixedPoint, Ring, bound, missing
 from revfrf.errors import RangeError, UsageError
 
 INCOME = "party 'bank', column 'income'"
 
+BOUND, MISSING = bound(64), missing(64)
+
 decimals = st.integers(0, 18)
+rings: st.SearchStrategy[Ring] = st.sampled_from((32, 64))
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
-def column(c: int = 0) -> FixedPoint:
-    return FixedPoint(c, INCOME)
+def column(c: int = 0, ring: Ring = 64) -> FixedPoint:
+    return FixedPoint(c, ring, INCOME)
+
+
+def fraction(x: Any) -> Fraction:
+    return Fraction(float(x) if isinstance(x, np.floating) else x)
 
 
 def rule(x: float | Fraction | Decimal, c: int) -> int:
     """The rule itself: `round` of a Fraction is exact, and takes ties to even."""
     scale: int = 10**c
-    return round(Fraction(x) * scale)
+    return round(fraction(x) * scale)
 
 
 def encoded(fixed: FixedPoint, values: Any) -> list[int] | None:
@@ -42,7 +51,7 @@ def encoded(fixed: FixedPoint, values: Any) -> list[int] | None:
 
 def expected(fixed: FixedPoint, x: Any) -> list[int] | None:
     code = rule(x, fixed.decimals)
-    return [code] if abs(code) < BOUND else None
+    return [code] if abs(code) < bound(fixed.ring) else None
 
 
 class FakeNA:
@@ -74,30 +83,33 @@ class FakeNaT:
 # --- the rule -----------------------------------------------------------------------------------------
 
 
-@given(finite, decimals)
-@example(2.675, 2)
-@example(0.5, 0)
-@example(1.5, 0)
-@example(-2.5, 0)
-@example(0.49999999999999994, 0)
-@example(5e-324, 18)
-@example(2.0**52 + 0.5, 0)
-@example(1234567890123.4567, 6)
-def test_float_is_rounded_as_the_exact_fraction_is(x: float, c: int) -> None:
-    fixed = column(c)
+@given(finite, decimals, rings)
+@example(2.675, 2, 32)
+@example(0.5, 0, 32)
+@example(1.5, 0, 32)
+@example(-2.5, 0, 32)
+@example(0.49999999999999994, 0, 32)
+@example(5e-324, 18, 64)
+@example(2.0**52 + 0.5, 0, 64)
+@example(1234567890123.4567, 6, 64)
+def test_float_is_rounded_as_the_exact_fraction_is(x: float, c: int, ring: Ring) -> None:
+    fixed = column(c, ring)
     assert encoded(fixed, np.array([x])) == encoded(fixed, [Fraction(x)]) == expected(fixed, x)
 
 
+@pytest.mark.parametrize("ring", [32, 64])
 @pytest.mark.parametrize("c", range(19))
-def test_every_float_around_the_bound_is_taken_or_refused_as_the_rule_says(c: int) -> None:
-    fixed = column(c)
+def test_every_float_around_the_bound_is_taken_or_not_as_the_rule_says(c: int, ring: Ring) -> None:
+    fixed, largest = column(c, ring), bound(ring) - 1
     outcomes = set()
     for sign in (1, -1):
-        x = sign * BOUND / 10**c
+        x = sign * (largest + 0.5) / 10**c
         for _ in range(40):
             x = math.nextafter(x, 0)
         for _ in range(80):
             assert encoded(fixed, np.array([x])) == expected(fixed, x)
+            clamped = fixed.encode(np.array([x]), clamp=True).tolist()
+            assert clamped == (expected(fixed, x) or [sign * largest])
             outcomes.add(expected(fixed, x) is None)
             x = math.nextafter(x, sign * math.inf)
     assert outcomes == {True, False}
@@ -250,6 +262,46 @@ def test_array_of_dates_is_not_taken_for_numbers() -> None:
             column().encode(dates - np.datetime64("1999-01-01"))
 
 
+# --- clamping -----------------------------------------------------------------------------------------
+
+
+@given(
+    finite | st.integers() | st.fractions() | st.decimals(allow_nan=False, allow_infinity=False),
+    decimals,
+    rings,
+)
+@example(Decimal("-1e999999999"), 0, 64)
+@example(2**63, 18, 32)
+@example(2**64 - 1, 0, 64)
+def test_clamped_number_is_the_nearest_that_fits_whatever_its_type(x: Any, c: int, ring: Ring) -> None:
+    fixed, largest = column(c, ring), bound(ring) - 1
+    far = isinstance(x, Decimal) and abs(x.adjusted()) > 400
+    wanted = (largest if x > 0 else -largest) if far else max(-largest, min(rule(x, c), largest))
+    columns: list[Any] = [[x], np.array([x], dtype=object)]
+    if isinstance(x, float):
+        columns.append(np.array([x]))
+    if isinstance(x, int):
+        fitting = (d for d in (np.int64, np.uint64) if np.iinfo(d).min <= x <= np.iinfo(d).max)
+        columns += [np.array([x], dtype=dtype) for dtype in fitting]
+    for values in columns:
+        assert fixed.encode(values, clamp=True).tolist() == [wanted]
+
+
+def test_clamping_keeps_missing_values_and_the_input() -> None:
+    values = np.array([np.nan, 1e300, -1e300, 2.0])
+    assert column(1, 32).encode(values, clamp=True).tolist() == [missing(32), 2**30 - 1, 1 - 2**30, 20]
+    assert values[1] == 1e300
+
+
+@pytest.mark.parametrize("ring", [32, 64])
+@pytest.mark.parametrize("x", [math.inf, -math.inf, np.float32("inf"), Decimal("-Infinity")])
+def test_infinite_number_is_refused_even_when_others_are_clamped(x: Any, ring: Ring) -> None:
+    with pytest.raises(RangeError, match=r"row 1: -?[Ii]nf.* is not finite"):
+        column(3, ring).encode([1e300, x], clamp=True)
+    with pytest.raises(RangeError, match=r"row 1: -?inf is not finite"):
+        column(3, ring).encode(np.array([1e300, float(x)]), clamp=True)
+
+
 # --- refusals -----------------------------------------------------------------------------------------
 
 
@@ -257,7 +309,7 @@ def test_array_of_dates_is_not_taken_for_numbers() -> None:
 def test_number_out_of_range_is_refused_by_name_row_value_and_advice(container: Any) -> None:
     values: list[Any] = [1.0] * 17 + [3.2e17, 1e18]
     with pytest.raises(RangeError) as caught:
-        FixedPoint(6, INCOME).encode(container(values))
+        FixedPoint(6, 64, INCOME).encode(container(values))
     assert str(caught.value) == (
         "party 'bank', column 'income', row 17: 3.2e+17 is outside the fixed-point range at decimals=6 "
         "(|x| must be below 4.61e+12); lower `decimals`"
@@ -340,7 +392,168 @@ def test_decimal_with_a_vast_exponent_costs_nothing(x: str) -> None:
 @pytest.mark.parametrize("c", [-1, 19, 1.0, True, None, "2", np.int64(2)])
 def test_decimals_must_be_a_plain_int_from_0_to_18(c: Any) -> None:
     with pytest.raises(UsageError, match="`decimals` must be an int from 0 to 18"):
-        FixedPoint(c, INCOME)
+        FixedPoint(c, 64, INCOME)
+
+
+@pytest.mark.parametrize("ring", [0, 33, 128, 64.5, None, "64"])
+def test_ring_has_32_or_64_bits(ring: Any) -> None:
+    with pytest.raises(UsageError, match="`ring` must be 32 or 64"):
+        FixedPoint(0, ring, INCOME)
+
+
+# --- deriving -----------------------------------------------------------------------------------------
+
+short = st.builds(lambda n, c: n / 10**c, st.integers(-(10**9), 10**9), st.integers(0, 9))
+exact_numbers = st.decimals(-1000, 1000, places=4) | st.fractions(-1000, 1000, max_denominator=40)
+columns_of_floats = st.lists(short) | st.lists(st.floats(-1e18, 1e18)) | st.lists(st.floats(-1e-15, 1e-15))
+columns_of_numbers = (
+    columns_of_floats
+    | st.lists(exact_numbers | short | st.integers(-(10**18), 10**18))
+    | st.lists(st.integers(-9, 9))
+)
+
+
+def derived(values: Any, **options: Any) -> FixedPoint:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return FixedPoint.derive(values, INCOME, **options)
+
+
+def again(x: Any, c: int) -> bool:
+    """Whether x̂/10^c, as a number of the type of x, is x."""
+    quotient = Fraction(rule(x, c), 10**c)
+    if isinstance(x, np.floating):
+        return bool(x.dtype.type(float(quotient)) == x)
+    return float(quotient) == x if isinstance(x, float) else quotient == fraction(x)
+
+
+def plain_decimals(values: Collection[Any]) -> int:
+    """The definition, value by value."""
+    fitting = [c for c in range(19) if all(abs(rule(x, c)) < BOUND for x in values)]
+    exact = [c for c in fitting if all(again(x, c) for x in values)]
+    n_distinct = len({fraction(x) for x in values})
+    distinct = [c for c in fitting if len({rule(x, c) for x in values}) == n_distinct]
+    return [*exact[:1], *distinct[:1], fitting[-1]][0]
+
+
+@given(columns_of_numbers)
+@example([0.1, 0.2, 0.1 + 0.2])
+@example([0.49, 0.51, 1e-30])
+@example([1.5e-30, 2.5e-30, 1e17])
+@example([5e-324, -5e-324])
+@example([Decimal("1e-30"), Fraction(1, 3), 7])
+@example([4503599627370497.5, 2.0**52 + 1, 0.1])
+@example([True, 2**53 + 1, 0.5])
+def test_decimals_are_the_fewest_that_the_definition_allows(values: list[Any]) -> None:
+    fixed = derived(values)
+    assert fixed.decimals == plain_decimals(values)
+    largest = max((abs(rule(x, fixed.decimals)) for x in values), default=0)
+    assert fixed.ring == (32 if largest < 2**30 else 64)
+    assert fixed.encode(values).tolist() == [rule(x, fixed.decimals) for x in values]
+
+
+@given(columns_of_floats, st.sampled_from([np.float16, np.float32, np.float64]))
+def test_decimals_of_float_arrays_are_those_of_their_own_type(values: list[float], dtype: Any) -> None:
+    with np.errstate(over="ignore"):
+        array = np.array(values, dtype=dtype)
+    array = array[np.isfinite(array)]
+    assert derived(array).decimals == plain_decimals(list(array))
+
+
+@given(st.lists(st.integers(-(10**9), 10**9), min_size=1), st.integers(0, 9))
+def test_numbers_written_with_few_decimals_come_back(whole: list[int], c: int) -> None:
+    values = np.array([float(Decimal(n).scaleb(-c)) for n in whole])
+    fixed = derived(values)
+    assert fixed.decimals <= c
+    assert (fixed.encode(values) / fixed.scale == values).all()
+
+
+@given(columns_of_numbers, st.randoms(use_true_random=False), st.integers(0, 5))
+def test_order_repetition_and_missing_values_have_no_say(
+    values: list[Any], random: Any, n_missing: int
+) -> None:
+    more = [*values, *values[: len(values) // 2], *[None] * n_missing]
+    random.shuffle(more)
+    assert derived(more) == derived(values)
+
+
+@given(columns_of_numbers, decimals)
+def test_given_decimals_are_kept_and_only_the_ring_is_derived(values: list[Any], c: int) -> None:
+    codes = [rule(x, c) for x in values]
+    assume(all(abs(code) < BOUND for code in codes))
+    wanted: Ring = 32 if all(abs(code) < 2**30 for code in codes) else 64
+    assert derived(values, decimals=c) == column(c, wanted)
+
+
+@pytest.mark.parametrize(
+    ("values", "c", "ring"),
+    [
+        ([1.25, 3], 2, 32),
+        (np.array([0.1], dtype=np.float32), 1, 32),
+        (np.array([0.1], dtype=np.float32).astype(np.float64), 17, 64),
+        ([0.1], 1, 32),
+        ([2**30 - 1], 0, 32),
+        ([-(2**30)], 0, 64),
+        (np.array([2**62 - 1], dtype=np.uint64), 0, 64),
+        ([Decimal("1.10")], 1, 32),
+        ([Fraction(1, 8)], 3, 32),
+        ([Fraction(1, 3), Fraction(2, 3)], 0, 32),
+        ([4.1e-8, 3.9e-8], 9, 32),
+        ([True, False], 0, 32),
+        ([], 0, 32),
+        ([None, math.nan], 0, 32),
+        (np.array([np.nan]), 0, 32),
+        (np.ma.masked_array([0.5, 9e99], mask=[False, True]), 1, 32),
+    ],
+)
+def test_derived_by_hand(values: Any, c: int, ring: Ring) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert FixedPoint.derive(values, INCOME) == column(c, ring)
+
+
+def test_one_hard_value_among_many_is_not_overlooked() -> None:
+    easy, sum_ = np.arange(4000) / 100, 0.1 + 0.2
+    assert derived(np.append(easy, sum_)).decimals == plain_decimals([*easy[:200], sum_]) == 17
+    close = np.append(np.arange(5000) / 7, [1e-9, 2e-9, 3e-9])
+    assert len(np.unique(derived(close).encode(close))) == len(close)
+
+
+def test_random_columns_keep_their_values_apart() -> None:
+    for scale in (1e-8, 1.0, 1e6):
+        values = np.random.default_rng(0).normal(size=20_000) * scale
+        fixed = FixedPoint.derive(values, INCOME)
+        assert len(np.unique(fixed.encode(values))) == len(values)
+        assert len(np.unique(column(fixed.decimals - 1).encode(values))) < len(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "counts"),
+    [
+        ([4e-25, 5e-25, 6e-25], "3 distinct values become 1 at decimals=18"),
+        ([1e18, 1.0, 1.01, 1.02], "4 .* become 2 at decimals=0"),
+    ],
+)
+def test_values_that_merge_are_counted_and_the_way_out_is_shown(values: list[float], counts: str) -> None:
+    with pytest.warns(UserWarning, match=f"column 'income': {counts}.*rescale the column"):
+        FixedPoint.derive(values, INCOME)
+
+
+@pytest.mark.parametrize("x", [2**62, -(2.0**62), Decimal("1e30"), Fraction(10**30, 7)])
+def test_column_that_no_decimals_fit_is_refused(x: Any) -> None:
+    with pytest.raises(RangeError, match=r"column 'income', row 1: .* rescale the column"):
+        FixedPoint.derive([0.5, x], INCOME)
+
+
+def test_what_is_no_number_is_refused_before_anything_is_derived() -> None:
+    with pytest.raises(RangeError, match="row 1: inf is not finite"):
+        FixedPoint.derive(np.array([1, np.inf]), INCOME)
+    with pytest.raises(UsageError, match="row 1: 'a' is not a number"):
+        FixedPoint.derive([1, "a"], INCOME)
+    with pytest.raises(UsageError, match="expected one column"):
+        FixedPoint.derive(np.zeros((2, 2)), INCOME)
+    with pytest.raises(RangeError, match=r"row 0: 5.0 is outside .*decimals=18.*; lower `decimals`"):
+        FixedPoint.derive(np.array([5.0]), INCOME, decimals=18)
 
 
 # --- being a good citizen -----------------------------------------------------------------------------
@@ -352,6 +565,10 @@ def test_floating_point_settings_of_the_caller_do_not_matter() -> None:
         assert column(2).encode(values[:3]).tolist() == [0, MISSING, 267]
         with pytest.raises(RangeError, match="row 3"):
             column(18).encode(values)
+        for dtype in (np.float16, np.float32, np.float64):
+            with np.errstate(all="ignore"):
+                small = np.array([1e-7, 2.5, 1 / 3, np.nan], dtype=dtype)
+            assert derived(small).decimals == plain_decimals(list(small[:3]))
 
 
 def test_input_is_not_changed() -> None:

@@ -147,6 +147,22 @@ def test_values_closer_than_the_decimals_are_equal() -> None:
     close = frame(a=frame()["a"] * 1e-4, b=0.0)
     assert classifier(decimals=3).fit(close, Y).n_nodes_ == 5
     assert classifier(decimals={"a": 9}).fit(close, Y).n_nodes_ > 5
+    tiny = classifier().fit(close * 1e-8, Y)
+    assert tiny.digest_ == classifier().fit(close, Y).digest_
+
+
+def test_columns_that_keep_too_little_are_named_in_a_warning() -> None:
+    with pytest.warns(UserWarning, match="party 'bank', column 'a': .* distinct values become 1 .*rescale"):
+        classifier(parties=TWO_PARTIES).fit(frame(a=frame()["a"] * 1e-30), Y)
+
+
+@pytest.mark.parametrize("decimals", [None, 2])
+def test_numbers_far_outside_the_training_range_are_predicted_like_its_ends(decimals: int | None) -> None:
+    model = classifier(decimals=decimals).fit(X, Y)
+    ends = np.where(X > 0, X.max() + 1, X.min() - 1)
+    np.testing.assert_array_equal(model.predict_proba(X * 1e300), model.predict_proba(ends))
+    with pytest.raises(UsageError, match="not finite"):
+        model.predict(X * np.inf)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 500])
@@ -362,9 +378,9 @@ def test_an_impossible_parameter_is_named(name: str, value: Any) -> None:
 
 @pytest.mark.parametrize("name", ["n_estimators", "max_depth", "n_candidates", "decimals", "key_bits"])
 def test_numbers_of_numpy_are_numbers(name: str) -> None:
-    value = classifier().get_params()[name]
-    model = classifier().set_params(**{name: np.int64(value)})
-    assert model.fit(X, Y).digest_ == classifier().fit(X, Y).digest_
+    plain = classifier(decimals=6)
+    model = classifier(decimals=6).set_params(**{name: np.int64(plain.get_params()[name])})
+    assert model.fit(X, Y).digest_ == plain.fit(X, Y).digest_
     assert "INSECURE" in repr(model)
 
 

@@ -8,17 +8,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from revfrf.crypto.encoding import MISSING
+from revfrf.crypto.encoding import bound, missing
 from revfrf.errors import RangeError, UsageError
 from revfrf.estimators._layout import Layout, is_frame
 
 NAMES = ["age", "income", "calls"]
+MISSING = missing(32)
 
 
 def learn(
     X: Any = None,
     parties: Mapping[Any, Any] | None = None,
-    decimals: int | Mapping[int | str, int] = 2,
+    decimals: int | Mapping[int | str, int] | None = 2,
     names: list[str] | None = None,
 ) -> Layout:
     """The layout of X, by default of an array with three columns."""
@@ -126,7 +127,33 @@ def test_a_column_that_may_not_name_a_party_needs_a_party() -> None:
 
 def test_decimals_hold_for_all_columns_or_by_column() -> None:
     assert [column.decimals for column in learn(decimals=3).columns] == [3, 3, 3]
-    assert [column.decimals for column in learn(decimals={"income": 0, 2: 9}).columns] == [6, 0, 9]
+    X = np.array([[1.5, 2.5, 3.5]])
+    assert [column.decimals for column in learn(X, decimals={"income": 0, 2: 9}).columns] == [1, 0, 9]
+
+
+def test_decimals_and_ring_of_each_column_are_derived_from_its_values() -> None:
+    X = pd.DataFrame(
+        {
+            "age": [41, 17, 3],
+            "rate": [0.25, np.nan, -1.5],
+            "sum": [1e8 + 0.01, 0.0, 1.0],
+            "tiny": [4.1e-8, 3.9e-8, 4e-8],
+            "none": [np.nan, np.nan, np.nan],
+        }
+    )
+    for given in (X, X.to_numpy()):
+        columns = learn(given, decimals=None, names=list(X.columns)).columns
+        found = [(column.decimals, column.ring) for column in columns]
+        assert found == [(0, 32), (2, 32), (2, 64), (9, 32), (0, 32)]
+    assert learn(X, decimals={"age": 16}).columns[0].ring == 64
+
+
+def test_values_that_merge_are_named_by_party_and_column() -> None:
+    X = np.array([[1.0, 4e-25, 0.5], [2.0, 5e-25, 0.5]])
+    with pytest.warns(
+        UserWarning, match=r"party 'bank', column 'income' \(position 1\): 2 .* become 1 .*rescale"
+    ):
+        learn(X, parties={"bank": [0, 1, 2]}, decimals=None)
 
 
 def test_decimals_of_a_column_that_is_not_there_are_refused() -> None:
@@ -136,13 +163,13 @@ def test_decimals_of_a_column_that_is_not_there_are_refused() -> None:
         learn(decimals={3: 2})
 
 
-@pytest.mark.parametrize("wrong", [-1, 19, 1.5, "2", None, True])
+@pytest.mark.parametrize("wrong", [-1, 19, 1.5, "2", True])
 def test_wrong_decimals_name_party_and_column(wrong: Any) -> None:
     with pytest.raises(
         UsageError,
         match=r"party 'bank', column 'income' \(position 1\): `decimals` must be an int from 0 to 18",
     ):
-        learn(parties={"bank": [0, 1, 2]}, decimals={"income": wrong}).encode(np.zeros((1, 3)))
+        learn(parties={"bank": [0, 1, 2]}, decimals={"income": wrong})
 
 
 # -- what each party holds ----------------------------------------------------------------------------
@@ -189,7 +216,7 @@ def test_large_integers_are_exact() -> None:
     X = pd.DataFrame({"a": [large, -large], "b": pd.Series([large, pd.NA], dtype="Int64")})
     codes = learn(X, decimals=0).encode(X)
     assert codes["a"].tolist() == [[large, -large]]
-    assert codes["b"].tolist() == [[large, MISSING]]
+    assert codes["b"].tolist() == [[large, missing(64)]]
 
 
 @pytest.mark.parametrize("as_frame", [True, False])
@@ -206,19 +233,31 @@ def test_what_does_not_fit_is_named_by_party_column_and_row(
     as_frame: bool, value: float, advice: str
 ) -> None:
     X = pd.DataFrame({"age": [1.0, 2.0], "income": [3.0, value]})
-    layout = learn(X, parties={"bank": ["income"], "telco": ["age"]})
-    with pytest.raises(
-        RangeError, match=rf"party 'bank', column 'income'( \(position 1\))?, row 1: .*{advice}"
-    ):
-        layout.encode(X if as_frame else X.to_numpy())
+    place = "" if as_frame else r" \(position 1\)"
+    with pytest.raises(RangeError, match=rf"party 'bank', column 'income'{place}, row 1: .*{advice}"):
+        learn(X if as_frame else X.to_numpy(), {"bank": [1], "telco": [0]}, names=["age", "income"])
+
+
+@pytest.mark.parametrize("as_frame", [True, False])
+def test_later_rows_are_clamped_to_the_range_of_the_column_and_training_rows_are_not(as_frame: bool) -> None:
+    X = pd.DataFrame({"age": [1.0, 2.0], "income": [3.0, 2.0**40]})
+    layout, largest = learn(X, decimals=0), bound(32) - 1
+    later = pd.DataFrame({"age": [1e17, -1e300, np.nan], "income": [2.0**40, 1e30, -1e30]})
+    rows = later if as_frame else later.to_numpy()
+    codes = layout.encode(rows, clamp=True)
+    assert codes["age"].tolist() == [[largest, -largest, MISSING]]
+    assert codes["income"].tolist() == [[2**40, bound(64) - 1, 1 - bound(64)]]
+    with pytest.raises(RangeError, match=r"column 'age'.*, row 0: 1e\+17"):
+        layout.encode(rows)
+    with pytest.raises(RangeError, match="row 0: inf is not finite"):
+        layout.encode(pd.DataFrame({"age": [np.inf], "income": [0.0]}), clamp=True)
 
 
 @pytest.mark.parametrize("dtype", [object, "string", "str"])
 def test_text_is_named_and_the_way_out_is_shown(dtype: Any) -> None:
     X = pd.DataFrame({"age": [1, 2], "town": pd.Series(["Ulm", "Bonn"], dtype=dtype)})
-    layout = learn(X, parties={"bank": [0, 1]})
     with pytest.raises(UsageError, match=r"party 'bank', column 'town' holds text.*astype\('category'\)"):
-        layout.encode(X)
+        learn(X, parties={"bank": [0, 1]})
 
 
 @pytest.mark.parametrize(
@@ -227,7 +266,7 @@ def test_text_is_named_and_the_way_out_is_shown(dtype: Any) -> None:
 def test_what_is_no_number_is_named(value: Any) -> None:
     X = pd.DataFrame({"a": pd.Series([value, value])})
     with pytest.raises(UsageError, match=r"party 'a', column 'a', row 0: .* is not a number"):
-        learn(X).encode(X)
+        learn(X)
 
 
 # -- categories ---------------------------------------------------------------------------------------
@@ -244,7 +283,7 @@ def test_categories_are_numbered_in_their_own_order() -> None:
     X = sizes(["large", "small", None, "medium"])
     layout = learn(X)
     assert layout.columns[0].categories == tuple(SIZES)
-    assert layout.columns[0].decimals == 0
+    assert (layout.columns[0].decimals, layout.columns[0].ring) == (0, 32)
     assert layout.encode(X)["size"].tolist() == [[2, 0, MISSING, 1]]
 
 

@@ -9,14 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from revfrf.crypto.encoding import MISSING
+from revfrf.crypto.encoding import bound, missing
 from revfrf.embedded.federation import Federation
 from revfrf.forest.randomness import candidate_limit, row_repeats
 from revfrf.testing.federations import Case, Codes, random_case, train, with_rules
 from tests.federations import Plain, grow_plainly, grown_splits, leaf_paths, plain_repeats, reference_seed
 from tests.reference import forest as reference
 
-BOUND = 2**62
+BOUND = bound(64)
+MISSING = missing(64)
 
 
 def assert_same_forest(case: Case) -> tuple[Federation, Plain]:

@@ -1,17 +1,21 @@
 from collections.abc import Sequence
+from typing import get_args
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from revfrf.crypto.encoding import BOUND, MISSING
+from revfrf.crypto.encoding import Ring, bound, missing
 from revfrf.forest.candidates import Method, Proposal, Values, propose
 from revfrf.forest.nodes import Nodes
 from revfrf.forest.randomness import private_seeds
 from revfrf.testing.federations import with_rules
 from tests.federations import reference_rules
 from tests.reference import forest as reference
+
+BOUND = bound(64)
+MISSING = missing(64)
 
 METHODS: tuple[Method, ...] = ("quantile", "uniform")
 
@@ -25,13 +29,18 @@ def nodes_of(rows: Sequence[Sequence[int]]) -> Nodes:
 
 
 def proposed(
-    values: Sequence[int], rows: Sequence[Sequence[int]], method: Method, n_sampled: int, n_candidates: int
+    values: Sequence[int],
+    rows: Sequence[Sequence[int]],
+    method: Method,
+    n_sampled: int,
+    n_candidates: int,
+    ring: Ring = 64,
 ) -> Proposal:
     """At every one of these nodes, with the seeds of a secret."""
     nodes = nodes_of(rows)
     seeds = private_seeds(b"secret", "a/x", nodes.trees, nodes.paths)
-    column = np.array(values, dtype=np.int64)
-    return propose(Values.of(column), nodes, np.arange(len(nodes)), seeds, method, n_sampled, n_candidates)
+    column = Values.of(np.array(values, dtype=np.int64), missing(ring))
+    return propose(column, nodes, np.arange(len(nodes)), seeds, method, n_sampled, n_candidates)
 
 
 def cuts_of(proposal: Proposal, node: int = 0) -> list[int]:
@@ -63,6 +72,21 @@ def test_bin_of_every_row_is_the_number_of_cuts_below_it(values: list[int], meth
     assert proposal.bins.tolist() == (bins if cuts else [])
 
 
+@given(st.lists(st.none() | st.integers(-9, 9), min_size=1, max_size=60), st.sampled_from(METHODS))
+def test_the_cut_of_missing_values_is_that_of_the_columns_ring(
+    values: list[int | None], method: Method
+) -> None:
+    small, large = (
+        proposed(
+            [missing(ring) if x is None else x for x in values], [range(len(values))], method, 64, 5, ring
+        )
+        for ring in get_args(Ring)
+    )
+    moved = [missing(64) if cut == missing(32) else cut for cut in cuts_of(small)]
+    assert moved == cuts_of(large)
+    assert small.bins.tolist() == large.bins.tolist()
+
+
 def test_bins_come_node_by_node_without_those_that_have_no_cut() -> None:
     values = [5, 5, 5, 1, 2, 9, 7, 8]
     proposal = proposed(values, [[0, 1, 2], [3, 4], [0, 2], [5, 6, 7]], "quantile", 16, 1)
@@ -75,7 +99,7 @@ def test_nodes_are_taken_at_the_positions_asked() -> None:
     nodes = nodes_of([[0, 1], [2, 3], [4, 5]])
     column = np.array([1, 2, 3, 3, 6, 5], dtype=np.int64)
     seeds = np.zeros(2, np.uint64)
-    proposal = propose(Values.of(column), nodes, np.array([2, 0]), seeds, "quantile", 2, 3)
+    proposal = propose(Values.of(column, MISSING), nodes, np.array([2, 0]), seeds, "quantile", 2, 3)
     assert [cuts_of(proposal, 0), cuts_of(proposal, 1)] == [[5], [1]]
     assert proposal.bins.tolist() == [1, 0, 0, 1]
 
@@ -89,9 +113,9 @@ def test_looking_up_by_rank_finds_what_searching_finds(method: Method, distinct:
     column = values[rng.integers(0, distinct, 3000)]
     nodes = nodes_of([sorted(rng.choice(3000, size, replace=False)) for size in (1, 5, 50, 129, 600, 3000)])
     seeds = private_seeds(b"secret", "a/x", nodes.trees, nodes.paths)
-    known = Values.of(column)
+    known = Values.of(column, MISSING)
     assert (len(known.distinct) > 0) == (len(np.unique(column)) <= 256)
-    unknown = Values(column, np.empty(0, np.int64), np.empty(0, np.uint8))
+    unknown = Values(MISSING, column, np.empty(0, np.int64), np.empty(0, np.uint8))
     one, two = (propose(v, nodes, np.arange(6), seeds, method, 128, 32) for v in (known, unknown))
     assert one.n_cuts.tolist() == two.n_cuts.tolist()
     assert one.bins.tolist() == two.bins.tolist()

@@ -17,11 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from revfrf.crypto.encoding import MISSING
+from revfrf.crypto.encoding import bound, missing
 from revfrf.errors import RangeError, UsageError
 from revfrf.io.files import write_text
 from revfrf.io.party_data import csv_text, read_labels, read_rows
 from revfrf.messages.fle_expan import Column
+
+MISSING = missing(32)
 
 
 @pytest.fixture
@@ -58,14 +60,14 @@ def test_columns_are_numbers_if_all_their_values_are(csv: Any) -> None:
     rows = read_rows(csv(BANK), "id")
     assert rows.ids == ("17", "4", "x9")
     assert rows.columns == (
-        Column("age", 6, None),
-        Column("job", 0, ("clerk", "driver")),
-        Column("balance", 6, None),
+        Column("age", 0, 32, None),
+        Column("job", 0, 32, ("clerk", "driver")),
+        Column("balance", 1, 32, None),
     )
     assert rows.codes(rows.columns).tolist() == [
-        [41_000_000, MISSING, 30_000_000],
+        [41, MISSING, 30],
         [0, 1, 0],
-        [1_500_000, -2_000_000, 1_000_000_000],
+        [15, -20, 10_000],
     ]
 
 
@@ -102,7 +104,8 @@ def test_numbers_of_mixed_types_are_encoded_exactly(place: Path, values: list[in
     lines = (f"r{i},{'' if v is None else repr(v)}\n" for i, v in enumerate(values))
     place.write_text("".join(["id,x\n", *lines]))
     rows = read_rows(place, "id", decimals=3)
-    exact = [MISSING if v is None else round(Decimal(v) * 1000) for v in values]
+    absent = missing(rows.columns[0].ring)
+    exact = [absent if v is None else round(Decimal(v) * 1000) for v in values]
     assert rows.codes(rows.columns).tolist() == [exact]
 
 
@@ -113,14 +116,14 @@ def test_integers_beyond_floats_keep_their_last_digit(csv: Any, table: Any) -> N
         table({"id": ["a", "b"], "n": pa.array([large, None])}),
     ):
         rows = read_rows(path, "id", decimals=0)
-        assert rows.codes(rows.columns)[0, :2].tolist() == [large, MISSING]
+        assert rows.codes(rows.columns)[0, :2].tolist() == [large, missing(64)]
 
 
 def test_overrides(csv: Any) -> None:
     path = csv("id,zip,age,mail\na,01234,1,x@y\nb,99,2,z@y\nc,1.0,3,\n")
     rows = read_rows(path, "id", categories=["zip"], drop={"mail"}, decimals={"age": 2})
-    assert rows.columns == (Column("zip", 0, ("01234", "1", "99")), Column("age", 2, None))
-    assert read_rows(path, "id", decimals=0, drop=["mail", "zip"]).columns == (Column("age", 0, None),)
+    assert rows.columns == (Column("zip", 0, 32, ("01234", "1", "99")), Column("age", 2, 32, None))
+    assert read_rows(path, "id", decimals=0, drop=["mail", "zip"]).columns == (Column("age", 0, 32, None),)
     assert rows.codes(rows.columns[::-1]).tolist() == [[100, 200, 300], [0, 2, 1]]
 
 
@@ -152,8 +155,29 @@ def test_rows_that_come_later_are_encoded_by_what_was_published(csv: Any, table:
     assert read_rows(later, "id").codes(published).tolist() == expected
 
 
+def test_later_numbers_outside_the_range_are_clamped_only_if_asked(csv: Any) -> None:
+    published = read_rows(csv(BANK), "id", drop=["job"]).columns
+    later = read_rows(csv("id,age,balance\na,1e300,-5e9\nb,3,0.5\n", "later.csv"), "id")
+    largest = bound(32) - 1
+    assert later.codes(published, clamp=True).tolist() == [[largest, 3], [-largest, 5]]
+    with pytest.raises(RangeError, match=r"later.csv, line 2, column 'age': 1e\+300 is outside"):
+        later.codes(published)
+
+
+def test_numbers_that_do_not_fit_are_named_before_anything_is_published(csv: Any) -> None:
+    path = csv("id,x\na,1\nb,5e12\n")
+    with pytest.raises(RangeError, match=r"bank.csv, line 3, column 'x': .*lower `decimals`"):
+        _ = read_rows(path, "id", decimals=6).columns
+    assert read_rows(path, "id").columns == (Column("x", 0, 64, None),)
+
+
+def test_values_that_merge_are_named_by_file_and_column(csv: Any) -> None:
+    with pytest.warns(UserWarning, match=r"bank.csv, column 'x': 2 distinct values become 1 .*rescale"):
+        _ = read_rows(csv("id,x\na,4e-25\nb,5e-25\n"), "id").columns
+
+
 def test_a_published_column_that_is_missing_or_of_another_kind_is_named(csv: Any, table: Any) -> None:
-    age, job = Column("age", 6, None), Column("job", 0, ("clerk", "driver"))
+    age, job = Column("age", 6, 32, None), Column("job", 0, 32, ("clerk", "driver"))
     cases = [
         (csv("id,x\na,1\n"), age, "bank.csv: there is no column 'age'; its columns are 'id', 'x'"),
         (csv("id,age\na,1\nb,old\n", "b.csv"), age, r"b.csv, line 3, column 'age': 'old' is not a number"),
@@ -167,23 +191,23 @@ def test_a_published_column_that_is_missing_or_of_another_kind_is_named(csv: Any
 
 
 def test_numbers_may_be_published_categories(csv: Any, table: Any) -> None:
-    column = Column("n", 0, ("1", "2"))
+    column = Column("n", 0, 32, ("1", "2"))
     for path in (csv("id,n\na,2.0\nb,1\nc,3\n"), table({"id": list("abc"), "n": [2.0, 1.0, 3.0]})):
         assert read_rows(path, "id").codes([column]).tolist() == [[1, 0, MISSING]]
 
 
 def test_a_known_category_is_taken_as_it_is_even_if_it_reads_as_nothing(csv: Any) -> None:
     rows = read_rows(csv("id,c\na,NA\nb, none\nc,1.0\n"), "id")
-    assert rows.codes([Column("c", 0, ("1.0", "NA"))]).tolist() == [[1, MISSING, 0]]
+    assert rows.codes([Column("c", 0, 32, ("1.0", "NA"))]).tolist() == [[1, MISSING, 0]]
 
 
 def test_a_column_of_unknown_categories_warns(csv: Any) -> None:
     rows = read_rows(csv("id,c\na,green\nb,\n"), "id")
     with pytest.warns(UserWarning, match="column 'c': no value is among its categories 'red'"):
-        assert (rows.codes([Column("c", 0, ("red",))]) == MISSING).all()
+        assert (rows.codes([Column("c", 0, 32, ("red",))]) == MISSING).all()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert (read_rows(csv("id,c\na,\n"), "id").codes([Column("c", 0, ("red",))]) == MISSING).all()
+        assert (read_rows(csv("id,c\na,\n"), "id").codes([Column("c", 0, 32, ("red",))]) == MISSING).all()
 
 
 def test_one_wrong_number_does_not_publish_a_column_of_numbers(csv: Any) -> None:
@@ -197,7 +221,7 @@ def test_one_wrong_number_does_not_publish_a_column_of_numbers(csv: Any) -> None
 
 def test_some_numbers_among_text_are_categories(csv: Any) -> None:
     rows = read_rows(csv("id,size\na,1\nb,3+\nc,many\n"), "id")
-    assert rows.columns == (Column("size", 0, ("1", "3+", "many")),)
+    assert rows.columns == (Column("size", 0, 32, ("1", "3+", "many")),)
 
 
 def test_a_column_of_names_is_not_published_unless_that_is_meant(csv: Any) -> None:
@@ -221,12 +245,12 @@ def test_other_types_of_parquet_are_refused_unless_dropped(table: Any, kind: str
     path = table({"id": ["a"], "x": UNFIT[kind], "y": [1]})
     with pytest.raises(UsageError, match=rf"bank.parquet, column 'x': a {kind}.* or drop it"):
         _ = read_rows(path, "id").columns
-    assert read_rows(path, "id", drop=["x"]).columns == (Column("y", 6, None),)
+    assert read_rows(path, "id", drop=["x"]).columns == (Column("y", 0, 32, None),)
 
 
 @pytest.mark.parametrize("value", ["1e300", "5e12", "-5000000000000"])
 def test_a_number_out_of_range_is_named_with_its_line(csv: Any, value: str) -> None:
-    rows = read_rows(csv(f"id,x\na,1\nb,\n\nc,{value}\nd,1e300\n"), "id")
+    rows = read_rows(csv(f"id,x\na,1\nb,\n\nc,{value}\nd,1e300\n"), "id", decimals=6)
     with pytest.raises(RangeError, match=r"bank.csv, line 5, column 'x': \S+ is outside the fixed-point"):
         rows.codes(rows.columns)
 

@@ -81,7 +81,7 @@ SAMPLES: tuple[Message, ...] = (
     key_setup.EpochAccepted(epoch=1, receipt=None),
     key_setup.EpochAccepted(epoch=2**32 - 1, receipt=RECEIPT),
     OPENING,
-    Schema(columns=(Column("age", 2, None), Column("sex", 0, ("f", "m"))), n_rows=2**32 - 1),
+    Schema(columns=(Column("age", 2, 64, None), Column("sex", 0, 32, ("f", "m"))), n_rows=2**32 - 1),
     LevelRequest(
         epoch=1,
         forest=bytes(16),
@@ -104,7 +104,7 @@ SAMPLES: tuple[Message, ...] = (
         epoch=1,
         opening=OPENING,
         n_votes=2,
-        columns={"bank": (Column("age", 2, None),), "shop": (Column("sex", 0, ("f", "m")),)},
+        columns={"bank": (Column("age", 2, 64, None),), "shop": (Column("sex", 0, 32, ("f", "m")),)},
         labels=("ill", "well"),
         centre=0.5,
         places=3,
@@ -201,7 +201,7 @@ class Stranger(Message, frozen=True):
 
 PARTS = [
     NODES,
-    Column("a", 0, None),
+    Column("a", 0, 32, None),
     MEMBER,
     REQUEST,
     frf_predict.Failure("bank", "absent"),
@@ -266,7 +266,7 @@ def test_message_with_a_field_of_another_type_is_refused(message: Message) -> No
                 assert refused(packed(plain | {name: wrong})) == "malformed"
 
 
-COLUMN = {"name": "a", "decimals": 0, "categories": None}
+COLUMN = {"name": "a", "decimals": 0, "ring": 32, "categories": None}
 OUT_OF_BOUNDS: dict[type[Message], dict[str, list[object]]] = {
     key_setup.KeyDeal: {
         "federation": ["", "x" * 201],
@@ -297,7 +297,10 @@ OUT_OF_BOUNDS: dict[type[Message], dict[str, list[object]]] = {
     },
     key_setup.EpochAccepted: {"epoch": [2**32]},
     OpenForest: {"forest": [bytes(15), bytes(17)], "n_candidates": [0, 256], "n_sampled": [1, 2**20 + 1]},
-    Schema: {"columns": [[COLUMN | {"decimals": 19}], [COLUMN | {"values": b"\1"}]], "n_rows": [2**32]},
+    Schema: {
+        "columns": [[COLUMN | {"decimals": 19}], [COLUMN | {"ring": 33}], [COLUMN | {"values": b"\1"}]],
+        "n_rows": [2**32],
+    },
     LevelRequest: {"nodes": [{"trees": b"", "paths": b"", "sizes": b""}], "round": [2**32]},
     LevelReply: {"signature": [bytes(65)]},
     frf_test.TestRequest: {"table": [""]},

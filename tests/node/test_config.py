@@ -127,7 +127,7 @@ def configs(draw: st.DrawFn) -> Config:
         **(ours if role == "CS" else {}),
     )
     if role == "CS":
-        data = msgspec.structs.replace(data, decimals=6, categories=(), drop=())
+        data = msgspec.structs.replace(data, decimals={}, categories=(), drop=())
     patience = draw(st.integers(1, 10**6))
     return Config(
         party=PartySection(
@@ -211,7 +211,7 @@ def test_what_is_left_out_has_its_default(path: Path) -> None:
     assert config.forest == ForestSection()
     assert (config.policy, config.work, config.log) == (PolicySection(), WorkSection(), LogSection())
     participant = loaded(path, PARTICIPANT + NETWORK)
-    assert participant.data == DataSection(file="rows.csv", id_column="id", decimals=6)
+    assert participant.data == DataSection(file="rows.csv", id_column="id", decimals={})
     assert participant.forest == ForestSection()
 
 

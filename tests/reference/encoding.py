@@ -2,17 +2,17 @@
 
 from tests.reference.dtpkc import Compressed, Parameters, RefusedError, check_ciphertext
 
-BOUND = 2**62
-MISSING = -BOUND
+BOUNDS = {32: 2**30, 64: 2**62}
 
 
-def fixed_point(value: str, decimals: int) -> int:
-    """The exact decimal number times 10^decimals, to the nearest integer, ties to the even one; |x̂| < 2^62.
+def fixed_point(value: str, decimals: int, ring: int, clamp: bool) -> int:
+    """The exact decimal number times 10^decimals, to the nearest integer, ties to the even one.
 
-    "nan" is missing.
+    It is below the ring's bound, or clamped. "nan" is missing.
     """
+    bound = BOUNDS[ring]
     if value == "nan":
-        return MISSING
+        return -bound
     if value in ("inf", "-inf"):
         raise RefusedError("range")
     digits, _, exponent = value.partition("e")
@@ -23,8 +23,10 @@ def fixed_point(value: str, decimals: int) -> int:
     magnitude, rest = divmod(numerator, denominator)
     if 2 * rest > denominator or (2 * rest == denominator and magnitude % 2 == 1):
         magnitude += 1
-    if magnitude >= BOUND:
-        raise RefusedError("range")
+    if magnitude >= bound:
+        if not clamp:
+            raise RefusedError("range")
+        magnitude = bound - 1
     return -magnitude if digits.startswith("-") else magnitude
 
 

@@ -119,7 +119,7 @@ def read_slots(params: Parameters, inputs: Inputs) -> Outputs:
 
 
 def fixed_point(_: Parameters, inputs: Inputs) -> Outputs:
-    return {"integer": encoding.fixed_point(inputs["value"], inputs["decimals"])}
+    return {"integer": encoding.fixed_point(**inputs)}
 
 
 def ciphertext_bytes(params: Parameters, inputs: Inputs) -> Outputs:

@@ -6,7 +6,8 @@ from tests.reference import encoding
 from tests.reference.packing import LARGEST, OFFSET, SLOT_BITS, capacity, pack
 from tests.vectors.world import Case, World, Worlds
 
-EXTREMES = [encoding.MISSING, -encoding.BOUND + 1, -1, 0, 1, encoding.BOUND - 1]
+TOP = encoding.BOUNDS[64] - 1
+EXTREMES = [-TOP - 1, -TOP, -1, 0, 1, TOP]
 
 
 def comparisons(worlds: Worlds) -> Iterator[Case]:
@@ -81,7 +82,14 @@ def _slots_refused(w: World) -> Iterator[Case]:
 
 def numbers(worlds: Worlds) -> Iterator[Case]:
     w = worlds["n256"]
-    top = encoding.BOUND - 1
+
+    def case(
+        what: str, value: str, decimals: int, ring: int, error: str | None = None, clamp: int = 0
+    ) -> Case:
+        comment = f"{value} with {decimals} decimals in {ring} bits{', clamped' * clamp}"
+        inputs = {"value": value, "decimals": decimals, "ring": ring, "clamp": clamp}
+        return w.case("fixed_point", what, comment, error, **inputs)
+
     for what, value, decimals in [
         ("paper", "3.1415", 2),
         ("zero", "0", 6),
@@ -92,21 +100,30 @@ def numbers(worlds: Worlds) -> Iterator[Case]:
         ("tie-negative", "-0.5", 0),
         ("tie-in-decimal", "2.675", 2),
         ("exponent", "1.5e-4", 6),
-        ("most-decimals", "4.611686018427387903", 18),
-        ("largest", str(top), 0),
-        ("smallest", str(-top), 0),
-        ("rounds-into-range", f"{top}.4999", 0),
-        ("missing", "nan", 3),
     ]:
-        yield w.case("fixed_point", what, f"{value} with {decimals} decimals", value=value, decimals=decimals)
-    for what, value, decimals in [
-        ("too-large", str(top + 1), 0),
-        ("too-small", str(-top - 1), 0),
-        ("rounds-out-of-range", f"{top}.5", 0),
-        ("too-many-decimals", "4.611686018427387904", 18),
-        ("huge", "1e300", 0),
-        ("infinite", "inf", 0),
-        ("minus-infinite", "-inf", 4),
-    ]:
-        comment = f"{value} with {decimals} decimals"
-        yield w.case("fixed_point", what, comment, "range", value=value, decimals=decimals)
+        yield case(what, value, decimals, 64)
+    for ring, bound in encoding.BOUNDS.items():
+        top, scaled = bound - 1, f"{bound // 10**9}.{bound % 10**9:09}"
+        for what, value, decimals in [
+            ("largest", str(top), 0),
+            ("smallest", str(-top), 0),
+            ("rounds-into-range", f"{top}.4999", 0),
+            ("most-of-9-decimals", f"{top // 10**9}.{top % 10**9:09}", 9),
+            ("missing", "nan", 3),
+        ]:
+            yield case(f"{what}-{ring}", value, decimals, ring)
+            yield case(f"{what}-{ring}-clamped", value, decimals, ring, clamp=1)
+        for what, value, decimals in [
+            ("too-large", str(bound), 0),
+            ("too-small", str(-bound), 0),
+            ("rounds-out-of-range", f"{top}.5", 0),
+            ("too-much-for-9-decimals", scaled, 9),
+            ("too-many-decimals", "4.611686018427387904", 18),
+            ("huge", "-1e300", 0),
+        ]:
+            yield case(f"{what}-{ring}", value, decimals, ring, "range")
+            yield case(f"{what}-{ring}-clamped", value, decimals, ring, clamp=1)
+        for what, value in [("infinite", "inf"), ("minus-infinite", "-inf")]:
+            for clamp in (0, 1):
+                yield case(f"{what}-{ring}{'-clamped' * clamp}", value, 4, ring, "range", clamp)
+    yield case("most-decimals", "4.611686018427387903", 18, 64)

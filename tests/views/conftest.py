@@ -38,7 +38,7 @@ def case_of(n_classes: int) -> tuple[Case, Table]:
 def run(request: pytest.FixtureRequest) -> Run:
     """Key set-up, training, FRF-Test, requests, and a participant that leaves, with an ear on the network."""
     case, raw = case_of(request.param)
-    columns = {p: [Column(f"x{i}", DECIMALS, None) for i in range(n)] for p, n in OWNED.items()}
+    columns = {p: [Column(f"x{i}", DECIMALS, 64, None) for i in range(n)] for p, n in OWNED.items()}
     with watching() as watch:
         federation = Federation(columns, setup=toy_keys(), seed=case.seed)
         federation.train(case.codes, case.rules, targets_of(case, federation.seed), ignore)

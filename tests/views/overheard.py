@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from revfrf.crypto.dtpkc import packing, sealed_bits
 from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.crypto.dtpkc.packing import Mask
-from revfrf.crypto.encoding import MISSING, FixedPoint
+from revfrf.crypto.encoding import FixedPoint, missing
 from revfrf.embedded.costs import Costs
 from revfrf.embedded.federation import Federation
 from revfrf.forest.candidates import Proposal
@@ -103,7 +103,7 @@ def canaries(rng: random.Random, n_rows: int) -> tuple[Table, Codes]:
         party: [[rng.choice([-1, 1]) * rng.uniform(1e9, 4e9) for _ in range(n_rows)] for _ in range(n)]
         for party, n in OWNED.items()
     }
-    return raw, {p: np.stack([FixedPoint(DECIMALS).encode(c) for c in table]) for p, table in raw.items()}
+    return raw, {p: np.stack([FixedPoint(DECIMALS, 64).encode(c) for c in table]) for p, table in raw.items()}
 
 
 @dataclass
@@ -255,7 +255,7 @@ class Run:
             for own, n in zip(p.thresholds, p.n_cuts, strict=True)
             for cut in own[:n]
         }
-        for cut in cuts - {MISSING}:
+        for cut in cuts - {missing(64)}:
             scanner.add_number("a cut", int(cut))
         for exponent in self.watch.exponents:
             scanner.add_number("the randomness of a ciphertext", exponent)

@@ -23,7 +23,10 @@ def disclosed(sent: Sent) -> dict[str, int]:
             return {"the forest's rules": 1}
         case "Schema":
             names = sum(len(column["categories"] or ()) for column in f["columns"])
-            columns = {"names and decimals of columns": len(f["columns"]), "names of categories": names}
+            columns = {
+                "names, decimals and rings of columns": len(f["columns"]),
+                "names of categories": names,
+            }
             return columns | {"numbers of rows": 1}
         case "LevelRequest" | "TestRequest" as kind:
             nodes = split_rows(f["nodes"])
@@ -66,7 +69,7 @@ def disclosed_by_requests(f: dict[str, Any]) -> dict[str, int]:
             return {"its own admission": 1}
         case "ForestFacts":
             columns = sum(len(columns) for columns in f["columns"].values())
-            return {"names and decimals of columns": columns, "the forest's rules": 1}
+            return {"names, decimals and rings of columns": columns, "the forest's rules": 1}
         case "PredictRequest":
             return {"encrypted rows of requests": len(f["rows"]) // WIDTH // sum(OWNED.values())}
         case "PredictReply":

@@ -28,7 +28,7 @@ from revfrf.crypto.dtpkc.packing import (
     read_packs,
 )
 from revfrf.crypto.dtpkc.strong import StrongShare, root_open
-from revfrf.crypto.encoding import MISSING
+from revfrf.crypto.encoding import missing
 from revfrf.embedded.federation import Federation
 from revfrf.messages.frf_predict import Request
 from revfrf.protocols.paper import frf_predict, ho_lt
@@ -36,6 +36,7 @@ from revfrf.protocols.paper.ho_lt import ComparingServer
 from revfrf.testing.federations import Codes, random_case, train, with_rules
 from tests.conftest import world_of
 
+MISSING = missing(64)
 ALARM = 1e-9
 SAMPLE, SLOTTED = 800, 300
 ONE_SLOT, THREE_SLOTS = 160, 400

@@ -36,13 +36,14 @@ class Costs:
     requesters: frozenset[str]
 
     @classmethod
-    def of(cls, parameters: Parameters, requesters: Iterable[str], network: MemoryNetwork) -> "Costs":
-        """From a network's books."""
+    def of(cls, parameters: Parameters | None, requesters: Iterable[str], network: MemoryNetwork) -> "Costs":
+        """From a network's books; `parameters` are those of DT-PKC, if there is any."""
+        key_bits = 0 if parameters is None else parameters.key_bits
         work: Table = {}
         for (role, protocol), done in sorted(network.ledger.entries.items()):
             powers: dict[str, int] = {}
             for (kind, bits), count in sorted(done.powers.items()):
-                name = f"{kind} mod {'N' if bits <= parameters.key_bits else 'N²'}"
+                name = f"{kind} mod {'N' if bits <= key_bits else 'N²'}"
                 powers[name] = powers.get(name, 0) + count
             work.setdefault(role, {})[protocol] = {"seconds": done.seconds, "exponentiations": powers}
         traffic: Table = {}
@@ -50,9 +51,11 @@ class Costs:
             size = network.bytes[sender, recipient, protocol]
             link = traffic.setdefault(f"{sender} -> {recipient}", {})
             link[protocol] = {"messages": count, "bytes": size}
-        bits = 128 if parameters.key_bits >= 3072 else 112
-        security = parameters.label.strip() or f"about {bits} bits of security"
-        return cls(parameters.key_bits, security, work, traffic, frozenset(requesters))
+        security = "no keys but signing keys"
+        if parameters is not None:
+            bits = 128 if key_bits >= 3072 else 112
+            security = parameters.label.strip() or f"about {bits} bits of security"
+        return cls(key_bits, security, work, traffic, frozenset(requesters))
 
     def total(self, what: str, protocol: str | None = None) -> float:
         """The sum of "seconds", "exponentiations", "messages" or "bytes", over all or for one protocol."""
@@ -66,7 +69,7 @@ class Costs:
 
     def __str__(self) -> str:
         """A table for people, participants taken together, and requesters."""
-        lines = [f"{self.key_bits}-bit keys: {self.security}"]
+        lines = [f"{self.key_bits}-bit keys: {self.security}" if self.key_bits else self.security]
         rows: dict[tuple[str, str], list[float]] = {}
         for role, protocols in self.work.items():
             for protocol, cell in protocols.items():

@@ -35,6 +35,7 @@ from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.protocols.common.epoch import read_parameters
 from revfrf.protocols.common.identity import Identity, IdentityRecord
 from revfrf.protocols.paper.frf_predict import Answer
+from revfrf.protocols.registry import PROTOCOLS
 from revfrf.protocols.sides import TRAINING, GrowthReport
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.coordinator import Coordinator, watching_requests
@@ -273,11 +274,13 @@ class Federation:
         """Return a second federation, with toy keys, that has grown the same forest without these."""
         staying = {name: p for name, p in self.participants.items() if name not in leavers}
         columns = {name: participant.columns for name, participant in staying.items()}
-        toys = cached_setup(_TOY_BITS, True, self.n_jobs)
-        shadow = Federation(columns, setup=toys, seed=b"", n_jobs=self.n_jobs)
+        protocol = self.coordinator.certificate.forest_protocol
+        toys = cached_setup(_TOY_BITS, True, self.n_jobs) if PROTOCOLS[protocol].needs_keys else None
+        shadow = Federation(columns, seed=b"", protocol=protocol, setup=toys, n_jobs=self.n_jobs)
         shadow.seed = self.seed
         for name, participant in staying.items():
             shadow.participants[name].secret = participant.secret
+            shadow.participants[name].n_cuts = participant.n_cuts
         codes = {name: participant.tables[TRAINING] for name, participant in staying.items()}
         shadow.train(codes, self.coordinator.plan.rules, self.coordinator.targets, lambda _: None)
         return shadow
@@ -353,7 +356,8 @@ class Federation:
     def costs(self) -> Costs:
         """Return what everything so far has cost."""
         strangers = self.requesters.keys() - self.participants.keys()
-        return Costs.of(self.parameters, strangers, self.network)
+        dtpkc = self.coordinator.certificate.dtpkc
+        return Costs.of(None if dtpkc is None else self.parameters, strangers, self.network)
 
     def leakage(self) -> dict[str, dict[str, int]]:
         """Return what each role has received so far, counted from its messages."""

@@ -78,7 +78,7 @@ class BaseRevocableForest(BaseEstimator):
         "n_cuts": [Interval(Integral, 1, MAX_CUTS, closed="both"), dict],
         "protocol": [StrOptions(set(get_args(Protocol)))],
         "parties": [dict, None],
-        "decimals": [Interval(Integral, 0, 18, closed="both"), dict],
+        "decimals": [Interval(Integral, 0, 18, closed="both"), dict, None],
         "key_bits": [_POSITIVE],
         "allow_insecure_keys": ["boolean"],
         "random_state": ["random_state"],
@@ -100,7 +100,7 @@ class BaseRevocableForest(BaseEstimator):
     n_cuts: int | Mapping[int | str, int] = MAX_CUTS
     protocol: Protocol = "shares"
     parties: Parties | None = None
-    decimals: Decimals = 6
+    decimals: Decimals = None
     key_bits: int = 3072
     allow_insecure_keys: bool = False
     random_state: int | np.random.RandomState | None = None
@@ -188,7 +188,7 @@ class BaseRevocableForest(BaseEstimator):
                     columns, seed=seed, protocol=self.protocol, setup=setup, n_jobs=n_jobs, stores=stores
                 )
                 for party, participant in federation.participants.items():
-                    participant.n_cuts = layout.limits(party, self.n_cuts)
+                    participant.n_cuts = layout.settings(party, self.n_cuts, "n_cuts", self._names())
                 if self.directory is not None:
                     federation.coordinator.store.write(estimator=self._record())
                 federation.train(codes, rules, self.targets_, progress)
@@ -240,7 +240,7 @@ class BaseRevocableForest(BaseEstimator):
         self._check_whole()
         X = self._rows(X, reset=False)
         self.federation_.n_jobs = workers(self.n_jobs)
-        return self.layout_.encode(X), len(X)
+        return self.layout_.encode(X, clamp=True), len(X)
 
     def predict_encrypted(self, X: Rows, requester: str | None = None, *, partial: bool = False) -> Any:
         """Return what `predict` returns, by FRF-Predict: only the requester sees X.

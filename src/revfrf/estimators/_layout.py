@@ -16,7 +16,8 @@ from revfrf.messages.fle_expan import Column
 from revfrf.names import check_name
 
 Parties = Mapping[str, Iterable[int | str]]
-Decimals = int | Mapping[int | str, int]
+Decimals = int | Mapping[int | str, int] | None
+"""Decimals of all columns, or by column; None and columns that are not named derive theirs."""
 
 
 def is_frame(X: Any) -> bool:
@@ -40,14 +41,20 @@ class Layout:
         """
         known = [f"x{i}" for i in range(X.shape[1])] if names is None else list(names)
         positions = _positions(known)
-        owned, places = _owners(positions, parties), _decimals(positions, decimals)
+        owned, places = _owners(positions, parties), _by_position(positions, decimals, "decimals")
+        owner = {position: party for party, mine in owned.items() for position in mine}
         own_names = dict(enumerate(known))
         if names is None and parties is not None:
             own_names = {p: f"x{i}" for mine in owned.values() for i, p in enumerate(mine)}
         columns = []
         for i, name in enumerate(known):
             categories = _categories(X, i, name)
-            columns.append(Column(own_names[i], places[i] if categories is None else 0, categories))
+            if categories is None:
+                where = _where(X, owner[i], own_names[i], i)
+                point = FixedPoint.derive(_numbers(X, i, where), where, places.get(i))
+                columns.append(Column(own_names[i], point.decimals, point.ring, None))
+            else:
+                columns.append(Column(own_names[i], 0, 32, categories))
         return cls(owned, tuple(columns))
 
     def with_gone(self, X: Any, names: Sequence[str] | None) -> Any:
@@ -71,30 +78,34 @@ class Layout:
         """Return what a party publishes of its columns."""
         return [self.columns[position] for position in self.owned[party]]
 
-    def limits(self, party: str, n_cuts: int | Mapping[int | str, int]) -> dict[str, int]:
-        """Return how many cuts a party's columns may have, by name; columns that a dict does not name are free."""
-        return {}
+    def settings(self, party: str, given: Any, what: str, names: Sequence[str] | None) -> dict[str, Any]:
+        """Return a setting of a party's columns by their names: one for all, or a dict by column of X."""
+        known = [f"x{i}" for i in range(len(self.columns))] if names is None else list(names)
+        found = _by_position(_positions(known), given, what)
+        return {self.columns[i].name: found[i] for i in self.owned[party] if i in found}
 
-    def encode(self, X: Any) -> dict[str, NDArray[np.int64]]:
-        """Return the x̂ of each party's columns, of shape (n_columns, n_rows)."""
+    def encode(self, X: Any, *, clamp: bool = False) -> dict[str, NDArray[np.int64]]:
+        """Return the x̂ of each party's columns, of shape (n_columns, n_rows); see `FixedPoint.encode`."""
         return {
-            party: np.stack([self._encode(X, party, position) for position in positions])
+            party: np.stack([self._encode(X, party, position, clamp) for position in positions])
             for party, positions in self.owned.items()
         }
 
-    def _encode(self, X: Any, party: str, position: int) -> NDArray[np.int64]:
+    def _encode(self, X: Any, party: str, position: int, clamp: bool) -> NDArray[np.int64]:
         column = self.columns[position]
-        name = f"party {party!r}, column {column.name!r}" + ("" if is_frame(X) else f" (position {position})")
+        where = _where(X, party, column.name, position)
+        if column.categories is None:
+            numbers = _numbers(X, position, where)
+            return FixedPoint(column.decimals, column.ring, where).encode(numbers, clamp=clamp)
         values = X.iloc[:, position] if is_frame(X) else X[:, position]
-        if column.categories is not None:
-            if is_frame(X):
-                values = values.astype(object).where(values.notna(), None)  # NA cannot be compared
-            return category_codes(values, column.categories, name)
         if is_frame(X):
-            if hasattr(values.dtype, "categories"):
-                raise UsageError(f"{name} is a category, but was a number in `fit`")
-            values = _numbers(values, name)
-        return FixedPoint(column.decimals, name).encode(values)
+            values = values.astype(object).where(values.notna(), None)  # NA cannot be compared
+        return category_codes(values, column.categories, where)
+
+
+def _where(X: Any, party: str, name: str, position: int) -> str:
+    """Return what errors call a column."""
+    return f"party {party!r}, column {name!r}" + ("" if is_frame(X) else f" (position {position})")
 
 
 def _positions(names: Sequence[str]) -> dict[str, int]:
@@ -151,14 +162,15 @@ def _position(positions: Mapping[str, int], column: Any, who: str) -> int:
     raise UsageError(f"{who}: a column is a name or a position, not {column!r}")
 
 
-def _decimals(positions: Mapping[str, int], decimals: Decimals) -> list[int]:
-    """Return decimals by position; columns that a dict does not name have 6."""
-    by_column = decimals if isinstance(decimals, Mapping) else dict.fromkeys(positions, decimals)
-    places = [6] * len(positions)
-    for column, value in by_column.items():
-        whole = int(value) if isinstance(value, np.integer) else value
-        places[_position(positions, column, "`decimals`")] = whole
-    return places
+def _by_position(positions: Mapping[str, int], given: Any, what: str) -> dict[int, Any]:
+    """Return a setting by position: one for all columns, a dict by name or position, or None for none."""
+    if given is None:
+        return {}
+    by_column = given if isinstance(given, Mapping) else dict.fromkeys(positions, given)
+    return {
+        _position(positions, column, f"`{what}`"): int(value) if isinstance(value, np.integer) else value
+        for column, value in by_column.items()
+    }
 
 
 def _categories(X: Any, position: int, name: str) -> tuple[str, ...] | None:
@@ -176,11 +188,16 @@ def _categories(X: Any, position: int, name: str) -> tuple[str, ...] | None:
     return shown
 
 
-def _numbers(values: Any, name: str) -> Any:
-    """Return a column of a DataFrame as numbers that `FixedPoint` takes."""
+def _numbers(X: Any, position: int, where: str) -> Any:
+    """Return a column of X as numbers that `FixedPoint` takes."""
+    if not is_frame(X):
+        return X[:, position]
+    values = X.iloc[:, position]
+    if hasattr(values.dtype, "categories"):
+        raise UsageError(f"{where} is a category, but was a number in `fit`")
     if getattr(values.dtype, "kind", "O") in "biuf" and not hasattr(values.array, "_mask"):
         return values.to_numpy()
     found = list(values)
     if any(isinstance(value, str) for value in found):
-        raise UsageError(f"{name} holds text; make it a category first: X[…].astype('category')")
+        raise UsageError(f"{where} holds text; make it a category first: X[…].astype('category')")
     return found

@@ -155,7 +155,7 @@ class PersistenceMixin(BaseRevocableForest):
         fits &= all(0 <= position < n_features for position in placed)
         if not fits or (len(placed) < n_features and not cs.certificate.revoked):
             raise ModelFileError("damaged: columns that do not fit", kind="malformed")
-        gone = Column("gone", 0, None)  # of a party that has left
+        gone = Column("gone", 0, 32, None)  # of a party that has left
         self.layout_ = Layout(owned, tuple(placed.get(i, gone) for i in range(n_features)))
 
     def _restore_labels(self, record: EstimatorRecord) -> None:

@@ -60,8 +60,10 @@ class RevocableForestClassifier(PersistenceMixin, RevocationMixin, ClassifierMix
         Who owns which columns, by name or position: ``{"bank": ["age", "balance"], "telco": ["calls"]}``.
         None makes one party of every column, as in the paper. Columns of an array are called "x0", "x1", …
         within their party; give names, or parties, for a forest that stays the same when others leave.
-    decimals : int or dict
-        Digits after the point that count, for all columns or by column. Closer values are equal.
+    decimals : int, dict or None
+        Digits after the point that count, for all columns or by column. Closer values are equal. None derives
+        them from the training values, and so do columns that a dict does not name: the fewest with which
+        every value is exact or, if there are none, with which distinct values stay distinct.
     key_bits : int
         The size of the keys: 3072 is about 128 bits of security, 2048 about 112.
     allow_insecure_keys : bool

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from revfrf.crypto.encoding import MISSING
 from revfrf.forest.kernel import Bytes, Ints, Paths, Positions, Rows, kernel
 from revfrf.forest.nodes import Arrays, Nodes
 from revfrf.forest.randomness import nth
@@ -35,20 +34,24 @@ class Proposal:
 
 
 class Values(NamedTuple):
-    """A column's x̂. If only a few are distinct: these in ascending order, and which of them each row has."""
+    """A column's x̂, and the x̂ that is missing.
 
+    If only a few are distinct: these in ascending order, and which of them each row has.
+    """
+
+    missing: int
     codes: Ints
     distinct: Ints
     ranks: Bytes
 
     @classmethod
-    def of(cls, codes: Ints) -> "Values":
+    def of(cls, codes: Ints, missing: int) -> "Values":
         """Ready for `propose`: sorting and searching become counting and looking up."""
         few = len(np.unique(codes[: 4 * _FEW])) <= _FEW
         distinct = np.unique(codes) if few else codes
         if len(distinct) > _FEW:
-            return cls(codes, np.empty(0, np.int64), np.empty(0, np.uint8))
-        return cls(codes, distinct, np.searchsorted(distinct, codes).astype(np.uint8))
+            return cls(missing, codes, np.empty(0, np.int64), np.empty(0, np.uint8))
+        return cls(missing, codes, distinct, np.searchsorted(distinct, codes).astype(np.uint8))
 
 
 def propose(
@@ -73,7 +76,7 @@ def _propose(
     n_sampled: int,
     n_candidates: int,
 ) -> tuple[Ints, Bytes, Bytes]:
-    codes, distinct, ranks = values
+    missing, codes, distinct, ranks = values
     _, starts, rows = nodes
     thresholds = np.empty((len(positions), n_candidates), dtype=np.int64)
     n_cuts = np.zeros(len(positions), dtype=np.uint8)
@@ -94,7 +97,7 @@ def _propose(
             sample[:size].sort()
         ordered = sample[:size]
         own = thresholds[j]
-        count = _even_thresholds(ordered, own) if uniform else _quantile_thresholds(ordered, own)
+        count = _even_thresholds(missing, ordered, own) if uniform else _quantile_thresholds(ordered, own)
         n_cuts[j] = count
         if count:
             out = bins[used : used + len(node)]
@@ -148,15 +151,15 @@ def _quantile_thresholds(ordered: Ints, thresholds: Ints) -> int:
 
 
 @kernel
-def _even_thresholds(ordered: Ints, thresholds: Ints) -> int:
+def _even_thresholds(missing: int, ordered: Ints, thresholds: Ints) -> int:
     """The paper's even spacing from the lowest to the highest value; missing ones get a cut of their own."""
     size, wanted = len(ordered), len(thresholds)
-    first = np.searchsorted(ordered, MISSING + 1)
+    first = np.searchsorted(ordered, missing + 1)
     count = 0
     if first == size or (first == 0 and ordered[0] == ordered[size - 1]):
         return 0
     if first > 0:
-        thresholds[0] = MISSING
+        thresholds[0] = missing
         count = 1
     low, width = ordered[first], ordered[size - 1] - ordered[first]
     step, rest = width // (wanted + 1), width % (wanted + 1)

@@ -8,7 +8,8 @@ import csv
 import io
 import math
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -16,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from revfrf.crypto.encoding import MISSING, FixedPoint
+from revfrf.crypto.encoding import FixedPoint, missing
 from revfrf.errors import RangeError, UsageError
 from revfrf.io.files import PathLike
 from revfrf.io.table import Table, Values, category, number, some
@@ -45,15 +46,16 @@ class Rows:
     ids: tuple[str, ...] = field(repr=False)
     categories: frozenset[str] = frozenset()
     drop: frozenset[str] = frozenset()
-    decimals: int | Mapping[str, int] = 6
+    decimals: int | Mapping[str, int] | None = None
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """What the participant publishes: names, decimals, and names of categories, but no values.
+        """What the participant publishes: names, decimals and rings, and names of categories, but no values.
 
         Raises UsageError for a column that is neither number nor category. Unless `categories` names the
         column, that includes columns in which only a part (at least half) of the values are numbers, and
         columns with more than 100 categories that are more than half of the values: such values are data.
+        Raises RangeError for a number that does not fit.
         """
         places = self.decimals if isinstance(self.decimals, Mapping) else {}
         for name in sorted({*self.categories, *self.drop, *places}):
@@ -65,13 +67,13 @@ class Rows:
             )
         return tuple(map(self._learn, names))
 
-    def codes(self, columns: Sequence[Column]) -> NDArray[np.int64]:
-        """Return x̂, of shape (n_columns, n_rows), by the columns' published decimals and categories.
+    def codes(self, columns: Sequence[Column], *, clamp: bool = False) -> NDArray[np.int64]:
+        """Return x̂, of shape (n_columns, n_rows), by the columns' published decimals, rings and categories.
 
         A category that was not published is missing. Raises UsageError for a column that is not in the file
-        or has another kind there, and RangeError for a number that does not fit.
+        or has another kind there, and RangeError for a number that does not fit; see `FixedPoint.encode`.
         """
-        codes = [self._encode(column) for column in columns]
+        codes = [self._encode(column, clamp) for column in columns]
         return np.array(codes, dtype=np.int64).reshape(len(columns), len(self.ids))
 
     def _learn(self, name: str) -> Column:
@@ -79,8 +81,10 @@ class Rows:
         if not 0 < len(name) <= 200 or not name.isprintable():
             raise UsageError(f"{path}: a name has 1 to 200 printable characters; rename it, or drop it")
         if name not in self.categories and self._numeric(name):
-            decimals = self.decimals.get(name, 6) if isinstance(self.decimals, Mapping) else self.decimals
-            return Column(name, FixedPoint(decimals, path).decimals, None)
+            decimals = self.decimals.get(name) if isinstance(self.decimals, Mapping) else self.decimals
+            with self._placing(name, path):
+                point = FixedPoint.derive(self._numbers(name), path, decimals)
+            return Column(name, point.decimals, point.ring, None)
         present = [text for text in map(category, self.table.column(name)) if text is not None]
         found = tuple(sorted(set(present)))
         if not "".join(found).isprintable():
@@ -90,7 +94,7 @@ class Rows:
                 f"{path}: {len(found)} categories in {len(present)} values would all be published; drop the "
                 "column, or list it in `categories` if that is intended"
             )
-        return Column(name, 0, found)
+        return Column(name, 0, 32, found)
 
     def _numeric(self, name: str) -> bool:
         """Return whether all present values of a column are numbers, text only if it is a finite one."""
@@ -107,19 +111,28 @@ class Rows:
             )
         return not others
 
-    def _encode(self, column: Column) -> NDArray[np.int64]:
-        values, point = self.table.column(column.name), FixedPoint(column.decimals)
+    def _encode(self, column: Column, clamp: bool) -> NDArray[np.int64]:
+        path = f"{self.table.path}, column {column.name!r}"
         if column.categories is not None:
-            return category_codes(values, column.categories, f"{self.table.path}, column {column.name!r}")
-        if any(isinstance(value, str) for value in values):
-            values = [self._number(row, column.name, value) for row, value in enumerate(values)]
-            if {type(value) for value in values} - {int}:  # one type is faster; the numbers are the same
-                values = [float(x) if type(x) is int and abs(x) <= 2**53 else x for x in values]
+            return category_codes(self.table.column(column.name), column.categories, path)
+        with self._placing(column.name, path):
+            numbers = self._numbers(column.name)
+            return FixedPoint(column.decimals, column.ring, path).encode(numbers, clamp=clamp)
+
+    @contextmanager
+    def _placing(self, name: str, path: str) -> Iterator[None]:
+        """Name the line in errors about a number."""
         try:
-            return point.encode(values)
+            yield
         except RangeError as error:
-            row, _, reason = str(error).removeprefix(f"{point.name}, row ").partition(": ")
-            raise RangeError(f"{self.table.at(int(row), column.name)}: {reason}") from None
+            row, _, reason = str(error).removeprefix(f"{path}, row ").partition(": ")
+            raise RangeError(f"{self.table.at(int(row), name)}: {reason}") from None
+
+    def _numbers(self, name: str) -> Values:
+        values: Values = self.table.column(name)
+        if any(isinstance(value, str) for value in values):
+            return [self._number(row, name, value) for row, value in enumerate(values)]
+        return values
 
     def _number(self, row: int, name: str, text: str) -> Any:
         try:
@@ -137,12 +150,13 @@ def read_rows(
     *,
     categories: Collection[str] = (),
     drop: Collection[str] = (),
-    decimals: int | Mapping[str, int] = 6,
+    decimals: int | Mapping[str, int] | None = None,
 ) -> Rows:
     """Read a participant's rows from a .csv or .parquet file.
 
     `categories` lists columns that are categories even if they look like numbers, `drop` columns to leave
-    out. `decimals` is for all number columns, or by name, with 6 for the others.
+    out. `decimals` is for all number columns, or by name; where it is not given it is derived from the whole
+    column, as `FixedPoint.derive` does.
     """
     if isinstance(categories, str) or isinstance(drop, str):
         raise UsageError("`categories` and `drop` are lists of column names")
@@ -157,9 +171,10 @@ def category_codes(values: Values, categories: Sequence[str], where: str) -> NDA
     """
     known = {name: code for code, name in enumerate(categories)}
     texts = [category(value, known) for value in values]
-    codes = np.array([MISSING if text is None else known.get(text, MISSING) for text in texts], np.int64)
+    absent = missing(32)
+    codes = np.array([absent if text is None else known.get(text, absent) for text in texts], np.int64)
     present = [text for text in texts if text is not None]
-    if present and (codes == MISSING).all():
+    if present and (codes == absent).all():
         if all(map(_finite, present)) and not any(map(_finite, known)):
             raise UsageError(f"{where} is a number here, but was a category in training; convert it")
         warnings.warn(

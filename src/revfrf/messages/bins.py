@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
+from revfrf.crypto.encoding import Ring
 from revfrf.errors import FormatError
 from revfrf.forest.kernel import Ints, Positions
 from revfrf.messages.base import MIB, Count, Digest, Id, Message, Name, Signature, array
@@ -29,6 +30,7 @@ class FeatureLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     feature: FeatureId
     epoch: Count
     generation: Count
+    ring: Ring
     decimals: Annotated[int, msgspec.Meta(ge=0, le=18)]
     published: Digest
     rows: Digest

@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
+from revfrf.crypto.encoding import Ring
 from revfrf.forest.tree import Rules
 from revfrf.messages.base import MIB, SIZES, Count, Id, Message, Name, Signature, array, counting, once
 
@@ -27,13 +28,14 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Name
     decimals: Annotated[int, msgspec.Meta(ge=0, le=18)]
+    ring: Ring
     categories: tuple[str, ...] | None
 
 
 def published(columns: Collection[Column]) -> dict[str, int]:
     """What these columns tell, counted."""
     categories = sum(len(column.categories or ()) for column in columns)
-    return {"names and decimals of columns": len(columns), "names of categories": categories}
+    return {"names, decimals and rings of columns": len(columns), "names of categories": categories}
 
 
 class Schema(Message, frozen=True):

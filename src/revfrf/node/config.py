@@ -95,7 +95,7 @@ class DataSection(Struct, frozen=True):
     id_column: Annotated[Text, _key("the column that names rows for all parties", _ID)] = "id"
     target: Annotated[Text | None, _key("what to predict", 'a column, like "outcome"')] = None
     task: Annotated[Task | None, _key("what the target holds", _choice(Task))] = None
-    decimals: Annotated[Decimals | dict[str, Decimals], _key("decimals that are kept", _PLACES)] = 6
+    decimals: Annotated[Decimals | dict[str, Decimals], _key("decimals that are not derived", _PLACES)] = {}
     categories: Annotated[Texts, _key("columns that hold categories", _COLUMNS)] = ()
     drop: Annotated[Texts, _key("columns to leave out", _COLUMNS)] = ()
 

@@ -64,7 +64,7 @@ class ParticipantService(Service):
                 master = master_seed(config.forest.random_state)
                 store.write(secret=participant_secret(master, home.who.name))
         else:
-            rows.codes(columns)  # raises if a column's kind has changed
+            rows.codes(columns, clamp=True)  # raises if a column's kind has changed
         secret, n_jobs = store.expect("secret", bytes), workers(config.work.workers)
         self.role = Participant(home.identity(), columns, secret, store, n_jobs)
         self.role.recall()

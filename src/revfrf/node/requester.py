@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 
+import msgspec
+
 from revfrf.errors import AbsentError, RefusedError, RevFRFError
 from revfrf.io.party_data import read_rows
 from revfrf.messages.base import Done
@@ -34,7 +36,7 @@ def predict_encrypted(
     named = _names(facts)
     categories = {c.name for columns in named.values() for c in columns if c.categories is not None}
     rows = read_rows(request.file, request.id_column, categories=categories)
-    codes = {party: rows.codes(columns) for party, columns in named.items()}
+    codes = {party: rows.codes(columns, clamp=True) for party, columns in named.items()}
 
     def answered(n_rows: int) -> None:
         done = n_rows / max(1, len(rows.ids))
@@ -72,7 +74,7 @@ def _names(facts: ForestFacts) -> dict[str, list[Column]]:
 
     def named(party: str, column: Column) -> Column:
         name = column.name if count[column.name] == 1 else f"{party}/{column.name}"
-        return Column(name, column.decimals, column.categories)
+        return msgspec.structs.replace(column, name=name)
 
     return {party: [named(party, c) for c in columns] for party, columns in facts.columns.items()}
 

@@ -91,13 +91,15 @@ def answer_match(ids: Sequence[str], federation: str, message: MatchRequest, n_j
     return MatchReply(own=own, twice=twice)
 
 
-def aligned_codes(rows: Rows, columns: Sequence[Column], ids: Sequence[str]) -> NDArray[np.int64]:
+def aligned_codes(
+    rows: Rows, columns: Sequence[Column], ids: Sequence[str], *, clamp: bool
+) -> NDArray[np.int64]:
     """Return the x̂ of the rows with these ids, in this order. Raises ProtocolError for unknown ids."""
     places = {name: place for place, name in enumerate(rows.ids)}
     if not ids or len(set(ids)) != len(ids) or not places.keys() >= set(ids):
         raise ProtocolError("rows that are not ours, one of them twice, or none", kind="schema")
     # `take` keeps columns contiguous, for which the kernels are compiled
-    return np.take(rows.codes(columns), [places[name] for name in ids], axis=1)
+    return np.take(rows.codes(columns, clamp=clamp), [places[name] for name in ids], axis=1)
 
 
 def rows_name(ids: Sequence[str]) -> bytes:

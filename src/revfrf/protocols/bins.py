@@ -44,7 +44,7 @@ def bins_digest(salt: bytes, bins: bytes) -> bytes:
 
 def published_digest(column: Column) -> bytes:
     """Return the digest of what an owner publishes of a column."""
-    return digest("revfrf column v1", column.name, column.decimals, column.categories)
+    return digest("revfrf column v1", column.name, column.categories)
 
 
 # -- an owner ---------------------------------------------------------------------------------------
@@ -61,11 +61,12 @@ def draw_books(
     """Draw a book for each column from the training rows with these numbers, and sign what its bins mean."""
     books, rows = [], rows_digest(numbers)
     for column, values, most in zip(columns, codes, n_cuts, strict=True):
-        cuts, salt = draw_book(values, missing=-(2**62), n_cuts=most), secrets.token_bytes(SALT_BYTES)
+        cuts, salt = draw_book(values, missing(column.ring), most), secrets.token_bytes(SALT_BYTES)
         unsigned = FeatureLine(
             feature=feature_id(identity.name, column.name),
             epoch=identity.epoch,
             generation=0,
+            ring=column.ring,
             decimals=column.decimals,
             published=published_digest(column),
             rows=rows,

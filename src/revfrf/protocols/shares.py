@@ -31,7 +31,15 @@ from revfrf.messages.bins import BinsRequest, of_runs
 from revfrf.messages.fle_expan import OpenForest
 from revfrf.messages.frf_predict import PredictReply, PredictRequest
 from revfrf.parallel import side_by_side
-from revfrf.protocols.bins import answer_bins, bins_digest, collect_bins, draw_books, rows_digest, test_bins, verify_line
+from revfrf.protocols.bins import (
+    answer_bins,
+    bins_digest,
+    collect_bins,
+    draw_books,
+    rows_digest,
+    test_bins,
+    verify_line,
+)
 from revfrf.protocols.sides import (
     TRAINING,
     CoordinatorSide,
@@ -41,6 +49,7 @@ from revfrf.protocols.sides import (
     OwnerSide,
     Progress,
 )
+
 _COMMIT_SECONDS = 0.5
 """How long grown trees wait to be written down together; what a crash takes is grown again."""
 

@@ -113,7 +113,7 @@ class Participant(PolicyParty):
             if known != name:
                 raise ProtocolError("other rows than those agreed on before", kind="schema")
             return
-        codes = aligned_codes(self._rows, self.columns, message.ids)
+        codes = aligned_codes(self._rows, self.columns, message.ids, clamp=table != TRAINING)
         if table == TRAINING:
             with self.store.transaction():
                 self.store.write(aligned=name)

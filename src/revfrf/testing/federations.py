@@ -131,7 +131,9 @@ def random_case(number: int, **changes: Any) -> Case:
 
 def columns_of(codes: Mapping[str, NDArray[np.int64]]) -> dict[str, list[Column]]:
     """Return columns x0, x1, … of each party."""
-    return {party: [Column(f"x{i}", 0, None) for i in range(len(table))] for party, table in codes.items()}
+    return {
+        party: [Column(f"x{i}", 0, 64, None) for i in range(len(table))] for party, table in codes.items()
+    }
 
 
 def targets_of(case: Case) -> Targets:

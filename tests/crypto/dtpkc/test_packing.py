@@ -26,11 +26,13 @@ from revfrf.crypto.dtpkc.packing import (
 )
 from revfrf.crypto.dtpkc.sealed_bits import open_bits, seal_bits
 from revfrf.crypto.dtpkc.strong import root_half, root_open
-from revfrf.crypto.encoding import MISSING
+from revfrf.crypto.encoding import missing
 from revfrf.errors import DecryptionError, ElementError, SlotError, UsageError
 from tests.conftest import World, world_of
 from tests.crypto.product import masked
 from tests.reference.dtpkc import jacobi
+
+MISSING = missing(64)
 
 numbers = st.integers(min_value=MISSING, max_value=2**62 - 1)
 BOUNDS = [MISSING, MISSING + 1, MISSING + 2, -1, 0, 1, 2**62 - 2, 2**62 - 1]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from revfrf.crypto.encoding import MISSING
+from revfrf.crypto.encoding import missing
 from revfrf.embedded.federation import Federation
 from revfrf.errors import UsageError
 from revfrf.estimators._restore import check_federation
@@ -17,6 +17,8 @@ from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.protocols.frf_revoc import doomed
 from revfrf.testing.federations import Case, train, with_rules
 from tests.protocols.frf_revoc.leaving import CASE, LEVELS, answers, check_same, leave, without
+
+MISSING = missing(64)
 
 # -- the forest without the leaver ------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from revfrf.crypto.dtpkc.dtpkc import ho_enc
-from revfrf.crypto.encoding import MISSING
+from revfrf.crypto.encoding import missing
 from revfrf.embedded.federation import Federation
 from revfrf.errors import (
     AbsentError,
@@ -47,6 +47,8 @@ from revfrf.testing.refusals import refusal_kind
 from revfrf.transport.base import Answering
 from tests.federations import grown_splits
 from tests.protocols.paper.blame import blamed, u4
+
+MISSING = missing(64)
 
 CASE = random_case(51)
 Absent = Callable[[str, int], bool]

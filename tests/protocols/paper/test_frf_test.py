@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from revfrf.crypto.encoding import MISSING
+from revfrf.crypto.encoding import missing
 from revfrf.embedded.federation import Federation
 from revfrf.errors import ProtocolError
 from revfrf.forest.nodes import Node, Nodes
@@ -21,6 +21,8 @@ from revfrf.protocols.paper.fle_expan import write_nodes
 from revfrf.testing.federations import Codes, random_case, set_up, train, with_rules
 from revfrf.testing.peers import LyingChannel, changing
 from revfrf.testing.refusals import refusal_kind, refused
+
+MISSING = missing(64)
 
 CASE = random_case(21, rules=with_rules(candidate_limit=2**64 - 1))
 

@@ -18,7 +18,7 @@ from revfrf.crypto.dtpkc.as_printed import Term
 from revfrf.crypto.dtpkc.dtpkc import add_constant, ho_enc, par_h_dec1, par_h_dec2
 from revfrf.crypto.dtpkc.keys import Ciphertext, WeakKey
 from revfrf.crypto.dtpkc.packing import Comparison
-from revfrf.crypto.encoding import MISSING
+from revfrf.crypto.encoding import missing
 from revfrf.crypto.signing import SigningKey
 from revfrf.embedded.federation import Federation
 from revfrf.errors import AbsentError, RefusedError, RejectedError, SlotError
@@ -37,6 +37,8 @@ from revfrf.transport.base import Channel, Reply
 from tests.conftest import world_of
 from tests.federations import grown_splits
 from tests.protocols.paper.blame import blamed, u4
+
+MISSING = missing(64)
 
 CASE = random_case(41)
 OWNERS = ("bank", "shop", "telco")

@@ -21,6 +21,7 @@ import numpy as np
 
 from revfrf.crypto.batch import Context
 from revfrf.crypto.dtpkc.keys import Parameters
+from revfrf.crypto.encoding import Ring, missing
 from revfrf.errors import ProtocolError
 from revfrf.forest.candidates import Proposal, Values
 from revfrf.forest.criterion import Counted
@@ -268,12 +269,15 @@ class Growth:
     secret: bytes = field(repr=False)
     codes: Ints = field(repr=False)  # shape (n_features, n_rows)
     features: Sequence[str]
+    rings: Sequence[Ring]
     index: dict[Node, int] = field(default_factory=dict, repr=False)
     proposals: list[tuple[Positions, Proposal]] = field(default_factory=list, repr=False)
     values: list[Values] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.values = [Values.of(codes) for codes in self.codes]
+        self.values = [
+            Values.of(codes, missing(ring)) for codes, ring in zip(self.codes, self.rings, strict=True)
+        ]
 
     @property
     def rules(self) -> Rules:

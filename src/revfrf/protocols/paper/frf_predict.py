@@ -19,7 +19,7 @@ import numpy as np
 from revfrf.crypto.dtpkc.dtpkc import ho_enc
 from revfrf.crypto.dtpkc.keys import Ciphertext, Parameters
 from revfrf.crypto.dtpkc.packing import Comparison, slots
-from revfrf.crypto.encoding import BOUND, MISSING
+from revfrf.crypto.encoding import bound, missing
 from revfrf.errors import AbsentError, FormatError, ProtocolError, RangeError, RefusedError, UsageError
 from revfrf.forest.kernel import Ints
 from revfrf.forest.nodes import Nodes
@@ -100,8 +100,9 @@ def _row_values(facts: ForestFacts, codes: Mapping[str, Ints]) -> Ints:
         raise UsageError("all columns of a request have the same number of rows")
     for party, columns in facts.columns.items():
         for column, code in zip(columns, codes[party], strict=True):
-            if ((code < MISSING) | (code >= BOUND)).any():
-                raise RangeError(f"party {party!r}, column {column.name!r}: a number outside ±2^62")
+            if ((code < missing(column.ring)) | (code >= bound(column.ring))).any():
+                where = f"party {party!r}, column {column.name!r}"
+                raise RangeError(f"{where}: a number outside ±2^{column.ring - 2}")
     return np.concatenate([codes[party] for party in facts.columns]).T
 
 

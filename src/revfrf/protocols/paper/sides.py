@@ -123,8 +123,9 @@ class PaperOwner(OwnerSide):
     def __init__(self, seat: OwnerSeat, opening: OpenForest) -> None:
         super().__init__(seat, opening)
         ids = [feature_id(seat.identity.name, column.name) for column in seat.columns]
-        nothing = np.empty((len(ids), 0), dtype=np.int64)  # without training rows it cannot grow
-        self.growth = Growth(opening, seat.secret, seat.tables.get(TRAINING, nothing), ids)
+        rings = [column.ring for column in seat.columns]
+        codes = seat.tables.get(TRAINING, np.empty((len(ids), 0), dtype=np.int64))  # without, it cannot grow
+        self.growth = Growth(opening, seat.secret, codes, ids, rings)
 
     @property
     def n_used(self) -> int:

@@ -22,7 +22,7 @@ def check_stored(
     owners: Mapping[str, OwnerSeat],
     training_rows: bool,
 ) -> None:
-    """Raise RejectedError unless trees are whole, splits signed, and thresholds and sums where they belong."""
+    """Raise RejectedError unless trees are whole, splits signed, and thresholds and sums in their places."""
     _check_trees(plan.rules, store, targets.scale.n_sums)
     _check_splits(plan, store)
     _check_own_splits(store, owners)
