@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from revfrf.crypto.canonical import digest
+from revfrf.crypto.encoding import missing
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import FormatError, ProtocolError
 from revfrf.forest.books import bins_of, draw_book
