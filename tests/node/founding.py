@@ -77,9 +77,10 @@ def port_of_own() -> int:
     return free_port(PORTS[worker::count])
 
 
-def found_federation(directory: Path, owners: Collection[str] = OWNERS) -> None:
-    """A federation with toy keys: its directories, its files and its configurations."""
-    create_federation(directory / "KGC", "toys", "127.0.0.1:1", key_bits=256, allow_insecure=True)
+def found_federation(directory: Path, owners: Collection[str] = OWNERS, **keys: object) -> None:
+    """A federation, with toy keys unless told otherwise: its directories, files and configurations."""
+    toys = {"key_bits": 256, "allow_insecure": True}
+    create_federation(directory / "KGC", "toys", "127.0.0.1:1", **(keys or toys))
     centre = Home.open(directory / "KGC")
     members = [("CS", "CS"), ("CC", "CC"), ("requester", "clinic")]
     for role, name in [*members, *(("participant", owner) for owner in owners)]:

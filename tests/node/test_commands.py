@@ -91,6 +91,19 @@ def test_an_invitation_as_json_has_the_token_or_the_file_it_is_in() -> None:
 
 
 @pytest.mark.usefixtures("place")
+def test_the_protocol_is_chosen_with_the_federation() -> None:
+    start = ("kgc", "init", "f", "--coordinator", "cs:1", "-d")
+    for directory, flags, chosen in (("a", [], "paper"), ("b", ["--protocol", "shares"], "shares")):
+        run(*start, directory, *flags)
+        with closing(Home.open(directory)) as home:
+            assert home.config.keys.protocol == chosen
+    wrong = run(*start, "c", "--protocol", "shares", "--key-bits", "2048", code=WRONG_USAGE)
+    assert '--key-bits: there are such keys with protocol "paper" only' in wrong
+    assert '"shares" or "paper"' in run(*start, "c", "--protocol", "plain", code=WRONG_USAGE)
+    assert not Path("c").exists()
+
+
+@pytest.mark.usefixtures("place")
 def test_a_second_join_renews_and_says_so_and_takes_no_flag_that_it_would_drop() -> None:
     assert "Next: check" in run("join", token("participant", "bank"))
     second = token("participant", "bank")

@@ -113,6 +113,10 @@ POLICIES = st.builds(
     max_rows=st.none() | st.integers(0, 2**63 - 1),
 )
 
+KEYS = st.just(KeysSection(protocol="shares")) | st.builds(
+    KeysSection, key_bits=st.none() | st.integers(128, 1024).map(lambda n: 16 * n)
+)
+
 
 @st.composite
 def configs(draw: st.DrawFn) -> Config:
@@ -149,7 +153,7 @@ def configs(draw: st.DrawFn) -> Config:
                 role, st.just(ForestSection())
             )
         ),
-        keys=KeysSection(key_bits=16 * draw(st.integers(128, 1024))) if role == "KGC" else KeysSection(),
+        keys=draw(KEYS) if role == "KGC" else KeysSection(),
         work=WorkSection(workers=draw(st.sampled_from([-1, 1, 7])), backend=draw(PLAIN), address=draw(PLAIN)),
         log=LogSection(
             level=draw(st.sampled_from(["debug", "error"])), format=draw(st.sampled_from(["text", "json"]))
@@ -292,6 +296,8 @@ value   | <CS>[forest]\nmax_features = 1.5 | line 9, [forest] max_features | up 
 value   | <CS>[forest]\nrandom_state = "ab" | line 9, [forest] random_state | 64 hex
 value   | <KGC>[keys]\nkey_bits = 1024 | line 8, [keys] key_bits | 2048 or more
 value   | <KGC>[keys]\nkey_bits = 3073 | line 8, [keys] key_bits | multiple of 16
+value   | <KGC>[keys]\nprotocol = "plain" | line 8, [keys] protocol | must be "shares" or "paper", not 'plain'
+value   | <KGC>[keys]\nprotocol = "shares"\nkey_bits = 3072 | line 9, [keys] key_bits | remove it
 value   | <BASE>[work]\nworkers = 0 | line 8, [work] workers | -1 for all cores
 value   | <BASE>[log]\nlevel = "loud" | line 8, [log] level | or "warning" or
 syntax  | <BASE>patience = | toml: not TOML: Invalid value | key = value
@@ -421,6 +427,9 @@ FLAGS: list[tuple[str, dict[str, Any], str, str]] = [
     ("CC", {"file": "a.csv"}, "--data: ", "only participant and CS have [data]"),
     ("participant", {"accepts": "clinic"}, "--policy: ", "a list of names"),
     ("CS", {"backend": 3}, "--workers: ", "text"),
+    ("KGC", {"protocol": "plain"}, "--protocol: ", '"shares" or "paper"'),
+    ("KGC", {"protocol": "shares", "key_bits": 2048}, "--key-bits: ", 'protocol "paper" only'),
+    ("CS", {"protocol": "shares"}, "--protocol: ", "only KGC has [keys]"),
 ]
 
 

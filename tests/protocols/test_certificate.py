@@ -199,7 +199,8 @@ def holds(data: bytes, key: VerifyKey) -> bool:
 
 
 WALKED = ["level 1", "two at different levels", "third epoch, 2 after 2 after 1"]
-TEXT = {"format", "type", "federation", "party", "name", "role", "digest_before", "digest_after"}
+TEXT = {"format", "type", "federation", "party", "name", "role"}
+TEXT |= {"forest_protocol", "digest_before", "digest_after"}
 
 
 def other_values(place: Place, value: Any) -> list[Any]:
@@ -339,7 +340,14 @@ def epochs_that_do_not_follow(happened: Left) -> Iterator[RevocationCertificate]
         yield changed(happened.certificate, epoch_after=signed)
 
 
-EPOCHS: dict[str, Any] = {"epoch": 9, "n": b"\7", "previous": b"x", "signature": bytes(64)}
+EPOCHS: dict[str, Any] = {
+    "epoch": 9,
+    "forest_protocol": "shares",
+    "notes_key": bytes(32),
+    "dtpkc": None,
+    "previous": b"x",
+    "signature": bytes(64),
+}
 FOUND: dict[str, tuple[str, Lies]] = {
     "a changed request": (
         "request",
@@ -408,7 +416,7 @@ def test_key_of_another_key_centre_verifies_nothing(any_left: Left) -> None:
 def test_receipts_that_are_missing_or_not_for_these_keys_are_found() -> None:
     happened, level_1 = left("level 2"), left("level 1")
     first, second, *others = happened.certificate.receipts
-    for receipts in ((), (second, *others), (changed(first, keys=bytes(32)), second, *others)):
+    for receipts in ((), (second, *others), (changed(first, erased=bytes(32)), second, *others)):
         assert kind_of(changed(happened.certificate, receipts=receipts), happened.key) == "receipt"
     assert kind_of(changed(level_1.certificate, receipts=(first,)), level_1.key) == "receipt"
     swapped = changed(happened.certificate, receipts=(second, first, *others))
@@ -504,6 +512,6 @@ def test_first_fault_that_is_told_names_the_party() -> None:
         lie.verify(happened.key)
     receipts = happened.certificate.receipts
     assert {receipt.party for receipt in receipts} == {CS, CC, "shop", "casino"}
-    lie = changed(happened.certificate, receipts=(changed(receipts[0], keys=bytes(32)), *receipts[1:]))
+    lie = changed(happened.certificate, receipts=(changed(receipts[0], erased=bytes(32)), *receipts[1:]))
     with pytest.raises(CertificateError, match=repr(receipts[0].party)):
         lie.verify(happened.key)

@@ -54,6 +54,7 @@ Text = Annotated[str, Meta(pattern=r"\A[^\0]+\Z")]
 Texts = tuple[Text, ...]
 Decimals = Annotated[int, Meta(ge=0, le=18)]
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+KeyBits = Annotated[int, Meta(ge=64, le=16384, multiple_of=16)]
 Fraction = Annotated[float, Meta(gt=0, le=1)]
 MaxFeatures = Literal["sqrt", "log2"] | Annotated[int, Meta(ge=1, le=_MANY)] | Fraction
 Seed = Annotated[int, Meta(ge=0, le=2**32 - 1)] | Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
@@ -127,9 +128,7 @@ class KeysSection(Struct, frozen=True):
     """The keys that the key centre deals."""
 
     protocol: Annotated[Protocol, _key("how forests are trained and asked", _choice(Protocol))] = "paper"
-    key_bits: Annotated[
-        int | None, _key('bits of a key, with "paper"', _BITS, 3072, ge=64, le=16384, multiple_of=16)
-    ] = None
+    key_bits: Annotated[KeyBits | None, _key('bits of a key, with "paper"', _BITS, 3072)] = None
     allow_insecure: Annotated[bool, _key("for tests: keys that protect nothing", _SWITCH)] = False
 
     @property

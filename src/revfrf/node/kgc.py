@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock
 
 from revfrf.crypto.dtpkc.strong import SetUp
@@ -86,8 +86,8 @@ class KeyCentreService(Service):
                 {
                     Step.BEGIN_FIRST_EPOCH: self._begin_first_epoch,
                     Step.ANNOUNCE: self.role.announce,
-                    Step.BEGIN_EPOCH: self._begin_epoch,
-                    Step.BEGIN_EPOCH_WITH_NEW_KEYS: self._begin_epoch_with_new_keys,
+                    Step.BEGIN_EPOCH: lambda: self._begin_epoch(new_keys=False),
+                    Step.BEGIN_EPOCH_WITH_NEW_KEYS: lambda: self._begin_epoch(new_keys=True),
                 },
             )
 
@@ -104,28 +104,24 @@ class KeyCentreService(Service):
                 raise ProtocolError("others have been invited since; begin again", kind="order")
             return self._pins.verify_keys
 
-        def begin(setup: SetUp | None) -> None:
+        searching: AbstractContextManager[SetUp | None] = nullcontext()
+        if keys.protocol == "paper":
+            searching = self._set_up(lambda: fresh_setup(keys.modulus_bits, insecure, self._n_jobs))
+        with searching as setup:
             self.role.begin_first_epoch(self.config.party.federation, setup, roles, known)
-
-        if keys.protocol == "shares":
-            begin(None)
-        else:
-            with self._set_up(lambda: fresh_setup(keys.modulus_bits, insecure, self._n_jobs)) as setup:
-                begin(setup)
         step(log, "epoch began", epoch=1, members=len(roles))
 
-    def _begin_epoch(self, setup: SetUp | None = None) -> None:
-        leaving = sorted(self.role.state.leaving)
+    def _begin_epoch(self, new_keys: bool) -> None:
+        current, leaving = self.role.current, sorted(self.role.state.leaving)
         step(log, "leaving", parties=leaving, revocation_level=self.role.leaving_level)
-        certificate = self.role.begin_epoch(setup)
+        if new_keys:
+            self.endpoint.reach(member.name for member in current.members if member.name not in leaving)
+            parameters = read_parameters(current.dtpkc, self.home.allow_insecure)
+            with self._set_up(lambda: fresh_setup_like(parameters, self._n_jobs)) as setup:
+                certificate = self.role.begin_epoch(setup)
+        else:
+            certificate = self.role.begin_epoch(None)
         self.audit.append("epoch began", epoch=certificate.epoch, left=[*leaving])
-
-    def _begin_epoch_with_new_keys(self) -> None:
-        current = self.role.current
-        self.endpoint.reach({member.name for member in current.members} - self.role.state.leaving.keys())
-        parameters = read_parameters(current.dtpkc, self.home.allow_insecure)
-        with self._set_up(lambda: fresh_setup_like(parameters, self._n_jobs)) as setup:
-            self._begin_epoch(setup)
 
     @contextmanager
     def _set_up(self, search: Callable[[], SetUp]) -> Iterator[SetUp]:

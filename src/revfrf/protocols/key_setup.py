@@ -167,12 +167,8 @@ def answer_deal(identity: Identity, message: KeyDeal) -> Enrolment:
     if message.number <= identity.deal:
         raise ProtocolError(f"deal {message.number} after deal {identity.deal}", kind="order")
     keys = _new_keys(identity, message)
-    identity.federation, identity.deal, identity.dealt_epoch = (
-        message.federation,
-        message.number,
-        message.epoch,
-    )
-    identity.pending_keys = keys
+    identity.federation, identity.deal = message.federation, message.number
+    identity.dealt_epoch, identity.pending_keys = message.epoch, keys
     return Enrolment(
         name=identity.name,
         role=identity.role,

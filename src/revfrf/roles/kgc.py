@@ -208,10 +208,8 @@ class KeyCentre:
     def begin_epoch(self, setup: SetUp | None) -> EpochCertificate:
         """Begin the epoch without those who have asked to leave, with new keys if there is a new set-up."""
         self._expect_no_revocation()
-        leaving, level = (
-            tuple(request for _, request in sorted(self.state.leaving.items())),
-            self.leaving_level,
-        )
+        leaving = tuple(request for _, request in sorted(self.state.leaving.items()))
+        level = self.leaving_level
         if level is None:
             raise UsageError("nobody has asked to leave")
         if self.lifecycle_state().new_keys != (setup is not None):
@@ -219,8 +217,8 @@ class KeyCentre:
             raise UsageError(f"{what}; under the shares protocol neither does")
         names = [request.party for request in leaving]
         signing, number = self._keys.signing, self._next_deal()
-        unsigned = next_epoch(self.channel, self.current, names, level, setup, number)
-        certificate = sign_certificate(signing, unsigned)
+        after = next_epoch(self.channel, self.current, names, level, setup, number)
+        certificate = sign_certificate(signing, after)
         certificates = (*self.state.certificates, certificate)
         with self._changes:
             if set(self.state.leaving.values()) != set(leaving):

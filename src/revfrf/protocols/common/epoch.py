@@ -34,7 +34,7 @@ def write_parameters(p: Parameters) -> DtpkcParameters:
 
 
 def read_parameters(dtpkc: DtpkcParameters | None, allow_insecure: bool) -> Parameters:
-    """Return the public parameters of a message, for whoever needs them.
+    """Return the public parameters of a message that must have some.
 
     Raises ProtocolError if there are none, and UsageError for what cannot be any.
     """
