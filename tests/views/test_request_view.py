@@ -164,5 +164,6 @@ def test_facts_of_a_forest_are_its_name_and_its_columns(run: Run) -> None:
         assert {key for columns in f["columns"].values() for column in columns for key in column} == {
             "name",
             "decimals",
+            "ring",
             "categories",
         }
