@@ -29,9 +29,9 @@ def picture() -> str:
     X, y = load_breast_cancer(return_X_y=True)
     toy = {"key_bits": 256, "allow_insecure_keys": True}  # the forest is the same for any key size
     model = RevocableForestClassifier(30, parties=PARTIES, max_depth=4, random_state=0, **toy).fit(X, y)
-    before = outline(model.federation_.coordinator.store)
+    before = outline(model.federation_.coordinator.side.forest)
     model.revoke(LEAVER)
-    after = outline(model.federation_.coordinator.store)
+    after = outline(model.federation_.coordinator.side.forest)
 
     number = most_telling_tree(before, after, [LEAVER])
     old, new = before[number], after[number]

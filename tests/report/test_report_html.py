@@ -60,13 +60,13 @@ def left(*, constant: bool = False) -> Overview:
     table = pd.DataFrame(X, columns=COLUMNS)
     toy: dict[str, Any] = {"random_state": 1, "key_bits": 256, "allow_insecure_keys": True}
     model = RevocableForestClassifier(5, parties=PARTIES, **toy).fit(table, y)
-    before, columns = outline(model.federation_.coordinator.store), model.parties_
+    before, columns = outline(model.federation_.coordinator.side.forest), model.parties_
     certificate = model.revoke(LEAVER)
     return {
         "federation": "<all> & more",
         "known": {"members": [*PARTIES], "nodes": model.n_nodes_, "digest": model.digest_},
         "columns": columns,
-        "forest": outline(model.federation_.coordinator.store),
+        "forest": outline(model.federation_.coordinator.side.forest),
         "certificates": [certificate],
         "before": before,
         "transcript": "1 &lt; <b>2</b>",

@@ -102,7 +102,7 @@ class Story:
         self.ask()
         self.preview()
         copy, key = self.steal()
-        before = outline(self.model.federation_.coordinator.store)
+        before = outline(self.model.federation_.coordinator.side.forest)
         certificate = self.leave()
         self.use_the_copy(copy, key)
         self.train_without()
@@ -274,7 +274,7 @@ class Story:
             "digest": self.model.digest_,
             "security": f"{costs.key_bits}-bit keys: {costs.security}",
         }
-        after = outline(self.model.federation_.coordinator.store)
+        after = outline(self.model.federation_.coordinator.side.forest)
         run = console.export_html(code_format="{code}", inline_styles=True)
         page = forest_page("five hospitals", facts, self.columns, after, [certificate], before, run)
         write_text(self.page, page)

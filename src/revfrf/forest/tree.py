@@ -187,17 +187,26 @@ class Forest:
     def n_nodes(self) -> int:
         return sum(map(len, self.trees))
 
+    def splits(self) -> Ints:
+        """Return a table (tree, path, number of the feature, cut) of all splits, by tree and path."""
+        found = []
+        for number, tree in enumerate(self.trees):
+            split = tree.features >= 0
+            found.append(_rows(number, tree.paths[split], tree.features[split], tree.cuts[split]))
+        return np.concatenate(found)
+
+    def leaves(self) -> Ints:
+        """Return a table (tree, path, sums…) of all leaves, by tree and path."""
+        found = [
+            _rows(i, tree.paths[tree.features == LEAF], *tree.sums.T) for i, tree in enumerate(self.trees)
+        ]
+        return np.concatenate(found)
+
     def digest(self, rules: Rules, scale: Scale) -> str:
         """Equal exactly for equal rules, scales, splits and leaves; thresholds play no part."""
-        names = [self.features[i] for i in self._used()]
-        number = np.full(len(self.features), LEAF)
-        number[self._used()] = np.arange(len(names))
-        inner, outer = [], []
-        for n, tree in enumerate(self.trees):
-            paths, split, leaf = tree.paths.astype(np.int64), tree.features >= 0, tree.features == LEAF
-            inner.append(_rows(n, paths[split], number[tree.features[split]], tree.cuts[split]))
-            outer.append(_rows(n, paths[leaf], *tree.sums.T))
-        tables = [np.concatenate(rows) if rows else np.empty((0, 0), "<i8") for rows in (inner, outer)]
+        splits = self.splits()
+        used, splits[:, 2] = np.unique(splits[:, 2], return_inverse=True)
+        names, tables = [self.features[i] for i in used], (splits, self.leaves())
         shapes = [table.shape if len(table) else (0, 0) for table in tables]
         h = hashlib.sha256(
             canonical("revfrf forest v2", rules.fields(), scale.fields(), tuple(names), *shapes)
@@ -206,21 +215,12 @@ class Forest:
             h.update(table.tobytes())
         return h.hexdigest()
 
-    def _used(self) -> list[int]:
-        """Return the numbers of the features that split a node."""
-        found = [np.unique(tree.features) for tree in self.trees]
-        return [i for i in np.unique(np.concatenate(found)).tolist() if i >= 0]
-
     def used_cuts(self) -> dict[str, list[int]]:
         """Return the cuts that the forest uses of each feature, in ascending order."""
-        used: dict[int, set[int]] = {}
-        for tree in self.trees:
-            split = tree.features >= 0
-            for feature, cut in np.unique(
-                np.stack([tree.features[split], tree.cuts[split]]), axis=1
-            ).T.tolist():
-                used.setdefault(feature, set()).add(cut)
-        return {self.features[i]: sorted(cuts) for i, cuts in sorted(used.items())}
+        used: dict[str, list[int]] = {}
+        for feature, cut in np.unique(self.splits()[:, 2:], axis=0).tolist():
+            used.setdefault(self.features[feature], []).append(cut)
+        return used
 
     def renumbered(self, features: Sequence[str]) -> "Forest":
         """Return the forest with other features; splits by those that are missing become open."""
@@ -255,6 +255,6 @@ class Forest:
         return cls(features, trees)
 
 
-def _rows(tree: int, *columns: Ints | Bytes) -> Ints:
+def _rows(tree: int, *columns: Ints | Bytes | Paths) -> Ints:
     """Return a table of 64-bit numbers with these columns, after the number of the tree."""
-    return np.stack([np.full(len(columns[0]), tree), *columns], axis=1).astype("<i8")
+    return np.stack([np.full(len(columns[0]), tree), *columns], axis=1, dtype="<i8", casting="unsafe")

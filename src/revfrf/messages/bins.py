@@ -42,8 +42,8 @@ class FeatureLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class BinsRequest(Message, frozen=True):
     """CS to an owner: the bins of a table's rows in these of your columns, from this byte on.
 
-    The bytes are those of one column after the other; in training, a salt comes before each. `rows` has the
-    numbers of the training rows, in runs of a first number and a length; rows to test on have none.
+    The bytes are those of one column after the other. `rows` has the numbers of the training rows, in runs of
+    a first number and a length; rows to test on have none.
     """
 
     protocol = "FLE-Expan"
@@ -56,12 +56,19 @@ class BinsRequest(Message, frozen=True):
     offset: RowNumber
 
 
+class SaltedLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line with the salt of its digest of the bins, for CS alone."""
+
+    line: FeatureLine
+    salt: Digest
+
+
 class BinsReply(Message, frozen=True):
     """An owner to CS: bins, and with the first of the training rows what it signs of each column."""
 
     protocol = "FLE-Expan"
     max_bytes = PIECE + 64 * MIB
-    lines: tuple[FeatureLine, ...]
+    lines: tuple[SaltedLine, ...]
     data: bytes
 
     def discloses(self) -> dict[str, int]:

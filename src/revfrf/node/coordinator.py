@@ -81,7 +81,11 @@ class CoordinatorService(Service):
             self._working.release()
 
     def _advance(self, on_progress: OnProgress) -> None:
-        self.patience.retry(lambda: self.job.advance(on_progress), on_progress, lambda: self.store.n_nodes)
+        self.patience.retry(
+            lambda: self.job.advance(on_progress),
+            on_progress,
+            lambda: self.role.side.n_nodes if self.role.created else 0,
+        )
 
     # -- requests of the operator, which `node.api` describes ---------------------------------------
 
@@ -188,19 +192,19 @@ class CoordinatorService(Service):
         facts = {name: known[name] for name in names}
         columns = {party: [c.name for c in owned] for party, owned in self.role.columns.items()}
         federation, certificates = self.config.party.federation, self.role.certificates
-        return forest_page(federation, facts, columns, outline(self.store), certificates)
+        return forest_page(federation, facts, columns, outline(self.role.side.forest), certificates)
 
     def structure(self, _: api.Structure, __: OnProgress) -> str:
         """Return the forest as CS knows it: owners and columns of splits, numbers of cuts, sums of leaves."""
         self._expect_ready()
-        splits, leaves = sorted(self.store.splits.items()), sorted(self.store.leaves.items())
+        forest = self.role.side.forest
         known = {
             "federation": self.config.party.federation,
             "digest": self.role.digest(),
             "rules": self.role.plan.rules,
             "labels": self.job.expect_record().labels,
-            "splits": [(*node, split.feature, split.cut) for node, split in splits],
-            "leaves": [(*node, *sums) for node, sums in leaves],
+            "splits": [(tree, path, forest.features[f], cut) for tree, path, f, cut in forest.splits()],
+            "leaves": list(forest.leaves()),
         }
         return msgspec.json.encode(known).decode() + "\n"
 

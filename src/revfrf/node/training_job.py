@@ -11,7 +11,7 @@ import numpy as np
 from revfrf.errors import AbsentError, ProtocolError, RefusedError, UsageError
 from revfrf.forest.seeds import forest_seed, master_seed
 from revfrf.forest.targets import class_targets, number_targets
-from revfrf.forest.tree import PerNode, Rules
+from revfrf.forest.tree import Rules
 from revfrf.io.party_data import Labels, Task, read_labels
 from revfrf.io.table import some
 from revfrf.lifecycle import CsState, Step, run
@@ -26,6 +26,7 @@ from revfrf.node.audit_log import AuditLog
 from revfrf.node.config import Config, ForestSection
 from revfrf.node.logs import step
 from revfrf.protocols.alignment import Matched, ask_all, match
+from revfrf.protocols.registry import PROTOCOLS
 from revfrf.protocols.sides import TRAINING, ForestRecord, GrowthReport
 from revfrf.record import Record
 from revfrf.roles.coordinator import Coordinator
@@ -138,12 +139,17 @@ class TrainingJob:
                 n_features=sum(rows.columns for rows in parties),
                 not_common=len(labels) - len(found.ids),
             )
-            _rules(settled)  # says what is wrong with them
+            self._rules(settled)  # says what is wrong with them
         except UsageError as error:  # nothing has begun yet: the operator may change what is wrong
             self._update(msgspec.structs.replace(training, stopped=str(error)))
             raise
         self._update(settled)
         self._labels = None
+
+    def _rules(self, training: Training) -> Rules:
+        """Return the rules that the operator has asked for. Raises UsageError."""
+        protocol = PROTOCOLS[self.role.certificate.forest_protocol]
+        return Rules.of(training.forest, training.n_features, protocol.cuts(training.forest))
 
     def _create_forest(self) -> None:
         training = self.expect_record()
@@ -159,7 +165,7 @@ class TrainingJob:
             known = np.array([places[str(value)] for value in values], dtype=np.int64)
             targets = class_targets(numbers, known, training.labels, weights)
         self.tell(Align(epoch=self.epoch, table=TRAINING, ids=training.ids))
-        self.role.create(_rules(training), training.seed, targets)
+        self.role.create(self._rules(training), training.seed, targets)
 
     def _grow(self, progress: Callable[[GrowthReport], None]) -> None:
         self.role.grow(progress)
@@ -267,11 +273,3 @@ class TrainingJob:
         training = self.expect_record()
         digest, nodes, rows = self.role.digest(), self.role.side.n_nodes, len(training.ids)
         return api.ForestSummary(digest, nodes, rows, training.not_common, len(training.labels) or None)
-
-
-def _rules(training: Training) -> Rules:
-    """Return the rules that the operator has asked for. Raises UsageError."""
-    forest = training.forest
-    return Rules.of(
-        forest, training.n_features, PerNode(forest.candidates, forest.n_candidates, forest.n_sampled)
-    )

@@ -1,7 +1,7 @@
 """Bins: once per column, its owner draws a book of cuts and sends CS one bin for each row::
 
     CS     which columns of which rows, from which byte on    ->  τ   draws a book for each column, once
-    τ      what the bins mean, signed; salts and bins         ->  CS  checks, and keeps them
+    τ      bins; what they mean, salted and signed            ->  CS  checks, and keeps them
 
 A book never leaves its owner. CS sees one bin per row and column, at a resolution that the owner chooses. A
 transfer that is cut off goes on at the byte where it was.
@@ -10,17 +10,28 @@ transfer that is cut off goes on at the byte where it was.
 import hashlib
 import secrets
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from revfrf.crypto.canonical import digest
 from revfrf.crypto.encoding import missing
 from revfrf.crypto.signing import VerifyKey
-from revfrf.errors import FormatError, ProtocolError
+from revfrf.errors import FormatError, ProtocolError, RejectedError
 from revfrf.forest.books import bins_of, draw_book
 from revfrf.forest.kernel import Bytes, Ints
 from revfrf.forest.tree import feature_id
-from revfrf.messages.bins import COLUMNS, PIECE, BinsReply, BinsRequest, FeatureLine, column_numbers, runs_of
+from revfrf.messages.bins import (
+    COLUMNS,
+    PIECE,
+    BinsReply,
+    BinsRequest,
+    FeatureLine,
+    SaltedLine,
+    column_numbers,
+    runs_of,
+)
 from revfrf.messages.fle_expan import Column, OpenForest
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.signed import sign, verify
@@ -82,20 +93,17 @@ def draw_books(
 
 def answer_bins(books: Sequence[Book], codes: Ints, message: BinsRequest) -> BinsReply:
     """Send the bins of these rows that CS asks for, as many as fit into a message."""
-    numbers, training = column_numbers(message.columns, len(books)), message.table == TRAINING
-    salt_bytes = SALT_BYTES if training else 0
-    width = salt_bytes + codes.shape[1]
-    begin, end = message.offset, min(message.offset + PIECE, width * len(numbers))
+    numbers, n_rows = column_numbers(message.columns, len(books)), codes.shape[1]
+    begin, end = message.offset, min(message.offset + PIECE, n_rows * len(numbers))
     if not begin < end:
         raise ProtocolError("bins that do not exist", kind="request")
-    first, last = begin // width, -(-end // width)
-    parts = []
-    for number in numbers[first:last]:
-        book = books[number]
-        parts.append((book.salt if training else b"") + bins_of(codes[number], book.cuts).tobytes())
-    data = b"".join(parts)[begin - first * width : end - first * width]
-    lines = tuple(books[number].line for number in numbers) if training and not begin else ()
-    return BinsReply(lines=lines, data=data)
+    first, last = begin // n_rows, -(-end // n_rows)
+    data = b"".join(bins_of(codes[i], books[i].cuts).tobytes() for i in numbers[first:last])
+    signed = message.table == TRAINING and not begin
+    return BinsReply(
+        lines=tuple(SaltedLine(books[i].line, books[i].salt) for i in numbers if signed),
+        data=data[begin - first * n_rows : end - first * n_rows],
+    )
 
 
 # -- CS ---------------------------------------------------------------------------------------------
@@ -106,68 +114,75 @@ def collect_bins(channel: Channel, plan: Plan, store: CoordinatorStore, owner: s
 
     What has arrived before an interruption is not sent again.
     """
-    features, width = plan.owners[owner], SALT_BYTES + len(numbers)
-    columns = np.arange(len(features)).astype(COLUMNS).tobytes()
-    arrived = store.arriving.setdefault(owner, Arriving())
-    while len(arrived.data) < width * len(features):
-        request = BinsRequest(
-            epoch=plan.epoch,
-            forest=plan.forest,
-            table=TRAINING,
-            rows=runs_of(numbers),
-            columns=columns,
-            offset=len(arrived.data),
-        )
-        reply = channel.call(owner, request, BinsReply)
-        if not arrived.data:
-            _check_lines(plan, owner, numbers, reply.lines)
-            arrived.lines = reply.lines
-        elif reply.lines:
-            raise ProtocolError(f"{owner!r} signs its columns twice", kind="order")
-        if not 0 < len(reply.data) <= width * len(features) - len(arrived.data):
-            raise FormatError(f"{len(reply.data)} bytes of bins", kind="length")
-        arrived.data += reply.data
-    del store.arriving[owner]
-    found = {}
-    for i, line in enumerate(arrived.lines):
-        part = bytes(arrived.data[i * width : (i + 1) * width])
-        salt, bins = part[:SALT_BYTES], part[SALT_BYTES:]
-        held = np.frombuffer(bins, np.uint8)
-        if held.max(initial=0) > line.n_cuts:
-            raise FormatError("a bin above the number of cuts", kind="out-of-range")
-        if bins_digest(salt, bins) != line.bins:
-            raise ProtocolError(f"{owner!r} has signed other bins of {line.feature!r}", kind="forest")
-        found[line.feature] = StoredBins(line, salt, held)
+    features, arrived = plan.owners[owner], store.arriving.setdefault(owner, Arriving())
+    asked = _Asked(plan, TRAINING, range(len(features)), numbers)
+    try:
+        _receive(channel, owner, asked, arrived)
+        found = _checked(plan, owner, numbers, arrived)
+    except RejectedError:
+        del store.arriving[owner]  # what is wrong is asked for again, all of it
+        raise
     store.add_bins(found)
-
-
-def _check_lines(plan: Plan, owner: str, numbers: Ints, lines: Sequence[FeatureLine]) -> None:
-    """Raise RejectedError unless the owner has signed these lines for this forest, epoch, and these rows."""
-    if [line.feature for line in lines] != list(plan.owners[owner]):
-        raise ProtocolError(f"{owner!r} signs other columns than it has published", kind="schema")
-    rows = rows_digest(numbers)
-    for line in lines:
-        verify_line(plan.verify_keys[owner], plan.federation, plan.forest, line)
-        if (line.epoch, line.rows) != (plan.epoch, rows):
-            raise ProtocolError(f"{line.feature!r}: bins of another epoch, or of other rows", kind="epoch")
-
-
-def verify_line(owner: VerifyKey, federation: str, forest: bytes, line: FeatureLine) -> None:
-    """Return only if the owner has signed what its bins mean; else raise SignatureError."""
-    verify(owner, _LINE, line, federation, forest)
+    del store.arriving[owner]
 
 
 def test_bins(
     channel: Channel, plan: Plan, owner: str, columns: Sequence[int], table: str, n_rows: int
 ) -> Bytes:
     """Have an owner send the bins of rows to test on, in these of its columns: shape (n_columns, n_rows)."""
-    numbers, data = np.array(columns).astype(COLUMNS).tobytes(), bytearray()
-    while len(data) < len(columns) * n_rows:
+    arrived = Arriving()
+    _receive(channel, owner, _Asked(plan, table, columns, np.arange(n_rows)), arrived)
+    return np.frombuffer(arrived.data, np.uint8).reshape(len(columns), n_rows)
+
+
+class _Asked(NamedTuple):
+    """Which columns of which rows CS asks an owner for."""
+
+    plan: Plan
+    table: str
+    columns: Sequence[int]
+    rows: Ints
+
+
+def _receive(channel: Channel, owner: str, asked: _Asked, arrived: Arriving) -> None:
+    """Have an owner send what is missing of what was asked for. Raises FormatError for any other length."""
+    plan, size = asked.plan, len(asked.columns) * len(asked.rows)
+    rows = runs_of(asked.rows) if asked.table == TRAINING else ()
+    columns = np.array(asked.columns).astype(COLUMNS).tobytes()
+    while (done := len(arrived.data)) < size:
         request = BinsRequest(
-            epoch=plan.epoch, forest=plan.forest, table=table, rows=(), columns=numbers, offset=len(data)
+            epoch=plan.epoch, forest=plan.forest, table=asked.table, rows=rows, columns=columns, offset=done
         )
         reply = channel.call(owner, request, BinsReply)
-        if not 0 < len(reply.data) <= len(columns) * n_rows - len(data) or reply.lines:
+        if len(reply.lines) != (0 if done or not rows else len(asked.columns)):
+            raise FormatError(f"{len(reply.lines)} signed columns", kind="length")
+        if not 0 < len(reply.data) <= size - done:
             raise FormatError(f"{len(reply.data)} bytes of bins", kind="length")
-        data += reply.data
-    return np.frombuffer(data, np.uint8).reshape(len(columns), n_rows)
+        arrived.lines += reply.lines
+        arrived.data += reply.data
+
+
+def _checked(plan: Plan, owner: str, numbers: Ints, arrived: Arriving) -> dict[str, StoredBins]:
+    """Return the bins of each feature, if the owner has signed them for this forest, epoch, and these rows.
+
+    Raises RejectedError for anything else.
+    """
+    if [signed.line.feature for signed in arrived.lines] != list(plan.owners[owner]):
+        raise ProtocolError(f"{owner!r} signs other columns than it has published", kind="schema")
+    found, rows = {}, rows_digest(numbers)
+    bins_of_columns = np.frombuffer(bytes(arrived.data), np.uint8).reshape(-1, len(numbers))
+    for (line, salt), bins in zip(map(msgspec.structs.astuple, arrived.lines), bins_of_columns, strict=True):
+        verify_line(plan.verify_keys[owner], plan.federation, plan.forest, line)
+        if (line.epoch, line.rows) != (plan.epoch, rows):
+            raise ProtocolError(f"{line.feature!r}: bins of another epoch, or of other rows", kind="epoch")
+        if bins.max(initial=0) > line.n_cuts:
+            raise FormatError("a bin above the number of cuts", kind="out-of-range")
+        if bins_digest(salt, bins.tobytes()) != line.bins:
+            raise ProtocolError(f"{owner!r} has signed other bins of {line.feature!r}", kind="forest")
+        found[line.feature] = StoredBins(line, salt, bins)
+    return found
+
+
+def verify_line(owner: VerifyKey, federation: str, forest: bytes, line: FeatureLine) -> None:
+    """Return only if the owner has signed what its bins mean; else raise SignatureError."""
+    verify(owner, _LINE, line, federation, forest)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
-from revfrf.storage.memory import CoordinatorStore
+from revfrf.forest.tree import Forest
 
 Tree = Mapping[int, str | None]
 """A tree without thresholds, by path: the feature, "party/column", of each split, and None for each leaf."""
@@ -29,13 +29,16 @@ STYLE = """
 """For the drawings; the variables are those of `html.THEME`."""
 
 
-def outline(store: CoordinatorStore) -> Outline:
-    """Return a snapshot of CS's forest."""
-    trees: dict[int, dict[int, str | None]] = {}
-    for tree, path in sorted([*store.splits, *store.leaves]):
-        split = store.splits.get((tree, path))
-        trees.setdefault(tree, {})[path] = None if split is None else split.feature
-    return trees
+def outline(forest: Forest) -> Outline:
+    """Return the trees of a forest without cuts."""
+
+    def named(number: int) -> str | None:
+        return forest.features[number] if number >= 0 else None
+
+    return {
+        i: dict(zip(tree.paths.tolist(), map(named, tree.features.tolist()), strict=True))
+        for i, tree in enumerate(forest.trees)
+    }
 
 
 def most_telling_tree(before: Outline, after: Outline, leavers: Sequence[str]) -> int:

@@ -20,7 +20,7 @@ from revfrf.errors import StorageError
 from revfrf.forest.kernel import Bytes, Ints
 from revfrf.forest.nodes import Directions, Leaf, Node
 from revfrf.forest.tree import BARE, Forest, Tree
-from revfrf.messages.bins import FeatureLine
+from revfrf.messages.bins import FeatureLine, SaltedLine
 from revfrf.record import Record
 
 Fact = TypeVar("Fact")
@@ -118,7 +118,7 @@ class StoredBins(NamedTuple):
 class Arriving:
     """What an owner has sent so far of its bins."""
 
-    lines: tuple[FeatureLine, ...] = ()
+    lines: tuple[SaltedLine, ...] = ()
     data: bytearray = field(default_factory=bytearray)
 
 
