@@ -281,7 +281,7 @@ class Federation:
         for name, participant in staying.items():
             shadow.participants[name].secret = participant.secret
             shadow.participants[name].n_cuts = participant.n_cuts
-        codes = {name: participant.tables[TRAINING] for name, participant in staying.items()}
+        codes = {name: participant.table(TRAINING) for name, participant in staying.items()}
         shadow.train(codes, self.coordinator.plan.rules, self.coordinator.targets, lambda _: None)
         return shadow
 

@@ -1,8 +1,9 @@
 """Saved forests: one file, versioned, never pickle, readable by its owner alone.
 
 A line that says what the file is, then MessagePack of `SavedForest`: what the parties' stores write, decoded
-as strictly as a message. Training rows and labels are left out, and so are private keys unless they are
-wanted. The participants' thresholds are in it: **the file is as confidential as the columns**.
+as strictly as a message. Private keys are left out unless they are wanted, and so are training rows and
+labels; with private keys, the shares protocol keeps them as bins, to rebuild the forest when somebody leaves.
+The participants' thresholds are in it: **the file is as confidential as the columns**.
 """
 
 import hashlib
@@ -58,6 +59,9 @@ class SavedStore(Record, Tables, frozen=True):
     batches: list[tuple[Int64, bytes, bytes]] = msgspec.field(default_factory=list)
     leaves: list[tuple[Int64, Int64, bytes]] = msgspec.field(default_factory=list)
     own_splits: list[tuple[Int64, Int64, Int64, Int64]] = msgspec.field(default_factory=list)
+    trees: list[tuple[Int64, bytes]] = msgspec.field(default_factory=list)
+    columns: list[tuple[str, bytes, bytes]] = msgspec.field(default_factory=list)
+    bins: list[tuple[str, Int64, bytes]] = msgspec.field(default_factory=list)
 
     def __str__(self) -> str:
         return "saved forest"
@@ -142,17 +146,17 @@ def saved(federation: Federation, estimator: EstimatorRecord, digest: str, priva
         CoordinatorStore,
         cs,
         forest=cs.record if private else replace(cs.record, seed=b""),
-        targets=unknown_targets(cs.targets.scale),
         certificates=cs.certificates,
         estimator=estimator,
     )
-    splits = {node: split._replace(directions=b"") for node, split in cs.store.splits.items()}
-    structure.commit(splits, cs.store.leaves)
+    rows = cs.side.save(structure, rows=private and len(cs.targets) > 0)
+    structure.write(targets=cs.targets if rows else unknown_targets(cs.targets.scale))
     kept(Store, cc, forest=cc.forest)
     for party in federation.participants.values():
         secret = party.secret if private else b""
         own = kept(ParticipantStore, party, forest=cc.forest, columns=party.columns, secret=secret)
-        own.commit(party.store.own_splits, party.store.round)
+        if party.side is not None:
+            party.side.save(own)
     return SavedForest(private, digest, tuple(stores))
 
 

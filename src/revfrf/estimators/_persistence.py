@@ -45,8 +45,9 @@ class PersistenceMixin(BaseRevocableForest):
     def save(self, path: str | PathLike[str], *, private_keys: bool = False) -> None:
         """Write the fitted forest to a file, without pickle.
 
-        The file holds every party's thresholds: it is as confidential as the columns. Training rows and
-        labels are not in it, nor are requesters.
+        The file holds every party's thresholds: it is as confidential as the columns. Requesters are not in
+        it. Training rows and labels are not either, with one exception: under the shares protocol a file with
+        private keys also holds the bins and labels of the training rows, so that participants can leave.
 
         Parameters
         ----------

@@ -65,8 +65,8 @@ def restored(stores: StoreFactory, *, private_keys: bool, allow_insecure: bool, 
         columns[name] = store.expect("columns", tuple[Column, ...])
         secret_of[name] = store.expect("secret", bytes)
     if not isinstance(stores, Directory):
-        if cs.expect("targets", TargetsRecord).values:
-            raise _refused(cs, "damaged: a saved forest has no training rows")
+        if cs.expect("targets", TargetsRecord).values and not private_keys:
+            raise _refused(cs, "damaged: training rows in a forest that was saved without private keys")
         for party in own.values():
             party.expect("policy", RequestPolicy)  # a file always has it; without, all would be accepted
     identities = {name: _identity(store, state, private_keys, allow_insecure) for name, store in own.items()}

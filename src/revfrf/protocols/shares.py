@@ -49,6 +49,7 @@ from revfrf.protocols.sides import (
     OwnerSide,
     Progress,
 )
+from revfrf.storage.memory import CoordinatorStore, ParticipantStore
 
 _COMMIT_SECONDS = 0.5
 """How long grown trees wait to be written down together; what a crash takes is grown again."""
@@ -132,6 +133,15 @@ class SharesCoordinator(CoordinatorSide):
     def destroy(self, leavers: Collection[str]) -> None:
         self.seat.store.replace_forest(self._without(leavers))
 
+    def save(self, store: CoordinatorStore, rows: bool) -> bool:
+        """Save trees, and bins with the rows: with these anybody's leaving can be computed."""
+        bins = self.seat.store.bins
+        if not rows:
+            bins = {name: held._replace(salt=b"", bins=held.bins[:0]) for name, held in bins.items()}
+        store.add_bins(bins)
+        store.replace_forest(self.forest)
+        return rows
+
     def check_stored(self, owners: Mapping[str, OwnerSeat], training_rows: bool) -> None:
         """Trees are whole and use cuts that exist; bins are those that their owners have signed."""
         seat, store, plan = self.seat, self.seat.store, self.seat.plan
@@ -152,8 +162,9 @@ class SharesCoordinator(CoordinatorSide):
             beyond = (tree.features >= len(names)).any() or (tree.cuts >= n_cuts[tree.features])[split].any()
             if deep or beyond or tree.sums.shape[1] != n_sums or (tree.sums[:, 0] < 0).any():
                 raise ProtocolError("a tree that no forest has", kind="forest")
-        for held in store.bins.values() if training_rows else ():
-            if bins_digest(held.salt, held.bins.tobytes()) != held.line.bins:
+        for held in store.bins.values():
+            fits = len(held.bins) == len(seat.targets) and (len(held.bins) > 0 or not training_rows)
+            if not fits or (len(held.bins) and bins_digest(held.salt, held.bins.tobytes()) != held.line.bins):
                 raise ProtocolError(f"{held.line.feature!r}: other bins than were signed", kind="forest")
 
     def renew(self) -> None:
@@ -170,6 +181,9 @@ class SharesOwner(OwnerSide):
     @property
     def n_used(self) -> int:
         return 0
+
+    def save(self, store: ParticipantStore) -> None:
+        store.put_books(self.books)
 
     def handle(self, message: Message) -> Message | None:
         if not isinstance(message, BinsRequest):

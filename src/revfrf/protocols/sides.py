@@ -140,6 +140,10 @@ class CoordinatorSide(ABC):
         """Erase the leavers' splits, with all below them, and all else of theirs. Inside a transaction."""
 
     @abstractmethod
+    def save(self, store: CoordinatorStore, rows: bool) -> bool:
+        """Copy the forest to another store, and return whether its rows are copied, too, if wanted."""
+
+    @abstractmethod
     def check_stored(self, owners: Mapping[str, "OwnerSeat"], training_rows: bool) -> None:
         """Raise RejectedError unless CS and the owners have stored one forest, with its rows or without."""
 
@@ -189,6 +193,10 @@ class OwnerSide(ABC):
     @abstractmethod
     def n_used(self) -> int:
         """How many of its thresholds the forest uses, as far as it knows."""
+
+    @abstractmethod
+    def save(self, store: ParticipantStore) -> None:
+        """Copy what the owner keeps of the forest to another store."""
 
     @abstractmethod
     def handle(self, message: Message) -> Message | None:

@@ -36,6 +36,7 @@ from revfrf.protocols.sides import (
     OwnerSide,
     Progress,
 )
+from revfrf.storage.memory import CoordinatorStore, ParticipantStore
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +109,12 @@ class PaperCoordinator(CoordinatorSide):
     def destroy(self, leavers: Collection[str]) -> None:
         self.seat.store.destroy(doomed(self.seat.store, leavers))
 
+    def save(self, store: CoordinatorStore, rows: bool) -> bool:  # noqa: ARG002
+        """Save splits and leaves. To grow, owners need their training rows, which no file has."""
+        splits = {node: split._replace(directions=b"") for node, split in self.seat.store.splits.items()}
+        store.commit(splits, self.seat.store.leaves)
+        return False
+
     def check_stored(self, owners: Mapping[str, OwnerSeat], training_rows: bool) -> None:
         check_stored(self.plan, self.seat.store, self.seat.targets, owners, training_rows)
 
@@ -130,6 +137,9 @@ class PaperOwner(OwnerSide):
     @property
     def n_used(self) -> int:
         return len(self.seat.store.own_splits)
+
+    def save(self, store: ParticipantStore) -> None:
+        store.commit(self.seat.store.own_splits, self.seat.store.round)
 
     def handle(self, message: Message) -> Message | None:
         seat = self.seat
