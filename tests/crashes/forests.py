@@ -14,8 +14,7 @@ from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.embedded import federation as federation_module
 from revfrf.embedded.federation import Federation
-from revfrf.forest.nodes import Node
-from revfrf.forest.tree import Leaf
+from revfrf.forest.nodes import Leaf, Node
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import CC, CS
 from revfrf.protocols.common.identity import Identity

@@ -19,6 +19,7 @@ from revfrf.messages.alignment import Align, Drop, MatchReply, MatchRequest, Sch
 from revfrf.messages.base import MIB, Done, Message, array, number, of_number
 from revfrf.messages.fle_expan import Column, LevelReply, LevelRequest, NodeRows, OpenForest, Schema
 from revfrf.messages.registry import MESSAGES
+from revfrf.testing.federations import with_rules
 from revfrf.transport import codec
 from revfrf.transport.codec import VERSION, decode, encode
 
@@ -31,11 +32,7 @@ OPENING = OpenForest(
     epoch=1,
     forest=bytes(16),
     nonce=bytes(16),
-    n_trees=100,
-    max_depth=62,
-    method="quantile",
-    n_candidates=255,
-    n_sampled=2**20,
+    rules=with_rules(n_trees=100, max_depth=62, n_candidates=255, n_sampled=2**20),
 )
 RECEIPT = key_setup.Receipt("bank", 2**32 - 1, bytes(32), bytes(32), bytes(64))
 REPORT = frf_revoc.Report(bytes(32), bytes(16), "0" * 64, "f" * 64, 2**32 - 1, 7, 0, bytes(64))
@@ -93,7 +90,7 @@ SAMPLES: tuple[Message, ...] = (
         columns={"bank": (Column("age", 2, None),), "shop": (Column("sex", 0, ("f", "m")),)},
         labels=("ill", "well"),
         centre=0.5,
-        places=3,
+        vote_places=3,
         absent=("shop",),
     ),
     key_setup.SetUpRequest(),
@@ -241,7 +238,7 @@ def test_message_with_a_field_of_another_type_is_refused(message: Message) -> No
     plain = fields_of(message)
     for name in plain:
         for wrong in wrongs:
-            right = (name, wrong) in (("columns", {}), ("centre", 1.5), ("centre", -1), ("places", -1))
+            right = (name, wrong) in (("columns", {}), ("centre", 1.5), ("centre", -1), ("vote_places", -1))
             if type(message) is not frf_predict.ForestFacts or not right:
                 assert refused(packed(plain | {name: wrong})) == "malformed"
 

@@ -62,7 +62,7 @@ class Scale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def spread(self) -> float:
         """How far a target can be from the centre."""
-        return max(self.high - self.centre, self.centre - self.low)
+        return max(self.high - self.centre, self.centre - self.low) + 0.0  # never -0.0
 
     @property
     def places(self) -> int:
@@ -115,18 +115,16 @@ class TargetsRecord(Record, frozen=True):
 
     def targets(self) -> Targets:
         """Return the targets. Raises FormatError for what no rows have."""
-        arrays = (np.frombuffer(b, "<i8").astype(np.int64) for b in (self.numbers, self.values, self.weights))
-        targets = Targets(self.scale, *arrays)
-        numbers, values, weights, n_classes = *_arrays(targets), self.scale.n_classes
-        fits = len(numbers) == len(values) == len(weights)
-        fits &= not (weights < 0).any() and not (numbers < 0).any() and not (np.diff(numbers) <= 0).any()
-        if not fits or (n_classes and ((values < 0) | (values >= n_classes)).any()):
+        stored, n_classes = (self.numbers, self.values, self.weights), self.scale.n_classes
+        if len(self.values) % 8 or {len(array) for array in stored} != {len(self.values)}:
+            raise FormatError("targets that no rows have", kind="length")
+        numbers, values, weights = (np.frombuffer(array, "<i8").astype(np.int64) for array in stored)
+        wrong = (numbers < 0) | (weights < 0)
+        if n_classes:
+            wrong |= (values < 0) | (values >= n_classes)
+        if wrong.any() or (np.diff(numbers) <= 0).any():
             raise FormatError("targets that no rows have", kind="out-of-range")
-        return targets
-
-
-def _arrays(targets: Targets) -> tuple[Ints, Ints, Ints]:
-    return targets.numbers, targets.values, targets.weights
+        return Targets(self.scale, numbers, values, weights)
 
 
 def unknown_targets(scale: Scale) -> Targets:

@@ -12,7 +12,7 @@ import numpy as np
 
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import AbsentError, NoForestError, ProtocolError, RefusedError
-from revfrf.forest.criterion import Counted
+from revfrf.forest.criterion import Counted, check_rows_count
 from revfrf.forest.nodes import Nodes
 from revfrf.forest.targets import Targets, TargetsRecord
 from revfrf.forest.tree import Forest, Rules, feature_id
@@ -126,7 +126,11 @@ class Coordinator(PolicyParty):
         return self.record.columns
 
     def create(self, rules: Rules, seed: bytes, targets: Targets) -> None:
-        """Record the rules of a forest with all participants of the epoch. `open` tells these."""
+        """Record the rules of a forest with all participants of the epoch. `open` tells these.
+
+        Raises UsageError for rows of which no tree draws any.
+        """
+        check_rows_count(rules, seed, targets)
         epoch = self.certificate
         unnamed = OpenForest(
             federation=epoch.federation,
@@ -328,7 +332,7 @@ class Coordinator(PolicyParty):
     def forest(self) -> Forest:
         """The structure of the forest, without thresholds."""
         splits = {node: (split.feature, split.cut) for node, split in self.store.splits.items()}
-        return Forest.of_nodes(sorted(self.plan.features), self.plan.rules.n_trees, splits, self.store.leaves)
+        return Forest.of_nodes(self.plan.rules.n_trees, splits, self.store.leaves)
 
 
 def _check_schema(party: str, schema: Schema, n_rows: int) -> None:
