@@ -218,10 +218,9 @@ def test_rules_are_those_of_an_estimator() -> None:
     assert Rules.of(given, 9, Books()).cuts == Books()
 
 
-@pytest.mark.parametrize(
-    "rules", [RULES, msgspec.structs.replace(RULES, cuts=Books())], ids=["nodes", "books"]
-)
-def test_rules_come_back_from_a_message_and_have_the_reference_s_fields(rules: Rules) -> None:
+@pytest.mark.parametrize("cuts", [RULES.cuts, Books()], ids=["per node", "books"])
+def test_rules_come_back_from_a_message_and_have_the_reference_s_fields(cuts: Books | PerNode) -> None:
+    rules = msgspec.structs.replace(RULES, cuts=cuts)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(rules), type=Rules) == rules
     assert rules.fields() == reference.fields_of_rules(reference_rules(rules))
 
@@ -234,7 +233,6 @@ def test_rules_come_back_from_a_message_and_have_the_reference_s_fields(rules: R
         {"max_depth": 0},
         {"max_depth": 63},
         {"candidate_limit": -1},
-        {"candidate_limit": 2**64},
         {"min_samples_split": 1},
         {"min_samples_leaf": 0},
         {"cuts": PerNode("quantile", 0, 2)},

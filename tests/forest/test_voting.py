@@ -1,4 +1,5 @@
 import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -109,8 +110,8 @@ def some_tree(rng: random.Random, scale: Scale, n_features: int, n_splits: int, 
         weight = rng.choice([0, 1, 7, 2**30])
         sums = [weight, weight * rng.randrange(-999, 999)]
         leaves.append([rng.randrange(weight + 1) for _ in scale.labels] if scale.labels else sums)
-    sums = np.array(leaves, dtype=np.int64).reshape(len(leaves), scale.n_sums)
-    return Tree(np.array(features, dtype=np.int64), np.array(cuts, dtype=np.uint8), sums)
+    table = sums_of(leaves).reshape(len(leaves), scale.n_sums)
+    return Tree(np.array(features, dtype=np.int64), np.array(cuts, dtype=np.uint8), table)
 
 
 def plain_leaves(forest: Forest, bins: list[int]) -> list[tuple[int, ...]]:
@@ -120,7 +121,7 @@ def plain_leaves(forest: Forest, bins: list[int]) -> list[tuple[int, ...]]:
         nodes = dict(zip(tree.paths.tolist(), range(len(tree)), strict=True))
         path = 1
         while (feature := int(tree.features[nodes[path]])) >= 0:
-            path = 2 * path + (bins[feature] > tree.cuts[nodes[path]])
+            path = 2 * path + int(bins[feature] > tree.cuts[nodes[path]])
         leaf = int((tree.features[: nodes[path]] == LEAF).sum())
         found.append(tuple(tree.sums[leaf].tolist()) if feature == LEAF else (0,) * tree.sums.shape[1])
     return found
@@ -137,12 +138,15 @@ def test_walking_gives_the_reference_s_votes(voting: str, n_rows: int) -> None:
     bins = np.array([[rng.randrange(256) for _ in range(n_rows)] for _ in range(5)], dtype=np.uint8)
     votes = Walker(forest, scale, how).walk(bins)
     of_rows = [plain_leaves(forest, row) for row in bins.T.tolist()]
-    count = {
+    count: dict[str, Callable[[list[reference.Sums]], list[int]]] = {
         "hard": reference.hard_votes,
         "soft": reference.soft_votes,
         "numbers": lambda leaves: [reference.number_votes(leaves, PLAIN)],
-    }[voting]
-    expected = [count(leaves) for leaves in of_rows], [reference.n_voted(leaves) for leaves in of_rows]
+    }
+    expected = (
+        [count[voting](leaves) for leaves in of_rows],
+        [reference.n_voted(leaves) for leaves in of_rows],
+    )
     assert in_numbers(votes) == expected
     if n_rows > 500:
         assert votes.n_voted.min() < votes.n_voted.max() < len(trees)

@@ -574,8 +574,12 @@ def test_nothing_is_sent_to_a_forest_of_another_federation_or_epoch(
 def test_forest_whose_rules_are_not_those_of_its_name_is_sent_nothing(federation: Federation) -> None:
     """More trees or levels would let CS ask CC more than the requester has signed for."""
     rules = federation.coordinator.plan.rules
-    other_rules = [changed(rules, n_trees=N_TREES + 1), changed(rules, max_depth=62)]
-    for lie in (*({"rules": other} for other in other_rules), {"forest": bytes(16)}):
+    lies: list[dict[str, Any]] = [
+        {"rules": changed(rules, n_trees=N_TREES + 1)},
+        {"rules": changed(rules, max_depth=62)},
+        {"forest": bytes(16)},
+    ]
+    for lie in lies:
         with pytest.raises(ProtocolError) as caught:
             answer_of_liar(federation, ForestFacts, functools.partial(other_opening, lie))
         assert caught.value.kind == "forest"
