@@ -84,7 +84,7 @@ def test_digest_is_that_of_rules_scale_splits_and_leaves() -> None:
         FOREST.digest(msgspec.structs.replace(RULES, cuts=Books()), SCALE),
         FOREST.digest(with_rules(n_sampled=3), SCALE),
         FOREST.digest(RULES, msgspec.structs.replace(SCALE, labels=("a", "c"))),
-        FOREST.digest(RULES, msgspec.structs.replace(SCALE, weight_places=1)),
+        FOREST.digest(RULES, msgspec.structs.replace(SCALE, weight_places=29)),
         of_nodes({}, {(0, 1): (1, 1)}).digest(RULES, SCALE),
         of_nodes(SPLITS | {(0, 3): ("shop/y", 1)}, LEAVES).digest(RULES, SCALE),
         of_nodes(SPLITS | {(0, 3): ("shop/z", 0)}, LEAVES).digest(RULES, SCALE),

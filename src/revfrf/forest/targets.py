@@ -39,6 +39,12 @@ class Scale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     low: float = 0.0
     high: float = 0.0
 
+    def __post_init__(self) -> None:
+        fits = len(self.labels) == len(self.class_weights)
+        fits &= 0 < self.max_total_weight < math.inf and -_LARGEST <= self.low <= self.high <= _LARGEST
+        if not fits or self.weight_places not in _possible_places(self.max_total_weight):
+            raise ValueError("a scale that no forest has")
+
     @property
     def n_classes(self) -> int:
         """The number of classes; 0 for a regression."""
@@ -186,10 +192,13 @@ def _weight_scale(weights: Floats, max_total: float | None) -> tuple[float, int]
     allowed = _ROOM * total if max_total is None else float(max_total)
     if not math.isfinite(allowed) or allowed < total:
         raise UsageError(f"max_total_weight={max_total!r}: the weights already sum to {total}")
-    limit = _WEIGHT_BITS - 1
-    if whole and allowed <= 2**limit:
-        return allowed, 0
-    return allowed, limit - math.frexp(allowed)[1]
+    return allowed, _possible_places(allowed)[0 if whole else 1]
+
+
+def _possible_places(max_total: float) -> tuple[int, int]:
+    """Return the binary places of a weight: if all are whole numbers, and if not."""
+    places = _WEIGHT_BITS - 1 - math.frexp(max_total)[1]
+    return (0 if max_total <= 2 ** (_WEIGHT_BITS - 1) else places, places)
 
 
 def _fixed_weights(scale: Scale, weights: Floats) -> Ints:
