@@ -176,7 +176,7 @@ def _targets(forest: Model, table: Table, target: str, texts: Sequence[str]) -> 
             y, limits = _labels(forest, table, texts), limits._replace(classes=forest.classes_)
         else:
             y = forest._check_y(np.array([number(text) for text in texts], dtype=np.float64))
-            limits = limits._replace(target_range=(scale.low, scale.high))
+            limits = limits._replace(target_range=(min(scale.low, y.min()), max(scale.high, y.max())))
         return forest._targets(np.arange(len(y)), y, np.ones(len(y)), limits)
     except ValueError as error:
         raise UsageError(f"{table.path}, column {target!r}: {error}") from None

@@ -24,7 +24,7 @@ MAX_TREES = 2**22
 """So that the sum of all votes fits 64 bits."""
 
 LEAF, OPEN = -1, -2
-"""In place of a split's feature. What becomes of an open node is not known yet, or not any more."""
+"""In place of a split's feature. An open node has not grown yet, or was destroyed."""
 
 Method = Literal["quantile", "uniform"]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
