@@ -159,6 +159,6 @@ def test_a_question_before_the_forest_is_whole_is_refused() -> None:
     assert is_refused(federation, case.codes)
     for party, table in case.codes.items():
         federation.participants[party].hold(TRAINING, table)
-    federation.coordinator.create(case.rules, federation.seed, targets_of(case, federation.seed))
+    federation.coordinator.create(case.rules, federation.seed, targets_of(case))
     federation.coordinator.open()
     assert is_refused(federation, case.codes)

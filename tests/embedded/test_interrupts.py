@@ -98,7 +98,7 @@ def check_ends_well(level: RevocationLevel, line: Line, time: int, expected: str
     assert certificate.report.digest_after == expected
     assert before in (None, certificate.report.digest_before, expected)
     codes = CASE.without("bank").codes
-    assert federation.votes(codes, CASE.n_rows, "hard").sum() == CASE.n_rows * CASE.rules.n_trees
+    assert federation.votes(codes, CASE.n_rows, "hard").n_voted.sum() == CASE.n_rows * CASE.rules.n_trees
 
 
 def check_some(level: RevocationLevel, every: int) -> None:

@@ -301,7 +301,7 @@ def test_no_trace_is_left_after_the_forest_was_opened_again(tmp_path: Path) -> N
 
 
 def test_several_who_leave_together_leave_no_trace(tmp_path: Path) -> None:
-    check_leaving(tmp_path, grown(tmp_path, 6, n_estimators=20, n_rows=200), [("p1+p4", 2)])
+    check_leaving(tmp_path, grown(tmp_path, 6, n_estimators=60, n_rows=200), [("p1+p4", 2)])
 
 
 def test_requester_that_is_admitted_anew_keeps_no_key_of_an_older_epoch(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class RevocableForestClassifier(PersistenceMixin, RevocationMixin, ClassifierMix
     min_samples_split, min_samples_leaf : int
         The smallest number of rows of a node that is split, and of a leaf.
     bootstrap : bool
-        Whether each tree draws its rows with replacement.
+        Whether each tree draws how often each row counts in it: once on average, as with replacement.
     candidates : {"quantile", "uniform"}
         How an owner chooses candidate thresholds: at even ranks or, as in the paper, evenly spaced.
     n_candidates, n_sampled : int

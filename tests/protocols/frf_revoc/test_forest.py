@@ -16,6 +16,7 @@ from revfrf.forest.randomness import candidate_limit
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.protocols.frf_revoc import doomed
 from revfrf.testing.federations import Case, train, with_rules
+from tests.federations import in_numbers
 from tests.protocols.frf_revoc.leaving import CASE, LEVELS, answers, check_same, leave, without
 
 MISSING = missing(64)
@@ -89,7 +90,7 @@ def test_encrypted_answers_are_those_of_the_forest_without_the_leaver(
     leave(federation, [leaver], level)
     check_same(federation, left, ask=True)
     some = {party: table[:, :6] for party, table in left.codes.items()}
-    assert answers(federation, some).tobytes() == answers(train(left), some).tobytes()
+    assert in_numbers(answers(federation, some)) == in_numbers(answers(train(left), some))
 
 
 @pytest.mark.parametrize("level", LEVELS)

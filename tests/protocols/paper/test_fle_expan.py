@@ -112,7 +112,7 @@ def opened() -> Opened:
     federation = set_up(CASE)
     for name, table in CASE.codes.items():
         federation.participants[name].hold("training", table)
-    federation.coordinator.create(CASE.rules, federation.seed, targets_of(CASE, federation.seed))
+    federation.coordinator.create(CASE.rules, federation.seed, targets_of(CASE))
     federation.coordinator.open()
     return Opened(federation, federation.participants[PARTY], federation.coordinator.plan.forest)
 
@@ -469,5 +469,5 @@ def test_participant_with_other_rows_than_the_labels_is_refused(rows: int) -> No
     federation = set_up(CASE)
     codes = CASE.codes | {PARTY: np.zeros((2, rows), np.int64)}
     with pytest.raises(ProtocolError) as caught:
-        federation.train(codes, CASE.rules, targets_of(CASE, federation.seed), lambda _: None)
+        federation.train(codes, CASE.rules, targets_of(CASE), lambda _: None)
     assert caught.value.kind == "schema"
