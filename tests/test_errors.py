@@ -25,7 +25,7 @@ from revfrf.errors import (
     UsageError,
 )
 from revfrf.protocols.common.request import RequestPolicy
-from revfrf.roles.participant import TRAINING
+from revfrf.protocols.sides import TRAINING
 from revfrf.testing import federations
 from revfrf.testing.federations import Codes, random_case, targets_of
 from tests.conftest import World

@@ -19,7 +19,8 @@ from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import CC, CS
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import RequestPolicy
-from revfrf.roles.participant import TRAINING, Participant
+from revfrf.protocols.sides import TRAINING
+from revfrf.roles.participant import Participant
 from revfrf.storage.memory import CoordinatorStore
 from revfrf.testing.federations import later_keys
 from tests.killing import for_good

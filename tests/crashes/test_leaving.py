@@ -16,7 +16,7 @@ from revfrf.errors import ProtocolError
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import CC, CS, KGC
 from revfrf.roles.coordinator import Coordinator
-from revfrf.roles.participant import TRAINING
+from revfrf.protocols.sides import TRAINING
 from tests.crashes.forests import (
     FOUR,
     IDLE,

@@ -16,7 +16,7 @@ from revfrf.errors import InsecureKeyError, StorageError
 from revfrf.forest import criterion
 from revfrf.forest.criterion import Counted
 from revfrf.messages.base import number
-from revfrf.roles.participant import TRAINING
+from revfrf.protocols.sides import TRAINING
 from tests.estimators.directories import (
     X,
     Y,

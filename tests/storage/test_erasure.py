@@ -17,7 +17,7 @@ from revfrf.embedded import moduli
 from revfrf.forest.nodes import Node
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.protocols.common.identity import Identity
-from revfrf.roles.participant import TRAINING
+from revfrf.protocols.sides import TRAINING
 from revfrf.storage.memory import (
     CoordinatorStore,
     KnownRequest,

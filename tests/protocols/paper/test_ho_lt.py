@@ -28,7 +28,7 @@ from revfrf.names import CC, CS
 from revfrf.protocols.common.identity import Keys
 from revfrf.protocols.common.request import RequestPolicy, sign_request
 from revfrf.protocols.paper import ho_lt as module
-from revfrf.protocols.paper.fle_expan import forest_id
+from revfrf.protocols.common.opening import forest_id
 from revfrf.protocols.paper.ho_lt import _RESULT, ComparingServer, _result, ho_lt
 from revfrf.testing.federations import columns_of, random_case, targets_of, toy_keys, train, with_rules
 from revfrf.testing.peers import FaultyPeer
