@@ -16,7 +16,7 @@ from revfrf import RevocableForestClassifier
 from revfrf.crypto.dtpkc.primes import SafePrimes
 from revfrf.crypto.dtpkc.strong import _deal
 from revfrf.embedded import federation, moduli
-from revfrf.protocols.paper.fle_expan import LevelReport
+from revfrf.protocols.sides import GrowthReport
 from tests.conftest import PRIMES
 from tests.estimators.toys import ROWS, TOY, TWO_PARTIES, classifier, frame, regressor, signs, table
 
@@ -351,7 +351,7 @@ def test_the_names_of_categories_are_among_what_the_coordinator_receives() -> No
 
 
 def test_progress_begins_at_nothing_and_ends_with_everything(forest: Any) -> None:
-    reports: list[LevelReport] = []
+    reports: list[GrowthReport] = []
     rules, targets = forest.federation_.coordinator.plan.rules, forest.targets_
     columns = {party: forest.layout_.of(party) for party in forest.layout_.owned}
     again = federation.Federation(columns, setup=moduli.cached_setup(256, True, 1), seed=b"seed")

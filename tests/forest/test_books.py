@@ -7,10 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from revfrf.crypto.encoding import BOUND, MISSING
+from revfrf.crypto.encoding import bound, missing
 from revfrf.forest.books import MAX_CUTS, bins_of, draw_book
 from tests.reference import forest as reference
 
+BOUND, MISSING = bound(64), missing(64)
 RINGS = {64: BOUND, 32: 2**30}
 
 sizes = st.one_of(st.integers(1, MAX_CUTS), st.sampled_from([1, 2, 3, 4, 254, 255]))

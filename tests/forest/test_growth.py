@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from revfrf.crypto.encoding import MISSING
+from revfrf.crypto.encoding import missing
 from revfrf.forest import growth as growth_module
 from revfrf.forest.books import bins_of, draw_book
 from revfrf.forest.growth import Growth
@@ -21,6 +21,8 @@ from revfrf.forest.tree import LEAF, OPEN, Books, Forest, Rules, Tree
 from revfrf.forest.voting import Voting, Walker
 from tests.federations import in_numbers, reference_rules
 from tests.reference import forest as reference
+
+MISSING = missing(64)
 
 SEED = b"seed"
 RULES = Rules(

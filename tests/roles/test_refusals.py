@@ -9,8 +9,8 @@ from revfrf.embedded.federation import Federation
 from revfrf.messages.alignment import SchemaRequest
 from revfrf.messages.base import Done
 from revfrf.messages.fle_expan import Schema
-from revfrf.roles.coordinator import Coordinator, _check_schema
 from revfrf.protocols.sides import TRAINING
+from revfrf.roles.coordinator import Coordinator, _check_schema
 from revfrf.testing.federations import RULES, random_case, train, with_rules
 from revfrf.testing.refusals import refusal_kind
 

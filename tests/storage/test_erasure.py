@@ -86,7 +86,7 @@ def test_coordinator_keeps_no_trace_of_destroyed_splits(path: Path, seed: int, s
         }
         store.commit(splits, {})
         before |= parts_of(store)
-        store.destroy(some_of(rng, list(store.splits)), REBUILDING)
+        store.destroy(some_of(rng, list(store.splits)))
         store.scrub()
         dead = (dead | before) - parts_of(store)
         files = raw(path.parent)

@@ -20,6 +20,7 @@ from revfrf.record import Record
 Label = bool | int | float | str
 
 _WEIGHT_BITS, _BOOTSTRAP_BITS, _SUM_BITS, _VOTE_BITS = 35, 5, 62, 40
+_MAX_CLASSES = 2**16
 _LARGEST = 2.0**1000
 _ROOM = 4.0
 """How much the sum of weights may grow, if nobody says."""
@@ -148,6 +149,10 @@ def class_targets(
     max_total_weight: float | None = None,
 ) -> Targets:
     """Return the targets of rows that belong to classes 0, 1, …, which have these labels."""
+    if len(labels) > _MAX_CLASSES:
+        raise UsageError(
+            f"{len(labels):,} classes; there can be {_MAX_CLASSES:,}; a regression may fit better"
+        )
     factors = np.ones(len(labels)) if class_weights is None else class_weights
     with np.errstate(over="ignore", invalid="ignore"):
         weights = sample_weights * factors[classes]

@@ -19,6 +19,7 @@ from revfrf.messages.base import FEATURES, PATHS, SIZES, TREES, Message
 from revfrf.messages.fle_expan import LevelReply, LevelRequest
 from revfrf.names import CS
 from revfrf.protocols.paper.fle_expan import write_nodes
+from revfrf.protocols.paper.sides import PaperOwner
 from revfrf.protocols.paper.splits import split_context, split_statement
 from revfrf.roles.participant import Participant
 from revfrf.testing.federations import random_case, set_up, targets_of, train, with_rules
@@ -88,8 +89,8 @@ class Opened:
 
     def state(self) -> tuple[Any, ...]:
         """All that a participant remembers of a forest."""
-        growth = self.party.growth
-        assert growth is not None
+        assert isinstance(self.party.side, PaperOwner)
+        growth = self.party.side.growth
         proposals = [
             (positions.tolist(), p.thresholds.tobytes(), p.n_cuts.tolist(), p.bins.tolist())
             for positions, p in growth.proposals

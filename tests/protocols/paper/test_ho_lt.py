@@ -26,9 +26,9 @@ from revfrf.messages.base import Done, Message, number, of_number
 from revfrf.messages.frf_predict import MaskedComparisons, Request, SealedResults, ShareReply, ShareRequest
 from revfrf.names import CC, CS
 from revfrf.protocols.common.identity import Keys
+from revfrf.protocols.common.opening import forest_id
 from revfrf.protocols.common.request import RequestPolicy, sign_request
 from revfrf.protocols.paper import ho_lt as module
-from revfrf.protocols.common.opening import forest_id
 from revfrf.protocols.paper.ho_lt import _RESULT, ComparingServer, _result, ho_lt
 from revfrf.testing.federations import columns_of, random_case, targets_of, toy_keys, train, with_rules
 from revfrf.testing.peers import FaultyPeer
