@@ -283,7 +283,9 @@ def test_snippet_of_the_page_on_scaling_runs(tmp_path: Path) -> None:
     """With toy keys, which take no time."""
     pytest.importorskip("ray")
     [snippet] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "scaling.md").read_text(), re.DOTALL)
-    toy = snippet.replace("parties=parties,", "parties=PARTIES, key_bits=256, allow_insecure_keys=True,")
+    toy = snippet.replace(
+        "parties=parties,", "parties=PARTIES, protocol='paper', key_bits=256, allow_insecure_keys=True,"
+    )
     assert toy != snippet
     before = (
         "from revfrf import RevocableForestClassifier\nfrom tests.test_scaling import PARTIES, X, Y as y\n"

@@ -69,6 +69,7 @@ class Small:
             n_candidates=7,
             n_sampled=16,
             parties={party: [place[i] for i in owned] for party, owned in staying.items()},
+            protocol="paper",
             key_bits=256,
             allow_insecure_keys=True,
             random_state=self.seed,

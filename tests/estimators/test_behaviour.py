@@ -309,7 +309,9 @@ def real_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("real_keys")
 def test_real_keys_need_no_switch_and_are_not_called_insecure() -> None:
     rows: NDArray[np.float64] = X[:60]
-    real = RevocableForestClassifier(3, max_depth=2, parties=PARTIES, key_bits=2048, random_state=0)
+    real = RevocableForestClassifier(
+        3, max_depth=2, parties=PARTIES, protocol="paper", key_bits=2048, random_state=0
+    )
     real.fit(rows, Y[:60])
     assert real.score(rows, Y[:60]) > 0.8
     assert real.costs_.security == "about 112 bits of security"

@@ -525,7 +525,7 @@ def test_nodes_with_too_few_rows_are_not_split() -> None:
 @pytest.mark.parametrize("kind", [RevocableForestClassifier, RevocableForestRegressor])
 def test_short_keys_need_the_switch_and_the_error_names_it(kind: Any, bits: int) -> None:
     with pytest.raises(InsecureKeyError, match=r"2048 or more.*allow_insecure_keys=True") as caught:
-        kind(3, key_bits=bits).fit(X, Y)
+        kind(3, protocol="paper", key_bits=bits).fit(X, Y)
     assert isinstance(caught.value, ValueError)
 
 

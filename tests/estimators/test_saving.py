@@ -22,7 +22,13 @@ from revfrf.errors import ModelFileError, UsageError
 from revfrf.estimators._file import SavedForest, SavedStore, encode, read
 from tests.storage.tampering import fields
 
-TOY: dict[str, Any] = {"key_bits": 256, "allow_insecure_keys": True, "random_state": 0, "n_estimators": 5}
+TOY: dict[str, Any] = {
+    "protocol": "paper",
+    "key_bits": 256,
+    "allow_insecure_keys": True,
+    "random_state": 0,
+    "n_estimators": 5,
+}
 
 
 def flowers() -> tuple[pd.DataFrame, np.ndarray[Any, Any]]:
