@@ -95,6 +95,11 @@ class Tree:
         return len(self.features)
 
     @property
+    def n_nodes(self) -> int:
+        """The number of splits and leaves."""
+        return int((self.features != OPEN).sum())
+
+    @property
     def whole(self) -> bool:
         """Whether no node is open."""
         return not (self.features == OPEN).any()
@@ -185,7 +190,7 @@ class Forest:
 
     @property
     def n_nodes(self) -> int:
-        return sum(map(len, self.trees))
+        return sum(tree.n_nodes for tree in self.trees)
 
     def splits(self) -> Ints:
         """Return a table (tree, path, number of the feature, cut) of all splits, by tree and path."""
@@ -198,9 +203,11 @@ class Forest:
     def leaves(self) -> Ints:
         """Return a table (tree, path, sums…) of all leaves, by tree and path."""
         found = [
-            _rows(i, tree.paths[tree.features == LEAF], *tree.sums.T) for i, tree in enumerate(self.trees)
+            _rows(i, tree.paths[tree.features == LEAF], *tree.sums.T)
+            for i, tree in enumerate(self.trees)
+            if len(tree.sums)
         ]
-        return np.concatenate(found)
+        return np.concatenate(found) if found else np.empty((0, 2), "<i8")
 
     def digest(self, rules: Rules, scale: Scale) -> str:
         """Equal exactly for equal rules, scales, splits and leaves; thresholds play no part."""
