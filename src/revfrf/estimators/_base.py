@@ -188,7 +188,7 @@ class BaseRevocableForest(BaseEstimator):
                     columns, seed=seed, protocol=self.protocol, setup=setup, n_jobs=n_jobs, stores=stores
                 )
                 for party, participant in federation.participants.items():
-                    participant.n_cuts = layout.settings(party, self.n_cuts, "n_cuts", self._names())
+                    participant.limit_cuts(layout.settings(party, self.n_cuts, "n_cuts", self._names()))
                 if self.directory is not None:
                     federation.coordinator.store.write(estimator=self._record())
                 federation.train(codes, rules, self.targets_, progress)
