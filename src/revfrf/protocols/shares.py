@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from revfrf.errors import ProtocolError
@@ -144,11 +145,13 @@ class SharesCoordinator(CoordinatorSide):
         names, n_sums = sorted(plan.features), seat.targets.scale.n_sums
         fits = self.whole and len(store.trees) == plan.rules.n_trees and sorted(store.bins) == names
         for owner, seat_of in owners.items():
-            lines = [book.line for book in seat_of.store.books]
-            fits &= [line.feature for line in lines] == list(plan.owners[owner])
-            for line in lines if fits else ():
+            books = seat_of.store.books
+            fits &= [book.line.feature for book in books] == list(plan.owners[owner])
+            for book in books if fits else ():
+                line, cuts = book.line, book.cuts
                 verify_line(plan.verify_keys[owner], plan.federation, plan.forest, line)
                 fits &= store.bins[line.feature].line == line
+                fits &= len(cuts) == line.n_cuts and bool((np.diff(cuts) > 0).all())
         if not fits:
             raise ProtocolError("the parts of the forest do not fit together", kind="forest")
         n_cuts = np.array([store.bins[name].line.n_cuts for name in names])
@@ -179,7 +182,8 @@ class SharesOwner(OwnerSide):
         return 0
 
     def save(self, store: ParticipantStore) -> None:
-        store.put_books(self.books)
+        """Save books without the salts of the bins: these are CS's to keep, together with the bins."""
+        store.put_books([msgspec.structs.replace(book, salt=b"") for book in self.books])
 
     def handle(self, message: Message) -> Message | None:
         if not isinstance(message, BinsRequest):
