@@ -169,7 +169,7 @@ def check_leaving(place: Path, grown: Path, leaver: str, level: RevocationLevel,
     def checked(directory: Path, number: int) -> None:
         model = RevocableForestClassifier.open(directory)
         if leaver in model.parties_:  # killed before KGC knew of it
-            assert number <= number_of(steps, "RevocationRequest")
+            assert number <= number_of(steps, "commit of kgc.db: before")
             model.revoke(leaver, level)
         check(model, leaver)
         model.certificates_[-1].verify(model.kgc_key_)
