@@ -127,7 +127,8 @@ def test_revocation_that_is_interrupted_at_any_line_ends_well(level: RevocationL
 def test_interrupted_search_for_primes_ends_the_process_and_leaves_nothing(tmp_path: Path) -> None:
     program = (
         "import sys; from revfrf import RevocableForestClassifier\n"
-        "forest = RevocableForestClassifier(protocol='paper', key_bits=6144, n_jobs=2, directory=sys.argv[1])\n"
+        "forest = RevocableForestClassifier(protocol='paper', key_bits=6144, n_jobs=2,\n"
+        "directory=sys.argv[1])\n"
         "forest.fit([[i] for i in range(20)], [0, 1] * 10)"
     )
     begun = subprocess.Popen(

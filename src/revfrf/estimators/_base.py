@@ -97,7 +97,7 @@ class BaseRevocableForest(BaseEstimator):
     candidates: Method = "quantile"
     n_candidates: int = 32
     n_sampled: int = 128
-    n_cuts: int | Mapping[int | str, int] = MAX_CUTS
+    n_cuts: int | Mapping[Any, int] = MAX_CUTS
     protocol: Protocol = "shares"
     parties: Parties | None = None
     decimals: Decimals = None
@@ -188,7 +188,7 @@ class BaseRevocableForest(BaseEstimator):
                     columns, seed=seed, protocol=self.protocol, setup=setup, n_jobs=n_jobs, stores=stores
                 )
                 for party, participant in federation.participants.items():
-                    participant.n_cuts = layout.settings(party, self.n_cuts, "n_cuts", self._names())
+                    participant.limit_cuts(layout.settings(party, self.n_cuts, "n_cuts", self._names()))
                 if self.directory is not None:
                     federation.coordinator.store.write(estimator=self._record())
                 federation.train(codes, rules, self.targets_, progress)

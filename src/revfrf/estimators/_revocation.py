@@ -17,6 +17,7 @@ from revfrf.lifecycle import check_somebody_stays
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.parallel import workers
 from revfrf.protocols.certificate import RevocationCertificate
+from revfrf.protocols.sides import TRAINING
 from revfrf.report.progress import level_progress
 
 Leavers = str | Iterable[str]
@@ -104,6 +105,11 @@ class RevocationMixin(BaseRevocableForest):
         """
         self._check_whole()
         leavers, wanted = self._leavers(party), _level(level)
+        if not all(TRAINING in party.tables for party in self.federation_.participants.values()):
+            raise UsageError(
+                "this forest was loaded from a file, which has no columns to grow another forest from: "
+                "preview it in the process that trained it, or in its directory (`open`)"
+            )
         federation, side = self.federation_, self.federation_.coordinator.side
         going, shadow, spent = side.doomed(leavers), federation.shadow(leavers), federation.timings
         lost = sum(going.values())

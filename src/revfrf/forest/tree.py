@@ -95,6 +95,11 @@ class Tree:
         return len(self.features)
 
     @property
+    def n_nodes(self) -> int:
+        """The number of splits and leaves."""
+        return int((self.features != OPEN).sum())
+
+    @property
     def whole(self) -> bool:
         """Whether no node is open."""
         return not (self.features == OPEN).any()
@@ -187,7 +192,7 @@ class Forest:
 
     @property
     def n_nodes(self) -> int:
-        return sum(map(len, self.trees))
+        return sum(tree.n_nodes for tree in self.trees)
 
     def splits(self) -> Ints:
         """Return a table (tree, path, number of the feature, cut) of all splits, by tree and path."""

@@ -16,7 +16,7 @@ PIECE = 8 * MIB
 
 COLUMNS = "<u2"  # the type of numbers of columns
 
-RowNumber = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+RowNumber = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 FeatureId = Annotated[str, msgspec.Meta(min_length=3, max_length=400)]
 
 
@@ -47,7 +47,7 @@ class BinsRequest(Message, frozen=True):
     """
 
     protocol = "FLE-Expan"
-    max_bytes = MIB
+    max_bytes = 256 * MIB
     epoch: Count
     forest: Id
     table: Name
@@ -87,9 +87,9 @@ def of_runs(runs: Sequence[tuple[int, int]], n_rows: int) -> Ints:
     """The inverse of `runs_of`, for this many rows. Raises FormatError for anything else."""
     ends = [first + length for first, length in runs]
     ascending = all(end < first for end, (first, _) in zip(ends, runs[1:], strict=False))
-    if sum(length for _, length in runs) != n_rows or not ascending or not all(n for _, n in runs):
+    if not runs or sum(n for _, n in runs) != n_rows or not ascending or not all(n for _, n in runs):
         raise FormatError("numbers of rows that no forest has", kind="out-of-range")
-    return np.concatenate([np.arange(a, b) for (a, _), b in zip(runs, ends, strict=True)])
+    return np.concatenate([first + np.arange(length) for first, length in runs])
 
 
 def column_numbers(data: bytes, n_columns: int) -> Positions:

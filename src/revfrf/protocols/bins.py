@@ -37,7 +37,7 @@ from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.signed import sign, verify
 from revfrf.protocols.sides import TRAINING, Plan
 from revfrf.storage.memory import Arriving, Book, CoordinatorStore, StoredBins
-from revfrf.transport.base import Channel
+from revfrf.transport.base import Channel, blaming
 
 SALT_BYTES = 32
 
@@ -116,12 +116,13 @@ def collect_bins(channel: Channel, plan: Plan, store: CoordinatorStore, owner: s
     """
     features, arrived = plan.owners[owner], store.arriving.setdefault(owner, Arriving())
     asked = _Asked(plan, TRAINING, range(len(features)), numbers)
-    try:
-        _receive(channel, owner, asked, arrived)
-        found = _checked(plan, owner, numbers, arrived)
-    except RejectedError:
-        del store.arriving[owner]  # what is wrong is asked for again, all of it
-        raise
+    with blaming(owner):
+        try:
+            _receive(channel, owner, asked, arrived)
+            found = _checked(plan, owner, numbers, arrived)
+        except RejectedError:
+            del store.arriving[owner]  # what is wrong is asked for again, all of it
+            raise
     store.add_bins(found)
     del store.arriving[owner]
 
@@ -131,7 +132,8 @@ def test_bins(
 ) -> Bytes:
     """Have an owner send the bins of rows to test on, in these of its columns: shape (n_columns, n_rows)."""
     arrived = Arriving()
-    _receive(channel, owner, _Asked(plan, table, columns, np.arange(n_rows)), arrived)
+    with blaming(owner):
+        _receive(channel, owner, _Asked(plan, table, columns, np.arange(n_rows)), arrived)
     return np.frombuffer(arrived.data, np.uint8).reshape(len(columns), n_rows)
 
 
@@ -163,7 +165,7 @@ def _receive(channel: Channel, owner: str, asked: _Asked, arrived: Arriving) -> 
 
 
 def _checked(plan: Plan, owner: str, numbers: Ints, arrived: Arriving) -> dict[str, StoredBins]:
-    """Return the bins of each feature, if the owner has signed them for this forest, epoch, and these rows.
+    """Return the bins of each feature, if the owner has signed them for this forest and these rows.
 
     Raises RejectedError for anything else.
     """
@@ -173,8 +175,8 @@ def _checked(plan: Plan, owner: str, numbers: Ints, arrived: Arriving) -> dict[s
     bins_of_columns = np.frombuffer(bytes(arrived.data), np.uint8).reshape(-1, len(numbers))
     for (line, salt), bins in zip(map(msgspec.structs.astuple, arrived.lines), bins_of_columns, strict=True):
         verify_line(plan.verify_keys[owner], plan.federation, plan.forest, line)
-        if (line.epoch, line.rows) != (plan.epoch, rows):
-            raise ProtocolError(f"{line.feature!r}: bins of another epoch, or of other rows", kind="epoch")
+        if line.epoch > plan.epoch or line.rows != rows:  # what was signed before somebody left still counts
+            raise ProtocolError(f"{line.feature!r}: bins of a later epoch, or of other rows", kind="epoch")
         if bins.max(initial=0) > line.n_cuts:
             raise FormatError("a bin above the number of cuts", kind="out-of-range")
         if bins_digest(salt, bins.tobytes()) != line.bins:

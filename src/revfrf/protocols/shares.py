@@ -18,13 +18,14 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from revfrf.errors import ProtocolError
 from revfrf.forest.books import MAX_CUTS
 from revfrf.forest.growth import Growth
 from revfrf.forest.kernel import Ints
-from revfrf.forest.tree import OPEN, Books, Forest, Tree
+from revfrf.forest.tree import BARE, Books, Forest, Tree
 from revfrf.forest.voting import Votes, Voting, Walker
 from revfrf.messages.base import Message
 from revfrf.messages.bins import BinsRequest, of_runs
@@ -60,17 +61,16 @@ class SharesCoordinator(CoordinatorSide):
 
     @property
     def forest(self) -> Forest:
-        store = self.seat.store
-        return Forest(store.features, [store.trees[i] for i in range(self.seat.plan.rules.n_trees)])
+        plan, trees = self.seat.plan, self.seat.store.trees
+        return Forest(sorted(plan.features), [trees.get(i, BARE) for i in range(plan.rules.n_trees)])
 
     @property
     def n_nodes(self) -> int:
-        return sum(map(len, self.seat.store.trees.values()))
+        return self.forest.n_nodes
 
     @property
     def whole(self) -> bool:
-        store, n_trees = self.seat.store, self.seat.plan.rules.n_trees
-        return len(store.trees) == n_trees and all(tree.whole for tree in store.trees.values())
+        return all(tree.whole for tree in self.forest.trees)
 
     def grow(self, progress: Progress) -> None:
         """Collect the bins that are missing, and grow every tree that is not whole."""
@@ -82,13 +82,11 @@ class SharesCoordinator(CoordinatorSide):
                 collect_bins(seat.channel, plan, store, owner, seat.targets.numbers)
 
         side_by_side(collect, list(plan.owners))
-        features = sorted(plan.features)
-        if not store.trees:
-            store.begin_forest(features, plan.rules.n_trees)
+        features, trees = self.forest.features, self.forest.trees
         bins = np.stack([store.bins[feature].bins for feature in features])
         n_cuts = np.array([store.bins[feature].line.n_cuts for feature in features], dtype=np.int64)
         growth = Growth.of(plan.rules, plan.seed, seat.targets, features, n_cuts, bins)
-        open_trees = [(number, tree) for number, tree in sorted(store.trees.items()) if not tree.whole]
+        open_trees = [(number, tree) for number, tree in enumerate(trees) if not tree.whole]
         waiting, written = dict[int, Tree](), time.monotonic()
         for done, (number, tree) in enumerate(growth.trees(open_trees, seat.n_jobs), 1):
             waiting[number] = tree
@@ -118,14 +116,13 @@ class SharesCoordinator(CoordinatorSide):
     def _without(self, leavers: Collection[str]) -> Forest:
         """Return the forest with everything open that these owners decide, and without their features."""
         gone = {feature for owner in leavers for feature in self.seat.plan.owners.get(owner, ())}
-        return self.forest.renumbered(
-            [feature for feature in self.seat.store.features if feature not in gone]
-        )
+        forest = self.forest
+        return forest.renumbered([feature for feature in forest.features if feature not in gone])
 
     def doomed(self, leavers: Collection[str]) -> dict[int, int]:
-        before, after = self.seat.store.trees, self._without(leavers).trees
-        kept = [int((tree.features != OPEN).sum()) for tree in after]
-        return {i: len(before[i]) - kept[i] for i in range(len(after)) if len(before[i]) != kept[i]}
+        trees = zip(self.forest.trees, self._without(leavers).trees, strict=True)
+        lost = {i: before.n_nodes - after.n_nodes for i, (before, after) in enumerate(trees)}
+        return {i: nodes for i, nodes in lost.items() if nodes}
 
     def prepare_leaving(self, leavers: Collection[str]) -> None:
         """Nobody else has to do anything."""
@@ -146,13 +143,15 @@ class SharesCoordinator(CoordinatorSide):
         """Trees are whole and use cuts that exist; bins are those that their owners have signed."""
         seat, store, plan = self.seat, self.seat.store, self.seat.plan
         names, n_sums = sorted(plan.features), seat.targets.scale.n_sums
-        fits = self.whole and list(store.features) == names and sorted(store.bins) == names
+        fits = self.whole and len(store.trees) == plan.rules.n_trees and sorted(store.bins) == names
         for owner, seat_of in owners.items():
-            lines = [book.line for book in seat_of.store.books]
-            fits &= [line.feature for line in lines] == list(plan.owners[owner])
-            for line in lines if fits else ():
+            books = seat_of.store.books
+            fits &= [book.line.feature for book in books] == list(plan.owners[owner])
+            for book in books if fits else ():
+                line, cuts = book.line, book.cuts
                 verify_line(plan.verify_keys[owner], plan.federation, plan.forest, line)
                 fits &= store.bins[line.feature].line == line
+                fits &= len(cuts) == line.n_cuts and bool((np.diff(cuts) > 0).all())
         if not fits:
             raise ProtocolError("the parts of the forest do not fit together", kind="forest")
         n_cuts = np.array([store.bins[name].line.n_cuts for name in names])
@@ -183,7 +182,8 @@ class SharesOwner(OwnerSide):
         return 0
 
     def save(self, store: ParticipantStore) -> None:
-        store.put_books(self.books)
+        """Save books without the salts of the bins: these are CS's to keep, together with the bins."""
+        store.put_books([msgspec.structs.replace(book, salt=b"") for book in self.books])
 
     def handle(self, message: Message) -> Message | None:
         if not isinstance(message, BinsRequest):

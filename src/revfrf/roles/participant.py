@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from revfrf.errors import ProtocolError
+from revfrf.errors import ProtocolError, UsageError
+from revfrf.forest.books import MAX_CUTS
 from revfrf.io.party_data import Rows
 from revfrf.messages.alignment import Align, Drop, MatchRequest, SchemaRequest
 from revfrf.messages.base import Done, Message
@@ -56,9 +57,19 @@ class Participant(PolicyParty):
             super().remember()
             self.store.write(columns=self.columns, secret=self.secret)
 
+    def limit_cuts(self, n_cuts: Mapping[str, int]) -> None:
+        """Limit the books of cuts of some columns, by name. Raises UsageError."""
+        for column, most in n_cuts.items():
+            if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MAX_CUTS:
+                where = f"party {self.identity.name!r}, column {column!r}"
+                raise UsageError(f"{where}: `n_cuts` must be an int from 1 to {MAX_CUTS}, not {most!r}")
+        self.store.write(n_cuts=dict(n_cuts))
+        self.n_cuts = n_cuts
+
     def recall(self) -> None:
         """See `Party.recall`. Reads the training rows and their forest, if there are any yet."""
         super().recall()
+        self.n_cuts = self.store.read("n_cuts", dict[str, int]) or {}
         if self.store.read("column 0", bytes) is not None:
             columns = (self.store.expect(f"column {i}", bytes) for i in range(len(self.columns)))
             held = [np.frombuffer(c, dtype="<i8").astype(np.int64) for c in columns]

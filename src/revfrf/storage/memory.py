@@ -19,7 +19,7 @@ from revfrf.crypto.secret import hides_locals
 from revfrf.errors import StorageError
 from revfrf.forest.kernel import Bytes, Ints
 from revfrf.forest.nodes import Directions, Leaf, Node
-from revfrf.forest.tree import BARE, Forest, Tree
+from revfrf.forest.tree import Forest, Tree
 from revfrf.messages.bins import FeatureLine, SaltedLine
 from revfrf.record import Record
 
@@ -237,7 +237,6 @@ class CoordinatorStore(Store):
             if len(sums) % 8:
                 raise StorageError(f"{self}: damaged: half a sum in a leaf", kind="malformed")
             self.leaves[tree, path] = tuple(np.frombuffer(sums, dtype="<i8").tolist())
-        self.features = self.read("features", tuple[str, ...]) or ()
         self.trees = {number: Tree.from_bytes(data) for number, data in self.tables.rows("trees")}
         self.bins = self._read_bins()
         self.arriving: dict[str, Arriving] = {}
@@ -265,19 +264,14 @@ class CoordinatorStore(Store):
                 self.tables.put("bins", data)
         self.bins |= found
 
-    def begin_forest(self, features: Sequence[str], n_trees: int) -> None:
-        """Begin a forest of these features: all its trees are open."""
-        self.replace_forest(Forest(features, [BARE] * n_trees))
-
     def replace_forest(self, forest: Forest) -> None:
-        """Keep these trees and features in place of the others; bins of other features are erased."""
+        """Keep these trees in place of the others. The bins of features that it does not have are erased."""
         gone = self.bins.keys() - set(forest.features)
         with self.transaction():
-            self.write(features=tuple(forest.features))
             self.tables.delete("columns", [(feature,) for feature in gone])
             self.tables.delete("bins", [(feature,) for feature in gone])
             self.tables.put("trees", ((i, tree.to_bytes()) for i, tree in enumerate(forest.trees)))
-        self.features, self.trees = tuple(forest.features), dict(enumerate(forest.trees))
+        self.trees = dict(enumerate(forest.trees))
         self.bins = {feature: held for feature, held in self.bins.items() if feature not in gone}
 
     def put_trees(self, trees: Mapping[int, Tree]) -> None:

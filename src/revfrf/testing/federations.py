@@ -28,9 +28,11 @@ from revfrf.embedded.federation import Federation
 from revfrf.embedded.moduli import cached_setup
 from revfrf.forest.randomness import candidate_limit
 from revfrf.forest.targets import Targets, class_targets, number_targets
-from revfrf.forest.tree import PerNode, Rules
+from revfrf.forest.tree import Books, PerNode, Rules
 from revfrf.messages.fle_expan import Column
+from revfrf.names import Protocol
 from revfrf.protocols.sides import GrowthReport
+from revfrf.storage.memory import StoreFactory
 
 Codes = dict[str, NDArray[np.int64]]
 """For each party its values as fixed-point codes, shape (n_columns, n_rows)."""
@@ -52,7 +54,12 @@ RULES = Rules(
 def with_rules(**changes: Any) -> Rules:
     """Return `RULES` with some of them changed, or some of how cuts are proposed."""
     of_cuts = {name: changes.pop(name) for name in PerNode.__struct_fields__ if name in changes}
-    return structs.replace(RULES, cuts=structs.replace(RULES.cuts, **of_cuts), **changes)
+    return structs.replace(RULES, **{"cuts": structs.replace(RULES.cuts, **of_cuts)} | changes)
+
+
+def with_books(**changes: Any) -> Rules:
+    """Return `RULES` with some of them changed, for the shares protocol: cuts come from books."""
+    return with_rules(cuts=Books(), **changes)
 
 
 # -- keys -------------------------------------------------------------------------------------------
@@ -152,9 +159,14 @@ def ignore(_: GrowthReport) -> None:
     """Watch no progress."""
 
 
-def set_up(case: Case, n_jobs: int = 1) -> Federation:
-    """Return the parties of a case, enrolled with toy keys, before any training."""
-    return Federation(columns_of(case.codes), setup=toy_keys(), seed=case.seed, n_jobs=n_jobs)
+def set_up(case: Case, n_jobs: int = 1, stores: StoreFactory | None = None) -> Federation:
+    """Return the parties of a case before any training; the paper protocol has toy keys.
+
+    The protocol is the one that the case's rules are for.
+    """
+    protocol: Protocol = "shares" if isinstance(case.rules.cuts, Books) else "paper"
+    setup, columns = toy_keys() if protocol == "paper" else None, columns_of(case.codes)
+    return Federation(columns, seed=case.seed, protocol=protocol, setup=setup, n_jobs=n_jobs, stores=stores)
 
 
 def train(case: Case, federation: Federation | None = None) -> Federation:
