@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from revfrf import messages
 from revfrf.errors import FormatError, UsageError
-from revfrf.messages import frf_predict, frf_revoc, frf_test, key_setup
+from revfrf.messages import bins, frf_predict, frf_revoc, frf_test, key_setup
 from revfrf.messages.alignment import Align, Drop, MatchReply, MatchRequest, SchemaRequest
 from revfrf.messages.base import MIB, Done, Message, array, number, of_number
 from revfrf.messages.fle_expan import Column, LevelReply, LevelRequest, NodeRows, OpenForest, Schema
@@ -37,6 +37,7 @@ OPENING = OpenForest(
 DTPKC = key_setup.DtpkcParameters(b"\x09", b"\x04", 2**32 - 1)
 RECEIPT = key_setup.Receipt("bank", 2**32 - 1, bytes(32), bytes(32), bytes(64))
 REPORT = frf_revoc.Report(bytes(32), bytes(16), "0" * 64, "f" * 64, 2**32 - 1, 7, 0, bytes(64))
+LINE = bins.FeatureLine("bank/age", 1, 0, 32, 0, bytes(32), bytes(32), 4, bytes(32), bytes(64))
 SAMPLES: tuple[Message, ...] = (
     Done(),
     key_setup.KeyDeal(federation="f", epoch=1, number=1, dtpkc=None, share=None),
@@ -93,6 +94,10 @@ SAMPLES: tuple[Message, ...] = (
     ),
     LevelReply(round=3, ciphertexts=bytes(96), signature=bytes(64), n_cuts=b"\1", bins=b"\0\1"),
     LevelReply(round=3, ciphertexts=b"", signature=None, n_cuts=b"", bins=b""),
+    bins.BinsRequest(
+        epoch=1, forest=bytes(16), table="training", rows=((0, 5), (7, 1)), columns=bytes(2), offset=0
+    ),
+    bins.BinsReply(lines=(bins.SaltedLine(LINE, bytes(32)),), data=b"\0\1\2"),
     frf_test.TestRequest(epoch=1, forest=bytes(16), table="test", nodes=NODES),
     frf_test.TestReply(bits=b"\xff\x80"),
     ADMISSION,

@@ -20,6 +20,8 @@ from revfrf.crypto.signing import SigningKey
 from revfrf.errors import StorageError
 from revfrf.forest.nodes import Node
 from revfrf.forest.targets import TargetsRecord, class_targets
+from revfrf.forest.tree import BARE, LEAF, Forest, Tree
+from revfrf.messages.bins import FeatureLine
 from revfrf.protocols.common.identity import Identity, IdentityRecord
 from revfrf.protocols.common.request import RequestPolicy
 from revfrf.storage.directory import Directory
@@ -31,6 +33,7 @@ from revfrf.storage.memory import (
     Rebuilding,
     RequestBook,
     Store,
+    StoredBins,
     StoredSplit,
 )
 from revfrf.storage.sqlite import Database
@@ -129,7 +132,16 @@ def random_rebuilding(rng: random.Random) -> Rebuilding:
 # -- the same steps on disk and in memory -----------------------------------------------------------
 
 STEPS = {
-    CoordinatorStore: ["commit", "commit", "commit", "destroy", "destroy", "finish"],
+    CoordinatorStore: [
+        "commit",
+        "commit",
+        "commit",
+        "destroy",
+        "begin_rebuilding",
+        "finish",
+        "trees",
+        "bins",
+    ],
     ParticipantStore: ["commit", "commit", "commit", "forget"],
 }
 Step = Callable[[Any], None]
@@ -144,7 +156,10 @@ def step_of(kind: type[Store], name: str, rng: random.Random) -> Step:
     rebuilding, number = random_rebuilding(rng), rng.randint(0, 2**32)
     steps: dict[str, Step] = {
         "commit": lambda store: store.commit(splits, leaves),
-        "destroy": lambda store: store.destroy(nodes, rebuilding),
+        "destroy": lambda store: store.destroy(nodes),
+        "begin_rebuilding": lambda store: store.begin_rebuilding(rebuilding),
+        "trees": lambda store: store.replace_forest(random_forest(number)),
+        "bins": lambda store: store.add_bins(random_bins(number)),
         "forget": lambda store: store.forget(nodes),
         "finish": lambda store: store.finish(),
         "scrub": lambda store: store.scrub(),
@@ -152,6 +167,22 @@ def step_of(kind: type[Store], name: str, rng: random.Random) -> Step:
     if kind is ParticipantStore:
         steps["commit"] = lambda store: store.commit(own, number)
     return steps[name]
+
+
+def random_forest(number: int) -> Forest:
+    """A forest of two features whose trees have a split or none."""
+    split = Tree(
+        np.array([number % 2, LEAF, LEAF]), np.array([3, 0, 0], np.uint8), np.arange(4).reshape(2, 2)
+    )
+    leaf = Tree(np.array([LEAF]), np.zeros(1, np.uint8), np.array([[number, 1]]))
+    return Forest(["bank/x0", "telco/x0"], [split, BARE, leaf][: 1 + number % 3])
+
+
+def random_bins(number: int) -> dict[str, StoredBins]:
+    """The bins of one of three features, one of which no forest here has."""
+    name = ("bank/x0", "shop/x0", "telco/x0")[number % 3]
+    line = FeatureLine(name, 1, 0, 32, 0, bytes(32), bytes(32), 4, number.to_bytes(32, "big"), bytes(64))
+    return {name: StoredBins(line, bytes(32), np.arange(number % 7, dtype=np.uint8) % 5)}
 
 
 def together(store: Store, parts: list[Step]) -> None:
@@ -163,7 +194,10 @@ def together(store: Store, parts: list[Step]) -> None:
 def content(store: Any) -> list[Any]:
     """All that a store remembers, but for its facts."""
     if isinstance(store, CoordinatorStore):
-        return [store.splits, store.leaves, store.round, store.rebuilding, store.n_nodes]
+        trees = {number: tree.to_bytes() for number, tree in store.trees.items()}
+        bins = {name: (held.line, held.salt, held.bins.tolist()) for name, held in sorted(store.bins.items())}
+        known = [store.splits, store.leaves, store.round, store.rebuilding, store.n_nodes]
+        return [*known, trees, bins]
     own = store.own_splits
     counts = [store.trees_at(depth) for depth in DEPTHS]
     assert counts == [len({tree for tree, node in own if node.bit_length() == d + 1}) for d in DEPTHS]

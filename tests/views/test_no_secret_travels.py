@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from revfrf.messages import alignment, frf_test, registry
+from revfrf.messages.bins import BinsReply, BinsRequest
 from revfrf.messages.fle_expan import LevelReply, NodeRows
 from revfrf.messages.frf_predict import ShareRequest
 from revfrf.messages.key_setup import AdmissionRequest, SetUpReply, SetUpRequest
@@ -17,8 +18,9 @@ from tests.views.overheard import ASKING, LEAVER, OWNED, STAYING, Run, compared,
 def test_run_is_worth_watching(run: Run) -> None:
     kinds = {sent.plain["type"] for sent in run.watch.sent}
     matching = {kind for kind in registry.MESSAGES if kind.__module__ == alignment.__name__}
-    between_machines = {*matching, SetUpRequest, SetUpReply, AdmissionRequest}
-    assert kinds == {kind.__name__ for kind in {*registry.MESSAGES} - between_machines}
+    elsewhere = {*matching, SetUpRequest, SetUpReply, AdmissionRequest}  # between machines
+    elsewhere |= {BinsRequest, BinsReply}  # under the shares protocol
+    assert kinds == {kind.__name__ for kind in {*registry.MESSAGES} - elsewhere}
     splits = run.before.splits
     assert {split.owner for split in splits.values()} == set(OWNED)
     assert len(run.watch.exponents) >= len(splits) + 5

@@ -12,6 +12,7 @@ from revfrf.messages.alignment import Align, Drop, MatchRequest, SchemaRequest
 from revfrf.messages.base import Done, Message
 from revfrf.messages.fle_expan import Column, OpenForest, Schema
 from revfrf.messages.frf_revoc import RevocationLevel, RevocationRequest
+from revfrf.messages.key_setup import Admission, EpochCertificate, KeyDeal
 from revfrf.protocols.alignment import aligned_codes, answer_match, rows_name
 from revfrf.protocols.certificate import sign_revocation
 from revfrf.protocols.common.identity import Identity
@@ -107,7 +108,11 @@ class Participant(PolicyParty):
             case Drop():
                 self.drop(message.table)
                 return Done()
-        answered = None if self.side is None else self.side.handle(message)
+            case KeyDeal() | EpochCertificate() | Admission():
+                return super().handle(sender, message)
+        if self.side is None:
+            raise ProtocolError("there is no forest", kind="forest")
+        answered = self.side.handle(message)
         return super().handle(sender, message) if answered is None else answered
 
     @property

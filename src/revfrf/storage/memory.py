@@ -16,7 +16,7 @@ import numpy as np
 
 from revfrf.crypto.batch import SignedBatch
 from revfrf.crypto.secret import hides_locals
-from revfrf.errors import StorageError
+from revfrf.errors import FormatError, StorageError
 from revfrf.forest.kernel import Bytes, Ints
 from revfrf.forest.nodes import Directions, Leaf, Node
 from revfrf.forest.tree import Forest, Tree
@@ -237,8 +237,11 @@ class CoordinatorStore(Store):
             if len(sums) % 8:
                 raise StorageError(f"{self}: damaged: half a sum in a leaf", kind="malformed")
             self.leaves[tree, path] = tuple(np.frombuffer(sums, dtype="<i8").tolist())
-        self.trees = {number: Tree.from_bytes(data) for number, data in self.tables.rows("trees")}
-        self.bins = self._read_bins()
+        try:
+            self.trees = {number: Tree.from_bytes(data) for number, data in self.tables.rows("trees")}
+            self.bins = self._read_bins()
+        except (FormatError, msgspec.DecodeError):
+            raise StorageError(f"{self}: damaged: trees or bins that are none", kind="malformed") from None
         self.arriving: dict[str, Arriving] = {}
 
     def _read_bins(self) -> dict[str, "StoredBins"]:
@@ -258,6 +261,7 @@ class CoordinatorStore(Store):
         """Keep the bins of these features."""
         with self.transaction():
             for feature, held in found.items():
+                self.tables.delete("bins", [(feature,)])
                 self.tables.put("columns", [(feature, msgspec.msgpack.encode(held.line), held.salt)])
                 starts = range(0, len(held.bins), _CHUNK)
                 data = ((feature, i // _CHUNK, held.bins[i : i + _CHUNK].tobytes()) for i in starts)
@@ -270,6 +274,7 @@ class CoordinatorStore(Store):
         with self.transaction():
             self.tables.delete("columns", [(feature,) for feature in gone])
             self.tables.delete("bins", [(feature,) for feature in gone])
+            self.tables.delete("trees")
             self.tables.put("trees", ((i, tree.to_bytes()) for i, tree in enumerate(forest.trees)))
         self.trees = dict(enumerate(forest.trees))
         self.bins = {feature: held for feature, held in self.bins.items() if feature not in gone}

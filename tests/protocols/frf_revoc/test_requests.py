@@ -11,6 +11,7 @@ from revfrf.messages.frf_revoc import Certified, Report, RevocationReport, Revoc
 from revfrf.names import CC, CS, KGC
 from revfrf.protocols.certificate import RevocationCertificate, sign_report, sign_revocation
 from revfrf.protocols.common.epoch import certificate_digest
+from revfrf.protocols.paper.sides import PaperCoordinator
 from revfrf.roles.kgc import KeyCentre
 from revfrf.testing.federations import ignore, later_keys, set_up, train
 from revfrf.testing.refusals import refusal_kind
@@ -212,11 +213,17 @@ def test_report_of_another_epoch_or_forest_or_by_another_is_refused(federation: 
         assert refusal_kind(lambda lie=lie: reported(federation, lie)) == "order"  # type: ignore[misc]
 
 
+def keep_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let CS destroy nothing."""
+    for method in ("prepare_leaving", "destroy"):
+        monkeypatch.setattr(PaperCoordinator, method, lambda *_: None)
+
+
 def test_audit_finds_a_coordinator_that_reports_without_rebuilding(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its certificate holds, for it signs what it likes; training without the leaver shows the lie."""
-    monkeypatch.setattr("revfrf.roles.coordinator.destroy", lambda *_: set())
+    keep_everything(monkeypatch)
     certificate = leave(federation, ["bank"])
     certificate.verify(federation.coordinator.identity.kgc)
     assert certificate.report.digest_after != train(CASE.without("bank")).coordinator.digest()
@@ -226,9 +233,9 @@ def test_audit_finds_a_coordinator_that_forges_the_digest_of_the_forest_it_keeps
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest = train(CASE.without("bank")).coordinator.digest()
-    monkeypatch.setattr("revfrf.roles.coordinator.destroy", lambda *_: set())
+    keep_everything(monkeypatch)
     monkeypatch.setattr(
-        "revfrf.roles.coordinator.sign_report",
+        "revfrf.protocols.frf_revoc.sign_report",
         lambda identity, report: sign_report(identity, changed(report, digest_after=honest)),
     )
     certificate = leave(federation, ["bank"])
