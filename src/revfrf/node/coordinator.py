@@ -203,8 +203,10 @@ class CoordinatorService(Service):
             "digest": self.role.digest(),
             "rules": self.role.plan.rules,
             "labels": self.job.expect_record().labels,
-            "splits": [(tree, path, forest.features[f], cut) for tree, path, f, cut in forest.splits()],
-            "leaves": list(forest.leaves()),
+            "splits": [
+                (tree, path, forest.features[f], cut) for tree, path, f, cut in forest.splits().tolist()
+            ],
+            "leaves": forest.leaves().tolist(),
         }
         return msgspec.json.encode(known).decode() + "\n"
 
