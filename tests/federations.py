@@ -1,14 +1,18 @@
 """What a federation in one process has grown, and the same forest by the plain reference."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from revfrf.embedded.federation import Federation
-from revfrf.forest.nodes import Node
-from revfrf.forest.tree import Rules, unfinished, with_rows
+from revfrf.forest.criterion import Counted
+from revfrf.forest.nodes import Node, unfinished, with_rows
+from revfrf.forest.tree import PerNode, Rules
+from revfrf.forest.voting import Votes
 from revfrf.messages.base import of_number
 from revfrf.messages.key_setup import EpochCertificate
 from revfrf.testing.federations import Case
@@ -24,9 +28,10 @@ def modulus(certificate: EpochCertificate) -> int:
 
 def leaf_paths(federation: Federation) -> NDArray[np.uint64]:
     """For each tree and training row the path of the row's leaf, 0 for a row that the tree does not use."""
-    cs = federation.coordinator
-    ends = with_rows(cs.targets.used, cs.store.splits, unfinished(cs.plan.rules.n_trees, cs.store.splits, ()))
-    paths = np.zeros((cs.plan.rules.n_trees, len(cs.targets.values)), dtype=np.uint64)
+    cs, splits = federation.coordinator, federation.coordinator.store.splits
+    n_trees = cs.plan.rules.n_trees
+    ends = with_rows(counted(federation).used, splits, unfinished(n_trees, splits, ()))
+    paths = np.zeros((n_trees, len(cs.targets)), dtype=np.uint64)
     paths[np.repeat(ends.trees, ends.sizes), ends.rows] = np.repeat(ends.paths, ends.sizes)
     return paths
 
@@ -45,6 +50,17 @@ def grown_splits(federation: Federation) -> dict[Node, reference.Split]:
     return splits
 
 
+def counted(federation: Federation) -> Counted:
+    """How often each training row counts in each tree."""
+    cs = federation.coordinator
+    return Counted.of(cs.plan.rules, cs.plan.seed, cs.targets)
+
+
+def in_numbers(votes: Votes) -> tuple[list[list[int]], list[int]]:
+    """The votes for each row, and how many trees have voted."""
+    return votes.totals.tolist(), votes.n_voted.tolist()
+
+
 # -- the same by the reference -----------------------------------------------------------------------
 
 
@@ -58,8 +74,8 @@ def reference_features(case: Case) -> list[reference.Feature]:
     return [
         reference.Feature(
             f"{party}/x{i}",
-            sha256(canonical("revfrf participant secret v1", case.seed, party)).digest(),
             [int(value) for value in column],
+            sha256(canonical("revfrf participant secret v1", case.seed, party)).digest(),
         )
         for party, table in case.codes.items()
         for i, column in enumerate(table)
@@ -68,49 +84,62 @@ def reference_features(case: Case) -> list[reference.Feature]:
 
 def reference_rules(rules: Rules) -> reference.Rules:
     """The same rules."""
-    return reference.Rules(**asdict(rules))
+    cuts = rules.cuts
+    if isinstance(cuts, PerNode):
+        same: reference.Books | reference.PerNode = reference.PerNode(**msgspec.structs.asdict(cuts))
+    else:
+        same = reference.Books()
+    return reference.Rules(**msgspec.structs.asdict(rules) | {"cuts": same})
 
 
 @dataclass(frozen=True)
 class Plain:
-    """A forest of the reference, and how its targets were made."""
+    """The forest of a case by the reference, and all that it is grown from."""
 
-    forest: reference.Forest
+    rules: reference.Rules
+    seed: bytes
+    scale: reference.Scale
     features: list[reference.Feature]
+    row_numbers: list[int]
     targets: list[int]
     weights: list[int]
-    centre: float = 0.0
-    places: int = 0
 
+    @property
+    def trees(self) -> list[reference.Tree]:
+        """What each tree is grown from."""
+        inputs = (self.features, self.row_numbers, self.targets, self.weights, self.scale.n_classes)
+        return reference.trees(self.rules, self.seed, *inputs)
 
-def reference_trees(case: Case) -> list[reference.Tree]:
-    """What each tree of the reference is grown from."""
-    plain, seed, rules = grow_plainly(case), reference_seed(case.seed), reference_rules(case.rules)
-    trees = []
-    for number in range(rules.n_trees):
-        repeats = plain_repeats(case, number)
-        counts = [r * w for r, w in zip(repeats, plain.weights, strict=True)]
-        tree = reference.Tree(rules, seed, number, plain.features, plain.targets, counts, case.n_classes)
-        trees.append(tree)
-    return trees
+    @cached_property
+    def forest(self) -> reference.Forest:
+        """The forest, which is grown when it is first asked for."""
+        inputs = (self.features, self.row_numbers, self.targets, self.weights, self.scale.n_classes)
+        return reference.grow(self.rules, self.seed, *inputs)
 
+    @property
+    def votes(self) -> bool:
+        """Whether any row counts in any tree."""
+        return any(weight for tree in self.trees for weight in tree.weights)
 
-def plain_repeats(case: Case, tree: int) -> list[int]:
-    """How often each row counts, by the reference."""
-    if not case.rules.bootstrap:
-        return [1] * case.n_rows
-    return reference.bootstrap(reference_seed(case.seed), tree, case.row_weights)
+    @property
+    def digest(self) -> str:
+        """The digest of the forest."""
+        return reference.forest_digest(self.rules, self.scale, self.forest)
 
 
 def grow_plainly(case: Case) -> Plain:
     """The forest of a case, grown by the reference."""
-    weights = reference.fixed_weights(case.row_weights)
-    centre, places, targets = 0.0, 0, [int(value) for value in case.y]
-    if not case.n_classes:
-        repeats = [plain_repeats(case, tree) for tree in range(case.rules.n_trees)]
-        targets, centre, places = reference.fixed_targets(list(case.y), weights, repeats)
-    features = reference_features(case)
-    grown = reference.grow(
-        reference_rules(case.rules), reference_seed(case.seed), features, targets, weights, case.n_classes
+    weights, y = case.row_weights, list(case.y)
+    if case.n_classes:
+        scale = reference.class_scale(y, weights, classes=range(case.n_classes))
+    else:
+        scale = reference.number_scale(y, weights)
+    return Plain(
+        reference_rules(case.rules),
+        reference_seed(case.seed),
+        scale,
+        reference_features(case),
+        list(range(case.n_rows)),
+        reference.fixed_targets(scale, y, weights),
+        reference.fixed_weights(scale, weights),
     )
-    return Plain(grown, features, targets, weights, centre, places)

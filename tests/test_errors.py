@@ -25,7 +25,7 @@ from revfrf.errors import (
     UsageError,
 )
 from revfrf.protocols.common.request import RequestPolicy
-from revfrf.roles.participant import TRAINING
+from revfrf.protocols.sides import TRAINING
 from revfrf.testing import federations
 from revfrf.testing.federations import Codes, random_case, targets_of
 from tests.conftest import World
@@ -159,6 +159,6 @@ def test_a_question_before_the_forest_is_whole_is_refused() -> None:
     assert is_refused(federation, case.codes)
     for party, table in case.codes.items():
         federation.participants[party].hold(TRAINING, table)
-    federation.coordinator.create(case.rules, federation.seed, targets_of(case, federation.seed))
+    federation.coordinator.create(case.rules, federation.seed, targets_of(case))
     federation.coordinator.open()
     assert is_refused(federation, case.codes)

@@ -21,7 +21,7 @@ from revfrf.cli.app import app
 from revfrf.cli.party import _workers
 from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.errors import FormatError
-from revfrf.forest.criterion import Targets, best_cuts
+from revfrf.forest.criterion import Counted, best_cuts
 from revfrf.forest.nodes import Nodes
 from revfrf.parallel import using_backend, workers
 from revfrf.protocols.paper.fos_find import Questions, score
@@ -153,11 +153,12 @@ def texts_in(posted: Sequence[bytes]) -> set[str]:
 
 def some_answers(
     seed: int, n_classes: int
-) -> tuple[Targets, Nodes, Questions, NDArray[np.uint8], NDArray[np.uint8]]:
+) -> tuple[Counted, Nodes, Questions, NDArray[np.uint8], NDArray[np.uint8]]:
     """Targets, nodes of two trees, and an owner's answers, some of them without any cut."""
     rng = np.random.default_rng(seed)
     values = rng.integers(0, n_classes or 2**40, 50)
-    targets = Targets(values, rng.integers(0, 5, 50), rng.integers(0, 4, (2, 50)).astype(np.uint8), n_classes)
+    weights, counts = rng.integers(1, 5, 50), rng.integers(0, 4, (2, 50)).astype(np.uint8)
+    targets = Counted(values, weights, counts, n_classes)
     trees = [0, 0, 1, 1, 1]
     rows = [targets.used(tree)[i::3] for i, tree in enumerate(trees)]
     nodes = Nodes.of(trees, range(2, 7), rows)
@@ -282,7 +283,9 @@ def test_snippet_of_the_page_on_scaling_runs(tmp_path: Path) -> None:
     """With toy keys, which take no time."""
     pytest.importorskip("ray")
     [snippet] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "scaling.md").read_text(), re.DOTALL)
-    toy = snippet.replace("parties=parties,", "parties=PARTIES, key_bits=256, allow_insecure_keys=True,")
+    toy = snippet.replace(
+        "parties=parties,", "parties=PARTIES, protocol='paper', key_bits=256, allow_insecure_keys=True,"
+    )
     assert toy != snippet
     before = (
         "from revfrf import RevocableForestClassifier\nfrom tests.test_scaling import PARTIES, X, Y as y\n"

@@ -12,7 +12,7 @@ MEGABYTE = 1_000_000
 
 def keys(bits: int) -> dict[str, Any]:
     """An estimator's parameters for keys of this size."""
-    return {"key_bits": bits, "allow_insecure_keys": bits < SECURE_KEY_BITS}
+    return {"protocol": "paper", "key_bits": bits, "allow_insecure_keys": bits < SECURE_KEY_BITS}
 
 
 def seconds(run: Callable[[], object]) -> float:

@@ -17,7 +17,7 @@ from benchmarks.paper.rival_costs import asking, building, evaluation
 from benchmarks.paper.settings import Settings
 from revfrf.crypto.dtpkc.packing import slots
 from revfrf.embedded.costs import Costs
-from revfrf.protocols.frf_revoc import doomed
+from revfrf.protocols.paper.frf_revoc import doomed
 
 RIVALS = "rivals"
 DRAWS = 20

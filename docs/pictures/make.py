@@ -27,7 +27,11 @@ TEXT = "text{font:15px system-ui,sans-serif;fill:var(--ink)}.title{font-weight:6
 def picture() -> str:
     """Train a forest, let a participant leave, and return one of the trees as SVG."""
     X, y = load_breast_cancer(return_X_y=True)
-    toy = {"key_bits": 256, "allow_insecure_keys": True}  # the forest is the same for any key size
+    toy = {
+        "protocol": "paper",
+        "key_bits": 256,
+        "allow_insecure_keys": True,
+    }  # the forest is the same for any key size
     model = RevocableForestClassifier(30, parties=PARTIES, max_depth=4, random_state=0, **toy).fit(X, y)
     before = outline(model.federation_.coordinator.side.forest)
     model.revoke(LEAVER)

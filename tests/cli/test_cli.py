@@ -32,7 +32,13 @@ from revfrf.node.api import Progress
 from revfrf.node.audit_log import AuditLog
 from revfrf.protocols.certificate import RevocationCertificate
 
-TOY: dict[str, Any] = {"key_bits": 256, "allow_insecure_keys": True, "random_state": 1, "max_depth": 4}
+TOY: dict[str, Any] = {
+    "protocol": "paper",
+    "key_bits": 256,
+    "allow_insecure_keys": True,
+    "random_state": 1,
+    "max_depth": 4,
+}
 PARTIES = {"bank": ["a", "colour"], "telco": ["b", "n"], "shop": ["c"], "post": ["d", "true"]}
 ROOT = Path(__file__).parents[2]
 changed = msgspec.structs.replace

@@ -14,13 +14,13 @@ from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.embedded import federation as federation_module
 from revfrf.embedded.federation import Federation
-from revfrf.forest.nodes import Node
-from revfrf.forest.tree import Leaf
+from revfrf.forest.nodes import Leaf, Node
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import CC, CS
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import RequestPolicy
-from revfrf.roles.participant import TRAINING, Participant
+from revfrf.protocols.sides import TRAINING
+from revfrf.roles.participant import Participant
 from revfrf.storage.memory import CoordinatorStore
 from revfrf.testing.federations import later_keys
 from tests.killing import for_good
@@ -69,6 +69,7 @@ class Small:
             n_candidates=7,
             n_sampled=16,
             parties={party: [place[i] for i in owned] for party, owned in staying.items()},
+            protocol="paper",
             key_bits=256,
             allow_insecure_keys=True,
             random_state=self.seed,
@@ -80,16 +81,16 @@ class Small:
         return KINDS[self.kind].open(directory)
 
 
-THREE = Small((("bank", (0, 4)), ("telco", (1, 3)), ("shop", (2,))), seed=7)
+THREE = Small((("bank", (0, 4)), ("telco", (1, 3)), ("shop", (2,))), seed=5)
 """When the bank leaves, both others forget cuts, and both keep some."""
 
-TINY = Small(THREE.columns, seed=1, depth=2)
+TINY = Small(THREE.columns, seed=20, depth=2)
 """When the bank leaves, the shop has nothing to forget; when telco leaves, nobody has."""
 
 IDLE = Small(THREE.columns, seed=0, depth=2)
 """The shop has no cuts, and leaves no gap."""
 
-FOUR = Small((*THREE.columns, ("mill", (5,))), seed=0, n_trees=3)
+FOUR = Small((*THREE.columns, ("mill", (5,))), seed=1, n_trees=3)
 """When the shop and telco leave, both others forget cuts, and both keep some."""
 
 REGRESSION = Small(FOUR.columns, seed=1, kind="regressor")

@@ -15,8 +15,8 @@ from revfrf.embedded.federation import Federation
 from revfrf.errors import ProtocolError
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import CC, CS, KGC
+from revfrf.protocols.sides import TRAINING
 from revfrf.roles.coordinator import Coordinator
-from revfrf.roles.participant import TRAINING
 from tests.crashes.forests import (
     FOUR,
     IDLE,

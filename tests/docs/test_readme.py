@@ -97,7 +97,7 @@ ROWS = (
     "parties = {'clinic': [0, 1], 'archive': [2, 3]}\n"
 )
 FITTED = (
-    "toy = {'key_bits': 256, 'allow_insecure_keys': True}\n"
+    "toy = {'protocol': 'paper', 'key_bits': 256, 'allow_insecure_keys': True}\n"
     "model = RevocableForestClassifier(3, parties=parties, **toy).fit(X, y)\n"
 )
 
@@ -126,7 +126,9 @@ def test_snippet_of_the_page_on_keeping_runs(tmp_path: Path) -> None:
     checks += "assert (model.predict(X) == y).mean() > 0.5\n"
     page = (ROOT / "docs" / "keeping.md").read_text()
     [snippet] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    toy = snippet.replace("parties=parties,", "parties=parties, key_bits=256, allow_insecure_keys=True,")
+    toy = snippet.replace(
+        "parties=parties,", "parties=parties, protocol='paper', key_bits=256, allow_insecure_keys=True,"
+    )
     assert toy != snippet
     done = run(sys.executable, "-W", "error", "-c", ROWS + toy + checks, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

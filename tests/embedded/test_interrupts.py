@@ -98,7 +98,7 @@ def check_ends_well(level: RevocationLevel, line: Line, time: int, expected: str
     assert certificate.report.digest_after == expected
     assert before in (None, certificate.report.digest_before, expected)
     codes = CASE.without("bank").codes
-    assert federation.votes(codes, CASE.n_rows, "hard").sum() == CASE.n_rows * CASE.rules.n_trees
+    assert federation.votes(codes, CASE.n_rows, "hard").n_voted.sum() == CASE.n_rows * CASE.rules.n_trees
 
 
 def check_some(level: RevocationLevel, every: int) -> None:
@@ -127,7 +127,8 @@ def test_revocation_that_is_interrupted_at_any_line_ends_well(level: RevocationL
 def test_interrupted_search_for_primes_ends_the_process_and_leaves_nothing(tmp_path: Path) -> None:
     program = (
         "import sys; from revfrf import RevocableForestClassifier\n"
-        "forest = RevocableForestClassifier(key_bits=6144, n_jobs=2, directory=sys.argv[1])\n"
+        "forest = RevocableForestClassifier(protocol='paper', key_bits=6144, n_jobs=2,\n"
+        "directory=sys.argv[1])\n"
         "forest.fit([[i] for i in range(20)], [0, 1] * 10)"
     )
     begun = subprocess.Popen(

@@ -16,7 +16,7 @@ from revfrf import RevocableForestClassifier
 from revfrf.crypto.dtpkc.primes import SafePrimes
 from revfrf.crypto.dtpkc.strong import _deal
 from revfrf.embedded import federation, moduli
-from revfrf.protocols.paper.fle_expan import LevelReport
+from revfrf.protocols.sides import GrowthReport
 from tests.conftest import PRIMES
 from tests.estimators.toys import ROWS, TOY, TWO_PARTIES, classifier, frame, regressor, signs, table
 
@@ -309,7 +309,9 @@ def real_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("real_keys")
 def test_real_keys_need_no_switch_and_are_not_called_insecure() -> None:
     rows: NDArray[np.float64] = X[:60]
-    real = RevocableForestClassifier(3, max_depth=2, parties=PARTIES, key_bits=2048, random_state=0)
+    real = RevocableForestClassifier(
+        3, max_depth=2, parties=PARTIES, protocol="paper", key_bits=2048, random_state=0
+    )
     real.fit(rows, Y[:60])
     assert real.score(rows, Y[:60]) > 0.8
     assert real.costs_.security == "about 112 bits of security"
@@ -351,7 +353,7 @@ def test_the_names_of_categories_are_among_what_the_coordinator_receives() -> No
 
 
 def test_progress_begins_at_nothing_and_ends_with_everything(forest: Any) -> None:
-    reports: list[LevelReport] = []
+    reports: list[GrowthReport] = []
     rules, targets = forest.federation_.coordinator.plan.rules, forest.targets_
     columns = {party: forest.layout_.of(party) for party in forest.layout_.owned}
     again = federation.Federation(columns, setup=moduli.cached_setup(256, True, 1), seed=b"seed")

@@ -12,8 +12,8 @@ import pytest
 from revfrf.embedded.federation import Federation
 from revfrf.errors import RefusedError, StorageError
 from revfrf.messages.base import number
+from revfrf.protocols.sides import TRAINING
 from revfrf.roles.coordinator import Coordinator
-from revfrf.roles.participant import TRAINING
 from revfrf.storage import sqlite
 from tests.estimators.directories import (
     NUMBERS,

@@ -1,6 +1,7 @@
 """Forests in directories that were changed by hand are refused, and errors show no secret."""
 
 import gc
+import math
 import random
 import shutil
 from collections.abc import Callable, Mapping
@@ -13,8 +14,9 @@ import pytest
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import InsecureKeyError, StorageError
 from revfrf.forest import criterion
+from revfrf.forest.criterion import Counted
 from revfrf.messages.base import number
-from revfrf.roles.participant import TRAINING
+from revfrf.protocols.sides import TRAINING
 from tests.estimators.directories import (
     X,
     Y,
@@ -25,6 +27,7 @@ from tests.estimators.directories import (
     refused,
     same_answers,
 )
+from tests.federations import counted
 from tests.storage.tampering import by_hand, edit, fields, recompute_checksums, with_byte
 
 pytestmark = pytest.mark.usefixtures("prepared_moduli")
@@ -48,8 +51,16 @@ def targets(**changes: Callable[[Any], Any]) -> Callable[[Path], None]:
     return fact("cs", "targets", fields(**changes))
 
 
+def scale(**changes: Callable[[Any], Any]) -> Callable[[Path], None]:
+    return targets(scale=fields(**changes))
+
+
 def forest(**changes: Callable[[Any], Any]) -> Callable[[Path], None]:
     return fact("cs", "forest", fields(**changes))
+
+
+def rules(**changes: Callable[[Any], Any]) -> Callable[[Path], None]:
+    return forest(opening=fields(rules=fields(**changes)))
 
 
 def estimator(**changes: Callable[[Any], Any]) -> Callable[[Path], None]:
@@ -77,12 +88,12 @@ def one_cut(setting: str) -> Callable[[Path], None]:
 def turned_another_way(place: Path, wanted: Callable[[Any, Any], bool]) -> None:
     """At a split above two leaves, two rows that turn differently, chosen by number, change places."""
     model: Any = opened(place)
-    store, targets = model.federation_.coordinator.store, model.federation_.coordinator.targets
+    store, rows_count = model.federation_.coordinator.store, counted(model.federation_)
     for (tree, path), split in sorted(store.splits.items()):
         if {(tree, 2 * path), (tree, 2 * path + 1)} <= store.leaves.keys():
-            rows = rows_of(store, targets, tree, path)
+            rows = rows_of(store, rows_count, tree, path)
             right = np.unpackbits(np.frombuffer(split.directions, np.uint8))[: len(rows)]
-            weight = {row: (targets.values[row], targets.repeats[tree, row]) for row in rows}
+            weight = {row: (rows_count.values[row], rows_count.counts[tree, row]) for row in rows}
             for i, j in np.ndindex(len(rows), len(rows)):
                 if right[i] > right[j] and wanted(weight[rows[i]], weight[rows[j]]):
                     right[i], right[j] = right[j], right[i]
@@ -95,9 +106,9 @@ def turned_another_way(place: Path, wanted: Callable[[Any, Any], bool]) -> None:
     pytest.fail("no such rows")
 
 
-def rows_of(store: Any, targets: Any, tree: int, path: int) -> list[int]:
+def rows_of(store: Any, rows_count: Counted, tree: int, path: int) -> list[int]:
     """The rows of a node."""
-    rows: list[int] = targets.used(tree).tolist()
+    rows: list[int] = rows_count.used(tree).tolist()
     for shift in range(path.bit_length() - 2, -1, -1):
         directions = np.unpackbits(
             np.frombuffer(store.splits[tree, path >> (shift + 1)].directions, np.uint8)
@@ -168,11 +179,11 @@ BY_HAND: dict[str, Callable[[Path], object]] = {
     "a weight below zero": targets(weights=lambda w: b"\xff" * 8 + w[8:]),
     # what CS has fixed
     "a seed": forest(seed=lambda s: with_byte(s)),
-    "more trees": forest(rules=fields(n_trees=lambda n: n + 1)),
-    "deeper trees": forest(rules=fields(max_depth=lambda n: n + 1)),
-    "larger leaves": forest(rules=fields(min_samples_leaf=lambda n: n + 1)),
-    "more candidates": forest(rules=fields(candidate_limit=lambda n: n // 2)),
-    "no bootstrap": forest(rules=fields(bootstrap=lambda b: not b)),
+    "more trees": rules(n_trees=lambda n: n + 1),
+    "deeper trees": rules(max_depth=lambda n: n + 1),
+    "larger leaves": rules(min_samples_leaf=lambda n: n + 1),
+    "more candidates": rules(candidate_limit=lambda n: n // 2),
+    "no bootstrap": rules(bootstrap=lambda b: not b),
     "columns of nobody": forest(columns=lambda c: c | {"nobody": c["bank"]}),
     "no columns of the shop": forest(columns=lambda c: {k: c[k] for k in ("bank", "telco")}),
     "no columns": forest(columns=lambda _: {"bank": [], "telco": [], "shop": []}),
@@ -241,7 +252,7 @@ BY_HAND: dict[str, Callable[[Path], object]] = {
     ),
     "a requester that is not there": fact("kgc", "state", fields(requesters=lambda _: {"nobody": bytes(32)})),
     "no forest of CC": lambda place: by_hand(file_of(place, "cc"), "DELETE FROM facts WHERE name = 'forest'"),
-    "another forest of CC": fact("cc", "forest", fields(n_trees=lambda n: n + 1)),
+    "another forest of CC": fact("cc", "forest", fields(rules=fields(n_trees=lambda n: n + 1))),
     "a policy that is none": lambda place: by_hand(
         file_of(place, "cc"), "INSERT INTO facts (name, value) VALUES ('policy', x'a3616263')"
     ),
@@ -251,8 +262,6 @@ BY_HAND: dict[str, Callable[[Path], object]] = {
 UNSEEN = {
     "the number of a cut",
     "two rows alike that turn another way",
-    "larger leaves",
-    "more candidates",
     "classes in another order",
     "columns of the estimator",
     "a cut",
@@ -306,10 +315,16 @@ IMPOSSIBLE_LABELS: dict[str, Callable[[Path], object]] = {
     "a label below zero": targets(values=lambda v: b"\xff" * 8 + v[8:]),
     "a label less": targets(values=lambda v: v[:-8]),
     "half a label": targets(values=lambda v: v[:-1]),
-    "no labels": targets(values=lambda _: b"", weights=lambda _: b""),
-    "classes": targets(n_classes=lambda n: n - 1),
-    "many classes": targets(n_classes=lambda _: 2**40),
-    "no classes": targets(n_classes=lambda _: 0),
+    "no labels": targets(numbers=lambda _: b"", values=lambda _: b"", weights=lambda _: b""),
+    "a class less": scale(labels=lambda labels: labels[1:], class_weights=lambda weights: weights[1:]),
+    "a class without a weight": scale(class_weights=lambda weights: weights[1:]),
+    "no classes": scale(labels=lambda _: [], class_weights=lambda _: []),
+    "another number of places": scale(weight_places=lambda places: places + 1),
+    "no weight at all": scale(max_total_weight=lambda _: 0.0),
+    "weights without end": scale(max_total_weight=lambda _: math.inf),
+    "a range that goes downward": scale(low=lambda _: 1.0),
+    "a range of no numbers": scale(low=lambda _: math.nan),
+    "a row twice": targets(numbers=lambda n: n[8:16] + n[8:]),
 }
 
 

@@ -9,7 +9,10 @@ import pytest
 
 from revfrf import RevocableForestClassifier, RevocableForestRegressor
 from revfrf.errors import InsecureKeyError, UsageError
+from revfrf.forest.seeds import master_seed
 from tests.estimators.toys import ROWS, TWO_PARTIES, classifier, frame, regressor, signs, table
+from tests.federations import reference_seed
+from tests.reference import forest as reference
 
 X = table()
 Y = signs(X)
@@ -75,8 +78,28 @@ def test_a_table_without_columns_is_refused(empty: Any) -> None:
 
 
 def test_one_row_is_enough() -> None:
-    assert classifier().fit(X[:1], ["yes"]).predict(X[:3]).tolist() == ["yes"] * 3
-    assert regressor().fit(X[:1], [7.5]).predict(X[:3]).tolist() == [7.5] * 3
+    every = {"bootstrap": False}
+    assert classifier(**every).fit(X[:1], ["yes"]).predict(X[:3]).tolist() == ["yes"] * 3
+    assert regressor(**every).fit(X[:1], [7.5]).predict(X[:3]).tolist() == [7.5] * 3
+
+
+def test_forest_in_which_no_row_counts_is_refused() -> None:
+    """Else nothing could vote."""
+    model = classifier(1)
+    counts = [reference.bootstrap_count(reference_seed(master_seed(0)), 0, number) for number in range(20)]
+    never, drawn = counts.index(0), counts.index(1)
+    with pytest.raises(UsageError, match="no row counts in any tree; use more trees or rows, or bootstrap=F"):
+        model.fit(X[:1], ["yes"], row_numbers=[never])
+    assert not hasattr(model, "federation_")
+    assert model.fit(X[:1], ["yes"], row_numbers=[drawn]).predict(X[:2]).tolist() == ["yes", "yes"]
+
+
+def test_trees_without_rows_do_not_vote() -> None:
+    model = regressor(20).fit(X[:2], [3.0, 5.0])
+    votes = model._votes(X)
+    assert 0 < votes.n_voted[0] < 20
+    assert ((model.predict(X) >= 3) & (model.predict(X) <= 5)).all()
+    assert model.predict_encrypted(X[:4]).tolist() == model.predict(X[:4]).tolist()
 
 
 def test_x_and_y_of_different_lengths_are_refused() -> None:
@@ -262,16 +285,78 @@ def test_rows_of_weight_zero_are_as_if_they_were_absent(parameters: dict[str, An
     weights, present = np.where(GAPS, 0.0, 1.0), ~GAPS
     for make, y in ((classifier, Y), (regressor, NUMBERS)):
         weightless = make(**parameters).fit(X, y, sample_weight=weights)
-        absent = make(**parameters).fit(X[present], y[present])
-        np.testing.assert_allclose(weightless.predict(X), absent.predict(X), rtol=1e-9)
+        absent = make(**parameters).fit(X[present], y[present], row_numbers=np.flatnonzero(present))
+        assert weightless.digest_ == absent.digest_
+        np.testing.assert_array_equal(weightless.predict(X), absent.predict(X))
 
 
 def test_the_target_of_a_row_of_weight_zero_does_not_matter() -> None:
     outlier = np.where(np.arange(ROWS) == 0, 1e300, NUMBERS)
     weights = np.where(np.arange(ROWS) == 0, 0.0, 1.0)
-    with_outlier = regressor().fit(X, outlier, sample_weight=weights).predict(X)
-    without = regressor().fit(X[1:], NUMBERS[1:]).predict(X)
-    np.testing.assert_allclose(with_outlier, without, rtol=1e-9)
+    with_outlier = regressor().fit(X, outlier, sample_weight=weights)
+    without = regressor().fit(X[1:], NUMBERS[1:], row_numbers=np.arange(1, ROWS))
+    assert with_outlier.digest_ == without.digest_
+
+
+# -- what rows that come later must fit --------------------------------------------------------------
+
+
+def test_forest_does_not_depend_on_the_order_of_rows_that_keep_their_numbers() -> None:
+    order = np.random.default_rng(1).permutation(ROWS)
+    for make, y in ((classifier, Y), (regressor, NUMBERS)):
+        plain = make().fit(X, y)
+        shuffled = make().fit(X[order], y[order], row_numbers=order)
+        assert shuffled.digest_ == plain.digest_
+        np.testing.assert_array_equal(shuffled.predict(X), plain.predict(X))
+        assert make().fit(X[order], y[order]).digest_ != plain.digest_
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [np.arange(ROWS - 1), np.zeros(ROWS, np.int64), np.arange(ROWS) - 1, np.arange(ROWS) / 1.0, "abc"],
+    ids=["too few", "twice", "below zero", "no whole numbers", "text"],
+)
+def test_row_numbers_that_are_none_are_refused(numbers: Any) -> None:
+    with pytest.raises(UsageError, match="row_numbers"):
+        classifier().fit(X, Y, row_numbers=numbers)
+
+
+def test_largest_row_number_passes() -> None:
+    numbers = np.arange(ROWS, dtype=np.uint64) + np.uint64(2**63 - ROWS)
+    assert classifier().fit(X, Y, row_numbers=numbers).targets_.numbers[-1] == 2**63 - 1
+    with pytest.raises(UsageError, match="2\\^63 - 1"):
+        classifier().fit(X, Y, row_numbers=numbers + np.uint64(1))
+
+
+def test_targets_may_have_a_wider_range_than_those_of_the_rows() -> None:
+    model = regressor().fit(X, NUMBERS, target_range=(-1e6, 1e6))
+    assert (model.targets_.scale.low, model.targets_.scale.high) == (-1e6, 1e6)
+    np.testing.assert_allclose(model.predict(X), regressor().fit(X, NUMBERS).predict(X), atol=1e-3)
+    with pytest.raises(UsageError, match="outside target_range"):
+        regressor().fit(X, NUMBERS, target_range=(NUMBERS.min(), NUMBERS.max() - 1e-9))
+    with pytest.raises(UsageError, match="target_range is for regressors"):
+        classifier().fit(X, Y, target_range=(0, 1))
+
+
+def test_classes_may_be_more_than_those_of_the_rows_and_in_any_order() -> None:
+    labels = np.where(Y, "yes", "no")
+    model = classifier().fit(X, labels, classes=["yes", "perhaps", "no"])
+    assert model.classes_.tolist() == ["yes", "perhaps", "no"]
+    assert not model.predict_proba(X)[:, 1].any()
+    np.testing.assert_array_equal(model.predict(X), classifier().fit(X, labels).predict(X))
+    for wrong in (["yes"], ["yes", "no", "yes"], []):
+        with pytest.raises(UsageError, match="classes: list each label once"):
+            classifier().fit(X, labels, classes=wrong)
+    with pytest.raises(UsageError, match="classes are for classifiers"):
+        regressor().fit(X, NUMBERS, classes=["a"])
+
+
+def test_weights_may_sum_to_more_than_those_of_the_rows() -> None:
+    model = classifier().fit(X, Y, max_total_weight=1e6)
+    assert model.targets_.scale.max_total_weight == 1e6
+    assert model.digest_ == classifier().fit(X, Y).digest_  # whole numbers stay what they are
+    with pytest.raises(UsageError, match="max_total_weight"):
+        classifier().fit(X, Y, max_total_weight=ROWS - 1)
 
 
 @pytest.mark.parametrize(
@@ -440,7 +525,7 @@ def test_nodes_with_too_few_rows_are_not_split() -> None:
 @pytest.mark.parametrize("kind", [RevocableForestClassifier, RevocableForestRegressor])
 def test_short_keys_need_the_switch_and_the_error_names_it(kind: Any, bits: int) -> None:
     with pytest.raises(InsecureKeyError, match=r"2048 or more.*allow_insecure_keys=True") as caught:
-        kind(3, key_bits=bits).fit(X, Y)
+        kind(3, protocol="paper", key_bits=bits).fit(X, Y)
     assert isinstance(caught.value, ValueError)
 
 

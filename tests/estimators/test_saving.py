@@ -18,11 +18,17 @@ from revfrf.crypto.dtpkc.arithmetic import inverse
 from revfrf.crypto.dtpkc.dtpkc import open_with_root, par_h_dec1
 from revfrf.crypto.dtpkc.keys import Ciphertext
 from revfrf.embedded.federation import Federation
-from revfrf.errors import ModelFileError, RefusedError, UsageError
+from revfrf.errors import ModelFileError, UsageError
 from revfrf.estimators._file import SavedForest, SavedStore, encode, read
 from tests.storage.tampering import fields
 
-TOY: dict[str, Any] = {"key_bits": 256, "allow_insecure_keys": True, "random_state": 0, "n_estimators": 5}
+TOY: dict[str, Any] = {
+    "protocol": "paper",
+    "key_bits": 256,
+    "allow_insecure_keys": True,
+    "random_state": 0,
+    "n_estimators": 5,
+}
 
 
 def flowers() -> tuple[pd.DataFrame, np.ndarray[Any, Any]]:
@@ -153,9 +159,8 @@ def test_a_forest_loaded_without_keys_cannot_save_them(model: RevocableForestCla
 def test_a_loaded_forest_grows_no_more(model: RevocableForestClassifier, path: Path) -> None:
     model.save(path, private_keys=True)
     cs = RevocableForestClassifier.load(path).federation_.coordinator
-    cs.create(cs.plan.rules, cs.plan.seed, cs.targets)
-    with pytest.raises(RefusedError):
-        cs.open()
+    with pytest.raises(UsageError, match="no row counts"):
+        cs.create(cs.plan.rules, cs.plan.seed, cs.targets)
 
 
 def test_the_file_is_for_its_owner_alone_and_replaced_whole(
@@ -215,11 +220,16 @@ def estimator(**values: Any) -> Edit:
     return fact("CS", "estimator", lambda known: known | values)
 
 
+def scale(**values: Any) -> Edit:
+    return fact("CS", "targets", fields(scale=lambda known: known | values))
+
+
 def rules(**values: Any) -> Edit:
     """Other rules, for all who know them."""
-    of_cs = fact("CS", "forest", fields(rules=lambda r: r | values, opening=lambda o: o | values))
-    others = [fact(party, "forest", lambda o: o | values) for party in ("CC", "a", "b")]
-    return lambda f: reduce(lambda changed, edit: edit(changed), others, of_cs(f))
+    changed = fields(rules=lambda known: known | values)
+    of_cs = fact("CS", "forest", fields(opening=changed))
+    others = [fact(party, "forest", changed) for party in ("CC", "a", "b")]
+    return lambda f: reduce(lambda forest, edit: edit(forest), others, of_cs(f))
 
 
 unsigned = fields(certificate=fields(signature=lambda _: bytes(64)))
@@ -239,10 +249,14 @@ FORGERIES: dict[str, Edit] = {  # test_directory_tampering has more that the sam
     "more trees": rules(n_trees=2**31),
     "deeper trees": rules(max_depth=63),
     "lower trees": rules(max_depth=1),
-    "other classes": fact("CS", "targets", fields(n_classes=lambda _: 2)),
-    "training rows": fact("CS", "targets", fields(values=lambda _: bytes(800), weights=lambda _: bytes(800))),
-    "no classes": fact("CS", "targets", fields(n_classes=lambda _: 0)),
-    "many classes": fact("CS", "targets", fields(n_classes=lambda _: 2**40)),
+    "other classes": scale(labels=["a", "b"], class_weights=[1.0, 1.0]),
+    "training rows": fact(
+        "CS",
+        "targets",
+        lambda known: known | {"numbers": bytes(8), "values": bytes(8), "weights": b"\1" + bytes(7)},
+    ),
+    "no classes": scale(labels=[], class_weights=[]),
+    "weights without end": scale(max_total_weight=np.inf),
     "labels of gigabytes": estimator(label_type="<U130000000"),
     "other owners": cell("CS", "splits", 4, lambda owner: "b" if owner == "a" else "a"),
     "an unsigned epoch certificate": lambda f: fact("CS", "identity", unsigned)(

@@ -143,7 +143,7 @@ def test_a_refused_dump_leaves_no_keys_in_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_toy_keys_are_called_insecure_wherever_a_model_is_shown(kind: type[Estimator]) -> None:
     for bits in (256, 2047):
-        model = kind(key_bits=bits, allow_insecure_keys=True)
+        model = kind(protocol="paper", key_bits=bits, allow_insecure_keys=True)
         assert repr(model).endswith("INSECURE")
         assert str(model).endswith("INSECURE")
 
@@ -151,7 +151,7 @@ def test_toy_keys_are_called_insecure_wherever_a_model_is_shown(kind: type[Estim
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bits", [2048, 3072, 4096])
 def test_real_keys_are_not_called_insecure(kind: type[Estimator], bits: int) -> None:
-    model = kind(key_bits=bits)
+    model = kind(protocol="paper", key_bits=bits)
     assert "INSECURE" not in repr(model)
     assert "INSECURE" not in model._repr_html_()
 

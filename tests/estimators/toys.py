@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from revfrf import RevocableForestClassifier, RevocableForestRegressor
 
-TOY: dict[str, Any] = {"key_bits": 256, "allow_insecure_keys": True}
+TOY: dict[str, Any] = {"protocol": "paper", "key_bits": 256, "allow_insecure_keys": True}
 ROWS = 60
 
 

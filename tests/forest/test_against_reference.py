@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from revfrf.crypto.encoding import bound, missing
 from revfrf.embedded.federation import Federation
-from revfrf.forest.randomness import candidate_limit, row_repeats
+from revfrf.errors import UsageError
+from revfrf.forest.randomness import candidate_limit
 from revfrf.testing.federations import Case, Codes, random_case, train, with_rules
-from tests.federations import Plain, grow_plainly, grown_splits, leaf_paths, plain_repeats, reference_seed
+from tests.federations import Plain, grow_plainly, grown_splits, in_numbers, leaf_paths
 from tests.reference import forest as reference
 
 BOUND = bound(64)
@@ -33,6 +34,7 @@ def assert_same_forest(case: Case) -> tuple[Federation, Plain]:
     for (tree, path), rows in plain.forest.rows.items():
         paths[tree, rows] = path
     assert np.array_equal(leaf_paths(federation), paths)
+    assert federation.coordinator.digest() == plain.digest
     return federation, plain
 
 
@@ -43,17 +45,20 @@ def assert_same_votes(case: Case, federation: Federation, plain: Plain, table: C
     for row in range(n_rows):
         values = {f"{p}/x{i}": int(column[row]) for p, t in table.items() for i, column in enumerate(t)}
         leaves.append(reference.predict(plain.forest, values))
+    n_voted = [reference.n_voted(of_row) for of_row in leaves]
     soft = federation.votes(table, n_rows, "soft")
     if case.n_classes:
         hard = federation.votes(table, n_rows, "hard")
-        assert hard.tolist() == [reference.hard_votes(of_row) for of_row in leaves]
-        shares = [reference.soft_votes(of_row) for of_row in leaves]
-        assert np.allclose(soft / case.rules.n_trees, shares, rtol=0, atol=1e-12)
+        assert in_numbers(hard) == ([reference.hard_votes(of_row) for of_row in leaves], n_voted)
+        assert hard.classes().tolist() == [reference.answer_class(votes) for votes in hard.totals.tolist()]
+        assert in_numbers(soft) == ([reference.soft_votes(of_row) for of_row in leaves], n_voted)
+        shares = [reference.probabilities(votes) for votes in soft.totals.tolist()]
+        assert soft.probabilities().tolist() == shares
     else:
-        answers = np.ldexp(soft[:, 0] / case.rules.n_trees, -plain.places) + plain.centre
-        means = [reference.mean_value(of_row, plain.centre, plain.places) for of_row in leaves]
-        spread = max(case.y) - min(case.y)
-        assert np.allclose(answers, means, rtol=1e-12, atol=1e-12 * spread)
+        votes = [reference.number_votes(of_row, plain.scale) for of_row in leaves]
+        assert in_numbers(soft) == ([[total] for total in votes], n_voted)
+        answers = [reference.answer_number(*pair, plain.scale) for pair in zip(votes, n_voted, strict=True)]
+        assert soft.numbers(plain.scale.centre, plain.scale.vote_places).tolist() == answers
 
 
 def column_of(rng: random.Random, kind: str, n: int) -> list[int]:
@@ -123,6 +128,10 @@ def cases(draw: st.DrawFn) -> Case:
 @settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 @given(cases())
 def test_any_forest_is_the_reference_s_and_so_are_its_votes(case: Case) -> None:
+    if not grow_plainly(case).votes:
+        with pytest.raises(UsageError, match="no row counts in any tree"):
+            train(case)
+        return
     federation, plain = assert_same_forest(case)
     assert_same_votes(case, federation, plain, case.codes)
 
@@ -174,14 +183,3 @@ def test_larger_forest_is_the_reference_s() -> None:
     federation, plain = assert_same_forest(case)
     assert len(plain.forest.splits) > 60
     assert_same_votes(case, federation, plain, codes)
-
-
-@pytest.mark.parametrize("kind", ["none", "zeros", "fractional", "whole"])
-def test_estimators_draw_rows_as_the_reference_does(kind: str) -> None:
-    case = random_case(7, weights=weights_of(random.Random(kind), kind, 60))
-    repeats = row_repeats(
-        reference_seed(case.seed), case.rules.n_trees, case.rules.bootstrap, np.array(case.row_weights)
-    )
-    for tree in range(case.rules.n_trees):
-        used = np.array(plain_repeats(case, tree)) * (np.array(case.row_weights) > 0)
-        assert repeats[tree].tolist() == used.tolist()

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revfrf.crypto.encoding import Ring, bound, missing
-from revfrf.forest.candidates import Method, Proposal, Values, propose
+from revfrf.forest.candidates import Proposal, Values, propose
 from revfrf.forest.nodes import Nodes
 from revfrf.forest.randomness import private_seeds
+from revfrf.forest.tree import Method, PerNode
 from revfrf.testing.federations import with_rules
 from tests.federations import reference_rules
 from tests.reference import forest as reference
@@ -40,7 +41,7 @@ def proposed(
     nodes = nodes_of(rows)
     seeds = private_seeds(b"secret", "a/x", nodes.trees, nodes.paths)
     column = Values.of(np.array(values, dtype=np.int64), missing(ring))
-    return propose(column, nodes, np.arange(len(nodes)), seeds, method, n_sampled, n_candidates)
+    return propose(column, nodes, np.arange(len(nodes)), seeds, PerNode(method, n_candidates, n_sampled))
 
 
 def cuts_of(proposal: Proposal, node: int = 0) -> list[int]:
@@ -56,9 +57,9 @@ def cuts_of(proposal: Proposal, node: int = 0) -> list[int]:
 )
 def test_cuts_are_the_reference_s(values: list[int], method: Method, n_sampled: int, c: int) -> None:
     rules = reference_rules(with_rules(method=method, n_sampled=n_sampled, n_candidates=c))
-    feature = reference.Feature("a/x", b"secret", values)
+    feature = reference.Feature("a/x", values, b"secret")
     rows = list(range(len(values)))
-    expected = reference.candidate_cuts(rules, feature, (0, 1), rows)
+    expected = reference.cuts_at(rules, feature, (0, 1), rows)
     assert cuts_of(proposed(values, [rows], method, n_sampled, c)) == expected
 
 
@@ -99,7 +100,7 @@ def test_nodes_are_taken_at_the_positions_asked() -> None:
     nodes = nodes_of([[0, 1], [2, 3], [4, 5]])
     column = np.array([1, 2, 3, 3, 6, 5], dtype=np.int64)
     seeds = np.zeros(2, np.uint64)
-    proposal = propose(Values.of(column, MISSING), nodes, np.array([2, 0]), seeds, "quantile", 2, 3)
+    proposal = propose(Values.of(column, MISSING), nodes, np.array([2, 0]), seeds, PerNode("quantile", 3, 2))
     assert [cuts_of(proposal, 0), cuts_of(proposal, 1)] == [[5], [1]]
     assert proposal.bins.tolist() == [1, 0, 0, 1]
 
@@ -116,7 +117,8 @@ def test_looking_up_by_rank_finds_what_searching_finds(method: Method, distinct:
     known = Values.of(column, MISSING)
     assert (len(known.distinct) > 0) == (len(np.unique(column)) <= 256)
     unknown = Values(MISSING, column, np.empty(0, np.int64), np.empty(0, np.uint8))
-    one, two = (propose(v, nodes, np.arange(6), seeds, method, 128, 32) for v in (known, unknown))
+    cuts = PerNode(method, 32, 128)
+    one, two = (propose(v, nodes, np.arange(6), seeds, cuts) for v in (known, unknown))
     assert one.n_cuts.tolist() == two.n_cuts.tolist()
     assert one.bins.tolist() == two.bins.tolist()
     assert [cuts_of(one, i) for i in range(6)] == [cuts_of(two, i) for i in range(6)]

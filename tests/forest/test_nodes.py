@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -6,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revfrf.errors import FormatError
-from revfrf.forest.nodes import Node, Nodes, pack_rows, starts_of, unpack_rows
+from revfrf.forest.nodes import Node, Nodes, pack_rows, starts_of, unfinished, unpack_rows, with_rows
 
 row_sets = st.lists(st.sets(st.integers(0, 400)).map(sorted), max_size=6)
 wide_rows = st.sets(st.integers(0, 2**32 - 1), max_size=30).map(sorted)
@@ -156,3 +157,30 @@ def test_joined_nodes_follow_each_other() -> None:
     assert joined.names() == [(0, 1), (1, 1), (0, 7)]
     assert rows_by_node(joined) == [[1, 2], [], [0]]
     assert joined.sizes.tolist() == [2, 0, 1]
+
+
+# -- what is not grown yet --------------------------------------------------------------------------
+
+
+class Split(NamedTuple):
+    feature: str
+    cut: int
+    directions: bytes = b"\x60"
+
+
+SPLITS = {(0, 1): Split("bank/x", 3), (0, 3): Split("shop/y", 0, b"\x80")}
+LEAVES = {(0, 2), (0, 6), (1, 1)}
+
+
+def test_nodes_that_are_neither_split_nor_leaf_get_the_rows_that_reach_them() -> None:
+    assert unfinished(3, SPLITS, LEAVES) == {(0, 7), (2, 1)}
+    used = [np.array(rows, np.uint32) for rows in ([0, 4, 5, 9], [1], [2, 3])]
+    nodes = with_rows(used.__getitem__, SPLITS, {(0, 7), (2, 1), (0, 2)})
+    rows = np.split(nodes.rows, nodes.starts[1:-1])
+    assert {name: own.tolist() for name, own in zip(nodes.names(), rows, strict=True)} == {
+        (2, 1): [2, 3],
+        (0, 2): [0, 9],
+        (0, 7): [4],
+    }
+    with pytest.raises(FormatError, match="directions"):
+        with_rows(used.__getitem__, {(0, 1): Split("bank/x", 3, b"\x60\0")}, {(0, 2)})

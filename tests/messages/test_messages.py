@@ -19,6 +19,7 @@ from revfrf.messages.alignment import Align, Drop, MatchReply, MatchRequest, Sch
 from revfrf.messages.base import MIB, Done, Message, array, number, of_number
 from revfrf.messages.fle_expan import Column, LevelReply, LevelRequest, NodeRows, OpenForest, Schema
 from revfrf.messages.registry import MESSAGES
+from revfrf.testing.federations import with_rules
 from revfrf.transport import codec
 from revfrf.transport.codec import VERSION, decode, encode
 
@@ -31,11 +32,7 @@ OPENING = OpenForest(
     epoch=1,
     forest=bytes(16),
     nonce=bytes(16),
-    n_trees=100,
-    max_depth=62,
-    method="quantile",
-    n_candidates=255,
-    n_sampled=2**20,
+    rules=with_rules(n_trees=100, max_depth=62, n_candidates=255, n_sampled=2**20),
 )
 DTPKC = key_setup.DtpkcParameters(b"\x09", b"\x04", 2**32 - 1)
 RECEIPT = key_setup.Receipt("bank", 2**32 - 1, bytes(32), bytes(32), bytes(64))
@@ -107,7 +104,7 @@ SAMPLES: tuple[Message, ...] = (
         columns={"bank": (Column("age", 2, 64, None),), "shop": (Column("sex", 0, 32, ("f", "m")),)},
         labels=("ill", "well"),
         centre=0.5,
-        places=3,
+        vote_places=3,
         absent=("shop",),
     ),
     key_setup.SetUpRequest(),
@@ -250,7 +247,7 @@ def test_message_with_an_unknown_or_a_missing_field_is_refused(message: Message)
 
 
 RIGHT: dict[type[Message], tuple[tuple[str, object], ...]] = {
-    frf_predict.ForestFacts: (("columns", {}), ("centre", 1.5), ("centre", -1), ("places", -1)),
+    frf_predict.ForestFacts: (("columns", {}), ("centre", 1.5), ("centre", -1), ("vote_places", -1)),
     key_setup.EpochCertificate: (("erases", True),),
 }
 """What is a value of the right type after all."""

@@ -46,7 +46,7 @@ def test_a_full_disk_ends_a_party_and_with_more_room_the_work_goes_on(
 
 def _damage(path: Path) -> None:
     data = bytearray(path.read_bytes())
-    middle = len(data) // 2
+    middle = next(at for at in range(len(data) // 2, len(data)) if all(data[at : at + 8]))  # not free space
     data[middle : middle + 64] = bytes(byte ^ 0x55 for byte in data[middle : middle + 64])
     path.write_bytes(data)
 

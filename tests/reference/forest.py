@@ -196,7 +196,7 @@ class Scale:
 
     @property
     def spread(self) -> float:
-        return max(self.high - self.centre, self.centre - self.low)
+        return max(self.high - self.centre, self.centre - self.low) + 0.0
 
     @property
     def places(self) -> int:

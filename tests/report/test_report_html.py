@@ -58,7 +58,12 @@ def left(*, constant: bool = False) -> Overview:
     if constant:
         X[:, 2:4] = 0
     table = pd.DataFrame(X, columns=COLUMNS)
-    toy: dict[str, Any] = {"random_state": 1, "key_bits": 256, "allow_insecure_keys": True}
+    toy: dict[str, Any] = {
+        "random_state": 1,
+        "protocol": "paper",
+        "key_bits": 256,
+        "allow_insecure_keys": True,
+    }
     model = RevocableForestClassifier(5, parties=PARTIES, **toy).fit(table, y)
     before, columns = outline(model.federation_.coordinator.side.forest), model.parties_
     certificate = model.revoke(LEAVER)

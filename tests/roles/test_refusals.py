@@ -9,9 +9,9 @@ from revfrf.embedded.federation import Federation
 from revfrf.messages.alignment import SchemaRequest
 from revfrf.messages.base import Done
 from revfrf.messages.fle_expan import Schema
+from revfrf.protocols.sides import TRAINING
 from revfrf.roles.coordinator import Coordinator, _check_schema
-from revfrf.roles.participant import TRAINING
-from revfrf.testing.federations import random_case, train
+from revfrf.testing.federations import RULES, random_case, train, with_rules
 from revfrf.testing.refusals import refusal_kind
 
 REFUSED: dict[str, tuple[Callable[[Federation], object], str]] = {
@@ -19,7 +19,7 @@ REFUSED: dict[str, tuple[Callable[[Federation], object], str]] = {
     "no answer of CC": (lambda f: f.compute.handle("CS", Done()), "unexpected"),
     "no forest": (lambda f: Coordinator(f.coordinator.identity, f.coordinator.channel).opening, "forest"),
     "no file": (lambda f: f.participants["bank"].handle("CS", SchemaRequest(epoch=1)), "schema"),
-    "no depth": (lambda f: f.compute.check_forest(replace(f.coordinator.opening, max_depth=0)), "forest"),
+    "other rules": (lambda f: f.compute.check_forest(replace(f.coordinator.opening, rules=RULES)), "forest"),
     "no columns": (lambda _: _check_schema("bank", Schema(columns=(), n_rows=3), 3), "schema"),
     "no rows": (lambda f: f.requester("bank").ask({}, "hard"), "usage"),
 }
@@ -33,7 +33,7 @@ def test_is_refused(name: str, federation: Federation) -> None:
 
 @pytest.fixture(scope="module")
 def federation() -> Federation:
-    return train(random_case(3))
+    return train(random_case(3, rules=with_rules(n_trees=3)))
 
 
 def test_training_rows_are_never_dropped(federation: Federation) -> None:

@@ -19,11 +19,11 @@ from revfrf.protocols.common.epoch import certificate_digest, sign_certificate
 from revfrf.protocols.common.identity import IdentityRecord
 from revfrf.roles.kgc import KeyCentre, KeyCentreKeys
 from revfrf.storage.directory import Directory
-from revfrf.testing.federations import random_case, targets_of, toy_keys
+from revfrf.testing.federations import toy_keys
 from revfrf.testing.refusals import refusal_kind
 
 OWNERS = ("bank", "shop", "telco")
-COLUMNS = {name: [Column("x0", 0, None)] for name in OWNERS}
+COLUMNS = {name: [Column("x0", 0, 64, None)] for name in OWNERS}
 LEVELS = pytest.mark.parametrize("level", [1, 2])
 NO_DIGEST = "0" * 64
 
@@ -73,13 +73,6 @@ def test_set_up_is_needed_by_the_paper_protocol_and_by_no_other() -> None:
     for wrong in ({"protocol": "shares", "setup": toy_keys()}, {"protocol": "paper"}, {}):
         with pytest.raises(UsageError, match='"paper" needs a set-up, and "shares" has none'):
             Federation(COLUMNS, seed=b"seed", **wrong)
-
-
-def test_forest_that_needs_a_modulus_is_not_created_without_one(federation: Federation) -> None:
-    case = random_case(5)
-    with pytest.raises(ProtocolError, match="no DT-PKC keys"):
-        federation.coordinator.create(case.rules, federation.seed, targets_of(case, federation.seed))
-    assert not federation.coordinator.created
 
 
 @LEVELS

@@ -15,6 +15,7 @@ from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.testing.federations import ignore, prepared_keys, random_case, train
 from revfrf.transport.base import Answering
 from revfrf.transport.memory import MemoryNetwork
+from tests.federations import in_numbers
 
 CASE = random_case(3)
 
@@ -41,7 +42,7 @@ def results(federation: Federation, level: RevocationLevel) -> list[object]:
             federation.revoke(leavers, level, ignore)
         answer = federation.ask(CASE.without(*leavers).codes, None, "hard", False, lambda _: None)
         books = [party.book.rows for party in federation.with_policies.values()]
-        found += [federation.coordinator.digest(), answer.votes.tolist(), books]
+        found += [federation.coordinator.digest(), in_numbers(answer.votes), books]
     return found
 
 

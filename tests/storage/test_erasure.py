@@ -17,7 +17,7 @@ from revfrf.embedded import moduli
 from revfrf.forest.nodes import Node
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.protocols.common.identity import Identity
-from revfrf.roles.participant import TRAINING
+from revfrf.protocols.sides import TRAINING
 from revfrf.storage.memory import (
     CoordinatorStore,
     KnownRequest,
@@ -86,7 +86,7 @@ def test_coordinator_keeps_no_trace_of_destroyed_splits(path: Path, seed: int, s
         }
         store.commit(splits, {})
         before |= parts_of(store)
-        store.destroy(some_of(rng, list(store.splits)), REBUILDING)
+        store.destroy(some_of(rng, list(store.splits)))
         store.scrub()
         dead = (dead | before) - parts_of(store)
         files = raw(path.parent)
@@ -301,7 +301,7 @@ def test_no_trace_is_left_after_the_forest_was_opened_again(tmp_path: Path) -> N
 
 
 def test_several_who_leave_together_leave_no_trace(tmp_path: Path) -> None:
-    check_leaving(tmp_path, grown(tmp_path, 6, n_estimators=20, n_rows=200), [("p1+p4", 2)])
+    check_leaving(tmp_path, grown(tmp_path, 6, n_estimators=60, n_rows=200), [("p1+p4", 2)])
 
 
 def test_requester_that_is_admitted_anew_keeps_no_key_of_an_older_epoch(tmp_path: Path) -> None:

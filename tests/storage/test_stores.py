@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from revfrf.crypto.batch import SignedBatch
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import StorageError
-from revfrf.forest.criterion import Targets, TargetsRecord
 from revfrf.forest.nodes import Node
+from revfrf.forest.targets import TargetsRecord, class_targets
 from revfrf.protocols.common.identity import Identity, IdentityRecord
 from revfrf.protocols.common.request import RequestPolicy
 from revfrf.storage.directory import Directory
@@ -206,14 +206,13 @@ def test_signatures_stay_as_long_as_a_split_of_theirs(path: Path) -> None:
         for node, batch in zip(nodes, [*batches[:2], batches[1]], strict=True)
     }
     store.commit(splits, {})
-    unused = random_rebuilding(rng)
 
     def roots() -> set[bytes]:
         return {root for _, root, _ in store.tables.rows("batches")}
 
     store.scrub()
     assert roots() == {batches[0].signature, batches[1].signature}
-    store.destroy([(0, 1), (0, 3)], unused)
+    store.destroy([(0, 1), (0, 3)])
     store.scrub()
     assert roots() == {batches[1].signature}
     store.commit({(0, 2): split._replace(batch=batches[2])}, {})
@@ -221,7 +220,7 @@ def test_signatures_stay_as_long_as_a_split_of_theirs(path: Path) -> None:
     assert roots() == {batches[2].signature}
     store = again(store)
     assert store.splits[0, 2].batch == batches[2]
-    store.destroy([(0, 2)], unused)
+    store.destroy([(0, 2)])
     store.scrub()
     assert roots() == set()
 
@@ -442,23 +441,17 @@ def test_records_of_what_parties_are_come_back(path: Path) -> None:
     store = created(Store, path)
     kgc, signing = SigningKey.generate(), SigningKey.generate()
     identity = Identity("bank", "participant", kgc.verify_key, signing, allow_insecure=True)
-    repeated = np.ones((2, 3), dtype=np.uint8)
-    targets = Targets(np.array([0, 2, 1]), np.array([1, 0, 2**40]), repeated, 3, centre=0.1, places=-3)
+    classes, weights = np.array([0, 2, 1]), np.array([1.0, 0.0, 0.3])
+    targets = class_targets(np.array([3, 5, 2**63 - 1]), classes, ("a", "b", "c"), weights)
     policy = RequestPolicy(accepts=["b", "a"], refuses=["c"], max_rows=5)
     store.write(identity=identity, targets=targets, policy=policy, open=RequestPolicy())
     store = again(store)
     found = store.expect("identity", IdentityRecord).identity(True)
     assert found.record() == identity.record()
     assert found.signing_key.export() == signing.export()
-    weights: list[list[int]] = []
-
-    def repeats(of: Any) -> Any:
-        weights.append(of.tolist())
-        return repeated
-
-    same = Targets.of(store.expect("targets", TargetsRecord), repeats)
+    same = store.expect("targets", TargetsRecord).targets()
     assert same.record() == targets.record()
-    assert weights == [[1, 0, 2**40]]
+    assert same.numbers.tolist() == [3, 5, 2**63 - 1]
     assert store.expect("policy", RequestPolicy) == policy
     assert store.expect("open", RequestPolicy) == RequestPolicy()
 

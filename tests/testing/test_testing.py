@@ -160,7 +160,7 @@ def test_a_party_is_offline_for_a_while() -> None:
     federation = train(CASE)
     with offline(federation.network, "bank"), pytest.raises(AbsentError):
         federation.votes(CASE.codes, CASE.n_rows, "hard")
-    assert federation.votes(CASE.codes, CASE.n_rows, "hard").shape == (60, 3)
+    assert federation.votes(CASE.codes, CASE.n_rows, "hard").totals.shape == (60, 3)
 
 
 def test_messages_are_recorded_in_order_and_on_the_chosen_network() -> None:

@@ -41,7 +41,7 @@ def run(request: pytest.FixtureRequest) -> Run:
     columns = {p: [Column(f"x{i}", DECIMALS, 64, None) for i in range(n)] for p, n in OWNED.items()}
     with watching() as watch:
         federation = Federation(columns, setup=toy_keys(), seed=case.seed)
-        federation.train(case.codes, case.rules, targets_of(case, federation.seed), ignore)
+        federation.train(case.codes, case.rules, targets_of(case), ignore)
         federation.votes(case.codes, N_ROWS, "soft")
         federation.enrol_requester("clinic")
         rng, requests = random.Random(f"rows {request.param}"), []
@@ -49,7 +49,7 @@ def run(request: pytest.FixtureRequest) -> Run:
             values, codes = canaries(rng, n_rows)
             requester = None if name == "requester" else name
             answer = federation.ask(codes, requester, voting, False, lambda _: None)
-            requests.append(Asked(name, values, codes, voting, answer.votes))
+            requests.append(Asked(name, values, codes, voting, answer.votes.totals))
         before, n_before = Held.by(federation), len(watch.sent)
         federation.revoke([LEAVER], 2, ignore)
         after = Held.by(federation, "new ")

@@ -173,7 +173,7 @@ class Asked:
     raw: Table
     codes: Codes
     voting: Voting
-    votes: NDArray[np.float64]
+    votes: NDArray[np.int64]
 
     @property
     def n_rows(self) -> int:
@@ -248,7 +248,7 @@ class Run:
         add_table(scanner, "a feature of {}", self.raw, self.case.codes)
         for asked in self.requests:
             add_table(scanner, f"a value of {asked.requester}'s request", asked.raw, asked.codes)
-        add_labels(scanner, self.case, targets_of(self.case, self.federation.seed).values)
+        add_labels(scanner, self.case, targets_of(self.case).values)
         cuts = {
             cut
             for p in self.watch.proposals

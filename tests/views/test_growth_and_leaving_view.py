@@ -13,7 +13,7 @@ from revfrf.forest.nodes import Node
 from revfrf.messages.base import FEATURES, QUESTIONS
 from revfrf.names import CC, CS, KGC
 from revfrf.testing.recorders import Sent
-from tests.federations import grow_plainly, reference_trees
+from tests.federations import grow_plainly
 from tests.reference import forest as reference
 from tests.views.overheard import ASKING, LEAVER, N_ROWS, OWNED, WIDTH, Run, split_rows
 
@@ -64,8 +64,8 @@ def expected_questions(tree: reference.Tree, path: int, rows: list[int]) -> Iter
 
 def test_participant_gets_the_rows_of_exactly_the_nodes_where_its_features_are_asked(run: Run) -> None:
     expected: Counter[Question] = Counter()
-    for tree in reference_trees(run.case):
-        rows = [row for row in range(N_ROWS) if tree.counts[row] > 0]
+    for tree in grow_plainly(run.case).trees:
+        rows = [row for row in range(N_ROWS) if tree.weights[row] > 0]
         expected.update(expected_questions(tree, 1, rows))
     assert asked(run.sent) == expected
     nodes_of = {party: {node for p, node, _, _ in expected if p == party} for party in OWNED}
@@ -210,8 +210,8 @@ def test_owner_encrypts_exactly_its_own_splits_that_stay_anew(run: Run) -> None:
 
 def test_participant_gets_the_rows_of_exactly_the_nodes_that_grow_again(run: Run) -> None:
     expected: Counter[Question] = Counter()
-    for tree in reference_trees(run.case.without(LEAVER)):
-        rows = [row for row in range(N_ROWS) if tree.counts[row] > 0]
+    for tree in grow_plainly(run.case.without(LEAVER)).trees:
+        rows = [row for row in range(N_ROWS) if tree.weights[row] > 0]
         expected.update(q for q in expected_questions(tree, 1, rows) if below(run, q[1]))
     assert expected
     assert asked(run.leaving) == expected

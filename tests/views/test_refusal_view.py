@@ -31,7 +31,7 @@ def refuse(federation: Federation, owner: str, how: str) -> None:
         case "keys":
             its.identity.keys = None
         case "forest":
-            its.growth = None
+            its.side = None
 
 
 @pytest.mark.parametrize("how", ["requester", "stranger", "quota", "keys", "forest"])

@@ -120,7 +120,7 @@ class Story:
     # -- a forest ------------------------------------------------------------------------------------
 
     def forest(self, parties: Mapping[str, list[str]], **changes: Any) -> RevocableForestClassifier:
-        secure = {"key_bits": self.key_bits, "allow_insecure_keys": self.allow_insecure}
+        secure = {"protocol": "paper", "key_bits": self.key_bits, "allow_insecure_keys": self.allow_insecure}
         settings = {"verbose": int(console.is_terminal), "random_state": 0, "n_jobs": -1, **secure, **changes}
         return RevocableForestClassifier(self.trees, parties=parties, **settings)
 
@@ -220,7 +220,12 @@ class Story:
         step(7, f"The others train a forest without {LEAVER}, from the start")
         parties = {name: columns for name, columns in self.columns.items() if name != LEAVER}
         n_columns = len(self.train.columns)
-        toy = {"key_bits": 256, "allow_insecure_keys": True, "verbose": 0}  # digests do not depend on keys
+        toy = {
+            "protocol": "paper",
+            "key_bits": 256,
+            "allow_insecure_keys": True,
+            "verbose": 0,
+        }  # digests do not depend on keys
         share = n_columns**0.5 / n_columns  # "sqrt" of fewer columns would give another forest
         rows = self.train.drop(columns=self.columns[LEAVER])
         never = self.forest(parties, max_features=share, **toy).fit(rows, self.labels)

@@ -97,7 +97,7 @@ class BaseRevocableForest(BaseEstimator):
     candidates: Method = "quantile"
     n_candidates: int = 32
     n_sampled: int = 128
-    n_cuts: int | Mapping[int | str, int] = MAX_CUTS
+    n_cuts: int | Mapping[Any, int] = MAX_CUTS
     protocol: Protocol = "shares"
     parties: Parties | None = None
     decimals: Decimals = None

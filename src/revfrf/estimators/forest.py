@@ -29,11 +29,11 @@ _LABEL_TYPES = ("", "|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8
 class RevocableForestClassifier(PersistenceMixin, RevocationMixin, ClassifierMixin, BaseRevocableForest):
     """A random forest for classes, grown by parties who hold different columns of the same rows.
 
-    All roles run in this process and exchange the protocol's messages; every split is stored encrypted
-    under its owner's key. NaN and None are missing values, below every number; so are categories that `fit`
-    has not seen. `predict_encrypted` answers requests that only the requester can read, if the owners'
-    policies (`set_policy`) accept the requester (`enrol_requester`). `revoke` lets participants leave, and
-    proves it. `save` and `load` keep forests in files; `leakage_` tells what each role received.
+    All roles run in this process and exchange the protocol's messages. NaN and None are missing values,
+    below every number; so are categories that `fit` has not seen. `revoke` lets participants leave, and
+    proves it. `save` and `load` keep forests in files; `leakage_` tells what each role received. Under the
+    paper protocol, `predict_encrypted` answers requests that only the requester can read, if the owners'
+    policies (`set_policy`) accept the requester (`enrol_requester`).
 
     Parameters
     ----------
@@ -47,11 +47,20 @@ class RevocableForestClassifier(PersistenceMixin, RevocationMixin, ClassifierMix
     min_samples_split, min_samples_leaf : int
         The smallest number of rows of a node that is split, and of a leaf.
     bootstrap : bool
-        Whether each tree draws its rows with replacement.
+        Whether each tree draws how often each row counts in it: once on average, as with replacement.
+    protocol : {"shares", "paper"}
+        How the forest is trained. "shares": each owner draws one book of cuts per column and sends CS one
+        bin per row, and CS grows the forest alone. "paper": owners propose thresholds at every node and
+        encrypt those that win; that is slower, and needed for encrypted requests.
+    n_cuts : int or dict
+        Under the shares protocol, how many cuts a column's book may have, for all columns or by column: 1 to
+        255. Fewer cuts show CS less of a column's order, and cost accuracy.
     candidates : {"quantile", "uniform"}
-        How an owner chooses candidate thresholds: at even ranks or, as in the paper, evenly spaced.
+        Under the paper protocol, how an owner chooses candidate thresholds: at even ranks or, as printed
+        in the paper, evenly spaced.
     n_candidates, n_sampled : int
-        How many thresholds an owner proposes at a node, and how many rows it samples for that.
+        Under the paper protocol, how many thresholds an owner proposes at a node, and how many rows it
+        samples for that.
     voting : {"hard", "soft"}
         A majority of the trees, as in the paper, or the mean of their probabilities.
     class_weight : dict, "balanced" or None
@@ -65,7 +74,7 @@ class RevocableForestClassifier(PersistenceMixin, RevocationMixin, ClassifierMix
         them from the training values, and so do columns that a dict does not name: the fewest with which
         every value is exact or, if there are none, with which distinct values stay distinct.
     key_bits : int
-        The size of the keys: 3072 is about 128 bits of security, 2048 about 112.
+        The size of the paper protocol's keys: 3072 is about 128 bits of security, 2048 about 112.
     allow_insecure_keys : bool
         Accept keys below 2048 bits, for tests and simulations. Everything that shows such a model says
         INSECURE.
@@ -101,8 +110,7 @@ class RevocableForestClassifier(PersistenceMixin, RevocationMixin, ClassifierMix
     >>> from revfrf import RevocableForestClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> parties = {"imaging": list(range(15)), "pathology": list(range(15, 30))}
-    >>> toy = {"key_bits": 256, "allow_insecure_keys": True}
-    >>> model = RevocableForestClassifier(20, parties=parties, random_state=0, **toy)
+    >>> model = RevocableForestClassifier(20, parties=parties, random_state=0)
     >>> model.fit(X, y).score(X, y) > 0.95
     True
     """
@@ -210,8 +218,7 @@ class RevocableForestRegressor(PersistenceMixin, RevocationMixin, RegressorMixin
     >>> from revfrf import RevocableForestRegressor
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
     >>> parties = {"clinic": ["age", "sex", "bmi", "bp"], "laboratory": ["s1", "s2", "s3", "s4", "s5", "s6"]}
-    >>> toy = {"key_bits": 256, "allow_insecure_keys": True}
-    >>> model = RevocableForestRegressor(20, parties=parties, random_state=0, **toy)
+    >>> model = RevocableForestRegressor(20, parties=parties, random_state=0)
     >>> round(model.fit(X, y).score(X, y), 1)
     0.7
     """

@@ -168,13 +168,16 @@ def _hold(forest: Model, stayed: tuple[str, ...], table: Table, places: dict[int
 
 
 def _targets(forest: Model, table: Table, target: str, texts: Sequence[str]) -> Targets:
-    """Return the targets as `fit` makes them from labels or numbers, every row counted once."""
+    """Return the targets as `fit` makes them from labels or numbers, on the forest's scale."""
+    scale = forest.targets_.scale
+    limits = _Limits(max_total_weight=scale.max_total_weight)
     try:
         if isinstance(forest, RevocableForestClassifier):
-            y = _labels(forest, table, texts)
+            y, limits = _labels(forest, table, texts), limits._replace(classes=forest.classes_)
         else:
             y = forest._check_y(np.array([number(text) for text in texts], dtype=np.float64))
-        return forest._targets(np.arange(len(y)), y, np.ones(len(y)), _Limits())
+            limits = limits._replace(target_range=(min(scale.low, y.min()), max(scale.high, y.max())))
+        return forest._targets(np.arange(len(y)), y, np.ones(len(y)), limits)
     except ValueError as error:
         raise UsageError(f"{table.path}, column {target!r}: {error}") from None
 

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from revfrf.errors import FormatError
+from revfrf.errors import FormatError, UsageError
 from revfrf.forest.kernel import Bools, Bytes, Floats, Ints, Positions, Rows, kernel
 from revfrf.forest.nodes import Arrays, Nodes, starts_of
-from revfrf.forest.randomness import row_counts
+from revfrf.forest.randomness import row_counts, tree_counts
 from revfrf.forest.targets import Targets
 from revfrf.forest.tree import Rules
 
@@ -62,6 +62,13 @@ class Counted:
 
 _Arrays = tuple[Ints, Ints, Bytes, int]
 """Values, weights and counts of the rows, and the number of classes: what kernels take."""
+
+
+def check_rows_count(rules: Rules, seed: bytes, targets: Targets) -> None:
+    """Raise UsageError if no tree draws any row, so that none could vote."""
+    rows = (rules.bootstrap, targets.numbers, targets.weights)
+    if not any(tree_counts(seed, tree, *rows).any() for tree in range(rules.n_trees)):
+        raise UsageError("no row counts in any tree; use more trees or rows, or bootstrap=False")
 
 
 class Best(NamedTuple):

@@ -51,6 +51,7 @@ class Growth:
     features: Sequence[str]
     rows: Rows
     n_classes: int
+    keys: Paths
 
     @classmethod
     def of(
@@ -58,7 +59,9 @@ class Growth:
     ) -> "Growth":
         """Return what grows these rows; the features are in ascending order of their ids."""
         rows = Rows(bins, n_cuts, targets.numbers, targets.values, targets.weights)
-        return cls(rules, seed, features, rows, targets.scale.n_classes)
+        words = b"".join(key("candidate", seed, feature) for feature in features)
+        keys = np.frombuffer(words, "<u8").astype(np.uint64).reshape(-1, 2)
+        return cls(rules, seed, features, rows, targets.scale.n_classes, keys)
 
     def tree(self, number: int, old: Tree = BARE) -> Tree:
         """Grow what is open in a tree, with features numbered as here. All else stays as it is."""
@@ -71,11 +74,9 @@ class Growth:
             rules.min_samples_split,
             rules.min_samples_leaf,
         )
-        words = [np.frombuffer(key("candidate", self.seed, f), dtype="<u8") for f in self.features]
-        keys = np.array(words, dtype=np.uint64).reshape(-1, 2)
         stream, sums = bootstrap_stream(self.seed, number), old.sums.reshape(-1, self.n_classes or 2)
         kept = (old.features, old.cuts, sums)
-        return Tree(*_grow(self.rows, limits, keys, np.uint64(number), stream, *kept))
+        return Tree(*_grow(self.rows, limits, self.keys, np.uint64(number), stream, *kept))
 
     def trees(self, unfinished: Sequence[tuple[int, Tree]], n_jobs: int) -> Iterator[tuple[int, Tree]]:
         """Grow what is open in these trees, by number, with `n_jobs` threads; yield each when it is done.
@@ -95,18 +96,6 @@ class Growth:
 
 
 @kernel
-def _unfinished(features: Ints) -> Bools:
-    """Return whether a node of a tree is open, or one below it is."""
-    found: Bools = features == OPEN
-    child = 2 * (features >= 0).sum()  # the right child of the last split
-    for i in range(len(features) - 1, -1, -1):
-        if features[i] >= 0:
-            found[i] |= found[child] | found[child - 1]
-            child -= 2
-    return found
-
-
-@kernel
 def _grow(
     rows: Rows,
     limits: _Limits,
@@ -117,125 +106,144 @@ def _grow(
     old_cuts: Bytes,
     old_sums: Ints,
 ) -> tuple[Ints, Bytes, Ints]:
+    """Go through a tree level by level: take what is kept of it, and find a split where it is open."""
     bins, n_cuts, numbers, values, weights = rows
     n_classes, bootstrap, candidate_limit, max_depth, min_split, min_leaf = limits
-    n_features = bins.shape[0]
-    row = np.empty(len(numbers), np.int32)
-    tag = np.empty(len(numbers), np.uint64)  # class and weight, or weight
-    part = np.empty(0 if n_classes else len(numbers), np.int64)  # weight times target
-    size, mass = 0, np.int64(0)
-    for i in range(len(numbers)):
-        count = poisson(nth(stream, numbers[i])) if bootstrap else 1
-        if count and weights[i]:
-            row[size] = i
-            weight = count * weights[i]
-            mass += weight
-            if n_classes:
-                tag[size] = (np.uint64(values[i]) << _CLASS) | np.uint64(weight)
-            else:
-                tag[size] = np.uint64(weight)
-                part[size] = weight * values[i]
-            size += 1
-    shift = np.uint64(0)
-    while mass >> np.int64(shift):
-        shift += np.uint64(1)
-    moved_row, moved_tag, moved_part = np.empty(size, np.int32), np.empty(size, np.uint64), part[:0].copy()
-    if not n_classes:
-        moved_part = np.empty(size, np.int64)
-    room = 2 * (size // min_leaf) + 3
+    row, tag, part, shift = _draw_rows(numbers, values, weights, n_classes, bootstrap, stream)
+    moved = np.empty_like(row), np.empty_like(tag), np.empty_like(part)
+    room = 2 * (len(row) // min_leaf) + 3
     if max_depth < 40:
         room = min(room, 2 ** (max_depth + 1) + 1)
     room = max(room, len(old_features))
-    feature, cut = np.empty(room, np.int64), np.zeros(room, np.uint8)
-    begin, end = np.zeros(room, np.int64), np.zeros(room, np.int64)
-    path, old = np.zeros(room, np.uint64), np.zeros(room, np.int64)
     n_sums = n_classes if n_classes else 2
-    sums = np.zeros((room // 2 + 2, n_sums), np.int64)
-    total, left = np.zeros(n_sums, np.int64), np.zeros(n_sums, np.int64)
-    cells = np.zeros(256 * (n_classes if n_classes else 1), np.uint64)
-    parts = np.zeros(256, np.int64)
+    feature, cut, sums = (
+        np.empty(room, np.int64),
+        np.zeros(room, np.uint8),
+        np.empty((room, n_sums), np.int64),
+    )
+    begin, end = np.zeros(room, np.int64), np.zeros(room, np.int64)
+    path, old, leaves = np.zeros(room, np.uint64), np.zeros(room, np.int64), np.zeros(room, np.int64)
+    left, best_left = np.zeros(n_sums, np.int64), np.zeros(n_sums, np.int64)
+    cells, summed = np.zeros(256 * n_sums, np.uint64), np.zeros(256, np.int64)
     order = np.zeros(_FEW, np.int64)
-    draws = np.zeros(n_features, np.uint64)
-    unfinished = _unfinished(old_features)
-    old_child, old_leaf = _places(old_features)
-    end[0], path[0] = size, 1
+    draws = np.zeros(len(bins), np.uint64)
+    unfinished, (old_child, old_leaf) = _unfinished(old_features), _places(old_features)
+    end[0], path[0] = len(row), 1
+    _add_up(tag, part, n_classes, sums[0])
     n_nodes, n_leaves, i = 1, 0, 0
     while i < n_nodes:
-        b, e, before = begin[i], end[i], old[i]
+        b, e, before, total = begin[i], end[i], old[i], sums[i]
+        own, tags, parts = row[b:e], tag[b:e], part[b:e]
+        kept = before >= 0 and old_features[before] != OPEN
         best_feature, best_cut = np.int64(LEAF), np.int64(0)
-        if before >= 0 and old_features[before] != OPEN:
+        if kept:
             best_feature, best_cut = old_features[before], np.int64(old_cuts[before])
             if best_feature == LEAF:
-                sums[n_leaves] = old_sums[old_leaf[before]]
-        else:
-            pure = _total(tag[b:e], part[b:e] if not n_classes else part, row[b:e], values, n_classes, total)
-            deep = (path[i] >> np.uint64(max_depth)) != 0
-            if not deep and e - b >= min_split and e - b >= 2 * min_leaf and not pure:
-                for f in range(n_features):
-                    draws[f] = siphash(keys[f, 0], keys[f, 1], tree, path[i])
-                best_score, best_draw = -np.inf, np.uint64(0)
-                for others in (False, True):  # what no candidate can split, the others may
-                    for f in range(n_features):
-                        if (draws[f] > candidate_limit) != others or not n_cuts[f]:
-                            continue
-                        if n_classes:
-                            score, c = _best_of_classes(
-                                bins[f], n_cuts[f], row, tag, b, e, shift, min_leaf, total, left, cells, order
-                            )
-                        else:
-                            score, c = _best_of_numbers(
-                                bins[f],
-                                n_cuts[f],
-                                row,
-                                tag,
-                                part,
-                                b,
-                                e,
-                                shift,
-                                min_leaf,
-                                total,
-                                cells,
-                                parts,
-                                order,
-                            )
-                        if c >= 0 and (score > best_score or (score == best_score and draws[f] < best_draw)):
-                            best_score, best_draw = score, draws[f]
-                            best_feature, best_cut = np.int64(f), c
-                    if best_feature != LEAF:
-                        break
-            if best_feature == LEAF:
-                sums[n_leaves] = total
+                total[:] = old_sums[old_leaf[before]]
+        elif not (path[i] >> np.uint64(max_depth)) and e - b >= max(min_split, 2 * min_leaf):
+            best_score, best_draw = -np.inf, np.uint64(0)
+            pure = _pure(own, values, n_classes, total)
+            for f in range(0 if pure else len(bins)):
+                draws[f] = siphash(keys[f, 0], keys[f, 1], tree, path[i])
+            for others in (False, True):  # what no candidate can split, the others may
+                for f in range(0 if pure else len(bins)):
+                    if (draws[f] > candidate_limit) != others or not n_cuts[f]:
+                        continue
+                    if n_classes:
+                        score, c = _best_of_classes(
+                            bins[f],
+                            n_cuts[f],
+                            own,
+                            tags,
+                            shift,
+                            min_leaf,
+                            total,
+                            left,
+                            best_left,
+                            cells,
+                            order,
+                        )
+                    else:
+                        score, c = _best_of_numbers(
+                            bins[f],
+                            n_cuts[f],
+                            own,
+                            tags,
+                            parts,
+                            shift,
+                            min_leaf,
+                            total,
+                            best_left,
+                            cells,
+                            summed,
+                            order,
+                        )
+                    if c >= 0 and (score > best_score or (score == best_score and draws[f] < best_draw)):
+                        best_score, best_draw, best_feature, best_cut = score, draws[f], np.int64(f), c
+                        for k in range(n_sums):
+                            sums[n_nodes, k] = best_left[k]
+                if best_feature != LEAF:
+                    break
         feature[i], cut[i] = best_feature, best_cut
         if best_feature == LEAF:
+            leaves[n_leaves] = i
             n_leaves += 1
         else:
             middle = b
             if before < 0 or unfinished[before]:  # else nobody asks for rows below
-                column, q = bins[best_feature], 0
-                for j in range(b, e):
-                    r, t = row[j], tag[j]
-                    right = column[r] > best_cut
-                    row[middle], tag[middle] = r, t
-                    moved_row[q], moved_tag[q] = r, t
-                    if not n_classes:
-                        p = part[j]
-                        part[middle], moved_part[q] = p, p
-                    middle += 1 - right
-                    q += right
-                row[middle:e] = moved_row[:q]
-                tag[middle:e] = moved_tag[:q]
-                if not n_classes:
-                    part[middle:e] = moved_part[:q]
+                middle += _divide(bins[best_feature], best_cut, own, tags, parts, moved)
+                if kept:
+                    _add_up(tag[b:middle], part[b:middle], n_classes, sums[n_nodes])
+                for k in range(n_sums):
+                    sums[n_nodes + 1, k] = total[k] - sums[n_nodes, k]
+            begin[n_nodes], end[n_nodes], begin[n_nodes + 1], end[n_nodes + 1] = b, middle, middle, e
             for side in range(2):
-                child = n_nodes + side
-                begin[child], end[child] = (b, middle) if side == 0 else (middle, e)
-                path[child] = path[i] * np.uint64(2) + np.uint64(side)
-                old[child] = -1
-                if before >= 0 and old_features[before] != OPEN:
-                    old[child] = old_child[before] + side
+                path[n_nodes + side] = path[i] * np.uint64(2) + np.uint64(side)
+                old[n_nodes + side] = old_child[before] + side if kept else -1
             n_nodes += 2
         i += 1
-    return feature[:n_nodes].copy(), cut[:n_nodes].copy(), sums[:n_leaves].copy()
+    return feature[:n_nodes].copy(), cut[:n_nodes].copy(), sums[leaves[:n_leaves]]
+
+
+@kernel
+def _draw_rows(
+    numbers: Ints, values: Ints, weights: Ints, n_classes: int, bootstrap: bool, stream: np.uint64
+) -> tuple[Numbers, Paths, Ints, np.uint64]:
+    """Return the rows that count in a tree, and what each adds up to.
+
+    That is its class and weight, and in a regression weight times target. Last, where the number of rows
+    begins in a cell of a histogram: above the weight of all.
+    """
+    row, tag = np.empty(len(numbers), np.int32), np.empty(len(numbers), np.uint64)
+    part = np.empty(0 if n_classes else len(numbers), np.int64)
+    size, mass = 0, np.int64(0)
+    for i in range(len(numbers)):
+        count = poisson(nth(stream, numbers[i])) if bootstrap else 1
+        if count and weights[i]:
+            weight = count * weights[i]
+            row[size], tag[size] = i, np.uint64(weight)
+            if n_classes:
+                tag[size] |= np.uint64(values[i]) << _CLASS
+            else:
+                part[size] = weight * values[i]
+            mass += weight
+            size += 1
+    shift = np.uint64(0)
+    while mass >> np.int64(shift):
+        shift += np.uint64(1)
+    return row[:size], tag[:size], part[:size], shift
+
+
+@kernel
+def _unfinished(features: Ints) -> Bools:
+    """Return whether a node of a tree is open, or one below it is."""
+    found: Bools = features == OPEN
+    child = 2 * (features >= 0).sum()  # the right child of the last split
+    for i in range(len(features) - 1, -1, -1):
+        if features[i] >= 0:
+            found[i] |= found[child] | found[child - 1]
+            child -= 2
+    return found
 
 
 @kernel
@@ -251,19 +259,57 @@ def _places(features: Ints) -> tuple[Ints, Ints]:
 
 
 @kernel
-def _total(tag: Paths, part: Ints, row: Numbers, values: Ints, n_classes: int, total: Ints) -> bool:
-    """Add up the rows of a node, and return whether all have the same target."""
-    total[:] = 0
-    if n_classes:
-        for t in tag:
-            total[np.int64(t >> _CLASS)] += np.int64(t & _WEIGHT)
-        return bool((total > 0).sum() <= 1)
-    pure = True
+def _add_up(tag: Paths, part: Ints, n_classes: int, sums: Ints) -> None:
+    """Add up the rows of a node."""
+    sums[:] = 0
     for j in range(len(tag)):
-        total[0] += np.int64(tag[j])
-        total[1] += part[j]
-        pure &= values[row[j]] == values[row[0]]
-    return pure
+        if n_classes:
+            sums[np.int64(tag[j] >> _CLASS)] += np.int64(tag[j] & _WEIGHT)
+        else:
+            sums[0] += np.int64(tag[j])
+            sums[1] += part[j]
+
+
+@kernel
+def _pure(row: Numbers, values: Ints, n_classes: int, total: Ints) -> bool:
+    """Return whether all rows of a node have the same target."""
+    if n_classes:
+        found = 0
+        for weight in total:
+            found += weight > 0
+        return found <= 1
+    for r in row:  # noqa: SIM110 (kernels have no generators)
+        if values[r] != values[row[0]]:
+            return False
+    return True
+
+
+@kernel
+def _divide(
+    column: Bytes,
+    cut: np.int64,
+    row: Numbers,
+    tag: Paths,
+    part: Ints,
+    space: tuple[Numbers, Paths, Ints],
+) -> int:
+    """Put the rows of a node that go left before those that go right, and return how many go left."""
+    moved_row, moved_tag, moved_part = space
+    left = moved = 0
+    for j in range(len(row)):
+        r, t = row[j], tag[j]
+        right = column[r] > cut
+        row[left], tag[left], moved_row[moved], moved_tag[moved] = r, t, r, t
+        if len(part):
+            p = part[j]
+            part[left], moved_part[moved] = p, p
+        left += 1 - right
+        moved += right
+    row[left:] = moved_row[:moved]
+    tag[left:] = moved_tag[:moved]
+    if len(part):
+        part[left:] = moved_part[:moved]
+    return left
 
 
 @kernel
@@ -272,25 +318,24 @@ def _best_of_classes(
     n_cuts: int,
     row: Numbers,
     tag: Paths,
-    b: int,
-    e: int,
     shift: np.uint64,
     min_leaf: int,
     total: Ints,
     left: Ints,
+    best_left: Ints,
     cells: Paths,
     order: Ints,
 ) -> tuple[float, np.int64]:
     """Return the best score of a feature's cuts, higher is better, and the cut; -1 if none is valid."""
-    n_classes, size = len(total), e - b
+    n_classes, size = len(total), len(row)
     best, best_cut = -np.inf, np.int64(-1)
     mass = total.sum()
     left[:] = 0
     mass_left = rows_left = np.int64(0)
     if size <= _FEW:
-        _sort(column, row, b, size, order)
+        _sort(column, row, order)
         for j in range(size - 1):
-            t = tag[b + (order[j] & 255)]
+            t = tag[order[j] & 255]
             weight = np.int64(t & _WEIGHT)
             left[np.int64(t >> _CLASS)] += weight
             mass_left += weight
@@ -299,10 +344,12 @@ def _best_of_classes(
                 score = _gini(left, total, mass_left, mass)
                 if score > best:
                     best, best_cut = score, here
+                    for k in range(n_classes):
+                        best_left[k] = left[k]
         return best, best_cut
     cells[: (n_cuts + 1) * n_classes] = 0
     one = np.uint64(1) << shift
-    for j in range(b, e):
+    for j in range(size):
         t = tag[j]
         cells[np.int64(column[row[j]]) * n_classes + np.int64(t >> _CLASS)] += one + (t & _WEIGHT)
     low = one - np.uint64(1)
@@ -319,6 +366,8 @@ def _best_of_classes(
             score = _gini(left, total, mass_left, mass)
             if score > best:
                 best, best_cut = score, np.int64(c)
+                for k in range(n_classes):
+                    best_left[k] = left[k]
     return best, best_cut
 
 
@@ -339,23 +388,22 @@ def _best_of_numbers(
     row: Numbers,
     tag: Paths,
     part: Ints,
-    b: int,
-    e: int,
     shift: np.uint64,
     min_leaf: int,
     total: Ints,
+    best_left: Ints,
     cells: Paths,
-    parts: Ints,
+    summed: Ints,
     order: Ints,
 ) -> tuple[float, np.int64]:
     """Return what `_best_of_classes` returns, for a regression."""
-    size = e - b
+    size = len(row)
     best, best_cut = -np.inf, np.int64(-1)
     mass_left = part_left = rows_left = np.int64(0)
     if size <= _FEW:
-        _sort(column, row, b, size, order)
+        _sort(column, row, order)
         for j in range(size - 1):
-            at = b + (order[j] & 255)
+            at = order[j] & 255
             mass_left += np.int64(tag[at])
             part_left += part[at]
             here = order[j] >> 8
@@ -363,24 +411,26 @@ def _best_of_numbers(
                 score = _variance(mass_left, part_left, total)
                 if score > best:
                     best, best_cut = score, here
+                    best_left[0], best_left[1] = mass_left, part_left
         return best, best_cut
     cells[: n_cuts + 1] = 0
-    parts[: n_cuts + 1] = 0
+    summed[: n_cuts + 1] = 0
     one = np.uint64(1) << shift
-    for j in range(b, e):
+    for j in range(size):
         at = column[row[j]]
         cells[at] += one + tag[j]
-        parts[at] += part[j]
+        summed[at] += part[j]
     low = one - np.uint64(1)
     for c in range(n_cuts):
         cell = cells[c]
         mass_left += np.int64(cell & low)
         rows_left += np.int64(cell >> shift)
-        part_left += parts[c]
+        part_left += summed[c]
         if cell and rows_left >= min_leaf and size - rows_left >= min_leaf:
             score = _variance(mass_left, part_left, total)
             if score > best:
                 best, best_cut = score, np.int64(c)
+                best_left[0], best_left[1] = mass_left, part_left
     return best, best_cut
 
 
@@ -394,10 +444,10 @@ def _variance(mass_left: np.int64, part_left: np.int64, total: Ints) -> float:
 
 
 @kernel
-def _sort(column: Bytes, row: Numbers, b: int, size: int, order: Ints) -> None:
+def _sort(column: Bytes, row: Numbers, order: Ints) -> None:
     """Order a few rows by their bins: each entry is a bin, and below it a byte with the row's place."""
-    for j in range(size):
-        entry, at = (np.int64(column[row[b + j]]) << 8) | j, j
+    for j in range(len(row)):
+        entry, at = (np.int64(column[row[j]]) << 8) | j, j
         while at > 0 and order[at - 1] > entry:
             order[at] = order[at - 1]
             at -= 1

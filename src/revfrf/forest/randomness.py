@@ -107,9 +107,14 @@ def row_counts(seed: bytes, n_trees: int, drawn: bool, numbers: Ints, weights: I
     """Return how often each row counts in each tree, shape (n_trees, n_rows); without weight, never."""
     counts = np.empty((n_trees, len(weights)), dtype=np.uint8)
     for tree in range(n_trees):
-        counts[tree] = _counts(bootstrap_stream(seed, tree), numbers) if drawn else 1
-    counts[:, weights == 0] = 0
+        counts[tree] = tree_counts(seed, tree, drawn, numbers, weights)
     return counts
+
+
+def tree_counts(seed: bytes, tree: int, drawn: bool, numbers: Ints, weights: Ints) -> Bytes:
+    """Return how often each row counts in a tree; without weight, never."""
+    counts = _counts(bootstrap_stream(seed, tree), numbers) if drawn else np.ones(len(weights), np.uint8)
+    return np.where(weights > 0, counts, np.uint8(0))
 
 
 @kernel

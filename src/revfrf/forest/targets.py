@@ -20,6 +20,7 @@ from revfrf.record import Record
 Label = bool | int | float | str
 
 _WEIGHT_BITS, _BOOTSTRAP_BITS, _SUM_BITS, _VOTE_BITS = 35, 5, 62, 40
+_MAX_CLASSES = 2**16
 _LARGEST = 2.0**1000
 _ROOM = 4.0
 """How much the sum of weights may grow, if nobody says."""
@@ -38,6 +39,12 @@ class Scale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     class_weights: tuple[float, ...] = ()
     low: float = 0.0
     high: float = 0.0
+
+    def __post_init__(self) -> None:
+        fits = len(self.labels) == len(self.class_weights)
+        fits &= 0 < self.max_total_weight < math.inf and -_LARGEST <= self.low <= self.high <= _LARGEST
+        if not fits or self.weight_places not in _possible_places(self.max_total_weight):
+            raise ValueError("a scale that no forest has")
 
     @property
     def n_classes(self) -> int:
@@ -62,7 +69,7 @@ class Scale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def spread(self) -> float:
         """How far a target can be from the centre."""
-        return max(self.high - self.centre, self.centre - self.low)
+        return max(self.high - self.centre, self.centre - self.low) + 0.0  # never -0.0
 
     @property
     def places(self) -> int:
@@ -115,18 +122,16 @@ class TargetsRecord(Record, frozen=True):
 
     def targets(self) -> Targets:
         """Return the targets. Raises FormatError for what no rows have."""
-        arrays = (np.frombuffer(b, "<i8").astype(np.int64) for b in (self.numbers, self.values, self.weights))
-        targets = Targets(self.scale, *arrays)
-        numbers, values, weights, n_classes = *_arrays(targets), self.scale.n_classes
-        fits = len(numbers) == len(values) == len(weights)
-        fits &= not (weights < 0).any() and not (numbers < 0).any() and not (np.diff(numbers) <= 0).any()
-        if not fits or (n_classes and ((values < 0) | (values >= n_classes)).any()):
+        stored, n_classes = (self.numbers, self.values, self.weights), self.scale.n_classes
+        if len(self.values) % 8 or {len(array) for array in stored} != {len(self.values)}:
+            raise FormatError("targets that no rows have", kind="length")
+        numbers, values, weights = (np.frombuffer(array, "<i8").astype(np.int64) for array in stored)
+        wrong = (numbers < 0) | (weights < 0)
+        if n_classes:
+            wrong |= (values < 0) | (values >= n_classes)
+        if wrong.any() or (np.diff(numbers) <= 0).any():
             raise FormatError("targets that no rows have", kind="out-of-range")
-        return targets
-
-
-def _arrays(targets: Targets) -> tuple[Ints, Ints, Ints]:
-    return targets.numbers, targets.values, targets.weights
+        return Targets(self.scale, numbers, values, weights)
 
 
 def unknown_targets(scale: Scale) -> Targets:
@@ -144,6 +149,10 @@ def class_targets(
     max_total_weight: float | None = None,
 ) -> Targets:
     """Return the targets of rows that belong to classes 0, 1, …, which have these labels."""
+    if len(labels) > _MAX_CLASSES:
+        raise UsageError(
+            f"{len(labels):,} classes; there can be {_MAX_CLASSES:,}; a regression may fit better"
+        )
     factors = np.ones(len(labels)) if class_weights is None else class_weights
     with np.errstate(over="ignore", invalid="ignore"):
         weights = sample_weights * factors[classes]
@@ -188,10 +197,13 @@ def _weight_scale(weights: Floats, max_total: float | None) -> tuple[float, int]
     allowed = _ROOM * total if max_total is None else float(max_total)
     if not math.isfinite(allowed) or allowed < total:
         raise UsageError(f"max_total_weight={max_total!r}: the weights already sum to {total}")
-    limit = _WEIGHT_BITS - 1
-    if whole and allowed <= 2**limit:
-        return allowed, 0
-    return allowed, limit - math.frexp(allowed)[1]
+    return allowed, _possible_places(allowed)[0 if whole else 1]
+
+
+def _possible_places(max_total: float) -> tuple[int, int]:
+    """Return the binary places of a weight: if all are whole numbers, and if not."""
+    places = _WEIGHT_BITS - 1 - math.frexp(max_total)[1]
+    return (0 if max_total <= 2 ** (_WEIGHT_BITS - 1) else places, places)
 
 
 def _fixed_weights(scale: Scale, weights: Floats) -> Ints:

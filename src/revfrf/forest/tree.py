@@ -24,7 +24,7 @@ MAX_TREES = 2**22
 """So that the sum of all votes fits 64 bits."""
 
 LEAF, OPEN = -1, -2
-"""In place of a split's feature. What becomes of an open node is not known yet, or not any more."""
+"""In place of a split's feature. An open node has not grown yet, or was destroyed."""
 
 Method = Literal["quantile", "uniform"]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
@@ -125,31 +125,33 @@ class Tree:
         features = self.features.copy()
         features[inner] = numbers[features[inner]]
         kept = _kept(self.features, features)
-        return Tree(
-            features[kept], np.where(inner, self.cuts, 0)[kept], self.sums[kept[self.features == LEAF]]
-        )
+        cuts = np.where(features >= 0, self.cuts, np.uint8(0))
+        return Tree(features[kept], cuts[kept], self.sums[kept[self.features == LEAF]])
 
     def to_bytes(self) -> bytes:
         """Return the tree as it is stored: numbers of nodes and leaves, features, cuts, sums."""
         head = np.array([len(self), *self.sums.shape], dtype="<u4")
-        parts = (head, self.features.astype("<i2"), self.cuts, self.sums.astype("<i8"))
+        parts = (head, self.features.astype("<i4"), self.cuts, self.sums.astype("<i8"))
         return b"".join(part.tobytes() for part in parts)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Tree":
         """The inverse of `to_bytes`. Raises FormatError for what is no tree."""
         n_nodes, n_leaves, width = np.frombuffer(data[:12].ljust(12, b"\0"), "<u4").tolist()
-        if len(data) != 12 + 3 * n_nodes + 8 * n_leaves * width:
+        if len(data) != 12 + 5 * n_nodes + 8 * n_leaves * width:
             raise FormatError("a tree that is cut off", kind="length")
-        features = np.frombuffer(data, "<i2", n_nodes, 12).astype(np.int64)
-        cuts = np.frombuffer(data, np.uint8, n_nodes, 12 + 2 * n_nodes).copy()
-        sums = np.frombuffer(data, "<i8", n_leaves * width, 12 + 3 * n_nodes).astype(np.int64)
+        features = np.frombuffer(data, "<i4", n_nodes, 12).astype(np.int64)
+        cuts = np.frombuffer(data, np.uint8, n_nodes, 12 + 4 * n_nodes).copy()
+        sums = np.frombuffer(data, "<i8", n_leaves * width, 12 + 5 * n_nodes).astype(np.int64)
         made = 1 + 2 * np.cumsum(features >= 0)  # how many nodes there are at the least
         if not n_nodes or made[-1] != n_nodes or (made[:-1] <= np.arange(1, n_nodes)).any():
             raise FormatError("nodes that are no tree", kind="malformed")
         if (features < OPEN).any() or (features == LEAF).sum() != n_leaves:
             raise FormatError("nodes that are neither splits nor leaves", kind="malformed")
-        return cls(features, cuts, sums.reshape(n_leaves, width))
+        tree = cls(features, cuts, sums.reshape(n_leaves, width))
+        if (tree.paths >> np.uint64(MAX_DEPTH + 1)).any():
+            raise FormatError("a tree that is too deep", kind="malformed")
+        return tree
 
 
 BARE = Tree(np.array([OPEN]), np.zeros(1, np.uint8), np.zeros((0, 0), np.int64))
@@ -200,20 +202,19 @@ class Forest:
             found.append(_rows(number, tree.paths[split], tree.features[split], tree.cuts[split]))
         return np.concatenate(found)
 
-    def leaves(self) -> Ints:
-        """Return a table (tree, path, sums…) of all leaves, by tree and path."""
-        found = [
-            _rows(i, tree.paths[tree.features == LEAF], *tree.sums.T)
-            for i, tree in enumerate(self.trees)
-            if len(tree.sums)
-        ]
-        return np.concatenate(found) if found else np.empty((0, 2), "<i8")
+    def leaves(self, n_sums: int) -> Ints:
+        """Return a table (tree, path, sums…) of all leaves, by tree and path; each has this many sums."""
+        found = []
+        for number, tree in enumerate(self.trees):
+            sums = tree.sums.reshape(-1, n_sums)  # a bare tree has none
+            found.append(_rows(number, tree.paths[tree.features == LEAF], *sums.T))
+        return np.concatenate(found)
 
     def digest(self, rules: Rules, scale: Scale) -> str:
         """Equal exactly for equal rules, scales, splits and leaves; thresholds play no part."""
         splits = self.splits()
         used, splits[:, 2] = np.unique(splits[:, 2], return_inverse=True)
-        names, tables = [self.features[i] for i in used], (splits, self.leaves())
+        names, tables = [self.features[i] for i in used], (splits, self.leaves(scale.n_sums))
         shapes = [table.shape if len(table) else (0, 0) for table in tables]
         h = hashlib.sha256(
             canonical("revfrf forest v2", rules.fields(), scale.fields(), tuple(names), *shapes)
@@ -237,13 +238,10 @@ class Forest:
 
     @classmethod
     def of_nodes(
-        cls,
-        features: Sequence[str],
-        n_trees: int,
-        splits: Mapping[Node, tuple[str, int]],
-        leaves: Mapping[Node, Sequence[int]],
+        cls, n_trees: int, splits: Mapping[Node, tuple[str, int]], leaves: Mapping[Node, Sequence[int]]
     ) -> "Forest":
         """Return the forest of these splits (feature, cut) and leaves, by tree and path; the rest is open."""
+        features = sorted({feature for feature, _ in splits.values()})
         place, width = {f: i for i, f in enumerate(features)}, len(next(iter(leaves.values()), ()))
         nodes: list[list[tuple[int, int, int]]] = [[] for _ in range(n_trees)]
         for tree, path in unfinished(n_trees, splits, leaves):

@@ -109,11 +109,10 @@ class Walker:
             nodes.append(
                 (np.where(inner, tree.features + 1, 0) << 40) | (tree.cuts.astype(np.int64) << 32) | goes
             )
-            votes.append(
-                np.column_stack([leaf_votes(tree.sums, scale, voting), has_weight(tree.sums, scale)])
-            )
+            sums = tree.sums.reshape(-1, scale.n_sums)  # a bare tree has none
+            votes.append(np.column_stack([leaf_votes(sums, scale, voting), has_weight(sums, scale)]))
             roots.append(n_nodes)
-            n_nodes, n_leaves = n_nodes + len(tree), n_leaves + len(tree.sums)
+            n_nodes, n_leaves = n_nodes + len(tree), n_leaves + len(sums)
         self._nodes, self._roots = np.concatenate(nodes), np.array(roots)
         self._votes = np.concatenate([np.zeros((1, scale.n_votes + 1), np.int64), *votes])
 

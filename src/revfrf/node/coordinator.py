@@ -206,7 +206,7 @@ class CoordinatorService(Service):
             "splits": [
                 (tree, path, forest.features[f], cut) for tree, path, f, cut in forest.splits().tolist()
             ],
-            "leaves": forest.leaves().tolist(),
+            "leaves": forest.leaves(self.role.targets.scale.n_sums).tolist(),
         }
         return msgspec.json.encode(known).decode() + "\n"
 

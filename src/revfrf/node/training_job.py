@@ -9,8 +9,9 @@ import msgspec
 import numpy as np
 
 from revfrf.errors import AbsentError, ProtocolError, RefusedError, UsageError
+from revfrf.forest.criterion import check_rows_count
 from revfrf.forest.seeds import forest_seed, master_seed
-from revfrf.forest.targets import class_targets, number_targets
+from revfrf.forest.targets import Targets, class_targets, number_targets
 from revfrf.forest.tree import Rules
 from revfrf.io.party_data import Labels, Task, read_labels
 from revfrf.io.table import some
@@ -139,7 +140,7 @@ class TrainingJob:
                 n_features=sum(rows.columns for rows in parties),
                 not_common=len(labels) - len(found.ids),
             )
-            self._rules(settled)  # says what is wrong with them
+            check_rows_count(self._rules(settled), settled.seed, _targets(settled))
         except UsageError as error:  # nothing has begun yet: the operator may change what is wrong
             self._update(msgspec.structs.replace(training, stopped=str(error)))
             raise
@@ -153,19 +154,8 @@ class TrainingJob:
 
     def _create_forest(self) -> None:
         training = self.expect_record()
-        values, weights, numbers = (
-            training.values,
-            np.ones(len(training.values)),
-            np.arange(len(training.values)),
-        )
-        if training.task == "numbers":
-            targets = number_targets(numbers, np.asarray(values, dtype=np.float64), weights)
-        else:
-            places = {label: place for place, label in enumerate(training.labels)}
-            known = np.array([places[str(value)] for value in values], dtype=np.int64)
-            targets = class_targets(numbers, known, training.labels, weights)
         self.tell(Align(epoch=self.epoch, table=TRAINING, ids=training.ids))
-        self.role.create(self._rules(training), training.seed, targets)
+        self.role.create(self._rules(training), training.seed, _targets(training))
 
     def _grow(self, progress: Callable[[GrowthReport], None]) -> None:
         self.role.grow(progress)
@@ -273,3 +263,13 @@ class TrainingJob:
         training = self.expect_record()
         digest, nodes, rows = self.role.digest(), self.role.side.n_nodes, len(training.ids)
         return api.ForestSummary(digest, nodes, rows, training.not_common, len(training.labels) or None)
+
+
+def _targets(training: Training) -> Targets:
+    """Return the labels of the settled rows. Raises UsageError."""
+    numbers, weights = np.arange(len(training.values)), np.ones(len(training.values))
+    if training.task == "numbers":
+        return number_targets(numbers, np.asarray(training.values, dtype=np.float64), weights)
+    places = {label: place for place, label in enumerate(training.labels)}
+    classes = np.array([places[str(value)] for value in training.values], dtype=np.int64)
+    return class_targets(numbers, classes, training.labels, weights)

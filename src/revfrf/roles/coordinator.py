@@ -10,6 +10,7 @@ import msgspec
 
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import NoForestError, ProtocolError
+from revfrf.forest.criterion import check_rows_count
 from revfrf.forest.targets import Targets, TargetsRecord
 from revfrf.forest.tree import Rules, feature_id
 from revfrf.forest.voting import Votes, Voting
@@ -105,7 +106,11 @@ class Coordinator(PolicyParty):
         return self.record.columns
 
     def create(self, rules: Rules, seed: bytes, targets: Targets) -> None:
-        """Record the rules of a forest with all participants of the epoch. `open` tells these."""
+        """Record the rules of a forest with all participants of the epoch. `open` tells these.
+
+        Raises UsageError for rows of which no tree draws any.
+        """
+        check_rows_count(rules, seed, targets)
         epoch = self.certificate
         unnamed = OpenForest(
             federation=epoch.federation,

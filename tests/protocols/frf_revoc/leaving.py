@@ -5,19 +5,19 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.embedded.federation import Federation
 from revfrf.estimators._restore import check_federation
 from revfrf.forest.nodes import Node
+from revfrf.forest.voting import Votes
 from revfrf.messages.base import PATHS, TREES, Done, Message, array
 from revfrf.messages.frf_revoc import Destroy, Rekey, RevocationLevel, RevocationRequest
 from revfrf.messages.key_setup import EpochCertificate
 from revfrf.protocols.certificate import RevocationCertificate
 from revfrf.testing.federations import Case, Codes, ignore, random_case, train
 from revfrf.testing.refusals import refusal_kind
-from tests.federations import grown_splits, leaf_paths
+from tests.federations import counted, grown_splits, in_numbers, leaf_paths
 
 CASE = random_case(61)
 LEVELS: tuple[RevocationLevel, ...] = (1, 2)
@@ -44,7 +44,7 @@ def leave(
     return federation.revoke(leavers, level, ignore)
 
 
-def answers(federation: Federation, codes: Codes, voting: Any = "soft") -> NDArray[np.float64]:
+def answers(federation: Federation, codes: Codes, voting: Any = "soft") -> Votes:
     return federation.ask(codes, None, voting, False, lambda _: None).votes
 
 
@@ -55,28 +55,24 @@ def check_same(federation: Federation, case: Case, *, ask: bool = False) -> None
     """The forest is the one of this case: structure, cuts, where rows end, votes."""
     fresh = train(case)
     assert federation.coordinator.digest() == fresh.coordinator.digest()
-    check_federation(federation)
+    check_federation(federation, training_rows=False)
     assert grown_splits(federation) == grown_splits(fresh)
     np.testing.assert_array_equal(leaf_paths(federation), leaf_paths(fresh))
     for voting in ("hard", "soft"):
         votes = federation.votes(case.codes, case.n_rows, voting)
-        assert votes.tobytes() == fresh.votes(case.codes, case.n_rows, voting).tobytes()
+        assert in_numbers(votes) == in_numbers(fresh.votes(case.codes, case.n_rows, voting))
     check_rows_are_in_their_leaves(federation, case)
     if ask:
         some = {party: table[:, :6] for party, table in case.codes.items()}
-        assert answers(federation, some).tobytes() == federation.votes(some, 6, "soft").tobytes()
+        assert in_numbers(answers(federation, some)) == in_numbers(federation.votes(some, 6, "soft"))
 
 
 def check_rows_are_in_their_leaves(federation: Federation, case: Case) -> None:
     """By the owners' own cuts."""
-    splits, store, targets = (
-        grown_splits(federation),
-        federation.coordinator.store,
-        federation.coordinator.targets,
-    )
-    ends = leaf_paths(federation)
+    splits, store = grown_splits(federation), federation.coordinator.store
+    ends, counts = leaf_paths(federation), counted(federation).counts
     for tree, row in np.ndindex(*ends.shape):
-        if not targets.repeats[tree, row] * targets.weights[row]:
+        if not counts[tree, row]:
             assert ends[tree, row] == 0
             continue
         path = 1

@@ -14,8 +14,9 @@ from revfrf.errors import UsageError
 from revfrf.estimators._restore import check_federation
 from revfrf.forest.randomness import candidate_limit
 from revfrf.messages.frf_revoc import RevocationLevel
-from revfrf.protocols.frf_revoc import doomed
+from revfrf.protocols.paper.frf_revoc import doomed
 from revfrf.testing.federations import Case, train, with_rules
+from tests.federations import in_numbers
 from tests.protocols.frf_revoc.leaving import CASE, LEVELS, answers, check_same, leave, without
 
 MISSING = missing(64)
@@ -89,7 +90,7 @@ def test_encrypted_answers_are_those_of_the_forest_without_the_leaver(
     leave(federation, [leaver], level)
     check_same(federation, left, ask=True)
     some = {party: table[:, :6] for party, table in left.codes.items()}
-    assert answers(federation, some).tobytes() == answers(train(left), some).tobytes()
+    assert in_numbers(answers(federation, some)) == in_numbers(answers(train(left), some))
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -211,7 +212,7 @@ def test_every_split_is_signed_for_the_epoch_in_which_it_was_encrypted(level: Re
     epochs = {node: split.epoch for node, split in federation.coordinator.store.splits.items()}
     assert {epochs[node] for node in kept} <= {level}
     assert {epoch for node, epoch in epochs.items() if node not in kept} == {2}
-    check_federation(federation)
+    check_federation(federation, training_rows=False)
 
 
 def test_destroyed_are_exactly_the_nodes_at_and_below_the_leavers_splits() -> None:

@@ -19,6 +19,7 @@ from revfrf.messages.base import FEATURES, PATHS, SIZES, TREES, Message
 from revfrf.messages.fle_expan import LevelReply, LevelRequest
 from revfrf.names import CS
 from revfrf.protocols.paper.fle_expan import write_nodes
+from revfrf.protocols.paper.sides import PaperOwner
 from revfrf.protocols.paper.splits import split_context, split_statement
 from revfrf.roles.participant import Participant
 from revfrf.testing.federations import random_case, set_up, targets_of, train, with_rules
@@ -88,8 +89,8 @@ class Opened:
 
     def state(self) -> tuple[Any, ...]:
         """All that a participant remembers of a forest."""
-        growth = self.party.growth
-        assert growth is not None
+        assert isinstance(self.party.side, PaperOwner)
+        growth = self.party.side.growth
         proposals = [
             (positions.tolist(), p.thresholds.tobytes(), p.n_cuts.tolist(), p.bins.tolist())
             for positions, p in growth.proposals
@@ -112,7 +113,7 @@ def opened() -> Opened:
     federation = set_up(CASE)
     for name, table in CASE.codes.items():
         federation.participants[name].hold("training", table)
-    federation.coordinator.create(CASE.rules, federation.seed, targets_of(CASE, federation.seed))
+    federation.coordinator.create(CASE.rules, federation.seed, targets_of(CASE))
     federation.coordinator.open()
     return Opened(federation, federation.participants[PARTY], federation.coordinator.plan.forest)
 
@@ -469,5 +470,5 @@ def test_participant_with_other_rows_than_the_labels_is_refused(rows: int) -> No
     federation = set_up(CASE)
     codes = CASE.codes | {PARTY: np.zeros((2, rows), np.int64)}
     with pytest.raises(ProtocolError) as caught:
-        federation.train(codes, CASE.rules, targets_of(CASE, federation.seed), lambda _: None)
+        federation.train(codes, CASE.rules, targets_of(CASE), lambda _: None)
     assert caught.value.kind == "schema"

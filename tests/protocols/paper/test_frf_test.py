@@ -21,6 +21,7 @@ from revfrf.protocols.paper.fle_expan import write_nodes
 from revfrf.testing.federations import Codes, random_case, set_up, train, with_rules
 from revfrf.testing.peers import LyingChannel, changing
 from revfrf.testing.refusals import refusal_kind, refused
+from tests.federations import in_numbers
 
 MISSING = missing(64)
 
@@ -147,7 +148,7 @@ def test_wrong_number_of_bits_is_refused(bits: Callable[[messages.TestReply], by
 
 def test_every_row_gets_one_vote_of_every_tree(federation: Federation) -> None:
     votes = federation.votes(CASE.codes, CASE.n_rows, "hard")
-    assert votes.sum(axis=1).tolist() == [CASE.rules.n_trees] * CASE.n_rows
+    assert votes.totals.sum(axis=1).tolist() == votes.n_voted.tolist() == [CASE.rules.n_trees] * CASE.n_rows
 
 
 def test_table_is_forgotten_after_the_test(federation: Federation) -> None:
@@ -171,18 +172,18 @@ def test_votes_do_not_depend_on_how_many_rows_walk_together(
 ) -> None:
     whole = federation.votes(CASE.codes, CASE.n_rows, "hard")
     monkeypatch.setattr(frf_test, "_AT_ONCE", at_once)
-    assert federation.votes(CASE.codes, CASE.n_rows, "hard").tolist() == whole.tolist()
+    assert in_numbers(federation.votes(CASE.codes, CASE.n_rows, "hard")) == in_numbers(whole)
 
 
 def test_no_rows_get_no_votes(federation: Federation) -> None:
     nothing: Codes = {party: table[:, :0] for party, table in CASE.codes.items()}
-    assert federation.votes(nothing, 0, "hard").shape == (0, 3)
+    assert federation.votes(nothing, 0, "hard").totals.shape == (0, 3)
 
 
 def test_row_of_missing_values_always_goes_left(federation: Federation) -> None:
     missing: Codes = {party: np.full((len(table), 1), MISSING) for party, table in CASE.codes.items()}
-    votes = federation.votes(missing, 1, "hard")[0]
-    store, expected = federation.coordinator.store, np.zeros(3)
+    votes = federation.votes(missing, 1, "hard").totals[0]
+    store, expected = federation.coordinator.store, np.zeros(3, np.int64)
     for tree in range(CASE.rules.n_trees):
         path = 1
         while (tree, path) in store.splits:

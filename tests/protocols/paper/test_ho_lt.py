@@ -26,9 +26,9 @@ from revfrf.messages.base import Done, Message, number, of_number
 from revfrf.messages.frf_predict import MaskedComparisons, Request, SealedResults, ShareReply, ShareRequest
 from revfrf.names import CC, CS
 from revfrf.protocols.common.identity import Keys
+from revfrf.protocols.common.opening import forest_id
 from revfrf.protocols.common.request import RequestPolicy, sign_request
 from revfrf.protocols.paper import ho_lt as module
-from revfrf.protocols.paper.fle_expan import forest_id
 from revfrf.protocols.paper.ho_lt import _RESULT, ComparingServer, _result, ho_lt
 from revfrf.testing.federations import columns_of, random_case, targets_of, toy_keys, train, with_rules
 from revfrf.testing.peers import FaultyPeer
@@ -109,7 +109,7 @@ def opened(case: Any, dealt: Any) -> World:
     federation = Federation(columns_of(case.codes), setup=dealt, seed=case.seed)
     for name, table in case.codes.items():
         federation.participants[name].hold("training", table)
-    federation.coordinator.create(case.rules, federation.seed, targets_of(case, federation.seed))
+    federation.coordinator.create(case.rules, federation.seed, targets_of(case))
     federation.coordinator.open()
     for owner in federation.participants.values():  # who has nodes everywhere
         levels, trees = range(case.rules.max_depth), range(case.rules.n_trees)
@@ -630,7 +630,8 @@ def test_compute_partner_serves_one_forest_of_its_federation_and_epoch(world: Wo
     own = changed(own, forest=forest_id(own))
     assert refused(without, CC, opening, Done) == "forest"
     assert refused(without, CC, changed(own, epoch=2), Done) == "epoch"
-    assert refused(without, CC, changed(own, n_trees=2**31), Done) == "forest"
+    more = changed(own.rules, n_trees=own.rules.n_trees + 1)
+    assert refused(without, CC, changed(own, rules=more), Done) == "forest"
     assert refused(without, CC, own, Done, "bank") == "sender"
     assert other.compute.forest is None
     channel.call(CC, own, Done)

@@ -51,9 +51,9 @@ class PaperCoordinator(CoordinatorSide):
 
     @property
     def forest(self) -> Forest:
-        store, plan = self.seat.store, self.plan
+        store = self.seat.store
         splits = {node: (split.feature, split.cut) for node, split in store.splits.items()}
-        return Forest.of_nodes(sorted(plan.features), plan.rules.n_trees, splits, store.leaves)
+        return Forest.of_nodes(self.plan.rules.n_trees, splits, store.leaves)
 
     @property
     def n_nodes(self) -> int:
