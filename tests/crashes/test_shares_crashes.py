@@ -28,7 +28,7 @@ from tests.storage.traces import all_there, raw
 X = np.random.default_rng(0).normal(size=(60, 5)).round(2)
 Y = (X[:, :3].sum(axis=1) > 0).astype(np.int64) + (X[:, 2] > 1)
 PARTIES = {"bank": [0, 4], "telco": [1, 3], "shop": [2]}
-LIMITS = {0: 9, 2: 30}
+LIMITS: dict[int | str, int] = {0: 9, 2: 30}
 LEVELS: tuple[RevocationLevel, RevocationLevel] = (1, 2)
 
 pytestmark = pytest.mark.usefixtures("_compiled")

@@ -49,6 +49,8 @@ class Requester(Party):
         those of the forest, if they are known. Raises RefusedError and AbsentError, which name the party.
         """
         facts = facts or ask_facts(self.channel, self.identity)
+        if self.identity.keys is None:
+            raise UsageError("encrypted requests need protocol='paper'")
         n_rows = max((table.shape[1] for table in codes.values()), default=0)
         if not n_rows:
             raise UsageError("there are no rows to ask about")
