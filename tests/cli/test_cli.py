@@ -31,6 +31,7 @@ from revfrf.io.public_key import save_verify_key
 from revfrf.node.api import Progress
 from revfrf.node.audit_log import AuditLog
 from revfrf.protocols.certificate import RevocationCertificate
+from revfrf.protocols.paper.sides import PaperCoordinator
 
 TOY: dict[str, Any] = {
     "protocol": "paper",
@@ -502,7 +503,8 @@ def saved(tmp_path: Path, model: Any = None, X: Any = None, y: Any = None, **fit
 def test_coordinator_that_only_pretends_to_rebuild_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("revfrf.roles.coordinator.destroy", lambda *_: set())
+    for method in ("prepare_leaving", "destroy"):
+        monkeypatch.setattr(PaperCoordinator, method, lambda *_: None)
     place = saved(tmp_path)
     assert run("verify", tmp_path / "telco.json", *place.key).code == 0
     ran = place.audit("--json")

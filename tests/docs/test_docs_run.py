@@ -212,7 +212,8 @@ def test_the_page_has_every_key_of_a_configuration_with_its_role_and_default() -
     for section, struct in config._SECTIONS.items():
         for info in msgspec.structs.fields(struct):
             roles = {*config._roles(section)} & {*config._roles(section, info.name)}
-            default = "" if info.default in (msgspec.NODEFAULT, None) else f"`{toml_text(info.default)}`"
+            value = info.default if info.default_factory is msgspec.NODEFAULT else info.default_factory()
+            default = "" if value in (msgspec.NODEFAULT, None) else f"`{toml_text(value)}`"
             who = "all" if roles == {*get_args(Role)} else roles
             expected[f"`[{section}]` `{info.name}`"] = (who, default)
     shown = {

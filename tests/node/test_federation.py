@@ -85,6 +85,7 @@ def test_the_same_random_state_grows_the_forest_of_the_library(trained: Known) -
         max_features=0.5,
         n_candidates=8,
         parties={owner: [3 * i, 3 * i + 1, 3 * i + 2] for i, owner in enumerate(OWNERS)},
+        protocol="paper",
         key_bits=256,
         allow_insecure_keys=True,
         random_state=10,

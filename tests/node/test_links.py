@@ -155,7 +155,7 @@ def test_processes_end_soon_when_told_to_even_while_a_forest_grows(founded: Path
     configure(directory / "CS" / CONFIG, n_estimators=4000, max_depth=12, min_samples_leaf=1)
     with running(directory, by_itself) as federation:
         asking = Asking(federation.train)
-        federation.wait_for_log("CS", "growing depth=1")
+        federation.wait_for_log("CS", 'growing detail="depth 1')
         federation.stop()
         federation.until(lambda: asking.done, "the operator is told")
         assert asking.error is not None

@@ -181,6 +181,11 @@ class Federation:
         return read_parameters(cs.certificate.dtpkc, cs.identity.allow_insecure)
 
     @property
+    def insecure(self) -> bool:
+        """Whether this epoch has keys that protect nothing."""
+        return self.coordinator.certificate.dtpkc is not None and self.parameters.insecure
+
+    @property
     def with_policies(self) -> dict[str, Participant | Coordinator | ComputePartner]:
         """All parties that decide whose requests to answer."""
         return {**self.participants, CS: self.coordinator, CC: self.compute}

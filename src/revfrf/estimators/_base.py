@@ -377,6 +377,7 @@ class BaseRevocableForest(BaseEstimator):
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         needs_keys = self.protocol in PROTOCOLS and PROTOCOLS[self.protocol].needs_keys
         insecure = needs_keys and isinstance(self.key_bits, Integral) and self.key_bits < SECURE_KEY_BITS
+        insecure |= hasattr(self, "federation_") and self.federation_.insecure
         return str(super().__repr__(N_CHAR_MAX)) + (" INSECURE" if insecure else "")
 
     def __sklearn_tags__(self) -> Any:

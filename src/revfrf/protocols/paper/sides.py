@@ -116,6 +116,8 @@ class PaperCoordinator(CoordinatorSide):
         return False
 
     def check_stored(self, owners: Mapping[str, OwnerSeat], training_rows: bool) -> None:
+        if training_rows != bool(len(self.seat.targets)):
+            raise ProtocolError("labels without the owners' rows, or the other way round", kind="forest")
         check_stored(self.plan, self.seat.store, self.seat.targets, owners, training_rows)
 
     def renew(self) -> None:
