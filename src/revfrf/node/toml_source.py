@@ -74,7 +74,8 @@ def toml_text(value: Any) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{toml_text(key)} = {toml_text(value[key])}" for key in value) + " }"
+        pairs = ", ".join(f"{toml_text(key)} = {toml_text(value[key])}" for key in value)
+        return f"{{ {pairs} }}" if pairs else "{}"
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(toml_text, value))}]"
     return repr(value).lower()
