@@ -154,7 +154,8 @@ def saved(federation: Federation, estimator: EstimatorRecord, digest: str, priva
     kept(Store, cc, forest=cc.forest)
     for party in federation.participants.values():
         secret = party.secret if private else b""
-        own = kept(ParticipantStore, party, forest=cc.forest, columns=party.columns, secret=secret)
+        facts = {"columns": party.columns, "secret": secret, "n_cuts": dict(party.n_cuts)}
+        own = kept(ParticipantStore, party, forest=cc.forest, **facts)
         if party.side is not None:
             party.side.save(own)
     return SavedForest(private, digest, tuple(stores))

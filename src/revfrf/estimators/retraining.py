@@ -204,8 +204,8 @@ def _same_targets(forest: Model, targets: Targets) -> bool:
     cs = forest.federation_.coordinator
     if forest.targets_.scale != targets.scale:
         return False
-    counted, store = Counted.of(cs.plan.rules, cs.plan.seed, targets), cs.store
+    counted = Counted.of(cs.plan.rules, cs.plan.seed, targets)
     sums = counted.sums(Nodes.roots([counted.used(tree) for tree in range(cs.plan.rules.n_trees)]))
-    for (tree, _), leaf in store.leaves.items():
+    for tree, _, *leaf in cs.side.forest.leaves(targets.scale.n_sums).tolist():
         sums[tree] -= leaf
     return not sums.any()

@@ -173,10 +173,11 @@ def number_targets(
     counted = y[sample_weights > 0]
     low, high = (float(counted.min()), float(counted.max())) if target_range is None else target_range
     if not -_LARGEST <= low <= high <= _LARGEST:
-        raise UsageError(f"targets from {low} to {high}: a range goes upward, and not beyond ±2^1000")
+        raise UsageError(f"targets from {low} to {high}: the range must ascend and stay within ±2^1000")
     outside = np.flatnonzero((sample_weights > 0) & ((y < low) | (y > high)))
     if len(outside):
-        raise UsageError(f"y, row {outside[0]}: {y[outside[0]]} is outside target_range, {low} to {high}")
+        where = f"y, row number {numbers[outside[0]]}"
+        raise UsageError(f"{where}: {y[outside[0]]} is outside target_range, {low} to {high}")
     scale = Scale(total, places, low=low, high=high)
     y = np.clip(y, low, high)  # rows without weight have no say
     values = np.rint(np.ldexp(y - scale.centre, scale.places)).astype(np.int64)
@@ -196,7 +197,7 @@ def _weight_scale(weights: Floats, max_total: float | None) -> tuple[float, int]
         raise UsageError("all weights are zero; give at least one row a positive weight")
     allowed = _ROOM * total if max_total is None else float(max_total)
     if not math.isfinite(allowed) or allowed < total:
-        raise UsageError(f"max_total_weight={max_total!r}: the weights already sum to {total}")
+        raise UsageError(f"max_total_weight={max_total!r}: give at least the sum of the weights, {total}")
     return allowed, _possible_places(allowed)[0 if whole else 1]
 
 

@@ -55,6 +55,9 @@ class BinsRequest(Message, frozen=True):
     columns: bytes
     offset: RowNumber
 
+    def discloses(self) -> dict[str, int]:
+        return {"numbers of rows": sum(length for _, length in self.rows)}
+
 
 class SaltedLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A line with the salt of its digest of the bins, for CS alone."""

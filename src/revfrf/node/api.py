@@ -48,11 +48,11 @@ def result_type(request: type[Request[Result]]) -> type[Result]:
 
 
 class HeldData(_Value, frozen=True):
-    """What a participant holds: its columns, the rows that it trains on, the splits that it owns."""
+    """What a participant holds: its columns, its training rows, and its splits, if it knows them."""
 
     columns: tuple[str, ...]
     training_rows: int
-    own_splits: int
+    own_splits: int | None
 
 
 class ForestSummary(_Value, frozen=True):

@@ -319,7 +319,7 @@ def _faults(config: Config) -> Iterator[tuple[Any, ...]]:
     if config.work.workers == 0:
         yield "must be a number of workers, or -1 for all cores, not 0", ("work", "workers")
     if keys.protocol == "shares" and keys.key_bits is not None:
-        yield 'there are such keys with protocol "paper" only; remove it', ("keys", "key_bits")
+        yield 'only protocol "paper" has such keys; remove it', ("keys", "key_bits")
     if keys.modulus_bits < 2048 and not keys.allow_insecure:
         remedy = "give 2048 or more, or, to try it, --allow-insecure"
         yield f"{keys.modulus_bits}-bit keys protect nothing; {remedy}", ("keys", "key_bits")

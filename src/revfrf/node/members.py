@@ -101,6 +101,6 @@ class ParticipantService(Service):
     def status(self, request: api.Status, on_progress: OnProgress = api.no_progress) -> api.PartyStatus:
         held, columns = self.role.tables.get(TRAINING), tuple(column.name for column in self.role.columns)
         training_rows = 0 if held is None else held.shape[1]
-        used = 0 if self.role.side is None else self.role.side.n_used
+        used = None if self.role.side is None else self.role.side.n_used
         data = api.HeldData(columns, training_rows, used)
         return msgspec.structs.replace(super().status(request, on_progress), data=data)

@@ -127,7 +127,7 @@ def collect_bins(channel: Channel, plan: Plan, store: CoordinatorStore, owner: s
     del store.arriving[owner]
 
 
-def test_bins(
+def fetch_bins(
     channel: Channel, plan: Plan, owner: str, columns: Sequence[int], table: str, n_rows: int
 ) -> Bytes:
     """Have an owner send the bins of rows to test on, in these of its columns: shape (n_columns, n_rows)."""

@@ -38,7 +38,7 @@ from revfrf.protocols.bins import (
     collect_bins,
     draw_books,
     rows_digest,
-    test_bins,
+    fetch_bins,
     verify_line,
 )
 from revfrf.protocols.sides import (
@@ -104,7 +104,7 @@ class SharesCoordinator(CoordinatorSide):
         def collect(owner: str) -> None:
             columns = [i for i, feature in enumerate(plan.owners[owner]) if feature in used]
             if columns:
-                found = test_bins(seat.channel, plan, owner, columns, table, n_rows)
+                found = fetch_bins(seat.channel, plan, owner, columns, table, n_rows)
                 bins[[place[plan.owners[owner][i]] for i in columns]] = found
 
         side_by_side(collect, list(plan.owners))
@@ -142,7 +142,7 @@ class SharesCoordinator(CoordinatorSide):
     def check_stored(self, owners: Mapping[str, OwnerSeat], training_rows: bool) -> None:
         """Trees are whole and use cuts that exist; bins are those that their owners have signed."""
         seat, store, plan = self.seat, self.seat.store, self.seat.plan
-        names, n_sums = sorted(plan.features), seat.targets.scale.n_sums
+        names, scale = sorted(plan.features), seat.targets.scale
         fits = self.whole and len(store.trees) == plan.rules.n_trees and sorted(store.bins) == names
         for owner, seat_of in owners.items():
             books = seat_of.store.books
@@ -159,7 +159,12 @@ class SharesCoordinator(CoordinatorSide):
             split = tree.features >= 0
             deep = int(tree.paths.max()).bit_length() > plan.rules.max_depth + 1
             beyond = (tree.features >= len(names)).any() or (tree.cuts >= n_cuts[tree.features])[split].any()
-            if deep or beyond or tree.sums.shape[1] != n_sums or (tree.sums[:, 0] < 0).any():
+            if (
+                deep
+                or beyond
+                or tree.sums.shape[1] != scale.n_sums
+                or (tree.sums[:, : scale.n_classes or 1] < 0).any()
+            ):
                 raise ProtocolError("a tree that no forest has", kind="forest")
         for held in store.bins.values():
             fits = len(held.bins) == len(seat.targets) and (len(held.bins) > 0 or not training_rows)
@@ -178,8 +183,8 @@ class SharesOwner(OwnerSide):
         self.books = seat.store.books
 
     @property
-    def n_used(self) -> int:
-        return 0
+    def n_used(self) -> None:
+        """CS does not tell."""
 
     def save(self, store: ParticipantStore) -> None:
         """Save books without the salts of the bins: these are CS's to keep, together with the bins."""
@@ -190,7 +195,7 @@ class SharesOwner(OwnerSide):
             return None
         self.seat.check_epoch(message.epoch)
         if message.forest != self.opening.forest:
-            raise ProtocolError("another forest", kind="forest")
+            raise ProtocolError("a message about another forest", kind="forest")
         codes = self.seat.table(message.table)
         if message.table == TRAINING:
             self._draw(of_runs(message.rows, codes.shape[1]), codes)
@@ -207,7 +212,7 @@ class SharesOwner(OwnerSide):
             seat.store.put_books(books)
             self.books = books
         if self.books[0].line.rows != rows_digest(numbers):
-            raise ProtocolError("other numbers of rows than before", kind="schema")
+            raise ProtocolError("the training rows have other numbers than before", kind="schema")
 
 
 def _cuts(_: Any) -> Books:

@@ -191,8 +191,8 @@ class OwnerSide(ABC):
 
     @property
     @abstractmethod
-    def n_used(self) -> int:
-        """How many of its thresholds the forest uses, as far as it knows."""
+    def n_used(self) -> int | None:
+        """How many splits of the forest are its own; None if it does not know."""
 
     @abstractmethod
     def save(self, store: ParticipantStore) -> None:

@@ -1,4 +1,4 @@
-"""A participant: owns columns of the rows, proposes splits, keeps its thresholds to itself."""
+"""A participant: owns columns of the rows, and keeps its thresholds to itself."""
 
 from collections.abc import Mapping, Sequence
 

@@ -307,7 +307,7 @@ class CoordinatorStore(Store):
         self.round += 1
 
     def begin_rebuilding(self, rebuilding: Rebuilding) -> None:
-        """Begin a revocation, if none is in progress."""
+        """Record that a revocation is in progress."""
         self.write(rebuilding=rebuilding)
         self.rebuilding = rebuilding
 

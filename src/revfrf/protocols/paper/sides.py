@@ -148,7 +148,7 @@ class PaperOwner(OwnerSide):
         if isinstance(message, LevelRequest | Destroy | Rekey | TestRequest):
             seat.check_epoch(message.epoch)
             if message.forest != self.opening.forest:
-                raise ProtocolError("another forest", kind="forest")
+                raise ProtocolError("a message about another forest", kind="forest")
         match message:
             case ShareRequest():
                 return self._consent(message)
