@@ -37,8 +37,8 @@ from revfrf.protocols.bins import (
     bins_digest,
     collect_bins,
     draw_books,
-    rows_digest,
     fetch_bins,
+    rows_digest,
     verify_line,
 )
 from revfrf.protocols.sides import (
