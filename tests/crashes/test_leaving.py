@@ -15,6 +15,7 @@ from revfrf.embedded.federation import Federation
 from revfrf.errors import ProtocolError
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import CC, CS, KGC
+from revfrf.protocols.paper.sides import PaperCoordinator
 from revfrf.protocols.sides import TRAINING
 from revfrf.roles.coordinator import Coordinator
 from tests.crashes.forests import (
@@ -98,7 +99,9 @@ def check_standing(model: Any, before: Before, leavers: tuple[str, ...], level: 
         assert identity.weak.parameters.n == modulus(certificate)
         assert set(keys_of(identity)).isdisjoint(before.keys[name]) == new
         assert role.policy == POLICY
-    assert federation.parameters.n == federation.coordinator.plan.parameters.n == modulus(certificate)
+    side = federation.coordinator.side
+    assert isinstance(side, PaperCoordinator)
+    assert federation.parameters.n == side.plan.parameters.n == modulus(certificate)
     splits = federation.coordinator.store.splits
     if new:
         assert {split.epoch for split in splits.values()} == {2}

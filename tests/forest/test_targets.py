@@ -175,19 +175,19 @@ def test_targets_of_any_scale_come_back_from_their_fixed_point(y: list[float]) -
     "target_range", [(1.0, 0.0), (math.nan, 1.0), (0.0, math.nan), (-math.inf, 0.0), (0.0, 2 * LARGEST)]
 )
 def test_range_that_is_none_is_refused(target_range: tuple[float, float]) -> None:
-    with pytest.raises(UsageError, match="a range goes upward"):
+    with pytest.raises(UsageError, match="the range must ascend"):
         regression([0.0], None, target_range)
 
 
 @pytest.mark.parametrize("y", [-0.1, 1.1, 1e300])
 def test_target_outside_its_range_is_refused_unless_its_row_has_no_weight(y: float) -> None:
-    with pytest.raises(UsageError, match=r"row 1: .* is outside target_range"):
+    with pytest.raises(UsageError, match=r"row number 1: .* is outside target_range"):
         regression([0.5, y], None, (0.0, 1.0))
     assert regression([0.5, y], [1, 0], (0.0, 1.0)).values[0] == 0
 
 
 def test_targets_too_large_are_refused() -> None:
-    with pytest.raises(UsageError, match="not beyond"):
+    with pytest.raises(UsageError, match="stay within"):
         regression([0.0, math.nextafter(LARGEST, math.inf)])
 
 
@@ -251,3 +251,15 @@ def test_record_with_a_number_cut_off_is_refused(name: str) -> None:
     record = weighted([1.0, 2.0]).record()
     with pytest.raises(FormatError, match="no rows"):
         msgspec.structs.replace(record, **{name: getattr(record, name)[:-1]}).targets()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"weights": 2**60}, {"weights": 2**48}, {"values": 2**45}, {"values": -(2**45)}]
+)
+def test_stored_targets_that_would_overflow_a_sum_are_refused(wrong: dict[str, int]) -> None:
+    """Compiled loops add them up without looking."""
+    record = number_targets(np.arange(3), np.array([0.0, 0.5, 1.0]), np.ones(3)).record()
+    ((field, value),) = wrong.items()
+    forged = msgspec.structs.replace(record, **{field: np.array([1, value, 0], "<i8").tobytes()})
+    with pytest.raises(FormatError, match="no rows have"):
+        forged.targets()

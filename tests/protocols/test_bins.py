@@ -182,6 +182,9 @@ def test_columns_signed_by_somebody_else_are_refused(opened: Opened, signer: str
         ({"epoch": 2}, "epoch"),
         ({"rows": rows_digest(np.arange(1, N_ROWS + 1))}, "epoch"),
         ({"bins": bytes(32)}, "forest"),
+        ({"ring": 32}, "schema"),
+        ({"decimals": 3}, "schema"),
+        ({"published": bytes(32)}, "schema"),
         ({"feature": "telco/x0"}, "schema"),
         ({"feature": f"{PARTY}/x1"}, "schema"),
     ],
@@ -203,7 +206,8 @@ def test_line_that_was_changed_after_it_was_signed_is_refused(opened: Opened, fi
         line = msgspec.structs.replace(first.line, **{field: value})
         return (msgspec.structs.replace(first, line=line), *rest)
 
-    lying(opened, changing(BinsReply, lines=change), "signature")
+    published = field in ("ring", "decimals", "published")  # which CS knows from the schema
+    lying(opened, changing(BinsReply, lines=change), "schema" if published else "signature")
 
 
 @pytest.mark.parametrize("place", [0, N_ROWS - 1, N_ROWS, 2 * N_ROWS - 1])

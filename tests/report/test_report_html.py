@@ -131,7 +131,7 @@ def test_numbers_are_those_of_the_certificate_and_the_forest(overview: Overview,
     for what in ("destroyed", "rebuilt", "kept"):
         assert cells[cells.index(f"nodes {what}") + 1] == f"{getattr(report, what):,}"
     assert {report.digest_before, report.digest_after, certificate.signature.hex()} <= set(cells)
-    assert {"2: new keys for everybody", ", ".join(PARTIES)} <= set(cells)
+    assert {"2: with receipts of all members", ", ".join(PARTIES)} <= set(cells)
     for party in PARTIES:
         features = [feature for tree in overview["forest"].values() for feature in tree.values()]
         splits = sum((feature or "").startswith(f"{party}/") for feature in features)

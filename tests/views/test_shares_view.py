@@ -215,7 +215,8 @@ def test_books_count_what_was_received(run: Run) -> None:
     bins = sum(len(each.plain["data"]) for each in of_kind(run.sent, "BinsReply"))
     assert learnt[CS]["bins of rows"] == bins
     for party in set(OWNED) - {LEAVER}:
-        assert learnt[party].keys() == {"members of the federation", "the forest's rules"}
+        known = {"members of the federation", "the forest's rules", "numbers of rows"}
+        assert learnt[party].keys() == known
 
 
 # -- files ------------------------------------------------------------------------------------------

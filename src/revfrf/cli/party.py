@@ -126,7 +126,12 @@ def status(directory: Directory = Path(), as_json: Json = False) -> None:
 def revoke(
     directory: Directory = Path(),
     level: Annotated[
-        int, Option(min=1, max=2, help="2: also renew all keys, which makes old copies useless; 1: do not.")
+        int,
+        Option(
+            min=1,
+            max=2,
+            help="2: also collect receipts and, with the paper protocol, renew all keys; 1: do not.",
+        ),
     ] = 2,
     yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False,
     no_wait: Annotated[

@@ -91,6 +91,11 @@ class SavedStores(StoreFactory):
         super().__init__()
         self._saved = {(store.role, store.name): store for store in saved}
 
+    def discard(self, role: str, name: str) -> None:
+        """Also forget what was saved of the party."""
+        super().discard(role, name)
+        self._saved.pop((role, name), None)
+
     def _tables(self, role: str, name: str, create: bool) -> Tables:
         saved = self._saved.get((role, name))
         if saved is not None:

@@ -57,8 +57,9 @@ class RevocationMixin(BaseRevocableForest):
             The leavers. At least one participant must stay.
         level : {1, 2}
             The revocation level. 1 destroys the leavers' nodes with everything below them, and grows these
-            places again. 2 also makes new keys for all others, so that copies of the old forest are useless,
-            whatever keys the leavers have.
+            places again. 2 also has all others sign receipts. Under the paper protocol they get new keys, so
+            that copies of the old forest are useless, whatever keys the leavers have. Under the shares
+            protocol a copy that was made before still holds the leavers' bins.
 
         Returns
         -------

@@ -111,10 +111,9 @@ def _grow(
     n_classes, bootstrap, candidate_limit, max_depth, min_split, min_leaf = limits
     row, tag, part, shift = _draw_rows(numbers, values, weights, n_classes, bootstrap, stream)
     moved = np.empty_like(row), np.empty_like(tag), np.empty_like(part)
-    room = 2 * (len(row) // min_leaf) + 3
+    room = 2 * (len(row) // min_leaf) + 3 + len(old_features)
     if max_depth < 40:
         room = min(room, 2 ** (max_depth + 1) + 1)
-    room = max(room, len(old_features))
     n_sums = n_classes if n_classes else 2
     feature, cut, sums = (
         np.empty(room, np.int64),

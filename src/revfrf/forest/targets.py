@@ -43,6 +43,7 @@ class Scale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         fits = len(self.labels) == len(self.class_weights)
         fits &= 0 < self.max_total_weight < math.inf and -_LARGEST <= self.low <= self.high <= _LARGEST
+        fits &= len(self.labels) <= _MAX_CLASSES
         if not fits or self.weight_places not in _possible_places(self.max_total_weight):
             raise ValueError("a scale that no forest has")
 
@@ -126,10 +127,11 @@ class TargetsRecord(Record, frozen=True):
         if len(self.values) % 8 or {len(array) for array in stored} != {len(self.values)}:
             raise FormatError("targets that no rows have", kind="length")
         numbers, values, weights = (np.frombuffer(array, "<i8").astype(np.int64) for array in stored)
-        wrong = (numbers < 0) | (weights < 0)
-        if n_classes:
-            wrong |= (values < 0) | (values >= n_classes)
-        if wrong.any() or (np.diff(numbers) <= 0).any():
+        farthest = n_classes or math.ceil(math.ldexp(self.scale.spread, self.scale.places)) + 1
+        wrong = (numbers < 0) | (weights < 0) | (values >= farthest)
+        wrong |= values < 0 if n_classes else values <= -farthest
+        total = math.ceil(math.ldexp(self.scale.max_total_weight, self.scale.weight_places))
+        if wrong.any() or (np.diff(numbers) <= 0).any() or sum(weights.tolist()) > total + len(weights):
             raise FormatError("targets that no rows have", kind="out-of-range")
         return Targets(self.scale, numbers, values, weights)
 

@@ -109,7 +109,14 @@ def answer_bins(books: Sequence[Book], codes: Ints, message: BinsRequest) -> Bin
 # -- CS ---------------------------------------------------------------------------------------------
 
 
-def collect_bins(channel: Channel, plan: Plan, store: CoordinatorStore, owner: str, numbers: Ints) -> None:
+def collect_bins(
+    channel: Channel,
+    plan: Plan,
+    store: CoordinatorStore,
+    owner: str,
+    columns: Sequence[Column],
+    numbers: Ints,
+) -> None:
     """Have an owner send the bins of all its columns, and store them once all of them have been checked.
 
     What has arrived before an interruption is not sent again.
@@ -119,7 +126,7 @@ def collect_bins(channel: Channel, plan: Plan, store: CoordinatorStore, owner: s
     with blaming(owner):
         try:
             _receive(channel, owner, asked, arrived)
-            found = _checked(plan, owner, numbers, arrived)
+            found = _checked(plan, owner, columns, numbers, arrived)
         except RejectedError:
             del store.arriving[owner]  # what is wrong is asked for again, all of it
             raise
@@ -164,12 +171,16 @@ def _receive(channel: Channel, owner: str, asked: _Asked, arrived: Arriving) -> 
         arrived.data += reply.data
 
 
-def _checked(plan: Plan, owner: str, numbers: Ints, arrived: Arriving) -> dict[str, StoredBins]:
+def _checked(
+    plan: Plan, owner: str, columns: Sequence[Column], numbers: Ints, arrived: Arriving
+) -> dict[str, StoredBins]:
     """Return the bins of each feature, if the owner has signed them for this forest and these rows.
 
     Raises RejectedError for anything else.
     """
-    if [signed.line.feature for signed in arrived.lines] != list(plan.owners[owner]):
+    lines = [signed.line for signed in arrived.lines]
+    known = [(feature_id(owner, c.name), c.ring, c.decimals, published_digest(c)) for c in columns]
+    if [(line.feature, line.ring, line.decimals, line.published) for line in lines] != known:
         raise ProtocolError(f"{owner!r} signs other columns than it has published", kind="schema")
     found, rows = {}, rows_digest(numbers)
     bins_of_columns = np.frombuffer(bytes(arrived.data), np.uint8).reshape(-1, len(numbers))

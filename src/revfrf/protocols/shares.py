@@ -79,10 +79,12 @@ class SharesCoordinator(CoordinatorSide):
 
         def collect(owner: str) -> None:
             if plan.owners[owner][0] not in store.bins:
-                collect_bins(seat.channel, plan, store, owner, seat.targets.numbers)
+                columns = seat.record.columns[owner]
+                collect_bins(seat.channel, plan, store, owner, columns, seat.targets.numbers)
 
         side_by_side(collect, list(plan.owners))
         features, trees = self.forest.features, self.forest.trees
+        self._check_parts()
         bins = np.stack([store.bins[feature].bins for feature in features])
         n_cuts = np.array([store.bins[feature].line.n_cuts for feature in features], dtype=np.int64)
         growth = Growth.of(plan.rules, plan.seed, seat.targets, features, n_cuts, bins)
@@ -129,6 +131,8 @@ class SharesCoordinator(CoordinatorSide):
 
     def destroy(self, leavers: Collection[str]) -> None:
         self.seat.store.replace_forest(self._without(leavers))
+        for leaver in leavers:
+            self.seat.store.arriving.pop(leaver, None)
 
     def save(self, store: CoordinatorStore, rows: bool) -> bool:
         """Save trees, and bins with the rows: with these anybody's leaving can be computed."""
@@ -141,8 +145,8 @@ class SharesCoordinator(CoordinatorSide):
 
     def check_stored(self, owners: Mapping[str, OwnerSeat], training_rows: bool) -> None:
         """Trees are whole and use cuts that exist; bins are those that their owners have signed."""
-        seat, store, plan = self.seat, self.seat.store, self.seat.plan
-        names, scale = sorted(plan.features), seat.targets.scale
+        store, plan = self.seat.store, self.seat.plan
+        names = sorted(plan.features)
         fits = self.whole and len(store.trees) == plan.rules.n_trees and sorted(store.bins) == names
         for owner, seat_of in owners.items():
             books = seat_of.store.books
@@ -154,22 +158,29 @@ class SharesCoordinator(CoordinatorSide):
                 fits &= len(cuts) == line.n_cuts and bool((np.diff(cuts) > 0).all())
         if not fits:
             raise ProtocolError("the parts of the forest do not fit together", kind="forest")
-        n_cuts = np.array([store.bins[name].line.n_cuts for name in names])
-        for tree in store.trees.values():
-            split = tree.features >= 0
-            deep = int(tree.paths.max()).bit_length() > plan.rules.max_depth + 1
-            beyond = (tree.features >= len(names)).any() or (tree.cuts >= n_cuts[tree.features])[split].any()
-            if (
-                deep
-                or beyond
-                or tree.sums.shape[1] != scale.n_sums
-                or (tree.sums[:, : scale.n_classes or 1] < 0).any()
-            ):
-                raise ProtocolError("a tree that no forest has", kind="forest")
+        self._check_parts()
         for held in store.bins.values():
-            fits = len(held.bins) == len(seat.targets) and (len(held.bins) > 0 or not training_rows)
-            if not fits or (len(held.bins) and bins_digest(held.salt, held.bins.tobytes()) != held.line.bins):
+            signed = not len(held.bins) or bins_digest(held.salt, held.bins.tobytes()) == held.line.bins
+            if not signed or (training_rows and not len(held.bins)):
                 raise ProtocolError(f"{held.line.feature!r}: other bins than were signed", kind="forest")
+
+    def _check_parts(self) -> None:
+        """Raise ProtocolError unless trees and bins fit the plan. Compiled loops check nothing themselves."""
+        store, plan, scale = self.seat.store, self.seat.plan, self.seat.targets.scale
+        held = [store.bins[feature] for feature in sorted(plan.features)]
+        for line, _, bins in held:
+            if len(bins) != len(self.seat.targets) or bins.max(initial=0) > line.n_cuts:
+                raise ProtocolError(f"{line.feature!r}: bins that do not fit the rows", kind="forest")
+        n_cuts = np.array([line.n_cuts for line, _, _ in held])
+        for tree in store.trees.values():
+            split, weights = tree.features >= 0, tree.sums[:, : scale.n_classes or 1]
+            fits = (
+                not (tree.features >= len(held)).any()
+                and not (tree.paths >> np.uint64(plan.rules.max_depth + 1)).any()
+            )
+            fits = fits and not (tree.cuts[split] >= n_cuts[tree.features[split]]).any()
+            if not fits or (len(tree.sums) and tree.sums.shape[1] != scale.n_sums) or (weights < 0).any():
+                raise ProtocolError("a tree that no forest has", kind="forest")
 
     def renew(self) -> None:
         """Nothing is encrypted."""

@@ -81,5 +81,5 @@ def _trees(columns: Columns, before: Outline | None, forest: Outline, leavers: S
 
 
 def _certificate(certificate: RevocationCertificate) -> str:
-    level = "2: new keys for everybody" if certificate.level == 2 else "1: the keys stay as they are"
+    level = "2: with receipts of all members" if certificate.level == 2 else "1: without receipts"
     return facts({**shown_by(certificate), "level": level, "signed by KGC": certificate.signature.hex()})

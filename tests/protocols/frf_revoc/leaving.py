@@ -55,7 +55,7 @@ def check_same(federation: Federation, case: Case, *, ask: bool = False) -> None
     """The forest is the one of this case: structure, cuts, where rows end, votes."""
     fresh = train(case)
     assert federation.coordinator.digest() == fresh.coordinator.digest()
-    check_federation(federation, training_rows=False)
+    check_federation(federation, training_rows=True)
     assert grown_splits(federation) == grown_splits(fresh)
     np.testing.assert_array_equal(leaf_paths(federation), leaf_paths(fresh))
     for voting in ("hard", "soft"):

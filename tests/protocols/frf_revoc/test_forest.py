@@ -212,7 +212,7 @@ def test_every_split_is_signed_for_the_epoch_in_which_it_was_encrypted(level: Re
     epochs = {node: split.epoch for node, split in federation.coordinator.store.splits.items()}
     assert {epochs[node] for node in kept} <= {level}
     assert {epoch for node, epoch in epochs.items() if node not in kept} == {2}
-    check_federation(federation, training_rows=False)
+    check_federation(federation, training_rows=True)
 
 
 def test_destroyed_are_exactly_the_nodes_at_and_below_the_leavers_splits() -> None:
