@@ -98,7 +98,7 @@ def test_the_protocol_is_chosen_with_the_federation() -> None:
         with closing(Home.open(directory)) as home:
             assert home.config.keys.protocol == chosen
     wrong = run(*start, "c", "--protocol", "shares", "--key-bits", "2048", code=WRONG_USAGE)
-    assert '--key-bits: there are such keys with protocol "paper" only' in wrong
+    assert '--key-bits: only protocol "paper" has such keys' in wrong
     assert '"shares" or "paper"' in run(*start, "c", "--protocol", "plain", code=WRONG_USAGE)
     assert not Path("c").exists()
 

@@ -428,7 +428,7 @@ FLAGS: list[tuple[str, dict[str, Any], str, str]] = [
     ("participant", {"accepts": "clinic"}, "--policy: ", "a list of names"),
     ("CS", {"backend": 3}, "--workers: ", "text"),
     ("KGC", {"protocol": "plain"}, "--protocol: ", '"shares" or "paper"'),
-    ("KGC", {"protocol": "shares", "key_bits": 2048}, "--key-bits: ", 'protocol "paper" only'),
+    ("KGC", {"protocol": "shares", "key_bits": 2048}, "--key-bits: ", 'only protocol "paper"'),
     ("CS", {"protocol": "shares"}, "--protocol: ", "only KGC has [keys]"),
 ]
 
