@@ -1,4 +1,4 @@
-"""Forests of the shares protocol: whoever is killed, another process ends in the same forest."""
+"""A forest of the shares protocol is the same even if processes are killed."""
 
 from collections.abc import Sequence
 from functools import lru_cache, partial

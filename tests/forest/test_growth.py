@@ -1,4 +1,4 @@
-"""A forest grown from bins is the reference's, whoever leaves it and in whatever order."""
+"""A forest grown from bins is the reference's, also after some have left, in any order."""
 
 import random
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""A federation of processes with the shares protocol: from training to a certificate, whoever is killed."""
+"""A federation of processes with the shares protocol, from training to a certificate, with kills."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Epochs of the shares protocol: nobody has keys of DT-PKC, and whoever shows some is refused."""
+"""Epochs of the shares protocol: nobody has keys of DT-PKC, and such keys are refused."""
 
 from collections.abc import Callable
 from typing import Any
