@@ -17,7 +17,7 @@ class Step(Enum):
     WAIT = "nothing to do until somebody asks"
     # KGC
     BEGIN_FIRST_EPOCH = "deal keys to all parties and certify the first epoch"
-    ANNOUNCE = "send the epoch certificate to all members and collect their receipts"
+    ANNOUNCE = "send the epoch certificate to all members that lack it"
     BEGIN_EPOCH = "certify the epoch without those who leave"
     BEGIN_EPOCH_WITH_NEW_KEYS = "certify the epoch without those who leave, with new keys for all who stay"
     # CS
@@ -27,15 +27,19 @@ class Step(Enum):
     REVOKE = "FRF-Revoc: rebuild the forest without those who have left"
     OPEN_FOREST = "tell CC and all participants the rules of the forest"
     GROW = "FLE-Expan: grow what is missing"
+    CERTIFY = "have KGC certify what the forest was grown from"
+    FORGET = "erase the bins that their owners do not want to be kept"
+    COLLECT_RECEIPTS = "have the members countersign the last event"
 
 
 @dataclass(frozen=True)
 class KgcState:
     """What KGC has written down, as far as it decides the next step.
 
-    `setup_requested`: CS asks for the epoch. `announced`: all members have accepted it.
-    `revocation_in_progress`: it began with a revocation that has no certificate yet. `leaving`: somebody asks
-    to leave. `new_keys`: all who stay then need new keys.
+    `setup_requested`: CS asks for the epoch. `announced`: all who are needed now have entered it.
+    `revocation_in_progress`: it began with a revocation that is not certified yet. `leaving`: somebody asks to
+    leave. `new_keys`: all who stay then need new keys. `lagging`: a member is connected that has not entered
+    the epoch.
     """
 
     epoch: int
@@ -44,6 +48,12 @@ class KgcState:
     revocation_in_progress: bool
     leaving: bool
     new_keys: bool
+    lagging: bool = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether another epoch may begin: CS has ended the last revocation, and does not ask for this one."""
+        return not (self.revocation_in_progress or self.setup_requested)
 
     @property
     def next_step(self) -> Step:
@@ -58,8 +68,10 @@ class CsState:
     `requested`: the operator wants a forest. `gathered`: KGC has confirmed that all members are in this
     epoch. `settled`: the shared rows are known. `created`: the rules of the forest are. `opened`: all members
     know these. `outdated`: the forest still has nodes of a participant that has left, or one left before it
-    was opened. `rebuilding`: these nodes are destroyed, and KGC has not certified the rest yet. `whole`: no
-    node is missing.
+    was opened. `together`: all who stay take part in what follows. `rebuilding`: nodes are destroyed, and KGC has
+    not certified the rest yet. `whole`: no node is missing. `waiting`: what is missing waits for an owner that
+    was away; `away`: it still is. `certified`: the last event is, as far as it has come. `forgettable`: CS has
+    bins that it should forget. `unsigned`: a connected member has not countersigned the last event.
     """
 
     epoch: int
@@ -69,8 +81,14 @@ class CsState:
     created: bool = False
     opened: bool = False
     outdated: bool = False
+    together: bool = True
     rebuilding: bool = False
     whole: bool = False
+    waiting: bool = False
+    away: bool = False
+    certified: bool = False
+    forgettable: bool = False
+    unsigned: bool = False
 
     @property
     def revoking(self) -> bool:
@@ -79,8 +97,9 @@ class CsState:
 
     @property
     def ready(self) -> bool:
-        """Whether the forest is whole, without those who have left."""
-        return self.created and self.opened and self.whole and not self.revoking
+        """Whether the forest answers: certified, without those who have left, and whole as far as possible."""
+        grown = self.waiting or (self.whole and self.certified)
+        return self.created and self.opened and grown and not self.revoking
 
     @property
     def next_step(self) -> Step:
@@ -92,21 +111,25 @@ _KGC: tuple[tuple[Step, Callable[[KgcState], bool]], ...] = (
     (Step.BEGIN_FIRST_EPOCH, lambda kgc: kgc.epoch == 0 and kgc.setup_requested),
     (Step.WAIT, lambda kgc: kgc.epoch == 0),
     (Step.ANNOUNCE, lambda kgc: not kgc.announced),
-    (Step.WAIT, lambda kgc: kgc.revocation_in_progress or kgc.setup_requested),  # CS begins no other epoch
-    (Step.BEGIN_EPOCH_WITH_NEW_KEYS, lambda kgc: kgc.leaving and kgc.new_keys),
-    (Step.BEGIN_EPOCH, lambda kgc: kgc.leaving),
+    (Step.BEGIN_EPOCH_WITH_NEW_KEYS, lambda kgc: kgc.leaving and kgc.new_keys and kgc.idle),
+    (Step.BEGIN_EPOCH, lambda kgc: kgc.leaving and kgc.idle),
+    (Step.ANNOUNCE, lambda kgc: kgc.lagging),
     (Step.WAIT, lambda _: True),
 )
 
 _CS: tuple[tuple[Step, Callable[[CsState], bool]], ...] = (
-    (Step.WAIT, lambda cs: not cs.requested or cs.ready),
+    (Step.WAIT, lambda cs: not cs.requested),
     (Step.ENTER_EPOCH, lambda cs: not (cs.gathered or cs.created)),
-    (Step.ENTER_EPOCH, lambda cs: not (cs.gathered or cs.rebuilding) and cs.outdated),
+    (Step.ENTER_EPOCH, lambda cs: not (cs.gathered or cs.rebuilding) and cs.outdated and cs.together),
     (Step.SETTLE_ROWS, lambda cs: not cs.settled),
     (Step.CREATE_FOREST, lambda cs: not cs.created),
     (Step.REVOKE, lambda cs: cs.revoking),
     (Step.OPEN_FOREST, lambda cs: not cs.opened),
-    (Step.GROW, lambda _: True),
+    (Step.GROW, lambda cs: not (cs.whole or cs.away)),
+    (Step.CERTIFY, lambda cs: not cs.certified),
+    (Step.FORGET, lambda cs: cs.forgettable),
+    (Step.COLLECT_RECEIPTS, lambda cs: cs.unsigned),
+    (Step.WAIT, lambda _: True),
 )
 
 

@@ -60,7 +60,7 @@ class SavedStore(Record, Tables, frozen=True):
     leaves: list[tuple[Int64, Int64, bytes]] = msgspec.field(default_factory=list)
     own_splits: list[tuple[Int64, Int64, Int64, Int64]] = msgspec.field(default_factory=list)
     trees: list[tuple[Int64, bytes]] = msgspec.field(default_factory=list)
-    columns: list[tuple[str, bytes, bytes]] = msgspec.field(default_factory=list)
+    columns: list[tuple[str, bytes, bytes, Int64]] = msgspec.field(default_factory=list)
     bins: list[tuple[str, Int64, bytes]] = msgspec.field(default_factory=list)
 
     def __str__(self) -> str:

@@ -4,14 +4,17 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from revfrf.messages.base import MIB, Count, Digest, Id, Message, Name, Signature, counting, once
+from revfrf.messages.base import MIB, Count, Id, Message, Name, Signature, counting, once
+
+Time = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""In Unix seconds."""
 
 RevocationLevel = Literal[1, 2]
 """1: the forest is as if the leaver had never been there. 2: also, copies of the old one stop working."""
 
 
 class RevocationRequest(Message, frozen=True):
-    """A participant to KGC: it leaves this forest. `time` is in Unix seconds."""
+    """A participant to KGC: it leaves this forest."""
 
     protocol = "FRF-Revoc"
     max_bytes = 64 * 1024
@@ -22,7 +25,7 @@ class RevocationRequest(Message, frozen=True):
     party: Name
     level: RevocationLevel
     nonce: Id
-    time: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    time: Time
     signature: Signature
 
 
@@ -66,36 +69,3 @@ class Rekeyed(Message, frozen=True):
     discloses = counting(ciphertexts="bytes of encrypted splits")
     ciphertexts: bytes
     signature: Signature
-
-
-ForestDigest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
-
-
-class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What CS says, signed, of the revocation that began this epoch: digests and numbers of nodes."""
-
-    epoch: Digest
-    forest: Id
-    digest_before: ForestDigest
-    digest_after: ForestDigest
-    destroyed: Count
-    rebuilt: Count
-    kept: Count
-    signature: Signature
-
-
-class RevocationReport(Message, frozen=True):
-    """CS to KGC: the forest is as if the leavers had never been there."""
-
-    protocol = "FRF-Revoc"
-    max_bytes = 64 * 1024
-    discloses = once("reports of revocations")
-    report: Report
-
-
-class Certified(Message, frozen=True):
-    """KGC to CS: the revocation certificate, as JSON."""
-
-    protocol = "FRF-Revoc"
-    max_bytes = 64 * MIB
-    certificate: bytes

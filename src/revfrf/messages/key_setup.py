@@ -69,7 +69,7 @@ class EpochCertificate(Message, frozen=True):
     """KGC to everybody: who belongs to the federation in this epoch, with which keys.
 
     With `notes_key` KGC signs notes about requests. `erases`: every member has to erase what it had of the
-    epoch before, and to sign a receipt: all keys, or what belongs to those who have left.
+    epoch before, and to sign a receipt for it: all keys, or what belongs to those who have left.
     """
 
     protocol = "key set-up"
@@ -96,30 +96,12 @@ class EpochCertificate(Message, frozen=True):
         return {member.name: member for member in self.members}
 
 
-class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A party's word on what it has erased of an epoch, on entering the one with this certificate.
-
-    With DT-PKC, `erased` is the digest of its keys: the weak key, by its public half, and of a server the
-    strong share, by its modulus. Without, all that belongs to those who have left is erased.
-    """
-
-    party: Name
-    epoch: Count
-    erased: Digest
-    entered: Digest
-    signature: Signature
-
-
 class EpochAccepted(Message, frozen=True):
-    """A party to KGC: from now on this epoch alone; and a receipt, if the epoch erases anything."""
+    """A party to KGC: this is the epoch that it is in now."""
 
     protocol = "key set-up"
-    max_bytes = 64 * 1024
+    max_bytes = 1024
     epoch: Count
-    receipt: Receipt | None
-
-    def discloses(self) -> dict[str, int]:
-        return {"erasure receipts": 1} if self.receipt else {}
 
 
 class Admission(Message, frozen=True):

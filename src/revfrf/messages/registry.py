@@ -5,21 +5,31 @@ Both transports decode only what this table allows; roles check what a message s
 
 from functools import cache
 
-from revfrf.messages import alignment, base, bins, fle_expan, frf_predict, frf_revoc, frf_test, key_setup
+from revfrf.messages import (
+    alignment,
+    base,
+    bins,
+    events,
+    fle_expan,
+    frf_predict,
+    frf_revoc,
+    frf_test,
+    key_setup,
+)
 from revfrf.messages.base import Message
 from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
 
 MESSAGES: tuple[type[Message], ...] = tuple(
     kind
-    for module in (base, key_setup, alignment, fle_expan, bins, frf_test, frf_predict, frf_revoc)
+    for module in (base, key_setup, alignment, fle_expan, bins, frf_test, frf_predict, frf_revoc, events)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Message) and kind.__module__ == module.__name__
     if kind is not Message
 )
 
 _CALLS: dict[tuple[str, str], tuple[type[Message], ...]] = {
-    (CS, CC): (fle_expan.OpenForest, frf_predict.MaskedComparisons),
-    (CS, KGC): (key_setup.SetUpRequest, frf_revoc.RevocationReport),
+    (CS, CC): (fle_expan.OpenForest, frf_predict.MaskedComparisons, events.EventNotice),
+    (CS, KGC): (key_setup.SetUpRequest, events.EventReport),
     (CS, PARTICIPANT): (
         alignment.SchemaRequest,
         alignment.MatchRequest,
@@ -32,6 +42,7 @@ _CALLS: dict[tuple[str, str], tuple[type[Message], ...]] = {
         frf_predict.ShareRequest,
         frf_revoc.Destroy,
         frf_revoc.Rekey,
+        events.EventNotice,
     ),
     (PARTICIPANT, CS): (frf_predict.ForestQuery, frf_predict.PredictRequest),
     (PARTICIPANT, KGC): (key_setup.AdmissionRequest, frf_revoc.RevocationRequest),

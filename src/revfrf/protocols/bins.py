@@ -117,7 +117,20 @@ def collect_bins(
     columns: Sequence[Column],
     numbers: Ints,
 ) -> None:
-    """Have an owner send the bins of all its columns, and store them once all of them have been checked.
+    """Have an owner send the bins of all its columns, and store them once all of them have been checked."""
+    store.add_bins(ask_bins(channel, plan, store, owner, columns, numbers))
+    del store.arriving[owner]
+
+
+def ask_bins(
+    channel: Channel,
+    plan: Plan,
+    store: CoordinatorStore,
+    owner: str,
+    columns: Sequence[Column],
+    numbers: Ints,
+) -> dict[str, StoredBins]:
+    """Have an owner send the bins of all its columns, and check them: those it has sent before, if it has.
 
     What has arrived before an interruption is not sent again.
     """
@@ -127,11 +140,12 @@ def collect_bins(
         try:
             _receive(channel, owner, asked, arrived)
             found = _checked(plan, owner, columns, numbers, arrived)
+            if any(name in store.bins and store.bins[name].line != held.line for name, held in found.items()):
+                raise ProtocolError(f"{owner!r} sends other bins than before", kind="forest")
         except RejectedError:
             del store.arriving[owner]  # what is wrong is asked for again, all of it
             raise
-    store.add_bins(found)
-    del store.arriving[owner]
+    return found
 
 
 def fetch_bins(

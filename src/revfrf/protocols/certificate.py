@@ -1,44 +1,54 @@
-"""Revocation certificates: proof, for anybody who has KGC's public key, that a participant has left a forest.
+"""Event certificates: proof, for anybody who has KGC's public key, of what has happened to a forest.
 
-A certificate holds the leavers' signed requests, the epoch before and the one after, CS's report of what
-became of the forest, at level 2 every party's receipt for what it erased, and KGC's signature over all of
-it. `verify` needs nothing else, and no network. Whether CS tells the truth about the digest, only training
-again without the leaver can show.
+The core of a certificate holds the signed requests of those who asked, the epochs before and after, CS's
+report with the forest's inputs before and after, and KGC's signature over all of it. It never changes.
+Receipts of members are added to it as they come, and each is verified on its own. `verify` needs nothing else,
+and no network. That the forest is really the one that its inputs define, `protocols.audit` shows.
 """
 
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from revfrf.crypto.canonical import Field
+from revfrf.crypto.canonical import digest
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.errors import CertificateError, ProtocolError, RejectedError
 from revfrf.io.files import content, reading, replace, writing
-from revfrf.messages.frf_revoc import Report, RevocationLevel, RevocationRequest
-from revfrf.messages.key_setup import EpochCertificate, Receipt
-from revfrf.names import CS, PARTICIPANT
-from revfrf.protocols.common.epoch import (
-    certificate_digest,
-    check_receipts,
-    check_succession,
-    verify_certificate,
+from revfrf.messages.events import (
+    CertifiedInputs,
+    CompletionReceipt,
+    ErasureReceipt,
+    Event,
+    Receipt,
+    Report,
+    UsedCutsReceipt,
 )
+from revfrf.messages.frf_revoc import RevocationLevel, RevocationRequest
+from revfrf.messages.key_setup import EpochCertificate
+from revfrf.names import CS, PARTICIPANT
+from revfrf.protocols.bins import verify_line
+from revfrf.protocols.common.epoch import certificate_digest, check_succession, verify_certificate
 from revfrf.protocols.common.identity import Identity
-from revfrf.protocols.common.signed import sign, verify
+from revfrf.protocols.common.signed import Statement, sign, signed_fields, verify
 
-FORMAT = "revfrf revocation certificate v1"
-MAX_SIZE = 64 * 2**20
+FORMAT = "revfrf event certificate v1"
+MAX_SIZE = 512 * 2**20
 _REVOKE = "revfrf revocation request v1"
-_REPORT = "revfrf revocation report v1"
+_REPORT = "revfrf event report v1"
+_RECEIPTS = {
+    UsedCutsReceipt: "revfrf receipt for used cuts v1",
+    ErasureReceipt: "revfrf receipt for erasure v1",
+    CompletionReceipt: "revfrf receipt for completion v1",
+}
 
 
-# -- what the leaver and CS sign --------------------------------------------------------------------
+# -- what the leaver, CS and the members sign -------------------------------------------------------
 
 
 def sign_revocation(identity: Identity, forest: bytes, level: RevocationLevel) -> RevocationRequest:
@@ -71,98 +81,217 @@ def sign_report(identity: Identity, report: Report) -> Report:
     return sign(identity.signing_key, _REPORT, report, identity.federation)
 
 
+def sign_receipt(identity: Identity, receipt: Statement) -> Statement:
+    """Return a receipt, signed by the member that gives it."""
+    return sign(identity.signing_key, _RECEIPTS[type(receipt)], receipt, identity.federation)
+
+
+def event_digest(event: Event) -> bytes:
+    """Return the digest by which receipts refer to an event."""
+    return digest(FORMAT, *signed_fields(event))
+
+
+# -- the core ---------------------------------------------------------------------------------------
+
+
+def certify(
+    kgc: SigningKey,
+    requests: tuple[RevocationRequest, ...],
+    before: EpochCertificate | None,
+    after: EpochCertificate,
+    report: Report,
+    asked_at: int | None,
+) -> Event:
+    """Sign, as KGC, what has happened. Raises CertificateError if it is not what it should be."""
+    unsigned = Event(
+        format=FORMAT,
+        kind="leaving" if requests else "creation",
+        requests=requests,
+        epoch_before=before if requests else None,
+        epoch_after=after,
+        report=report,
+        asked_at=asked_at,
+        certified_at=int(time.time()),
+        signature=bytes(64),
+    )
+    event = sign(kgc, FORMAT, unsigned)
+    verify_event(kgc.verify_key, event)
+    return event
+
+
+def verify_event(kgc_key: VerifyKey, event: Event) -> None:
+    """Return only if all of the core holds; else raise CertificateError, which says what does not."""
+    if event.format != FORMAT:
+        raise CertificateError(f"not an event certificate of this version: {event.format!r}", kind="version")
+    for name, epoch in (("before", event.epoch_before), ("after", event.epoch_after)):
+        with _holds("epoch", f"the epoch {name} was not certified by this key centre"):
+            if epoch is not None:
+                verify_certificate(kgc_key, epoch)
+    _verify_requests(event)
+    _verify_report(event)
+    with _holds("signature", "the key centre has not signed this certificate"):
+        verify(kgc_key, FORMAT, event)
+
+
+def _verify_requests(event: Event) -> None:
+    """Those who have left are those who have asked to; at a creation, nobody has."""
+    before, after = event.epoch_before, event.epoch_after
+    if before is None:
+        if event.kind != "creation" or event.requests or event.asked_at is not None:
+            raise CertificateError("a creation that somebody asked for, or a leaving with no epoch before", kind="request")
+        return
+    if event.kind != "leaving" or event.asked_at is None:
+        raise CertificateError("an event that nobody asked for", kind="request")
+    with _holds("succession", "the epoch after does not follow the one before"):
+        check_succession(before, after)
+    for request in event.requests:
+        with _holds("request", f"the request of {request.party!r} to leave is not its own"):
+            check_revocation(before, request)
+        if request.forest != event.report.forest:
+            raise CertificateError(f"{request.party!r} has left another forest", kind="request")
+    if [request.party for request in event.requests] != sorted(set(after.revoked) - set(before.revoked)):
+        raise CertificateError("those who left are not those who asked to", kind="leaver")
+    if (max(request.level for request in event.requests) == 2) != after.erases:
+        raise CertificateError("at level 2, and only there, everybody erases its keys", kind="keys")
+
+
+def _verify_report(event: Event) -> None:
+    """CS has signed a report of this epoch, and the inputs are those that the owners have signed."""
+    report, after = event.report, event.epoch_after
+    [cs] = [member for member in after.members if member.role == CS]
+    if report.epoch != certificate_digest(after):
+        raise CertificateError("the report is of another epoch", kind="report")
+    with _holds("report", "the coordinator has not signed this report"):
+        verify(VerifyKey(cs.verify_key), _REPORT, report, after.federation)
+    _verify_lines(event, report.inputs_after, after)
+    before = report.inputs_before
+    if (before is None) != (report.digest_before is None) or (before is not None and event.kind == "creation"):
+        raise CertificateError("a forest before its creation, or without its digest", kind="inputs")
+    if not set(report.waits_for) <= set(after.participants):
+        raise CertificateError("the report waits for somebody who is not a participant", kind="report")
+    if before is not None:
+        gone = {request.party for request in event.requests}
+        stay = tuple(line for line in before.features if owner_of(line.feature) not in gone)
+        kept = (before.rules, before.rows, before.n_rows, stay)
+        now = report.inputs_after
+        if (now.rules, now.rows, now.n_rows, now.features) != kept:
+            raise CertificateError("the inputs are not those before, without the leavers", kind="inputs")
+
+
+def _verify_lines(event: Event, inputs: CertifiedInputs, epoch: EpochCertificate) -> None:
+    """Every participant has signed its columns, for these rows; under the paper protocol nobody has."""
+    names = [line.feature for line in inputs.features]
+    owners = {owner_of(name) for name in names}
+    expected = set(epoch.participants) if epoch.forest_protocol == "shares" else set()
+    if owners != expected or names != sorted(set(names)):
+        raise CertificateError("the columns are not those of all participants, each once", kind="inputs")
+    members = epoch.by_name
+    for line in inputs.features:
+        with _holds("inputs", f"the owner of {line.feature!r} has not signed its bins"):
+            owner = VerifyKey(members[owner_of(line.feature)].verify_key)
+            verify_line(owner, epoch.federation, event.report.forest, line)
+        if line.rows != inputs.rows:
+            raise CertificateError(f"{line.feature!r} has bins of other rows", kind="inputs")
+
+
+def owner_of(feature: str) -> str:
+    """Return the party in a feature's id. Names of parties have no slash."""
+    return feature.partition("/")[0]
+
+
 # -- the certificate --------------------------------------------------------------------------------
 
 
-class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What happened when participants left, signed by everybody who had a part in it."""
+class EventCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An event, certified by KGC, and the receipts that members have given so far."""
 
-    format: str
-    level: RevocationLevel
-    leavers: tuple[str, ...]
-    requests: tuple[RevocationRequest, ...]
-    epoch_before: EpochCertificate
-    epoch_after: EpochCertificate
-    report: Report
-    receipts: tuple[Receipt, ...]
-    signature: bytes
+    core: Event
+    receipts: tuple[Receipt, ...] = ()
 
     def __repr__(self) -> str:
-        who = ", ".join(self.leavers)
-        return f"<RevocationCertificate: {who} left at level {self.level}, epoch {self.epoch_after.epoch}>"
+        what = "forest created"
+        if self.level is not None:
+            what = f"{', '.join(self.leavers)} left at level {self.level}"
+        return f"<EventCertificate: {what}, epoch {self.core.epoch_after.epoch}>"
 
-    @classmethod
-    def issue(
-        cls,
-        kgc: SigningKey,
-        requests: tuple[RevocationRequest, ...],
-        before: EpochCertificate,
-        after: EpochCertificate,
-        report: Report,
-        receipts: tuple[Receipt, ...],
-    ) -> "RevocationCertificate":
-        """Sign, as KGC, what has happened."""
-        level = max(request.level for request in requests)
-        leavers = tuple(sorted(request.party for request in requests))
-        unsigned = cls(FORMAT, level, leavers, requests, before, after, report, receipts, b"")
-        return msgspec.structs.replace(unsigned, signature=kgc.sign(FORMAT, *unsigned._fields()))
+    @property
+    def leavers(self) -> tuple[str, ...]:
+        """Who has left."""
+        return tuple(request.party for request in self.core.requests)
 
-    def _fields(self) -> tuple[Field, ...]:
-        """Return what KGC signs. The signatures inside represent what they sign."""
-        return (
-            self.level,
-            self.leavers,
-            tuple((request.party, request.signature) for request in self.requests),
-            certificate_digest(self.epoch_before),
-            certificate_digest(self.epoch_after),
-            msgspec.structs.astuple(self.report),
-            tuple((receipt.party, receipt.signature) for receipt in self.receipts),
-        )
+    @property
+    def level(self) -> RevocationLevel | None:
+        """The revocation level at which they have left; None if nobody has."""
+        return max((request.level for request in self.core.requests), default=None)
+
+    @property
+    def digest_after(self) -> bytes:
+        """The salted digest of the forest since the event."""
+        completed = [receipt for receipt in self.receipts if isinstance(receipt, CompletionReceipt)]
+        return completed[-1].digest_after if completed else self.core.report.digest_after
+
+    @property
+    def waits_for(self) -> tuple[str, ...]:
+        """The owners whose bins are needed to grow what the event has destroyed."""
+        completed = any(isinstance(receipt, CompletionReceipt) for receipt in self.receipts)
+        return () if completed else self.core.report.waits_for
+
+    @property
+    def unsigned(self) -> dict[str, list[type[Receipt]]]:
+        """Which receipts are still missing, by member. Nobody waits for them."""
+        given = {(type(receipt), receipt.party) for receipt in self.receipts}
+        after, owners = self.core.epoch_after, self.core.report.inputs_after.features
+        wanted: list[tuple[type[Receipt], str]] = []
+        if owners and not self.waits_for:
+            wanted += [(UsedCutsReceipt, name) for name in after.participants]
+        if after.erases:
+            wanted += [(ErasureReceipt, member.name) for member in after.members]
+        missing: dict[str, list[type[Receipt]]] = {}
+        for kind, name in wanted:
+            if (kind, name) not in given:
+                missing.setdefault(name, []).append(kind)
+        return missing
+
+    def signed_by(self, receipts: Collection[Receipt]) -> "EventCertificate":
+        """Return the certificate with more receipts. Raises CertificateError for one that does not hold."""
+        added = msgspec.structs.replace(self, receipts=(*self.receipts, *receipts))
+        added._verify_receipts()
+        return added
 
     def verify(self, kgc_key: VerifyKey) -> None:
         """Return only if all of it holds; else raise CertificateError, which says what does not."""
-        if self.format != FORMAT:
-            raise CertificateError(
-                f"not a revocation certificate of this version: {self.format!r}", kind="version"
-            )
-        before, after = self.epoch_before, self.epoch_after
-        for name, epoch in (("before", before), ("after", after)):
-            with _holds("epoch", f"the epoch {name} was not certified by this key centre"):
-                verify_certificate(kgc_key, epoch)
-        with _holds("succession", "the epoch after does not follow the one before"):
-            check_succession(before, after)
-        self._verify_leavers()
-        self._verify_report()
+        verify_event(kgc_key, self.core)
         self._verify_receipts()
-        with _holds("signature", "the key centre has not signed this certificate"):
-            kgc_key.verify(self.signature, FORMAT, *self._fields())
-
-    def _verify_leavers(self) -> None:
-        for request in self.requests:
-            with _holds("request", f"the request of {request.party!r} to leave is not its own"):
-                check_revocation(self.epoch_before, request)
-            if request.forest != self.report.forest:
-                raise CertificateError(f"{request.party!r} has left another forest", kind="request")
-        left = set(self.epoch_after.revoked) - set(self.epoch_before.revoked)
-        named = sorted(request.party for request in self.requests)
-        if tuple(named) != self.leavers or set(named) != left:
-            raise CertificateError("those who left are not those who asked to", kind="leaver")
-        if self.level != max(request.level for request in self.requests):
-            raise CertificateError("the revocation level is not the one that was asked for", kind="leaver")
-
-    def _verify_report(self) -> None:
-        report, after = self.report, self.epoch_after
-        [cs] = [member for member in after.members if member.role == CS]
-        if report.epoch != certificate_digest(after):
-            raise CertificateError("the report is of another epoch", kind="report")
-        with _holds("report", "the coordinator has not signed this report"):
-            verify(VerifyKey(cs.verify_key), _REPORT, report, after.federation)
 
     def _verify_receipts(self) -> None:
-        if (self.level == 2) != self.epoch_after.erases:
-            raise CertificateError("at level 2, and only there, everybody erases its keys", kind="keys")
-        with _holds("receipt", "the receipts for erased keys do not hold"):
-            check_receipts(self.epoch_before, self.epoch_after, self.receipts)
+        """Each receipt is of this event, by a member that has to give one, and the only one of its kind."""
+        about, members = event_digest(self.core), self.core.epoch_after.by_name
+        bare = msgspec.structs.replace(self, receipts=())
+        allowed = {(kind, name) for name, kinds in bare.unsigned.items() for kind in kinds}
+        if bare.waits_for:
+            cs = next(member.name for member in members.values() if member.role == CS)
+            completed = [r for r in self.receipts if isinstance(r, CompletionReceipt)]
+            allowed.add((CompletionReceipt, cs))
+            if completed:
+                allowed |= {(UsedCutsReceipt, name) for name in self.core.epoch_after.participants}
+        for receipt in self.receipts:
+            who = f"the receipt of {receipt.party!r}"
+            if (type(receipt), receipt.party) not in allowed or receipt.event != about:
+                raise CertificateError(f"{who} is of another event, or given twice", kind="receipt")
+            allowed.remove((type(receipt), receipt.party))
+            with _holds("receipt", f"{who} is not signed by it"):
+                key = VerifyKey(members[receipt.party].verify_key)
+                verify(key, _RECEIPTS[type(receipt)], receipt, self.core.epoch_after.federation)
+            if isinstance(receipt, UsedCutsReceipt):
+                self._verify_used(receipt)
+
+    def _verify_used(self, receipt: UsedCutsReceipt) -> None:
+        lines = self.core.report.inputs_after.features
+        own = {line.feature: line.generation for line in lines if owner_of(line.feature) == receipt.party}
+        names = [column.feature for column in receipt.columns]
+        known = all(own.get(column.feature) == column.generation for column in receipt.columns)
+        if not known or names != sorted(set(names)):
+            raise CertificateError(f"{receipt.party!r} signs for columns that it has not", kind="receipt")
 
     # -- files --------------------------------------------------------------------------------------
 
@@ -171,12 +300,16 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
     @classmethod
-    def from_json(cls, data: bytes) -> "RevocationCertificate":
-        """The inverse of `to_json`. Raises CertificateError if it is not a certificate."""
+    def from_json(cls, data: bytes) -> "EventCertificate":
+        """The inverse of `to_json`. Raises CertificateError if it is not a certificate, or says a thing twice."""
         try:
-            return msgspec.json.decode(data, type=cls)
+            found = msgspec.json.decode(data, type=cls)
+            plain = msgspec.json.format(data, indent=-1)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise CertificateError(f"not a revocation certificate: {error}", kind="malformed") from None
+            raise CertificateError(f"not an event certificate: {error}", kind="malformed") from None
+        if plain != msgspec.json.encode(found):
+            raise CertificateError("not an event certificate as RevFRF writes it", kind="malformed")
+        return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file, whole or not at all. Raises CertificateError."""
@@ -184,9 +317,9 @@ class RevocationCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=T
             replace(path, self.to_json())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "RevocationCertificate":
-        """Read a revocation certificate from a file. Raises CertificateError."""
-        with reading(path, CertificateError, "give the path of a revocation certificate"):
+    def load(cls, path: str | os.PathLike[str]) -> "EventCertificate":
+        """Read an event certificate from a file. Raises CertificateError."""
+        with reading(path, CertificateError, "give the path of an event certificate"):
             data = content(path, MAX_SIZE)
         try:
             return cls.from_json(data)
@@ -205,23 +338,33 @@ def _holds(kind: str, otherwise: str) -> Iterator[None]:
 # -- what it shows ----------------------------------------------------------------------------------
 
 
-def shown_by(certificate: RevocationCertificate) -> dict[str, Any]:
+def shown_by(certificate: EventCertificate) -> dict[str, Any]:
     """Return what a certificate shows, as plain values."""
-    c, report = certificate, certificate.report
+    core, report, inputs = certificate.core, certificate.core.report, certificate.core.report.inputs_after
+    receipts: dict[str, list[str]] = {}
+    for receipt in certificate.receipts:
+        receipts.setdefault(receipt.__struct_config__.tag, []).append(receipt.party)
     return {
-        "federation": c.epoch_after.federation,
+        "event": core.kind,
+        "federation": core.epoch_after.federation,
         "forest": report.forest.hex(),
-        "leavers": list(c.leavers),
-        "asked": {request.party: _time(request.time) for request in c.requests},
-        "level": c.level,
-        "epoch": c.epoch_after.epoch,
-        "members": [member.name for member in c.epoch_after.members],
-        "digest_before": report.digest_before,
-        "digest_after": report.digest_after,
+        "leavers": list(certificate.leavers),
+        "asked": {request.party: _time(request.time) for request in core.requests},
+        "asked_at_kgc": None if core.asked_at is None else _time(core.asked_at),
+        "certified_at_kgc": _time(core.certified_at),
+        "level": certificate.level,
+        "epoch": core.epoch_after.epoch,
+        "members": [member.name for member in core.epoch_after.members],
+        "rows": inputs.n_rows,
+        "columns": [line.feature for line in inputs.features],
+        "digest_before": None if report.digest_before is None else report.digest_before.hex(),
+        "digest_after": certificate.digest_after.hex(),
         "nodes_destroyed": report.destroyed,
         "nodes_rebuilt": report.rebuilt,
         "nodes_kept": report.kept,
-        "receipts": [receipt.party for receipt in c.receipts],
+        "waits_for": list(certificate.waits_for),
+        "receipts": receipts,
+        "not_signed_yet": sorted(certificate.unsigned),
     }
 
 

@@ -2,8 +2,7 @@
 
     KGC  N, g0, E, and to CS and CC its strong share      ->  i    draws sk_i, h_i = g0^sk_i    `deal`
     i    h_i, a proof that it knows sk_i, its verify key  ->  KGC  checks name, role and proof
-    KGC  N, g0, E and all members' keys, signed           ->  i    checks that it is named      `announce`
-    i    accepts; signs that its old keys are erased      ->  KGC  keeps the receipts
+    KGC  N, g0, E and all members' keys, signed           ->  i    checks that it is named        `inform`
 
 Under the shares protocol there are no N, g0, E, h and strong shares: a party enrols its verify key alone.
 
@@ -11,7 +10,7 @@ KGC never sees a secret but the strong shares, which it deals and forgets. Every
 key beforehand. A requester is dealt to in the same way, and gets a signed admission instead (`admit`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -30,16 +29,13 @@ from revfrf.messages.key_setup import (
     KeyDeal,
     Member,
     ProvenKey,
-    Receipt,
 )
 from revfrf.names import CC, CS, KGC, REQUESTER
 from revfrf.parallel import side_by_side
 from revfrf.protocols.common.epoch import (
-    check_receipts,
     check_succession,
     read_parameters,
     read_share,
-    sign_receipt,
     verify_certificate,
 )
 from revfrf.protocols.common.identity import Identity, Keys
@@ -77,26 +73,15 @@ def deal(
     return members
 
 
-def announce(
-    channel: Channel, before: EpochCertificate | None, certificate: EpochCertificate
-) -> tuple[Receipt, ...]:
-    """Send all members the certificate of an epoch that has begun. May be repeated.
-
-    Returns their receipts for what they erased, checked. If the epoch erases, every member must give one.
-    """
-
-    def tell(member: Member) -> Receipt | None:
-        reply = channel.call(member.name, certificate, EpochAccepted)
-        if reply.epoch != certificate.epoch:
-            raise ProtocolError(f"{member.name!r} accepts epoch {reply.epoch}", kind="epoch")
-        return reply.receipt
-
-    members = sorted(certificate.members, key=lambda member: member.role != CS)  # CS stops answering first
-    told = [tell(members[0]), *side_by_side(tell, members[1:])]
-    receipts = [receipt for receipt in told if receipt is not None]
-    if before is not None:
-        check_receipts(before, certificate, receipts)
-    return tuple(receipts)
+def inform(channel: Channel, missed: Sequence[EpochCertificate], member: str) -> int:
+    """Send a member the certificates of the epochs that it has missed, and return the epoch that it is in."""
+    reached = 0
+    for certificate in missed:
+        if certificate.epoch > reached:
+            reached = channel.call(member, certificate, EpochAccepted).epoch
+    if reached != missed[-1].epoch:
+        raise ProtocolError(f"{member!r} is in epoch {reached}, not {missed[-1].epoch}", kind="epoch")
+    return reached
 
 
 def admit(
@@ -205,21 +190,21 @@ def _proven(weak: WeakKey, name: str) -> ProvenKey:
 def answer_certificate(identity: Identity, certificate: EpochCertificate) -> EpochAccepted:
     """Enter the epoch if KGC has signed it, it follows the current one, and names this party with its keys.
 
-    Keys of the epoch before are erased if this one has new ones. The same certificate gets the same answer.
+    Keys of the epoch before are erased if this one has new ones. An epoch of the past changes nothing.
     """
-    if certificate == identity.certificate:
-        return EpochAccepted(epoch=certificate.epoch, receipt=identity.receipt)
+    before = identity.certificate
+    if before is not None and certificate.epoch <= before.epoch:
+        verify_certificate(identity.kgc, certificate)
+        if certificate.epoch == before.epoch and certificate != before:
+            raise ProtocolError("another epoch of the same number", kind="epoch")
+        return EpochAccepted(epoch=before.epoch)
     fitting = [keys for keys in _held(identity) if _parameters(keys) == certificate.dtpkc]
     if not fitting or certificate.epoch != identity.epoch + 1:
         raise ProtocolError("an epoch certificate out of turn", kind="order")
-    keys, before, receipt = fitting[0], identity.certificate, None
-    check_certificate(identity, keys, certificate)
+    check_certificate(identity, fitting[0], certificate)
     check_succession(before, certificate)
-    if before is not None and certificate.erases:
-        receipt = sign_receipt(identity.signing_key, identity.name, before, certificate)
-    entered = (receipt, keys, certificate, None)
-    identity.receipt, identity.keys, identity.certificate, identity.pending_keys = entered
-    return EpochAccepted(epoch=certificate.epoch, receipt=receipt)
+    identity.keys, identity.certificate, identity.pending_keys = fitting[0], certificate, None
+    return EpochAccepted(epoch=certificate.epoch)
 
 
 def check_certificate(identity: Identity, keys: Keys | None, certificate: EpochCertificate) -> None:

@@ -15,7 +15,7 @@ splits, and regrows what was below them; nobody else has to do anything.
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,12 +28,14 @@ from revfrf.forest.kernel import Ints
 from revfrf.forest.tree import BARE, Books, Forest, Tree
 from revfrf.forest.voting import Votes, Voting, Walker
 from revfrf.messages.base import Message
-from revfrf.messages.bins import BinsRequest, of_runs
+from revfrf.messages.bins import BinsRequest, FeatureLine, of_runs
+from revfrf.messages.events import Event, UsedCuts, UsedCutsReceipt
 from revfrf.messages.fle_expan import OpenForest
 from revfrf.messages.frf_predict import PredictReply, PredictRequest
 from revfrf.parallel import side_by_side
 from revfrf.protocols.bins import (
     answer_bins,
+    ask_bins,
     bins_digest,
     collect_bins,
     draw_books,
@@ -41,6 +43,8 @@ from revfrf.protocols.bins import (
     rows_digest,
     verify_line,
 )
+from revfrf.protocols.certificate import event_digest, owner_of
+from revfrf.protocols.events import new_salt, sign_used_cuts
 from revfrf.protocols.sides import (
     TRAINING,
     CoordinatorSide,
@@ -50,7 +54,7 @@ from revfrf.protocols.sides import (
     OwnerSide,
     Progress,
 )
-from revfrf.storage.memory import CoordinatorStore, ParticipantStore
+from revfrf.storage.memory import CoordinatorStore, ParticipantStore, StoredBins, UsedColumns
 
 _COMMIT_SECONDS = 0.5
 """How long grown trees wait to be written down together; what a crash takes is grown again."""
@@ -72,23 +76,60 @@ class SharesCoordinator(CoordinatorSide):
     def whole(self) -> bool:
         return all(tree.whole for tree in self.forest.trees)
 
+    @property
+    def lines(self) -> list[FeatureLine]:
+        return [held.line for held in self.seat.store.bins.values()]
+
+    @property
+    def together(self) -> bool:
+        """Until all bins have arrived."""
+        return not self.seat.store.bins.keys() >= set(self.seat.plan.features)
+
+    @property
+    def lacking(self) -> set[str]:
+        return set() if self.whole else self._without_bins() - self._never_sent()
+
+    def _without_bins(self) -> set[str]:
+        """Return the owners of columns whose bins are not here."""
+        bins, n_rows = self.seat.store.bins, len(self.seat.targets)
+        return {
+            owner
+            for owner, features in self.seat.plan.owners.items()
+            if any(feature not in bins or len(bins[feature].bins) != n_rows for feature in features)
+        }
+
+    def _never_sent(self) -> set[str]:
+        """Return the owners of columns whose bins have never been here."""
+        bins, owners = self.seat.store.bins, self.seat.plan.owners
+        return {owner for owner, features in owners.items() if not bins.keys() >= set(features)}
+
+    @property
+    def forgettable(self) -> bool:
+        return any(held.forget and len(held.bins) for held in self.seat.store.bins.values())
+
+    def forget(self) -> None:
+        self.seat.store.forget_bins()
+
+    def used_cuts(self) -> dict[str, tuple[UsedCuts, ...]]:
+        used: dict[str, tuple[UsedCuts, ...]] = {}
+        for feature, cuts in self.forest.used_cuts().items():  # in ascending order of features
+            owner = owner_of(feature)
+            used[owner] = (*used.get(owner, ()), UsedCuts(feature, bytes(cuts)))
+        return used
+
     def grow(self, progress: Progress) -> None:
         """Collect the bins that are missing, and grow every tree that is not whole."""
         seat, store, plan = self.seat, self.seat.store, self.seat.plan
         progress(GrowthReport(0.0, "bins"))
 
         def collect(owner: str) -> None:
-            if plan.owners[owner][0] not in store.bins:
-                columns = seat.record.columns[owner]
-                collect_bins(seat.channel, plan, store, owner, columns, seat.targets.numbers)
+            columns = seat.record.columns[owner]
+            collect_bins(seat.channel, plan, store, owner, columns, seat.targets.numbers)
 
-        side_by_side(collect, list(plan.owners))
-        features, trees = self.forest.features, self.forest.trees
+        side_by_side(collect, sorted(self._without_bins()))
         self._check_parts()
-        bins = np.stack([store.bins[feature].bins for feature in features])
-        n_cuts = np.array([store.bins[feature].line.n_cuts for feature in features], dtype=np.int64)
-        growth = Growth.of(plan.rules, plan.seed, seat.targets, features, n_cuts, bins)
-        open_trees = [(number, tree) for number, tree in enumerate(trees) if not tree.whole]
+        growth = self._growth(store.bins)
+        open_trees = [(number, tree) for number, tree in enumerate(self.forest.trees) if not tree.whole]
         waiting, written = dict[int, Tree](), time.monotonic()
         for done, (number, tree) in enumerate(growth.trees(open_trees, seat.n_jobs), 1):
             waiting[number] = tree
@@ -96,6 +137,28 @@ class SharesCoordinator(CoordinatorSide):
                 store.put_trees(waiting)
                 waiting, written = {}, time.monotonic()
             progress(GrowthReport(done / len(open_trees), f"{done} of {len(open_trees)} trees"))
+
+    def _growth(self, held: Mapping[str, StoredBins]) -> Growth:
+        """Return what grows the forest from these bins."""
+        features, plan = self.forest.features, self.seat.plan
+        bins = np.stack([held[feature].bins for feature in features])
+        n_cuts = np.array([held[feature].line.n_cuts for feature in features], dtype=np.int64)
+        return Growth.of(plan.rules, plan.seed, self.seat.targets, features, n_cuts, bins)
+
+    def audit(self, progress: Progress) -> str:
+        """See `CoordinatorSide.audit`. Owners who want their bins forgotten are asked for them again."""
+        seat, plan, store = self.seat, self.seat.plan, self.seat.store
+        held = dict(store.bins)
+        for owner in sorted(self._without_bins()):
+            columns = seat.record.columns[owner]
+            held |= ask_bins(seat.channel, plan, store, owner, columns, seat.targets.numbers)
+        n_trees, grown = plan.rules.n_trees, dict[int, Tree]()
+        bare = [(number, BARE) for number in range(n_trees)]
+        for number, tree in self._growth(held).trees(bare, seat.n_jobs):
+            grown[number] = tree
+            progress(GrowthReport(len(grown) / n_trees, f"{len(grown)} of {n_trees} trees"))
+        trees = [grown[number] for number in range(n_trees)]
+        return Forest(self.forest.features, trees).digest(plan.rules, seat.targets.scale)
 
     def votes(self, table: str, n_rows: int, voting: Voting) -> Votes:
         seat, plan, forest = self.seat, self.seat.plan, self.forest
@@ -138,7 +201,7 @@ class SharesCoordinator(CoordinatorSide):
         """Save trees, and bins with the rows: with these anybody's leaving can be computed."""
         bins = self.seat.store.bins
         if not rows:
-            bins = {name: held._replace(salt=b"", bins=held.bins[:0]) for name, held in bins.items()}
+            bins = {name: held.forgotten() for name, held in bins.items()}
         store.add_bins(bins)
         store.replace_forest(self.forest)
         return rows
@@ -161,15 +224,16 @@ class SharesCoordinator(CoordinatorSide):
         self._check_parts()
         for held in store.bins.values():
             signed = not len(held.bins) or bins_digest(held.salt, held.bins.tobytes()) == held.line.bins
-            if not signed or (training_rows and not len(held.bins)):
+            if not signed or (training_rows and not (held.forget or len(held.bins))):
                 raise ProtocolError(f"{held.line.feature!r}: other bins than were signed", kind="forest")
 
     def _check_parts(self) -> None:
         """Raise ProtocolError unless trees and bins fit the plan. Compiled loops check nothing themselves."""
         store, plan, scale = self.seat.store, self.seat.plan, self.seat.targets.scale
         held = [store.bins[feature] for feature in sorted(plan.features)]
-        for line, _, bins in held:
-            if len(bins) != len(self.seat.targets) or bins.max(initial=0) > line.n_cuts:
+        for line, _, bins, forget in held:
+            n_rows = 0 if forget and not len(bins) else len(self.seat.targets)
+            if len(bins) != n_rows or bins.max(initial=0) > line.n_cuts:
                 raise ProtocolError(f"{line.feature!r}: bins that do not fit the rows", kind="forest")
         n_cuts = np.array([line.n_cuts for line, _, _ in held])
         for tree in store.trees.values():
@@ -194,8 +258,22 @@ class SharesOwner(OwnerSide):
         self.books = seat.store.books
 
     @property
-    def n_used(self) -> None:
-        """CS does not tell."""
+    def n_used(self) -> int | None:
+        used = self.seat.store.used
+        return None if used is None else sum(len(column.cuts) for column in used.columns)
+
+    def countersign(self, event: Event, used: Sequence[UsedCuts]) -> tuple[UsedCutsReceipt, bytes]:
+        """See `OwnerSide.countersign`. CS tells the used cuts once per event."""
+        store, about = self.seat.store, event_digest(event)
+        known = UsedColumns(about, tuple(used), new_salt())
+        if store.used is not None and store.used.event == about:
+            if store.used.columns != known.columns:
+                raise ProtocolError("other used cuts than CS has named for this event before", kind="forest")
+            known = store.used
+        lines = [book.line for book in self.books]
+        receipt = sign_used_cuts(self.seat.identity, event, used, lines, known.salt)
+        store.put_used(known)
+        return receipt, known.salt
 
     def save(self, store: ParticipantStore) -> None:
         """Save books without the salts of the bins: these are CS's to keep, together with the bins."""

@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from revfrf.crypto.signing import VerifyKey
+from revfrf.errors import ProtocolError, UsageError
 from revfrf.forest.kernel import Ints
 from revfrf.forest.targets import Targets
 from revfrf.forest.tree import Books, Forest, PerNode, Rules
 from revfrf.forest.voting import Votes, Voting
 from revfrf.messages.base import Message
+from revfrf.messages.bins import FeatureLine
+from revfrf.messages.events import Event, UsedCuts, UsedCutsReceipt
 from revfrf.messages.fle_expan import Column, OpenForest
 from revfrf.messages.frf_predict import PredictReply, PredictRequest
 from revfrf.messages.key_setup import DtpkcParameters, EpochCertificate
@@ -43,13 +46,14 @@ class ForestRecord(Record, frozen=True):
     """What CS writes down of a forest. `columns` has those of each participant, once all know of the forest.
 
     `dtpkc` has the modulus that the splits are encrypted under, if they are: that of an older epoch until a
-    revocation at level 2 has ended.
+    revocation at level 2 has ended. `salt` is that of the digests in certificates since the last event.
     """
 
     opening: OpenForest
     seed: bytes
     columns: dict[str, tuple[Column, ...]]
     dtpkc: DtpkcParameters | None
+    salt: bytes
 
 
 @dataclass(frozen=True)
@@ -151,6 +155,39 @@ class CoordinatorSide(ABC):
     def renew(self) -> None:
         """Bring what was kept into the current epoch."""
 
+    # -- what only protocols with books of cuts have -------------------------------------------------
+
+    @property
+    def lines(self) -> Collection[FeatureLine]:
+        """What the owners have signed of their columns."""
+        return ()
+
+    @property
+    def together(self) -> bool:
+        """Whether all participants take part in growing what is missing."""
+        return True
+
+    @property
+    def lacking(self) -> set[str]:
+        """The owners whose bins were forgotten and are needed again, to grow what is open."""
+        return set()
+
+    @property
+    def forgettable(self) -> bool:
+        """Whether CS has bins that it should forget."""
+        return False
+
+    def forget(self) -> None:
+        """Erase the bins that their owners do not want to be kept."""
+
+    def used_cuts(self) -> Mapping[str, tuple[UsedCuts, ...]]:
+        """Return which cuts of the owners' books the forest uses, by owner."""
+        return {}
+
+    def audit(self, progress: Progress) -> str:  # noqa: ARG002
+        """Grow the forest a second time, from what is stored, and return its digest. Nothing changes."""
+        raise UsageError("a forest of the paper protocol cannot be audited: its inputs are not signed")
+
 
 class OwnerSeat(Protocol):
     """What a participant lends its side of a protocol.
@@ -197,6 +234,13 @@ class OwnerSide(ABC):
     @abstractmethod
     def save(self, store: ParticipantStore) -> None:
         """Copy what the owner keeps of the forest to another store."""
+
+    def countersign(self, event: Event, used: Sequence[UsedCuts]) -> tuple[UsedCutsReceipt, bytes]:  # noqa: ARG002
+        """Sign which of its cuts the forest uses. Returns the receipt, and its salt for CS.
+
+        Raises ProtocolError if these are not cuts of its books.
+        """
+        raise ProtocolError("there are no books of cuts", kind="forest")
 
     @abstractmethod
     def handle(self, message: Message) -> Message | None:

@@ -21,10 +21,11 @@ from revfrf.messages.frf_predict import ForestFacts, ForestQuery, PredictRequest
 from revfrf.messages.key_setup import EpochCertificate, KeyDeal
 from revfrf.names import CC
 from revfrf.parallel import side_by_side
-from revfrf.protocols.certificate import RevocationCertificate
+from revfrf.protocols.certificate import EventCertificate
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.opening import forest_id
 from revfrf.protocols.common.request import check_admission
+from revfrf.protocols.events import collect_receipts, complete, new_salt, report_event
 from revfrf.protocols.frf_revoc import frf_revoc
 from revfrf.protocols.registry import PROTOCOLS
 from revfrf.protocols.sides import CoordinatorSide, ForestRecord, Plan, Progress
@@ -63,16 +64,17 @@ class Coordinator(PolicyParty):
     ) -> None:
         super().__init__(identity, n_jobs, store or CoordinatorStore())
         self.channel = channel
-        self.certificates: tuple[RevocationCertificate, ...] = ()
+        self.certificates: tuple[EventCertificate, ...] = ()
+        self._unwilling: set[str] = set()
         self.labels_are_public = False
         self.absent: Callable[[], Collection[str]] = tuple
 
     def recall(self) -> None:
-        """See `Party.recall`. Reads the forest, its targets, and all revocation certificates."""
+        """See `Party.recall`. Reads the forest, its targets, and all event certificates."""
         super().recall()
         record = self.store.expect("forest", ForestRecord)
         self.targets = self.store.expect("targets", TargetsRecord).targets()
-        self.certificates = self.store.read("certificates", tuple[RevocationCertificate, ...]) or ()
+        self.certificates = self.store.read("certificates", tuple[EventCertificate, ...]) or ()
         self.resume(record)
 
     def handle(self, sender: str, message: Message) -> Message:
@@ -122,7 +124,7 @@ class Coordinator(PolicyParty):
         opening = msgspec.structs.replace(unnamed, forest=forest_id(unnamed))
         with self.store.transaction():
             self.store.write(targets=targets)
-            self.write(ForestRecord(opening, seed, {}, epoch.dtpkc))
+            self.write(ForestRecord(opening, seed, {}, epoch.dtpkc, new_salt()))
         self.targets = targets
 
     def open(self) -> None:
@@ -166,6 +168,35 @@ class Coordinator(PolicyParty):
         """Grow what is missing in the forest."""
         self.side.grow(progress)
 
+    def certify(self) -> None:
+        """Have KGC certify the forest's inputs; or sign that it is whole, after it had to wait for an owner."""
+        if self.certificates:
+            complete(self)
+        else:
+            report_event(self)
+
+    def forget(self) -> None:
+        """Erase the bins that their owners do not want to be kept."""
+        self.side.forget()
+
+    def collect_receipts(self) -> None:
+        """Have the connected members countersign the last event.
+
+        A member that does not is asked again when it has been away, or when something else has happened.
+        """
+        asked = self._to_sign
+        collect_receipts(self, asked)
+        self._unwilling |= asked & self.certificates[-1].unsigned.keys()
+
+    @property
+    def _to_sign(self) -> set[str]:
+        """The connected members who have not countersigned the last event, and were not asked in vain."""
+        if not self.certificates:
+            return set()
+        absent = set(self.absent())
+        self._unwilling -= absent
+        return self.certificates[-1].unsigned.keys() - self._unwilling - absent
+
     # -- what has become of the forest, for the life cycle and FRF-Revoc ----------------------------
 
     def lifecycle_state(self, requested: bool = True, gathered: bool = True, settled: bool = True) -> CsState:
@@ -174,13 +205,21 @@ class Coordinator(PolicyParty):
         if not self.created:
             return known
         epoch, opened = self.certificate.epoch, bool(self.columns)
+        whole, last = self.plan.epoch == epoch and self.side.whole, self.certificates[-1:]
+        waiting = any(certificate.waits_for for certificate in last)
         return replace(
             known,
             created=True,
             opened=opened,
             outdated=bool(self.leavers) or not (opened or self.opening.epoch == epoch),
+            together=not opened or self.side.together,
             rebuilding=self.store.rebuilding is not None,
-            whole=self.plan.epoch == epoch and self.side.whole,
+            whole=whole,
+            waiting=waiting,
+            away=waiting and bool(self.side.lacking & set(self.absent())),
+            certified=bool(last) and not (waiting and whole),
+            forgettable=whole and self.side.forgettable,
+            unsigned=bool(self._to_sign),
         )
 
     @property
@@ -198,9 +237,9 @@ class Coordinator(PolicyParty):
         """Participants who have left and are still part of the forest."""
         return self.columns.keys() & set(self.certificate.revoked)
 
-    def revoke(self, progress: Progress) -> RevocationCertificate:
+    def revoke(self, progress: Progress) -> EventCertificate:
         """FRF-Revoc. Until it is done, nothing is answered. If it was interrupted, it goes on here."""
-        state = self.lifecycle_state()
+        state, self._unwilling = self.lifecycle_state(), set()
         if not state.revoking:
             raise ProtocolError("nobody has left", kind="order")
         return frf_revoc(self, state.outdated, progress)

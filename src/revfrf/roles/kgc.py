@@ -1,5 +1,6 @@
-"""KGC, the key centre: deals the keys, certifies epochs, and keeps nothing that opens a ciphertext."""
+"""KGC, the key centre: deals the keys, certifies epochs and events, and keeps nothing that opens a ciphertext."""
 
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from threading import RLock
@@ -10,15 +11,18 @@ import msgspec
 from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.crypto.secret import Secret
 from revfrf.crypto.signing import SigningKey
-from revfrf.errors import CertificateError, ProtocolError, UsageError
+from revfrf.errors import AbsentError, CertificateError, ProtocolError, RefusedError, UsageError
 from revfrf.lifecycle import KgcState, check_somebody_stays
 from revfrf.messages.base import Done, Message
-from revfrf.messages.frf_revoc import Certified, RevocationLevel, RevocationReport, RevocationRequest
-from revfrf.messages.key_setup import Admission, EpochCertificate, Receipt
-from revfrf.protocols.certificate import RevocationCertificate, check_revocation
+from revfrf.messages.events import Certified, Event, EventReport, Report
+from revfrf.messages.frf_revoc import RevocationLevel, RevocationRequest
+from revfrf.messages.key_setup import Admission, EpochCertificate
+from revfrf.names import CS
+from revfrf.parallel import side_by_side
+from revfrf.protocols.certificate import certify, check_revocation
 from revfrf.protocols.common.epoch import sign_certificate, write_parameters
 from revfrf.protocols.frf_revoc import next_epoch
-from revfrf.protocols.key_setup import KnownKeys, admit, announce, deal, key_deal
+from revfrf.protocols.key_setup import KnownKeys, admit, deal, inform, key_deal
 from revfrf.record import Record
 from revfrf.roles.party import Party
 from revfrf.storage.memory import Store
@@ -27,7 +31,8 @@ from revfrf.transport.base import Channel
 
 class KeyCentreRecord(Record, frozen=True):
     """What KGC remembers. `left` are the requests that began the current epoch, until KGC has certified the
-    revocation. `receipts` are the members' signatures for what they erased. `deals` counts all deals.
+    event, and `asked_at` is when the last of them came. `informed` has the last epoch that each member is known
+    to be in, `certified` the last event. `deals` counts all deals.
     """
 
     certificates: tuple[EpochCertificate, ...] = ()
@@ -37,8 +42,9 @@ class KeyCentreRecord(Record, frozen=True):
     leaving: dict[str, RevocationRequest] = msgspec.field(default_factory=dict)
     nonces: frozenset[bytes] = frozenset()
     left: tuple[RevocationRequest, ...] = ()
-    receipts: tuple[Receipt, ...] | None = None
-    certified: RevocationCertificate | None = None
+    asked_at: int = 0
+    informed: dict[str, int] = msgspec.field(default_factory=dict)
+    certified: Event | None = None
 
 
 @dataclass(frozen=True)
@@ -97,17 +103,39 @@ class KeyCentre:
             self._update(deals=self.state.deals + 1)
             return self.state.deals
 
-    def lifecycle_state(self, setup_requested: bool = False) -> KgcState:
-        """Return what is recorded of epochs and leavers."""
-        state, level = self.state, self.leaving_level
+    def lifecycle_state(
+        self, setup_requested: bool = False, present: Collection[str] | None = None
+    ) -> KgcState:
+        """Return what is recorded of epochs and leavers. `present` are those who can be told; None is all."""
+        state, level, behind = self.state, self.leaving_level, self.behind
         return KgcState(
             epoch=len(state.certificates),
             setup_requested=setup_requested,
-            announced=state.receipts is not None,
+            announced=not behind & self._needed(setup_requested),
             revocation_in_progress=bool(state.left),
             leaving=level is not None,
             new_keys=level == 2 and self.current.dtpkc is not None,
+            lagging=bool(behind if present is None else behind & set(present)),
         )
+
+    @property
+    def behind(self) -> set[str]:
+        """The members that are not known to be in the current epoch."""
+        if not self.state.certificates:
+            return set()
+        informed, current = self.state.informed, self.current
+        return {member.name for member in current.members if informed.get(member.name, 0) < current.epoch}
+
+    def _needed(self, setup_requested: bool) -> set[str]:
+        """Return who must be in the current epoch before anything else happens.
+
+        These are all members, if CS asks for them, or if all take part in rebuilding, as the paper protocol
+        has it. Else CS alone: it rebuilds the forest, and the others are told when they are back.
+        """
+        if not self.state.certificates:
+            return set()
+        everybody = setup_requested or self.current.dtpkc is not None
+        return {member.name for member in self.current.members} if everybody else {CS}
 
     @property
     def leaving_level(self) -> RevocationLevel | None:
@@ -128,8 +156,8 @@ class KeyCentre:
                 Party.check_sender(sender, message.party)
                 self._accept(message)
                 return Done()
-            case RevocationReport():
-                return Certified(certificate=self._certify(message).to_json())
+            case EventReport():
+                return Certified(event=self._certify(message.report))
         raise ProtocolError(f"KGC has no answer to a {type(message).__name__}")
 
     def begin_first_epoch(
@@ -197,7 +225,8 @@ class KeyCentre:
             known = self.state.leaving.get(request.party)
             if known is None or known.level < request.level:  # else it has asked before
                 leaving = self.state.leaving | {request.party: request}
-                self._update(nonces=self.state.nonces | {request.nonce}, leaving=leaving)
+                nonces = self.state.nonces | {request.nonce}
+                self._update(nonces=nonces, leaving=leaving, asked_at=int(time.time()))
 
     def cancel_revocations(self, parties: Collection[str]) -> None:
         """Drop requests to leave that were not carried out."""
@@ -223,33 +252,56 @@ class KeyCentre:
         with self._changes:
             if set(self.state.leaving.values()) != set(leaving):
                 raise ProtocolError("somebody else has asked to leave; begin again", kind="order")
-            self._update(certificates=certificates, leaving={}, admitted={}, left=leaving, receipts=None)
+            self._update(certificates=certificates, leaving={}, admitted={}, left=leaving)
         return certificate
 
-    def announce(self) -> None:
-        """Send the epoch certificate to all members, and record their receipts. May be repeated."""
-        before = self.state.certificates[-2] if len(self.state.certificates) > 1 else None
-        self._update(receipts=announce(self.channel, before, self.current))
+    def announce(self, setup_requested: bool = False) -> None:
+        """Send the epoch certificates to all members that lack them, CS first. May be repeated.
 
-    def _certify(self, message: RevocationReport) -> RevocationCertificate:
-        """Certify the revocation that began this epoch. The same report gets the same certificate."""
-        report, state = message.report, self.state
-        if state.certified is not None and state.certified.report == report:
-            return state.certified
-        if not state.left or state.receipts is None:
-            raise ProtocolError("a report, but no revocation is in progress", kind="order")
-        if state.certified is not None and state.certified.report.digest_after != report.digest_before:
+        Raises AbsentError or RefusedError for a member that is needed now. Others are told when they are back.
+        """
+        needed = self._needed(setup_requested)
+
+        def tell(member: str) -> int | AbsentError | RefusedError:
+            missed = self.state.certificates[self.state.informed.get(member, 0) :]
+            try:
+                return inform(self.channel, missed, member)
+            except (AbsentError, RefusedError) as error:
+                return error
+
+        behind = sorted(self.behind, key=lambda member: (member != CS, member))
+        first = 1 if CS in behind else 0  # CS stops answering before anybody else knows
+        told = [*map(tell, behind[:first]), *side_by_side(tell, behind[first:])]
+        found = dict(zip(behind, told, strict=True))
+        with self._changes:
+            reached = {member: epoch for member, epoch in found.items() if isinstance(epoch, int)}
+            self._update(informed=self.state.informed | reached)
+        for member, outcome in found.items():
+            if member in needed and isinstance(outcome, AbsentError | RefusedError):
+                raise outcome
+
+    def _certify(self, report: Report) -> Event:
+        """Certify the creation of the forest, or that those who left have gone. The same report gets the same
+        event.
+        """
+        state, last = self.state, self.state.certified
+        if last is not None and last.report == report:
+            return last
+        if last is not None and not state.left:
+            raise ProtocolError("a report, but nothing has happened since the last one", kind="order")
+        known = None if last is None else last.report.inputs_after
+        if report.inputs_before != known or (last is not None and report.forest != last.report.forest):
+            raise ProtocolError("the report begins with other inputs than were certified", kind="forest")
+        if last is not None and not last.report.waits_for and report.digest_before != last.report.digest_after:
             raise ProtocolError("the forest has changed since the last report", kind="forest")
-        before = state.certificates[-2]
-        certificate = RevocationCertificate.issue(
-            self._keys.signing, state.left, before, self.current, report, state.receipts
-        )
+        before, asked_at = (state.certificates[-2], state.asked_at) if state.left else (None, None)
+        signing = self._keys.signing
         try:
-            certificate.verify(self._keys.signing.verify_key)
+            event = certify(signing, state.left, before, self.current, report, asked_at)
         except CertificateError as error:
             raise ProtocolError(f"an invalid report: {error}", kind="order") from None
-        self._update(left=(), certified=certificate)
-        return certificate
+        self._update(left=(), certified=event)
+        return event
 
     @property
     def _keys(self) -> KeyCentreKeys:

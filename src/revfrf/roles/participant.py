@@ -10,6 +10,7 @@ from revfrf.forest.books import MAX_CUTS
 from revfrf.io.party_data import Rows
 from revfrf.messages.alignment import Align, Drop, MatchRequest, SchemaRequest
 from revfrf.messages.base import Done, Message
+from revfrf.messages.events import Countersigned, EventNotice
 from revfrf.messages.fle_expan import Column, OpenForest, Schema
 from revfrf.messages.frf_revoc import RevocationLevel, RevocationRequest
 from revfrf.messages.key_setup import Admission, EpochCertificate, KeyDeal
@@ -108,7 +109,7 @@ class Participant(PolicyParty):
             case Drop():
                 self.drop(message.table)
                 return Done()
-            case KeyDeal() | EpochCertificate() | Admission():
+            case KeyDeal() | EpochCertificate() | EventNotice() | Admission():
                 return super().handle(sender, message)
         if self.side is None:
             raise ProtocolError("there is no forest", kind="forest")
@@ -149,6 +150,16 @@ class Participant(PolicyParty):
             self.store.write(forest=message)
             self.resume(message)
         return Schema(columns=self.columns, n_rows=codes.shape[1])
+
+    def _countersign(self, message: EventNotice) -> Countersigned:
+        """See `Party._countersign`. Also signs which of its cuts the forest uses, if CS tells."""
+        signed = super()._countersign(message)
+        if self.side is None or message.event.report.forest != self.side.opening.forest:
+            raise ProtocolError("an event of another forest", kind="forest")
+        if message.used is None:
+            return signed
+        receipt, salt = self.side.countersign(message.event, message.used)
+        return Countersigned(receipts=(receipt, *signed.receipts), salt=salt)
 
     def leave(self, level: RevocationLevel) -> RevocationRequest:
         """Sign a request to leave the forest, for KGC."""

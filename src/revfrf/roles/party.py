@@ -4,11 +4,13 @@ from threading import Lock
 
 from revfrf.errors import ProtocolError
 from revfrf.messages.base import Message
+from revfrf.messages.events import Countersigned, EventNotice
 from revfrf.messages.fle_expan import OpenForest
 from revfrf.messages.key_setup import Admission, EpochCertificate, KeyDeal
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.opening import forest_id
 from revfrf.protocols.common.request import RequestPolicy
+from revfrf.protocols.events import answer_notice
 from revfrf.protocols.key_setup import answer_admission, answer_certificate, answer_deal
 from revfrf.storage.memory import RequestBook, Store
 
@@ -47,12 +49,20 @@ class Party:
                     self._began = message.epoch
                     self.store.scrub()  # of the old keys, before the receipt is given
                     return accepted
+                case EventNotice():
+                    return self._countersign(message)
                 case Admission():
                     done = answer_admission(self.identity, message)
                     self.store.write(identity=self.identity)
                     self.store.scrub()
                     return done
         raise ProtocolError(f"{self.identity.role} has no answer to a {type(message).__name__}")
+
+    def _countersign(self, message: EventNotice) -> Countersigned:
+        """Sign what an event requires of this member, and keep the event."""
+        receipts = answer_notice(self.identity, message)
+        self.store.write(event=message.event)
+        return Countersigned(receipts=receipts, salt=None)
 
     def epoch_began(self) -> None:
         """Do what a new epoch requires, besides new keys."""

@@ -21,6 +21,7 @@ from revfrf.forest.kernel import Bytes, Ints
 from revfrf.forest.nodes import Directions, Leaf, Node
 from revfrf.forest.tree import Forest, Tree
 from revfrf.messages.bins import FeatureLine, SaltedLine
+from revfrf.messages.events import UsedCuts
 from revfrf.record import Record
 
 Fact = TypeVar("Fact")
@@ -107,11 +108,19 @@ class Book(Record, frozen=True):
 
 
 class StoredBins(NamedTuple):
-    """The bins of a feature as CS has them, with what their owner has signed of them, and the salt in it."""
+    """The bins of a feature as CS has them, with what their owner has signed of them, and the salt in it.
+
+    An owner can require that CS forgets salt and bins once the forest is grown. The line stays.
+    """
 
     line: FeatureLine
     salt: bytes
     bins: Bytes
+    forget: bool = False
+
+    def forgotten(self) -> "StoredBins":
+        """Return what stays when the bins are forgotten."""
+        return self._replace(salt=b"", bins=self.bins[:0])
 
 
 @dataclass
@@ -122,10 +131,17 @@ class Arriving:
     data: bytearray = field(default_factory=bytearray)
 
 
-class Rebuilding(Record, frozen=True):
-    """A revocation in progress: the forest's digest before it, and how many nodes are destroyed and kept."""
+class UsedColumns(Record, frozen=True):
+    """What CS has told an owner about its cuts that a forest uses, after an event, and the salt of its receipt."""
 
-    digest_before: str
+    event: bytes
+    columns: tuple[UsedCuts, ...]
+    salt: bytes
+
+
+class Rebuilding(Record, frozen=True):
+    """A revocation in progress: how many nodes are destroyed and kept."""
+
     destroyed: int
     kept: int
 
@@ -253,8 +269,9 @@ class CoordinatorStore(Store):
                 msgspec.msgpack.decode(line, type=FeatureLine),
                 salt,
                 np.frombuffer(b"".join(parts.get(feature, ())), np.uint8),
+                bool(forget),
             )
-            for feature, line, salt in self.tables.rows("columns")
+            for feature, line, salt, forget in self.tables.rows("columns")
         }
 
     def add_bins(self, found: Mapping[str, "StoredBins"]) -> None:
@@ -262,11 +279,17 @@ class CoordinatorStore(Store):
         with self.transaction():
             for feature, held in found.items():
                 self.tables.delete("bins", [(feature,)])
-                self.tables.put("columns", [(feature, msgspec.msgpack.encode(held.line), held.salt)])
+                line = msgspec.msgpack.encode(held.line)
+                self.tables.put("columns", [(feature, line, held.salt, int(held.forget))])
                 starts = range(0, len(held.bins), _CHUNK)
                 data = ((feature, i // _CHUNK, held.bins[i : i + _CHUNK].tobytes()) for i in starts)
                 self.tables.put("bins", data)
         self.bins |= found
+
+    def forget_bins(self) -> None:
+        """Erase the bins that CS should not keep, without a trace."""
+        self.add_bins({name: held.forgotten() for name, held in self.bins.items() if held.forget})
+        self.scrub()
 
     def replace_forest(self, forest: Forest) -> None:
         """Keep these trees in place of the others. The bins of features that it does not have are erased."""
@@ -338,11 +361,17 @@ class ParticipantStore(Store):
         self.round = -1 if number is None else number
         self.own_splits: dict[Node, OwnSplit] = {row[:2]: row[2:] for row in self.tables.rows("own_splits")}
         self.books = self.read("books", list[Book]) or []
+        self.used = self.read("used", UsedColumns)
 
     def put_books(self, books: list[Book]) -> None:
         """Keep a book of cuts for each column."""
         self.write(books=books)
         self.books = books
+
+    def put_used(self, used: UsedColumns) -> None:
+        """Keep which cuts a forest uses."""
+        self.write(used=used)
+        self.used = used
 
     def commit(self, splits: Mapping[Node, OwnSplit], number: int) -> None:
         """Keep the splits that have won, and that the round of this number is answered."""

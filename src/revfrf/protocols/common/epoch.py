@@ -2,7 +2,7 @@
 
 KGC signs an epoch certificate for each. The next one names the same members, except those who have left, and
 the digest of the one before. Some epochs erase what the members had of the one before, and the members sign
-for it. Under the paper protocol, these are the epochs in which all have new keys of DT-PKC; in the others,
+for it when the event is certified. Under the paper protocol, these are the epochs in which all have new keys of DT-PKC; in the others,
 nobody has. Under the shares protocol there are no such keys.
 """
 
@@ -14,9 +14,9 @@ from revfrf.crypto.dtpkc.keys import Parameters
 from revfrf.crypto.dtpkc.strong import Server, StrongShare
 from revfrf.crypto.secret import SecretInt
 from revfrf.crypto.signing import SigningKey, VerifyKey
-from revfrf.errors import ProtocolError, SignatureError
+from revfrf.errors import ProtocolError
 from revfrf.messages.base import number, of_number
-from revfrf.messages.key_setup import DtpkcParameters, EpochCertificate, Member, Receipt
+from revfrf.messages.key_setup import DtpkcParameters, EpochCertificate, Member
 from revfrf.names import CC, CS
 from revfrf.protocols.common.signed import sign, signed_fields, verify
 
@@ -24,8 +24,6 @@ SHARE_HOLDERS: dict[str, Server] = {CS: CS, CC: CC}
 """Who has a strong share."""
 
 _CERTIFICATE = "revfrf epoch certificate v1"
-_RECEIPT = "revfrf erasure receipt v1"
-_ERASED = "revfrf erased key v1"
 
 
 def write_parameters(p: Parameters) -> DtpkcParameters:
@@ -136,31 +134,3 @@ def _check_keys(before: EpochCertificate, after: EpochCertificate, staying: Sequ
 def _standing(member: Member) -> tuple[str, str, bytes]:
     """Return what stays the same about a member for the federation's life."""
     return member.name, member.role, member.verify_key
-
-
-def check_receipts(before: EpochCertificate, after: EpochCertificate, receipts: Sequence[Receipt]) -> None:
-    """Raise RejectedError unless every member has signed for what it has erased, if the epoch erases."""
-    expected = sorted(member.name for member in after.members) if after.erases else []
-    if sorted(receipt.party for receipt in receipts) != expected:
-        raise ProtocolError("not every party has given a receipt for what it erased", kind="member")
-    members, entered = before.by_name, certificate_digest(after)
-    for receipt in receipts:
-        member = members[receipt.party]
-        if (receipt.erased, receipt.entered) != (erased(before.dtpkc, member), entered):
-            raise ProtocolError(f"the receipt of {receipt.party!r} is for something else", kind="member")
-        try:
-            verify(VerifyKey(member.verify_key), _RECEIPT, receipt, before.federation)
-        except SignatureError:
-            raise SignatureError(f"{receipt.party!r} has not signed its receipt") from None
-
-
-def erased(dtpkc: DtpkcParameters | None, member: Member) -> bytes:
-    """Return the digest by which a receipt names the keys that a member had, if any, under a modulus."""
-    return digest(_ERASED, member.role, None if dtpkc is None else dtpkc.n, member.h)
-
-
-def sign_receipt(key: SigningKey, name: str, before: EpochCertificate, after: EpochCertificate) -> Receipt:
-    """Sign that a member, on entering the epoch after, has erased what it had of the one before."""
-    what, entered = erased(before.dtpkc, before.by_name[name]), certificate_digest(after)
-    unsigned = Receipt(name, before.epoch, what, entered, bytes(64))
-    return sign(key, _RECEIPT, unsigned, before.federation)

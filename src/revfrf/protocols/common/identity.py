@@ -10,7 +10,7 @@ from revfrf.crypto.secret import Secret, SecretInt
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.errors import ProtocolError
 from revfrf.messages.base import number, of_number
-from revfrf.messages.key_setup import Admission, DtpkcParameters, EpochCertificate, Member, Receipt
+from revfrf.messages.key_setup import Admission, DtpkcParameters, EpochCertificate, Member
 from revfrf.protocols.common.epoch import read_parameters, read_share, write_parameters
 from revfrf.record import Record
 
@@ -53,7 +53,6 @@ class Identity(Secret):
     deal: int = 0
     dealt_epoch: int = 0
     certificate: EpochCertificate | None = None
-    receipt: Receipt | None = None
     admission: Admission | None = None
 
     @property
@@ -132,7 +131,6 @@ class IdentityRecord(Record, frozen=True):
     deal: int
     dealt_epoch: int
     certificate: EpochCertificate | None
-    receipt: Receipt | None
     admission: Admission | None
 
     def identity(self, allow_insecure: bool) -> Identity:
