@@ -9,18 +9,18 @@ if TYPE_CHECKING:
     from revfrf.estimators._base import PartialAnswer
     from revfrf.estimators.forest import RevocableForestClassifier, RevocableForestRegressor
     from revfrf.io.public_key import load_verify_key, save_verify_key
-    from revfrf.protocols.certificate import RevocationCertificate
+    from revfrf.protocols.certificate import EventCertificate
     from revfrf.protocols.common.request import RequestPolicy
 
 __version__ = "0.1.0.dev0"
 __all__ = [
     "AbsentError",
+    "EventCertificate",
     "PartialAnswer",
     "RefusedError",
     "RequestPolicy",
     "RevocableForestClassifier",
     "RevocableForestRegressor",
-    "RevocationCertificate",
     "load_verify_key",
     "save_verify_key",
 ]
@@ -29,10 +29,10 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless t
 
 _HOMES = {
     "AbsentError": "errors",
+    "EventCertificate": "protocols.certificate",
     "PartialAnswer": "estimators._base",
     "RefusedError": "errors",
     "RequestPolicy": "protocols.common.request",
-    "RevocationCertificate": "protocols.certificate",
     "load_verify_key": "io.public_key",
     "save_verify_key": "io.public_key",
 }

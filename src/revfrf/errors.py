@@ -15,7 +15,7 @@
     ├── ModelFileError       a saved forest that cannot be written or read
     ├── StorageError         a party's database that cannot be written or read
     ├── AuditLogError        a party's audit log that does not hold
-    ├── CertificateError     a revocation certificate that does not hold, or cannot be written or read
+    ├── CertificateError     an event certificate that does not hold, or cannot be written or read
     └── RejectedError        something from outside is refused
         ├── ElementError         a number that is no valid group element
         ├── DecryptionError      a ciphertext that this key, share or partner does not open

@@ -37,9 +37,9 @@ class KgcState:
     """What KGC has written down, as far as it decides the next step.
 
     `setup_requested`: CS asks for the epoch. `announced`: all who are needed now have entered it.
-    `revocation_in_progress`: it began with a revocation that is not certified yet. `leaving`: somebody asks to
-    leave. `new_keys`: all who stay then need new keys. `lagging`: a member is connected that has not entered
-    the epoch.
+    `revocation_in_progress`: it began with a revocation that is not certified yet. `leaving`: somebody asks
+    to leave. `new_keys`: all who stay then need new keys. `lagging`: a connected member has not entered the
+    epoch.
     """
 
     epoch: int
@@ -52,7 +52,7 @@ class KgcState:
 
     @property
     def idle(self) -> bool:
-        """Whether another epoch may begin: CS has ended the last revocation, and does not ask for this one."""
+        """Whether another epoch may begin: no revocation is in progress, and CS does not ask for this one."""
         return not (self.revocation_in_progress or self.setup_requested)
 
     @property
@@ -68,10 +68,10 @@ class CsState:
     `requested`: the operator wants a forest. `gathered`: KGC has confirmed that all members are in this
     epoch. `settled`: the shared rows are known. `created`: the rules of the forest are. `opened`: all members
     know these. `outdated`: the forest still has nodes of a participant that has left, or one left before it
-    was opened. `together`: all who stay take part in what follows. `rebuilding`: nodes are destroyed, and KGC has
-    not certified the rest yet. `whole`: no node is missing. `waiting`: what is missing waits for an owner that
-    was away; `away`: it still is. `certified`: the last event is, as far as it has come. `forgettable`: CS has
-    bins that it should forget. `unsigned`: a connected member has not countersigned the last event.
+    was opened. `together`: all who stay take part in what follows. `rebuilding`: nodes are destroyed, and KGC
+    has not certified the rest yet. `whole`: no node is missing. `waiting`: what is missing waits for an owner
+    that was away; `away`: it still is. `certified`: the last event is, as far as it has come. `forgettable`:
+    CS has bins that it should forget. `unsigned`: a connected member has not countersigned the last event.
     """
 
     epoch: int
@@ -97,7 +97,7 @@ class CsState:
 
     @property
     def ready(self) -> bool:
-        """Whether the forest answers: certified, without those who have left, and whole as far as possible."""
+        """Whether the forest answers: certified, without those who have left, as whole as it can be now."""
         grown = self.waiting or (self.whole and self.certified)
         return self.created and self.opened and grown and not self.revoking
 

@@ -61,6 +61,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "revoke": party.revoke,
     "status": party.status,
     "history": coordinator.history,
+    "audit": coordinator.audit,
     "export": coordinator.export,
     "report": coordinator.report,
     "verify": verify.verify,

@@ -41,7 +41,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.3g}"
     if isinstance(value, dict):
-        return ", ".join(f"{_shown(name)}: {_shown(x)}" for name, x in value.items())
+        return "; ".join(f"{_shown(name)}: {_shown(x)}" for name, x in value.items()) or "none"
     if isinstance(value, list | tuple):
         return ", ".join(map(_shown, value)) or "none"
     return one_line(str(value)) or "none"

@@ -4,10 +4,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
+import typer
 from typer import Argument, Option
 
 from revfrf.cli.console import ask_party, fact_lines, facts_of, print_done, show, write_file
-from revfrf.cli.exits import advising, say
+from revfrf.cli.exits import NOT_VERIFIED, advising, say
 from revfrf.cli.options import REPLACED, Directory, Json, Voting
 from revfrf.io.files import check_place
 from revfrf.node import api
@@ -81,29 +82,60 @@ def score(
 
 
 def history(directory: Directory = Path(), as_json: Json = False) -> None:
-    """CS: list who has left, and how that changed the forest.
+    """CS: list what has happened to the forest: its creation, and who has left.
 
     \b
     Example:
       revfrf history -d cs
     """
     result = ask_party(directory, api.History(), as_json)
-    lines = [fact_lines(f"Revocation certificate {number}", facts) for number, facts in enumerate(result)]
-    print_done(as_json, result, *(chain(*lines) if result else ["Nobody has left."]))
+    lines = [fact_lines(f"Event certificate {number}", facts) for number, facts in enumerate(result)]
+    print_done(as_json, result, *(chain(*lines) if result else ["There is no forest yet."]))
+
+
+def audit(
+    directory: Directory = Path(),
+    kgc_key: Annotated[
+        Path | None, Option("--kgc-key", metavar="FILE", help="The key centre's public key; CS's by default.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """CS: check that the forest is the one that its certified inputs define.
+
+    The forest is grown a second time from the bins, labels and rules in CS's directory, and compared with
+    the stored one and with what KGC has certified and the owners have signed. This also works on a copy of
+    the directory where no process runs. Only forests of the shares protocol can be audited.
+
+    Exit codes: 0 everything holds; 1 something does not; 2 usage error or unreadable directory.
+
+    \b
+    Example:
+      revfrf audit -d cs --kgc-key kgc.pub
+    """
+    from revfrf.io.public_key import load_verify_key
+
+    key = None if kgc_key is None else load_verify_key(kgc_key).raw
+    found = ask_party(directory, api.AuditForest(key), as_json)
+    outcome = {check: found.problems.get(check, "holds") for check in found.checks}
+    facts = {**outcome, "digest": found.digest, "missing_receipts": found.missing_receipts}
+    title = "The forest is the one that its inputs define." if found.holds else "The audit has failed."
+    print_done(as_json, facts_of(found), *fact_lines(title, facts))
+    if not found.holds:
+        raise typer.Exit(NOT_VERIFIED)
 
 
 def export(
     out: OutFile,
     directory: Directory = Path(),
     number: Annotated[
-        int, Option(help="Which revocation certificate, numbered as in `history`; -1: the last.")
+        int, Option(help="Which event certificate, numbered as in `history`; -1: the last.")
     ] = -1,
     forest: Annotated[
         bool, Option("--forest", help="Export the forest instead, as CS knows it, as JSON.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """CS: write a revocation certificate to a file, or the forest.
+    """CS: write an event certificate to a file, or the forest.
 
     `revfrf verify` checks the certificate. If a participant is leaving, the command waits until the forest
     is rebuilt. The exported forest has the owners and columns of all splits and the sums of the leaves. CS
@@ -118,7 +150,7 @@ def export(
 
 
 def report(out: OutFile, directory: Directory = Path(), as_json: Json = False) -> None:
-    """CS: write an HTML page: who owns which splits, and who has left.
+    """CS: write an HTML page: who owns which splits, and what has happened to the forest.
 
     \b
     Example:

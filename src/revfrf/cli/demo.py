@@ -3,6 +3,7 @@
 `make demo` and `revfrf demo` run it.
 """
 
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from revfrf.crypto.dtpkc.strong import root_half, root_open
 from revfrf.errors import CertificateError, RefusedError, RejectedError
 from revfrf.io.files import write_text
 from revfrf.names import CC, CS, KGC, SERVERS
-from revfrf.protocols.certificate import RevocationCertificate
+from revfrf.protocols.certificate import EventCertificate
 from revfrf.report.drawing import Outline, outline
 from revfrf.report.forest import forest_page
 
@@ -39,7 +40,7 @@ Result = TypeVar("Result")
 TRIED = 6  # stolen splits of each hospital
 
 ROLES = {
-    KGC: "Key centre. Sets up the keys; signs epoch and revocation certificates.",
+    KGC: "Key centre. Sets up the keys; signs epoch and event certificates.",
     CS: "Coordinator. Holds the labels and the shape of the trees, runs the protocols.",
     CC: "Computing partner. Helps CS compare encrypted numbers. Must not collude with CS.",
 }
@@ -190,11 +191,11 @@ class Story:
         mark = BAD if worked != expected else LIMIT if expected else GOOD
         self.note(mark, what, f"{worked} of {len(copy)} splits{why}")
 
-    def leave(self) -> RevocationCertificate:
+    def leave(self) -> EventCertificate:
         step(5, f"{LEAVER} leaves, at revocation level 2")
         say("Its nodes and all below them are destroyed and regrown, and everybody gets new keys.")
         certificate, seconds = timed(lambda: self.model.revoke(LEAVER))
-        report = certificate.report
+        report = certificate.core.report
         counts = f"{report.destroyed} nodes destroyed, {report.rebuilt} rebuilt, {report.kept} kept"
         say(f"{counts}, in {seconds}")
         say(f"accuracy {self.model.score(self.test, self.truth):.1%} without {LEAVER}'s columns")
@@ -235,16 +236,16 @@ class Story:
         outcome = "bit for bit the same" if same else "different"
         self.note(GOOD if same else BAD, f"The forest is the one trained without {LEAVER}", outcome)
 
-    def check(self, certificate: RevocationCertificate) -> None:
-        step(8, "An outsider checks the revocation certificate with KGC's public key")
+    def check(self, certificate: EventCertificate) -> None:
+        step(8, "An outsider checks the event certificate with KGC's public key")
         certificate.verify(self.model.kgc_key_)
-        self.note(GOOD, "The revocation certificate, with KGC's public key", "verified")
+        self.note(GOOD, "The event certificate, with KGC's public key", "verified")
         changed = bytearray(certificate.to_json())
-        at = changed.index(certificate.report.digest_after.encode())
-        changed[at : at + 1] = b"1" if changed[at : at + 1] == b"0" else b"0"
+        at = changed.index(b64encode(certificate.digest_after))
+        changed[at : at + 1] = b"B" if changed[at : at + 1] == b"A" else b"A"
         forged = "The same with one byte changed"
         try:
-            RevocationCertificate.from_json(bytes(changed)).verify(self.model.kgc_key_)
+            EventCertificate.from_json(bytes(changed)).verify(self.model.kgc_key_)
         except CertificateError as error:
             self.note(GOOD, forged, "rejected")
             say(f"  {str(error).partition(' (')[0]}")
@@ -268,7 +269,7 @@ class Story:
         say("\n".join(f"{protocol:12} {what}" for protocol, what in PROTOCOLS.items()))
         console.print(f"\n{self.model.costs_}")
 
-    def write_page(self, before: Outline, certificate: RevocationCertificate) -> None:
+    def write_page(self, before: Outline, certificate: EventCertificate) -> None:
         costs = self.model.costs_
         facts = {
             "participants": HOSPITALS,

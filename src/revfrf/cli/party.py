@@ -146,7 +146,7 @@ def revoke(
 
     The request goes to the key centre through the coordinator, which can neither read nor change it. If the
     coordinator holds it back, take the request to the key centre another way: --out. The forest is rebuilt
-    without this party's columns, and the key centre signs a revocation certificate.
+    without this party's columns, and the key centre signs an event certificate.
 
     The command waits until the coordinator no longer accepts this party and its process has ended. Ctrl-C
     ends only the waiting; the request remains valid. Keep the process running until then: if another

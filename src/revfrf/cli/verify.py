@@ -1,4 +1,4 @@
-"""Commands that check what others claim, offline: revocation certificates and audit logs."""
+"""Commands that check what others claim, offline: event certificates and audit logs."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +14,7 @@ from revfrf.errors import UsageError
 
 
 def verify(
-    certificate: Annotated[Path, Argument(metavar="CERTIFICATE", help="A revocation certificate.")],
+    certificate: Annotated[Path, Argument(metavar="CERTIFICATE", help="An event certificate.")],
     kgc_key: Annotated[Path, Option("--kgc-key", metavar="FILE", help="The key centre's public key.")],
     retrain: Annotated[
         Path | None,
@@ -28,15 +28,16 @@ def verify(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Verify a revocation certificate, offline.
+    """Verify an event certificate, offline.
 
-    This needs the key centre's public key, and nothing else. It prints who left and how the forest changed,
-    or which part of the certificate is invalid.
+    This needs the key centre's public key, and nothing else. It prints what happened to the forest, and who
+    has not signed for it yet, or which part of the certificate is invalid.
 
-    With --retrain, a forest is trained without the leavers, and its digest is compared with the
-    certificate's. The forest may have been saved before or after they left. The table needs no columns of
-    the leavers. Empty fields are missing values. Class weights are in the saved forest. Sample weights given
-    to `fit` are not, so a forest trained with them comes out different.
+    With --retrain, the forest is trained again from a table, and its digest is compared with the
+    certificate's. Save the forest after the event, and before the next: the certificate's digest is salted,
+    and the salt goes with the next event. The table needs no columns of those who have left. Empty fields are
+    missing values. Class weights are in the saved forest. Sample weights given to `fit` are not, so a forest
+    trained with them comes out different.
 
     Exit codes: 0 verified; 1 verification failed; 2 usage error or unreadable file.
 
@@ -47,12 +48,12 @@ def verify(
           --retrain forest.revfrf --data rows.csv --target label
     """
     from revfrf.io.public_key import load_verify_key
-    from revfrf.protocols.certificate import RevocationCertificate, shown_by
+    from revfrf.protocols.certificate import EventCertificate, shown_by
 
     if len({given is None for given in (retrain, data, target)}) > 1:
         raise UsageError("--retrain, --data and --target: give all three, or none")
     key = load_verify_key(kgc_key)
-    found = RevocationCertificate.load(certificate)
+    found = EventCertificate.load(certificate)
     found.verify(key)
     if retrain is not None and data is not None and target is not None:
         from revfrf.estimators import retraining
@@ -62,7 +63,7 @@ def verify(
         facts = asdict(compared)
         print_done(as_json, {"holds": compared.equal, **facts}, *fact_lines(title, facts))
         if not compared.equal:
-            reason = "a forest trained on this table without the leavers has another digest than certified"
+            reason = "a forest trained on this table has another digest than certified"
             if not compared.same_targets:
                 reason += "; its labels and weights differ from those in the saved forest's leaves, too: "
                 reason += "is it the table that the forest was trained on, and without sample weights?"
@@ -70,7 +71,7 @@ def verify(
             raise typer.Exit(NOT_VERIFIED)
     else:
         facts = {**shown_by(found), "kgc_key": key.fingerprint}
-        lines = fact_lines("The revocation certificate is valid.", facts)
+        lines = fact_lines("The event certificate is valid.", facts)
         print_done(as_json, {"holds": True, **facts}, *lines)
 
 

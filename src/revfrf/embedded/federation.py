@@ -31,7 +31,7 @@ from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.metering import measured
 from revfrf.names import CC, CS, DEFAULT_REQUESTER, KGC, PARTICIPANT, REQUESTER, Protocol, check_name
 from revfrf.parallel import calls_at_once
-from revfrf.protocols.certificate import RevocationCertificate
+from revfrf.protocols.certificate import EventCertificate
 from revfrf.protocols.common.epoch import read_parameters
 from revfrf.protocols.common.identity import Identity, IdentityRecord
 from revfrf.protocols.paper.frf_predict import Answer
@@ -290,9 +290,7 @@ class Federation:
         shadow.train(codes, self.coordinator.plan.rules, self.coordinator.targets, lambda _: None)
         return shadow
 
-    def revoke(
-        self, parties: Sequence[str], level: RevocationLevel, progress: Progress
-    ) -> RevocationCertificate:
+    def revoke(self, parties: Sequence[str], level: RevocationLevel, progress: Progress) -> EventCertificate:
         """FRF-Revoc: these participants leave together. If it fails half-way, `resume` ends it."""
         check_somebody_stays(self.participants, parties)
         try:
@@ -324,6 +322,7 @@ class Federation:
         """
         cs, kgc, ledger = self.coordinator, self.kgc, self.network.ledger
         leaving, growing = measured(ledger, KGC, "FRF-Revoc"), measured(ledger, CS, "FLE-Expan")
+        certifying = measured(ledger, CS, "events")
 
         def look() -> KgcState | CsState:
             state, own = kgc.lifecycle_state(), cs.lifecycle_state()
@@ -334,13 +333,16 @@ class Federation:
             drop_cached_setup(self.parameters)
             kgc.begin_epoch(setup)
 
-        actions = {
+        actions: dict[Step, Callable[[], object]] = {
             Step.ANNOUNCE: leaving(kgc.announce),
             Step.BEGIN_EPOCH: leaving(lambda: kgc.begin_epoch(None)),
             Step.BEGIN_EPOCH_WITH_NEW_KEYS: leaving(begin_with_new_keys),
             Step.OPEN_FOREST: growing(cs.open),
             Step.GROW: growing(lambda: cs.grow(progress)),
             Step.REVOKE: measured(ledger, CS, "FRF-Revoc")(lambda: self._rebuild(progress)),
+            Step.CERTIFY: certifying(cs.certify),
+            Step.FORGET: certifying(cs.forget),
+            Step.COLLECT_RECEIPTS: certifying(cs.collect_receipts),
         }
         if create is not None:
             actions[Step.CREATE_FOREST] = growing(create)

@@ -142,7 +142,9 @@ def saved(federation: Federation, estimator: EstimatorRecord, digest: str, priva
             identity = replace(identity, signing=None, keys=None)
         return new(kind, identity.role, identity.name, identity=identity, policy=party.policy, **facts)
 
-    known = new(Store, KGC, KGC, state=KeyCentreRecord((kgc.current,), receipts=kgc.state.receipts))
+    informed, certified = kgc.state.informed, kgc.state.certified
+    state = KeyCentreRecord((kgc.current,), informed=informed, certified=certified)
+    known = new(Store, KGC, KGC, state=state)
     if private:
         if kgc.keys is None:
             raise UsageError("this forest was loaded without its private keys; they cannot be saved")

@@ -1,4 +1,4 @@
-"""Leaving a fitted forest: a preview, the revocation, and its certificates."""
+"""Leaving a fitted forest: a preview, the revocation, its certificates, and the audit."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ from revfrf.estimators._layout import Layout
 from revfrf.lifecycle import check_somebody_stays
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.parallel import workers
-from revfrf.protocols.certificate import RevocationCertificate
+from revfrf.protocols.audit import Audit, audit
+from revfrf.protocols.certificate import EventCertificate
 from revfrf.protocols.sides import TRAINING
 from revfrf.report.progress import level_progress
 
@@ -44,7 +45,7 @@ class RevocationPreview:
 class RevocationMixin(BaseRevocableForest):
     """Adds to a forest that its participants can leave."""
 
-    def revoke(self, party: Leavers, level: RevocationLevel = 2) -> RevocationCertificate:
+    def revoke(self, party: Leavers, level: RevocationLevel = 2) -> EventCertificate:
         """Let a participant leave, or several together: FRF-Revoc.
 
         The forest becomes, bit for bit, the one that `fit` would have grown without them (`digest_`). From
@@ -63,8 +64,9 @@ class RevocationMixin(BaseRevocableForest):
 
         Returns
         -------
-        RevocationCertificate
-            Signed by all parties that took part; `certificate.verify(model.kgc_key_)` checks it.
+        EventCertificate
+            What happened, signed by KGC, CS and those who left, with the members' receipts.
+            `certificate.verify(model.kgc_key_)` checks it.
         """
         check_is_fitted(self)
         wanted, federation = _level(level), self.federation_
@@ -75,7 +77,7 @@ class RevocationMixin(BaseRevocableForest):
                 self._drop_columns()
                 ended = self.certificates_[-1]
                 if set(_names(party)) <= set(ended.leavers):
-                    if ended.level < wanted:
+                    if ended.level == 1 < wanted:
                         raise UsageError("they have left already, at revocation level 1")
                     return ended
             certificate = federation.revoke(self._leavers(party), wanted, progress)
@@ -138,15 +140,39 @@ class RevocationMixin(BaseRevocableForest):
             score_without=score_without,
         )
 
+    def audit(self, kgc_key: VerifyKey | None = None) -> Audit:
+        """Grow the forest a second time, and compare it with what is certified. Nothing changes.
+
+        Only a forest of the shares protocol can be audited, in the process that trained it, in its directory
+        (`open`), or from a file with private keys.
+
+        Parameters
+        ----------
+        kgc_key : VerifyKey or None
+            The key with which the event certificates must be signed; None means `kgc_key_`.
+
+        Returns
+        -------
+        Audit
+            `audit.holds`, and `audit.problems` for what does not hold.
+        """
+        self._check_whole()
+        federation = self.federation_
+        if not len(federation.coordinator.targets):
+            raise UsageError("this forest was loaded from a file without training rows: nothing to grow from")
+        federation.n_jobs = workers(self.n_jobs)
+        with level_progress(self.verbose) as progress:
+            return audit(federation.coordinator, kgc_key, progress)
+
     @property
-    def certificates_(self) -> list[RevocationCertificate]:
-        """The revocation certificates, oldest first."""
+    def certificates_(self) -> list[EventCertificate]:
+        """The event certificates, oldest first: the forest's creation, then who has left."""
         check_is_fitted(self)
         return list(self.federation_.coordinator.certificates)
 
     @property
     def kgc_key_(self) -> VerifyKey:
-        """KGC's public key, to verify revocation certificates with."""
+        """KGC's public key, to verify event certificates with."""
         check_is_fitted(self)
         return self.federation_.coordinator.identity.kgc
 

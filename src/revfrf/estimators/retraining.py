@@ -1,4 +1,4 @@
-"""Retraining: whether a revocation certificate's digest is really that of a forest without the leavers.
+"""Retraining: whether the digest in an event certificate is really that of a forest grown from a table.
 
 Only training again can show it. The saved forest has the rules, the seed and the participants' secrets, the
 table has the training rows. Toy keys are enough, because keys are not part of a digest. Nothing is printed,
@@ -27,7 +27,8 @@ from revfrf.forest.targets import Targets
 from revfrf.io.files import PathLike
 from revfrf.io.party_data import Rows
 from revfrf.io.table import Table, category, number, some
-from revfrf.protocols.certificate import RevocationCertificate
+from revfrf.protocols.certificate import EventCertificate
+from revfrf.protocols.events import salted_digest
 from revfrf.protocols.sides import TRAINING
 
 __all__ = ["Retraining", "Table", "retrain"]
@@ -42,7 +43,7 @@ class Retraining:
     `same_targets` says whether the rows' labels and weights add up, tree by tree, to those in the saved
     forest's leaves, which does not depend on the owners of splits. If not, the table is probably not the
     one that the forest was trained on, or `fit` was given sample weights. `ignored` are columns of the
-    table without an owner.
+    table without an owner. Both digests are salted.
     """
 
     leavers: tuple[str, ...]
@@ -55,38 +56,43 @@ class Retraining:
 
     @property
     def equal(self) -> bool:
-        """Whether the certified digest is that of the forest trained without the leavers."""
+        """Whether the certified digest is that of the forest trained again."""
         return self.digest_certified == self.digest_trained
 
 
 def retrain(
-    certificate: RevocationCertificate, kgc_key: VerifyKey, model: PathLike, table: Table, target: str
+    certificate: EventCertificate, kgc_key: VerifyKey, model: PathLike, table: Table, target: str
 ) -> Retraining:
-    """Train a saved forest again without those who have left, on the rows of a table.
+    """Train a saved forest again, on the rows of a table.
 
-    The forest may have been saved before the leavers left or after, but with its private keys. Raises
-    CertificateError if the certificate does not hold, ModelFileError for a file that cannot be read, and
-    UsageError if certificate, forest and table do not belong together.
+    The forest must have been saved after the event and before the next, with its private keys: it has the
+    salt of the certificate's digest. Raises CertificateError if the certificate does not hold,
+    ModelFileError for a file that cannot be read, and UsageError if certificate, forest and table do not
+    belong together.
     """
     certificate.verify(kgc_key)
     forest = _load(model)
-    stayed = _stayed(certificate, kgc_key, forest, model)
     federation = forest.federation_
+    cs = federation.coordinator
+    last = cs.certificates[-1] if cs.certificates else None
+    if cs.identity.kgc != kgc_key or last is None or last.core != certificate.core:
+        raise UsageError(f"{model}: not a forest that was saved after this event, and before the next one")
+    stayed = tuple(forest.layout_.owned)
     texts = table.texts(target)
     places = _places(forest, stayed, table, target)
     targets = _targets(forest, table, target, texts)
     same = _same_targets(forest, targets)
     _hold(forest, stayed, table, places)
-    federation.coordinator.targets = targets
-    trained = federation.shadow(federation.participants.keys() - set(stayed))
+    cs.targets = targets
+    trained = federation.shadow(()).coordinator.digest()
     return Retraining(
         leavers=certificate.leavers,
         stayed=stayed,
         rows=len(targets),
         ignored=tuple(name for name in table.columns if name not in (target, *places.values())),
         same_targets=same,
-        digest_certified=certificate.report.digest_after,
-        digest_trained=trained.coordinator.digest(),
+        digest_certified=certificate.digest_after.hex(),
+        digest_trained=salted_digest(cs.record.salt, trained).hex(),
     )
 
 
@@ -108,23 +114,6 @@ def _load(path: PathLike) -> Model:
             "save it with `private_keys=True`"
         )
     return model
-
-
-def _stayed(
-    certificate: RevocationCertificate, kgc_key: VerifyKey, forest: Model, path: PathLike
-) -> tuple[str, ...]:
-    """Return who was left when the certificate was signed, if it is a certificate of this forest."""
-    after, cs = certificate.epoch_after, forest.federation_.coordinator
-    stayed = set(after.participants)
-    here = forest.federation_.participants.keys()
-    same = (cs.opening.federation, cs.opening.forest) == (after.federation, certificate.report.forest)
-    if not same or cs.identity.kgc != kgc_key or (stayed <= here and here - stayed - set(after.revoked)):
-        raise UsageError(f"{path}: not the forest of this revocation certificate")
-    if stayed - here:
-        raise UsageError(
-            f"{path}: saved after {some(sorted(stayed - here))} had left, too; give an earlier one"
-        )
-    return tuple(party for party in forest.layout_.owned if party in stayed)
 
 
 # -- the table --------------------------------------------------------------------------------------

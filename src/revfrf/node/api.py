@@ -171,11 +171,30 @@ class Predict(Request[Predictions], frozen=True, tag="predict"):
 
 
 class History(Request[list[dict[str, Any]]], frozen=True, tag="history"):
-    """List what the revocation certificates so far show, as `protocols.certificate.shown_by` has it."""
+    """List what the event certificates so far show, as `protocols.certificate.shown_by` has it."""
+
+
+class Audited(_Value, frozen=True):
+    """An audit's result: what was compared, and what does not hold, by the name of the check."""
+
+    holds: bool
+    checks: tuple[str, ...]
+    problems: dict[str, str]
+    digest: str
+    missing_receipts: tuple[str, ...]
+
+
+class AuditForest(Request[Audited], frozen=True, tag="audit"):
+    """Grow the forest a second time from what it was grown from, and compare it with what is certified.
+
+    With `kgc_key`, the event certificates must be signed with this key.
+    """
+
+    kgc_key: bytes | None = None
 
 
 class Export(Request[str], frozen=True, tag="export"):
-    """Ask for a revocation certificate, as JSON. -1 is the last one."""
+    """Ask for an event certificate, as JSON. -1 is the last one."""
 
     number: int = -1
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 import numpy as np
 
+from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import RevFRFError, UsageError
 from revfrf.forest.voting import Votes, Voting
 from revfrf.io.table import Table, some
@@ -25,7 +26,9 @@ from revfrf.node.service import Service
 from revfrf.node.training_job import TrainingJob
 from revfrf.parallel import workers
 from revfrf.protocols.alignment import Matched
+from revfrf.protocols.audit import audit
 from revfrf.protocols.certificate import shown_by
+from revfrf.protocols.sides import GrowthReport
 from revfrf.report.drawing import outline
 from revfrf.report.forest import forest_page
 from revfrf.roles.coordinator import Coordinator
@@ -184,6 +187,19 @@ class CoordinatorService(Service):
     def history(self, _: api.History, __: OnProgress) -> list[dict[str, Any]]:
         return [shown_by(certificate) for certificate in self.role.certificates]
 
+    def audit_forest(self, request: api.AuditForest, on_progress: OnProgress) -> api.Audited:
+        with self._turn(on_progress) as progressed:
+
+            def growing(report: GrowthReport) -> None:
+                progressed(Progress("growing a second time", report.detail, report.work))
+
+            key = None if request.kgc_key is None else VerifyKey(request.kgc_key)
+            found = audit(self.role, key, growing)
+            self.audit.append("audited", holds=found.holds)
+            return api.Audited(
+                found.holds, found.checks, found.problems, found.digest, found.missing_receipts
+            )
+
     def report(self, _: api.Report, __: OnProgress) -> str:
         self._expect_ready()
         status, forest = self.status(api.Status()), self.job.summary()
@@ -211,18 +227,15 @@ class CoordinatorService(Service):
         return msgspec.json.encode(known).decode() + "\n"
 
     def export(self, request: api.Export, on_progress: OnProgress) -> str:
-        """Return a revocation certificate as JSON. If a revocation is under way, wait until it is over."""
+        """Return an event certificate as JSON. If a revocation is under way, wait until it is over."""
         if not self.role.created:
             raise UsageError("there is no forest yet; `revfrf train` grows one")
         number = request.number
         try:
             return self._when_ready(lambda: self.role.certificates[number], on_progress).to_json().decode()
         except IndexError:
-            reason = "nobody has left the forest yet; if a request is on its way, retry later"
-            if count := len(self.role.certificates):
-                there = f"there are {count}, numbered from 0 as in `revfrf history`"
-                reason = f"revocation certificate {number}: {there}"
-            raise UsageError(reason) from None
+            there = f"there are {len(self.role.certificates)}, numbered from 0 as in `revfrf history`"
+            raise UsageError(f"event certificate {number}: {there}") from None
 
     def status(self, request: api.Status, on_progress: OnProgress = api.no_progress) -> api.PartyStatus:
         status = super().status(request, on_progress)  # first, so that no old forest is ready in a new epoch

@@ -1,6 +1,7 @@
 """The process of KGC, the key centre."""
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock
@@ -36,6 +37,8 @@ from revfrf.transport.passport import Passport
 
 log = logging.getLogger("revfrf.serve")
 
+RETRY_SECONDS = 5.0  # before a member that was away is told of an epoch again
+
 
 class KeyCentreService(Service):
     """KGC: sets up the federation when CS asks for it, admits requesters, and lets participants leave."""
@@ -50,6 +53,7 @@ class KeyCentreService(Service):
         self._beginning = Lock()  # one epoch at a time
         self._admitting: dict[str, Lock] = {}
         self._setup: SetUp | None = None
+        self._told_in_vain: dict[str, float] = {}
 
     def answer(self, sender: str, message: Message) -> Message:
         """See `Service.answer`. Also answers what needs calls to others."""
@@ -82,14 +86,26 @@ class KeyCentreService(Service):
         """
         with self._beginning:
             run(
-                lambda: self.role.lifecycle_state(setup_requested),
+                lambda: self.role.lifecycle_state(setup_requested, self._reachable),
                 {
                     Step.BEGIN_FIRST_EPOCH: self._begin_first_epoch,
-                    Step.ANNOUNCE: self.role.announce,
+                    Step.ANNOUNCE: lambda: self._announce(setup_requested),
                     Step.BEGIN_EPOCH: lambda: self._begin_epoch(new_keys=False),
                     Step.BEGIN_EPOCH_WITH_NEW_KEYS: lambda: self._begin_epoch(new_keys=True),
                 },
             )
+
+    @property
+    def _reachable(self) -> set[str]:
+        """Members that lack the current epoch, except those who were told in vain a moment ago."""
+        now = time.monotonic()
+        return {name for name in self.role.behind if self._told_in_vain.get(name, 0.0) < now - RETRY_SECONDS}
+
+    def _announce(self, setup_requested: bool) -> None:
+        try:
+            self.role.announce(setup_requested)
+        finally:
+            self._told_in_vain = dict.fromkeys(self.role.behind, time.monotonic())
 
     def _begin_first_epoch(self) -> None:
         invited = self.home.store.expect("invited", dict[str, Invited])

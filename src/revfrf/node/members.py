@@ -93,7 +93,7 @@ class ParticipantService(Service):
         return api.Departure(name, asked.level, request.epoch)
 
     def on_expelled(self) -> None:
-        step(log, "CS no longer accepts this party: it has left; the revocation certificate is the proof")
+        step(log, "CS no longer accepts this party: it has left; the event certificate is the proof")
         self.home.store.write(left=True)
         self.audit.append("expelled")
         self.stop()

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from revfrf.errors import AbsentError, UsageError
 from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
-from revfrf.node.api import Invite, OnProgress, Predict, PredictEncrypted, Request, Uninvite
+from revfrf.node.api import AuditForest, Invite, OnProgress, Predict, PredictEncrypted, Request, Uninvite
 from revfrf.node.config import Config, PartySection
 from revfrf.node.control import not_running
 from revfrf.node.coordinator import CoordinatorService
@@ -50,12 +50,12 @@ def check_role(directory: Path, request: Request[Any]) -> PartySection:
 
 
 def run_offline(directory: Path, request: Request[Result], on_progress: OnProgress) -> Result:
-    """Answer a request where no process runs: KGC invites, and a requester connects for one prediction.
+    """Answer a request where no process runs: KGC invites, CS's forest is audited, a requester connects.
 
     Raises UsageError if the request needs a running process, or is for another party.
     """
     party = check_role(directory, request)
-    if type(request) in (Invite, Uninvite):
+    if type(request) in (AuditForest, Invite, Uninvite):
         with closing(Home.open(directory)) as home:
             return service_of(home, home.config).command(request, on_progress)
     if (party.role, type(request)) == (REQUESTER, PredictEncrypted):

@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from revfrf.transport.calls import Endpoint
 
 log = logging.getLogger("revfrf.serve")
 
+ASK_AGAIN_SECONDS = 10.0  # before a member that has refused a receipt is asked again
 _SERVE = "run `revfrf serve` there, and the work continues"
 
 
@@ -65,6 +67,7 @@ class TrainingJob:
         self.config, self.data, self.role = config, config.data, role
         self._endpoint, self._audit = endpoint, audit
         self._gathered: EpochCertificate | None = None
+        self._asked_all = time.monotonic()
         self.record = role.store.read("training", Training)
         role.labels_are_public = True
         if role.store.read("forest", ForestRecord) is not None:
@@ -92,6 +95,9 @@ class TrainingJob:
             step(log, "growing", detail=report.detail)
             on_progress(Progress("growing", report.detail, report.work))
 
+        if time.monotonic() > self._asked_all + ASK_AGAIN_SECONDS:
+            self.role.ask_all_again()
+            self._asked_all = time.monotonic()
         run(
             lambda: self.state,
             {
@@ -101,6 +107,9 @@ class TrainingJob:
                 Step.REVOKE: lambda: self._revoke(growing),
                 Step.OPEN_FOREST: self.role.open,
                 Step.GROW: lambda: self._grow(growing),
+                Step.CERTIFY: self._certify,
+                Step.FORGET: self.role.forget,
+                Step.COLLECT_RECEIPTS: self.role.collect_receipts,
             },
         )
 
@@ -162,6 +171,10 @@ class TrainingJob:
         digest, nodes = self.role.digest(), self.role.side.n_nodes
         self._audit.append("trained", digest=digest, nodes=nodes)
         step(log, "trained", digest=digest, nodes=nodes)
+
+    def _certify(self) -> None:
+        self.role.certify()
+        step(log, "certified", event=len(self.role.certificates) - 1)
 
     def _revoke(self, progress: Callable[[GrowthReport], None]) -> None:
         leavers, digest = self.role.revoke(progress).leavers, self.role.digest()

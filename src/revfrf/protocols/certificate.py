@@ -2,8 +2,8 @@
 
 The core of a certificate holds the signed requests of those who asked, the epochs before and after, CS's
 report with the forest's inputs before and after, and KGC's signature over all of it. It never changes.
-Receipts of members are added to it as they come, and each is verified on its own. `verify` needs nothing else,
-and no network. That the forest is really the one that its inputs define, `protocols.audit` shows.
+Receipts of members are added as they come, and each is verified on its own. `verify` needs nothing else, and
+no network. `protocols.audit` shows whether the forest is really the one that its inputs define.
 """
 
 import os
@@ -138,7 +138,9 @@ def _verify_requests(event: Event) -> None:
     before, after = event.epoch_before, event.epoch_after
     if before is None:
         if event.kind != "creation" or event.requests or event.asked_at is not None:
-            raise CertificateError("a creation that somebody asked for, or a leaving with no epoch before", kind="request")
+            raise CertificateError(
+                "a creation that somebody asked for, or a leaving with no epoch before", kind="request"
+            )
         return
     if event.kind != "leaving" or event.asked_at is None:
         raise CertificateError("an event that nobody asked for", kind="request")
@@ -165,7 +167,9 @@ def _verify_report(event: Event) -> None:
         verify(VerifyKey(cs.verify_key), _REPORT, report, after.federation)
     _verify_lines(event, report.inputs_after, after)
     before = report.inputs_before
-    if (before is None) != (report.digest_before is None) or (before is not None and event.kind == "creation"):
+    if (before is None) != (report.digest_before is None) or (
+        before is not None and event.kind == "creation"
+    ):
         raise CertificateError("a forest before its creation, or without its digest", kind="inputs")
     if not set(report.waits_for) <= set(after.participants):
         raise CertificateError("the report waits for somebody who is not a participant", kind="report")
@@ -229,6 +233,12 @@ class EventCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The salted digest of the forest since the event."""
         completed = [receipt for receipt in self.receipts if isinstance(receipt, CompletionReceipt)]
         return completed[-1].digest_after if completed else self.core.report.digest_after
+
+    @property
+    def n_nodes(self) -> int:
+        """The number of the forest's nodes since the event."""
+        completed = [receipt for receipt in self.receipts if isinstance(receipt, CompletionReceipt)]
+        return self.core.report.kept + (completed[-1] if completed else self.core.report).rebuilt
 
     @property
     def waits_for(self) -> tuple[str, ...]:
@@ -301,7 +311,7 @@ class EventCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def from_json(cls, data: bytes) -> "EventCertificate":
-        """The inverse of `to_json`. Raises CertificateError if it is not a certificate, or says a thing twice."""
+        """The inverse of `to_json`. Raises CertificateError for anything that `to_json` does not write."""
         try:
             found = msgspec.json.decode(data, type=cls)
             plain = msgspec.json.format(data, indent=-1)
@@ -343,28 +353,39 @@ def shown_by(certificate: EventCertificate) -> dict[str, Any]:
     core, report, inputs = certificate.core, certificate.core.report, certificate.core.report.inputs_after
     receipts: dict[str, list[str]] = {}
     for receipt in certificate.receipts:
-        receipts.setdefault(receipt.__struct_config__.tag, []).append(receipt.party)
+        receipts.setdefault(str(receipt.__struct_config__.tag), []).append(receipt.party)
     return {
         "event": core.kind,
         "federation": core.epoch_after.federation,
         "forest": report.forest.hex(),
-        "leavers": list(certificate.leavers),
-        "asked": {request.party: _time(request.time) for request in core.requests},
-        "asked_at_kgc": None if core.asked_at is None else _time(core.asked_at),
-        "certified_at_kgc": _time(core.certified_at),
-        "level": certificate.level,
+        **_departure(certificate),
+        "certified": _time(core.certified_at),
         "epoch": core.epoch_after.epoch,
         "members": [member.name for member in core.epoch_after.members],
         "rows": inputs.n_rows,
         "columns": [line.feature for line in inputs.features],
-        "digest_before": None if report.digest_before is None else report.digest_before.hex(),
-        "digest_after": certificate.digest_after.hex(),
+        "salted_digest": certificate.digest_after.hex(),
+        "nodes": certificate.n_nodes,
+        "waits_for": list(certificate.waits_for),
+        "receipts": receipts,
+        "missing_receipts": sorted(certificate.unsigned),
+    }
+
+
+def _departure(certificate: EventCertificate) -> dict[str, Any]:
+    """Return what a certificate shows of those who have left, if anybody has."""
+    core, report = certificate.core, certificate.core.report
+    if core.asked_at is None:
+        return {}
+    return {
+        "leavers": list(certificate.leavers),
+        "level": certificate.level,
+        "asked": {request.party: _time(request.time) for request in core.requests},
+        "received": _time(core.asked_at),
+        "salted_digest_before": "" if report.digest_before is None else report.digest_before.hex(),
         "nodes_destroyed": report.destroyed,
         "nodes_rebuilt": report.rebuilt,
         "nodes_kept": report.kept,
-        "waits_for": list(certificate.waits_for),
-        "receipts": receipts,
-        "not_signed_yet": sorted(certificate.unsigned),
     }
 
 

@@ -1,9 +1,9 @@
 """Events: CS reports what has happened to a forest, KGC certifies it, and the members countersign::
 
-    CS   the inputs and digests before and after, signed   ->  KGC  checks and certifies them     `report_event`
-    KGC  the event                                         ->  CS   keeps it
-    CS   the event, and which of i's cuts are used         ->  i    checks its own columns    `collect_receipts`
-    i    receipts for used cuts and for erasure            ->  CS   adds them to the certificate
+    CS   the inputs and digests before and after, signed  ->  KGC  checks and certifies them    `report_event`
+    KGC  the event                                        ->  CS   keeps it
+    CS   the event, and which of i's cuts are used        ->  i    checks its own columns   `collect_receipts`
+    i    receipts for used cuts and for erasure           ->  CS   adds them to the certificate
 
 Nobody waits for a receipt: who was away signs when it is back. The digests of seed, targets and forest are
 salted. CS draws a new salt at every event, so that an old certificate cannot confirm guesses.
@@ -63,7 +63,10 @@ def certified_inputs(
 ) -> CertifiedInputs:
     """Return what certificates say of these inputs."""
     arrays = (targets.numbers, targets.values, targets.weights)
-    known = (_scale_fields(targets.scale), *(array.astype("<i8").tobytes() for array in arrays))
+    known: tuple[Field, ...] = (
+        _scale_fields(targets.scale),
+        *(array.astype("<i8").tobytes() for array in arrays),
+    )
     return CertifiedInputs(
         rules=digest("revfrf rules v1", *rules.fields()),
         seed=digest("revfrf seed v1", salt, seed),
@@ -86,7 +89,7 @@ def salted_digest(salt: bytes, forest: str) -> bytes:
 
 
 def used_column(salt: bytes, used: UsedCuts, generation: int) -> UsedColumn:
-    """Return what an owner signs of a column that a forest uses. A bin among u cuts takes ⌈log2(u+1)⌉ rounds."""
+    """Return what an owner signs of a column in use. To find a bin among u cuts takes ⌈log2(u+1)⌉ rounds."""
     cuts = digest("revfrf used cuts v1", salt, used.feature, used.cuts)
     return UsedColumn(used.feature, generation, len(used.cuts).bit_length(), cuts)
 
@@ -133,6 +136,7 @@ def report_event(cs: EventSeat) -> EventCertificate:
         certificate = certificate.signed_by([_erasure(cs.identity, event)])
     with cs.store.transaction():
         _keep(cs, [*cs.certificates, certificate])
+        cs.store.put_used_salts({})
         cs.write(msgspec.structs.replace(cs.record, dtpkc=cs.certificate.dtpkc))
         cs.store.finish()
     return certificate
@@ -182,7 +186,7 @@ def collect_receipts(cs: EventSeat, members: Collection[str]) -> None:
     given = {member: reply for member, reply in replies.items() if reply is not None}
     with cs.store.transaction():
         salts = {member: reply.salt for member, reply in given.items() if reply.salt is not None}
-        cs.store.write(used_salts=(cs.store.read("used_salts", dict[str, bytes]) or {}) | salts)
+        cs.store.put_used_salts(cs.store.used_salts | salts)
         wanted = [r for member, reply in given.items() for r in reply.receipts if type(r) in missing[member]]
         _keep(cs, [*cs.certificates[:-1], certificate.signed_by(wanted)])
 
@@ -242,7 +246,9 @@ def sign_used_cuts(
 
     Raises ProtocolError unless the event names its columns as it has signed them, and the cuts exist.
     """
-    own = tuple(line for line in event.report.inputs_after.features if owner_of(line.feature) == identity.name)
+    own = tuple(
+        line for line in event.report.inputs_after.features if owner_of(line.feature) == identity.name
+    )
     if own != tuple(sorted(lines, key=lambda line: line.feature)):
         raise ProtocolError("the event has other columns than this owner has signed", kind="forest")
     known = {line.feature: line for line in own}

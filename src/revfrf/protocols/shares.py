@@ -145,8 +145,14 @@ class SharesCoordinator(CoordinatorSide):
         n_cuts = np.array([held[feature].line.n_cuts for feature in features], dtype=np.int64)
         return Growth.of(plan.rules, plan.seed, self.seat.targets, features, n_cuts, bins)
 
-    def audit(self, progress: Progress) -> str:
-        """See `CoordinatorSide.audit`. Owners who want their bins forgotten are asked for them again."""
+    def check_bins(self) -> None:
+        for held in self.seat.store.bins.values():
+            if len(held.bins) and bins_digest(held.salt, held.bins.tobytes()) != held.line.bins:
+                raise ProtocolError(f"{held.line.feature!r}: other bins than were signed", kind="forest")
+
+    def grow_again(self, progress: Progress) -> str:
+        """See `CoordinatorSide.grow_again`. Owners who want their bins forgotten are asked for them again."""
+        self._check_parts()
         seat, plan, store = self.seat, self.seat.plan, self.seat.store
         held = dict(store.bins)
         for owner in sorted(self._without_bins()):
@@ -204,6 +210,7 @@ class SharesCoordinator(CoordinatorSide):
             bins = {name: held.forgotten() for name, held in bins.items()}
         store.add_bins(bins)
         store.replace_forest(self.forest)
+        store.put_used_salts(self.seat.store.used_salts)
         return rows
 
     def check_stored(self, owners: Mapping[str, OwnerSeat], training_rows: bool) -> None:
@@ -222,10 +229,10 @@ class SharesCoordinator(CoordinatorSide):
         if not fits:
             raise ProtocolError("the parts of the forest do not fit together", kind="forest")
         self._check_parts()
-        for held in store.bins.values():
-            signed = not len(held.bins) or bins_digest(held.salt, held.bins.tobytes()) == held.line.bins
-            if not signed or (training_rows and not (held.forget or len(held.bins))):
-                raise ProtocolError(f"{held.line.feature!r}: other bins than were signed", kind="forest")
+        self.check_bins()
+        kept = all(held.forget or len(held.bins) for held in store.bins.values())
+        if training_rows and not kept:
+            raise ProtocolError("bins are missing", kind="forest")
 
     def _check_parts(self) -> None:
         """Raise ProtocolError unless trees and bins fit the plan. Compiled loops check nothing themselves."""
@@ -235,7 +242,7 @@ class SharesCoordinator(CoordinatorSide):
             n_rows = 0 if forget and not len(bins) else len(self.seat.targets)
             if len(bins) != n_rows or bins.max(initial=0) > line.n_cuts:
                 raise ProtocolError(f"{line.feature!r}: bins that do not fit the rows", kind="forest")
-        n_cuts = np.array([line.n_cuts for line, _, _ in held])
+        n_cuts = np.array([found.line.n_cuts for found in held])
         for tree in store.trees.values():
             split, weights = tree.features >= 0, tree.sums[:, : scale.n_classes or 1]
             fits = (
@@ -278,6 +285,8 @@ class SharesOwner(OwnerSide):
     def save(self, store: ParticipantStore) -> None:
         """Save books without the salts of the bins: these are CS's to keep, together with the bins."""
         store.put_books([msgspec.structs.replace(book, salt=b"") for book in self.books])
+        if self.seat.store.used is not None:
+            store.put_used(self.seat.store.used)
 
     def handle(self, message: Message) -> Message | None:
         if not isinstance(message, BinsRequest):

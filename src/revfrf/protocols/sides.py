@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from revfrf.crypto.signing import VerifyKey
-from revfrf.errors import ProtocolError, UsageError
+from revfrf.errors import ProtocolError
 from revfrf.forest.kernel import Ints
 from revfrf.forest.targets import Targets
 from revfrf.forest.tree import Books, Forest, PerNode, Rules
@@ -177,16 +177,19 @@ class CoordinatorSide(ABC):
         """Whether CS has bins that it should forget."""
         return False
 
-    def forget(self) -> None:
+    def forget(self) -> None:  # noqa: B027
         """Erase the bins that their owners do not want to be kept."""
 
     def used_cuts(self) -> Mapping[str, tuple[UsedCuts, ...]]:
         """Return which cuts of the owners' books the forest uses, by owner."""
         return {}
 
-    def audit(self, progress: Progress) -> str:  # noqa: ARG002
+    def check_bins(self) -> None:  # noqa: B027
+        """Raise RejectedError unless the bins that are kept are those that their owners have signed."""
+
+    def grow_again(self, progress: Progress) -> str:  # noqa: ARG002
         """Grow the forest a second time, from what is stored, and return its digest. Nothing changes."""
-        raise UsageError("a forest of the paper protocol cannot be audited: its inputs are not signed")
+        raise ProtocolError("there are no bins to grow from", kind="forest")
 
 
 class OwnerSeat(Protocol):

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from revfrf.protocols.certificate import RevocationCertificate, shown_by
+from revfrf.protocols.certificate import EventCertificate, shown_by
 from revfrf.report import drawing
 from revfrf.report.drawing import Outline
 from revfrf.report.html import document, facts, section, table
@@ -26,7 +26,7 @@ def forest_page(
     known: Mapping[str, Any],
     columns: Columns,
     forest: Outline,
-    certificates: Sequence[RevocationCertificate],
+    certificates: Sequence[EventCertificate],
     before: Outline | None = None,
     transcript: str = "",
 ) -> str:
@@ -35,13 +35,13 @@ def forest_page(
     If `before` is given, it is the forest before the last of the certificates, the page also shows what has
     changed, and `columns` has the leavers, too. `transcript` is HTML.
     """
-    left = [section(f"{', '.join(c.leavers)} left", _certificate(c)) for c in certificates]
+    events = [section(_event(c), _certificate(c)) for c in certificates]
     leavers = () if before is None else certificates[-1].leavers
     sections = [
         section("The federation", facts(known) + _WORDS),
         section("Splits by owner", _splits(columns, forest)),
         section("One of the trees", _trees(columns, before, forest, leavers)),
-        *reversed(left),
+        *reversed(events),
         section("The run", f"<pre>{transcript}</pre>") if transcript else "",
     ]
     return document(f"The forest of {federation}", _SUMMARY, sections, "Made by RevFRF.")
@@ -80,6 +80,9 @@ def _trees(columns: Columns, before: Outline | None, forest: Outline, leavers: S
     )
 
 
-def _certificate(certificate: RevocationCertificate) -> str:
-    level = "2: with receipts of all members" if certificate.level == 2 else "1: without receipts"
-    return facts({**shown_by(certificate), "level": level, "signed by KGC": certificate.signature.hex()})
+def _event(certificate: EventCertificate) -> str:
+    return f"{', '.join(certificate.leavers)} left" if certificate.leavers else "The forest was created"
+
+
+def _certificate(certificate: EventCertificate) -> str:
+    return facts({**shown_by(certificate), "signed by KGC": certificate.core.signature.hex()})

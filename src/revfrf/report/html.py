@@ -71,7 +71,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, Mapping):
-        return escape(", ".join(f"{name}: {each}" for name, each in value.items()))
+        return "; ".join(f"{escape(name)}: {_shown(each)}" for name, each in value.items()) or "none"
     text = escape(value if isinstance(value, str) else ", ".join(value) or "none")
     return f"<code>{text}</code>" if _HASH.fullmatch(text) else text
 

@@ -169,7 +169,7 @@ class Coordinator(PolicyParty):
         self.side.grow(progress)
 
     def certify(self) -> None:
-        """Have KGC certify the forest's inputs; or sign that it is whole, after it had to wait for an owner."""
+        """Have KGC certify the forest's inputs; or sign that it is whole, once an owner is back."""
         if self.certificates:
             complete(self)
         else:
@@ -180,22 +180,21 @@ class Coordinator(PolicyParty):
         self.side.forget()
 
     def collect_receipts(self) -> None:
-        """Have the connected members countersign the last event.
-
-        A member that does not is asked again when it has been away, or when something else has happened.
-        """
+        """Have the connected members countersign the last event. One that refuses is left alone for now."""
         asked = self._to_sign
         collect_receipts(self, asked)
         self._unwilling |= asked & self.certificates[-1].unsigned.keys()
 
+    def ask_all_again(self) -> None:
+        """From now on, ask those for receipts again that have refused them."""
+        self._unwilling = set()
+
     @property
     def _to_sign(self) -> set[str]:
-        """The connected members who have not countersigned the last event, and were not asked in vain."""
+        """The connected members who have not countersigned the last event, and have not refused to."""
         if not self.certificates:
             return set()
-        absent = set(self.absent())
-        self._unwilling -= absent
-        return self.certificates[-1].unsigned.keys() - self._unwilling - absent
+        return self.certificates[-1].unsigned.keys() - self._unwilling - set(self.absent())
 
     # -- what has become of the forest, for the life cycle and FRF-Revoc ----------------------------
 
@@ -239,7 +238,8 @@ class Coordinator(PolicyParty):
 
     def revoke(self, progress: Progress) -> EventCertificate:
         """FRF-Revoc. Until it is done, nothing is answered. If it was interrupted, it goes on here."""
-        state, self._unwilling = self.lifecycle_state(), set()
+        state = self.lifecycle_state()
+        self.ask_all_again()
         if not state.revoking:
             raise ProtocolError("nobody has left", kind="order")
         return frf_revoc(self, state.outdated, progress)

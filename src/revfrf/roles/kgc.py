@@ -1,4 +1,4 @@
-"""KGC, the key centre: deals the keys, certifies epochs and events, and keeps nothing that opens a ciphertext."""
+"""KGC, the key centre: deals keys, certifies epochs and events, and keeps nothing that opens a ciphertext."""
 
 import time
 from collections.abc import Collection, Mapping
@@ -31,8 +31,8 @@ from revfrf.transport.base import Channel
 
 class KeyCentreRecord(Record, frozen=True):
     """What KGC remembers. `left` are the requests that began the current epoch, until KGC has certified the
-    event, and `asked_at` is when the last of them came. `informed` has the last epoch that each member is known
-    to be in, `certified` the last event. `deals` counts all deals.
+    event, and `asked_at` is when the last of them came. `informed` has the last epoch that each member is
+    known to be in, `certified` the last event. `deals` counts all deals.
     """
 
     certificates: tuple[EpochCertificate, ...] = ()
@@ -258,12 +258,13 @@ class KeyCentre:
     def announce(self, setup_requested: bool = False) -> None:
         """Send the epoch certificates to all members that lack them, CS first. May be repeated.
 
-        Raises AbsentError or RefusedError for a member that is needed now. Others are told when they are back.
+        Raises AbsentError or RefusedError for a member that is needed now. Others are told later.
         """
         needed = self._needed(setup_requested)
 
         def tell(member: str) -> int | AbsentError | RefusedError:
-            missed = self.state.certificates[self.state.informed.get(member, 0) :]
+            reached = self.state.informed.get(member, 0)
+            missed = [epoch for epoch in self.state.certificates if epoch.epoch > reached]
             try:
                 return inform(self.channel, missed, member)
             except (AbsentError, RefusedError) as error:
@@ -292,7 +293,11 @@ class KeyCentre:
         known = None if last is None else last.report.inputs_after
         if report.inputs_before != known or (last is not None and report.forest != last.report.forest):
             raise ProtocolError("the report begins with other inputs than were certified", kind="forest")
-        if last is not None and not last.report.waits_for and report.digest_before != last.report.digest_after:
+        if (
+            last is not None
+            and not last.report.waits_for
+            and report.digest_before != last.report.digest_after
+        ):
             raise ProtocolError("the forest has changed since the last report", kind="forest")
         before, asked_at = (state.certificates[-2], state.asked_at) if state.left else (None, None)
         signing = self._keys.signing

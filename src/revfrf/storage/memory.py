@@ -132,7 +132,7 @@ class Arriving:
 
 
 class UsedColumns(Record, frozen=True):
-    """What CS has told an owner about its cuts that a forest uses, after an event, and the salt of its receipt."""
+    """Which of an owner's cuts a forest uses after an event, as CS has told it, and its receipt's salt."""
 
     event: bytes
     columns: tuple[UsedCuts, ...]
@@ -234,13 +234,15 @@ class CoordinatorStore(Store):
     """CS: the structure of a forest.
 
     The rows of any node follow from the directions of the splits above it. `round` counts the commits: each
-    request to the participants has a higher number than the one before.
+    request to the participants has a higher number than the one before. `used_salts` are those of the owners'
+    receipts for used cuts.
     """
 
     def __init__(self, tables: Tables | None = None) -> None:
         super().__init__(tables)
         self.round = self.read("round", int) or 0
         self.rebuilding = self.read("rebuilding", Rebuilding)
+        self.used_salts = self.read("used_salts", dict[str, bytes]) or {}
         batches = {number: _batch(*row) for number, *row in self.tables.rows("batches")}
         self._next_batch = max(batches, default=0) + 1
         self.splits: dict[Node, StoredSplit] = {}
@@ -328,6 +330,11 @@ class CoordinatorStore(Store):
         self.splits.update(splits)
         self.leaves.update(leaves)
         self.round += 1
+
+    def put_used_salts(self, salts: dict[str, bytes]) -> None:
+        """Keep the salts of the receipts for used cuts."""
+        self.write(used_salts=salts)
+        self.used_salts = salts
 
     def begin_rebuilding(self, rebuilding: Rebuilding) -> None:
         """Record that a revocation is in progress."""

@@ -2,8 +2,8 @@
 
 KGC signs an epoch certificate for each. The next one names the same members, except those who have left, and
 the digest of the one before. Some epochs erase what the members had of the one before, and the members sign
-for it when the event is certified. Under the paper protocol, these are the epochs in which all have new keys of DT-PKC; in the others,
-nobody has. Under the shares protocol there are no such keys.
+for it when the event is certified. Under the paper protocol, all have new keys of DT-PKC in these epochs, and
+nobody has in the others. Under the shares protocol there are no such keys.
 """
 
 from collections.abc import Sequence
