@@ -94,6 +94,7 @@ class ParticipantService(Service):
 
     def on_expelled(self) -> None:
         step(log, "CS no longer accepts this party: it has left; the event certificate is the proof")
+        self.role.erase()
         self.home.store.write(left=True)
         self.audit.append("expelled")
         self.stop()

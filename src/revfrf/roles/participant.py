@@ -1,5 +1,6 @@
 """A participant: owns columns of the rows, and keeps its thresholds to itself."""
 
+import secrets
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -166,6 +167,18 @@ class Participant(PolicyParty):
         if self.side is None:
             raise ProtocolError("there is no forest to leave", kind="forest")
         return sign_revocation(self.identity, self.side.opening.forest, level)
+
+    def erase(self) -> None:
+        """After leaving, erase its books or splits, its training rows, its secret, and its keys of DT-PKC.
+
+        Who it is stays: its signing key, and the epochs that it was in.
+        """
+        self.side, self.tables, self.secret = None, {}, secrets.token_bytes(len(self.secret))
+        self.identity.keys = self.identity.pending_keys = None
+        with self.store.transaction():
+            self.store.erase(len(self.columns))
+            self.remember()
+        self.store.scrub()
 
     def resume(self, opening: OpenForest) -> None:
         """Continue with a forest that was opened before."""

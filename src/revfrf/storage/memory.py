@@ -395,6 +395,14 @@ class ParticipantStore(Store):
         for node in nodes:
             self.own_splits.pop(node, None)
 
+    def erase(self, columns: int) -> None:
+        """Delete all that it has of the forest, and the training rows of its columns. `scrub` comes next."""
+        rows = (f"column {i}" for i in range(columns))
+        names = ("books", "used", "forest", "event", "aligned", "round", *rows)
+        self.tables.delete("facts", [(name,) for name in names])
+        self.tables.delete("own_splits")
+        self.own_splits, self.books, self.used, self.round = {}, [], None, -1
+
     def trees_at(self, depth: int) -> int:
         """Return in how many trees it owns a split at this depth."""
         return len({tree for tree, path in tuple(self.own_splits) if path.bit_length() == depth + 1})
