@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from revfrf import messages
 from revfrf.errors import FormatError, UsageError
 from revfrf.messages import bins, frf_predict, frf_revoc, frf_test, key_setup
-from revfrf.messages.alignment import Align, Drop, MatchReply, MatchRequest, SchemaRequest
+from revfrf.messages.alignment import Align, Drop, MatchReply, MatchRequest, NumberedRows, SchemaRequest
 from revfrf.messages.base import MIB, Done, Message, array, number, of_number
 from revfrf.messages.fle_expan import Column, LevelReply, LevelRequest, NodeRows, OpenForest, Schema
 from revfrf.messages.registry import MESSAGES
@@ -26,6 +26,7 @@ from revfrf.transport.codec import VERSION, decode, encode
 MEMBER = key_setup.Member("clinic", "requester", b"1", bytes(32))
 ADMISSION = key_setup.Admission(federation="f", epoch=1, member=MEMBER, signature=bytes(64))
 REQUEST = frf_predict.Request(ADMISSION, bytes(16), bytes(16), 2**16 - 1, "soft", True, bytes(32), bytes(64))
+ROWS = NumberedRows.of(np.array([4, 7, 2**63 - 1]), ("a", "", "bänk"))
 NODES = NodeRows(bytes(8), bytes(16), (1).to_bytes(4, "little") * 2, b"\0\5")
 OPENING = OpenForest(
     federation="f",
@@ -94,9 +95,7 @@ SAMPLES: tuple[Message, ...] = (
     ),
     LevelReply(round=3, ciphertexts=bytes(96), signature=bytes(64), n_cuts=b"\1", bins=b"\0\1"),
     LevelReply(round=3, ciphertexts=b"", signature=None, n_cuts=b"", bins=b""),
-    bins.BinsRequest(
-        epoch=1, forest=bytes(16), table="training", rows=((0, 5), (7, 1)), columns=bytes(2), offset=0
-    ),
+    bins.BinsRequest(epoch=1, forest=bytes(16), table="training", rows=bytes(32), columns=bytes(2), offset=0),
     bins.BinsReply(lines=(bins.SaltedLine(LINE, bytes(32)),), data=b"\0\1\2"),
     frf_test.TestRequest(epoch=1, forest=bytes(16), table="test", nodes=NODES),
     frf_test.TestReply(bits=b"\xff\x80"),
@@ -118,7 +117,7 @@ SAMPLES: tuple[Message, ...] = (
     SchemaRequest(epoch=1),
     MatchRequest(epoch=1, table="training", blinded=bytes(49)),
     MatchReply(own=bytes(49), twice=bytes(49)),
-    Align(epoch=1, table="training", ids=("a", "b")),
+    Align(epoch=1, table="training", rows=ROWS),
     Drop(epoch=1, table="test"),
     frf_predict.PredictRequest(request=REQUEST, rows=bytes(96)),
     frf_predict.PredictReply(
@@ -202,6 +201,7 @@ class Stranger(Message, frozen=True):
 
 
 PARTS = [
+    ROWS,
     NODES,
     Column("a", 0, 32, None),
     MEMBER,

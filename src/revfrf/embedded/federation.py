@@ -208,7 +208,7 @@ class Federation:
     def train(self, codes: Codes, rules: Rules, targets: Targets, progress: Progress) -> None:
         """FLE-Expan on these rows."""
         for party, table in codes.items():
-            self.participants[party].hold(TRAINING, table)
+            self.participants[party].hold(TRAINING, table, targets.numbers)
         started = perf_counter()
         self.resume(progress, lambda: self.coordinator.create(rules, self.seed, targets))
         self.timings = msgspec.structs.replace(self.timings, training=perf_counter() - started)

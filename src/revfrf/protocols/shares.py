@@ -28,7 +28,7 @@ from revfrf.forest.kernel import Ints
 from revfrf.forest.tree import BARE, Books, Forest, Tree
 from revfrf.forest.voting import Votes, Voting, Walker
 from revfrf.messages.base import Message
-from revfrf.messages.bins import BinsRequest, FeatureLine, of_runs
+from revfrf.messages.bins import BinsRequest, FeatureLine
 from revfrf.messages.events import Event, UsedCuts, UsedCutsReceipt
 from revfrf.messages.fle_expan import OpenForest
 from revfrf.messages.frf_predict import PredictReply, PredictRequest
@@ -294,9 +294,11 @@ class SharesOwner(OwnerSide):
         self.seat.check_epoch(message.epoch)
         if message.forest != self.opening.forest:
             raise ProtocolError("a message about another forest", kind="forest")
-        codes = self.seat.table(message.table)
+        codes, numbers = self.seat.table(message.table), self.seat.numbers[message.table]
+        if message.rows != rows_digest(numbers):
+            raise ProtocolError("bins of other rows than this owner has", kind="schema")
         if message.table == TRAINING:
-            self._draw(of_runs(message.rows, codes.shape[1]), codes)
+            self._draw(numbers, codes)
         if not self.books:
             raise ProtocolError("bins before there is a book of cuts", kind="order")
         return answer_bins(self.books, codes, message)

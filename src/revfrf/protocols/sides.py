@@ -195,7 +195,8 @@ class CoordinatorSide(ABC):
 class OwnerSeat(Protocol):
     """What a participant lends its side of a protocol.
 
-    `n_cuts` limits the books of some columns, by name. `tables` holds x̂, shape (n_columns, n_rows).
+    `n_cuts` limits the books of some columns, by name. `tables` holds x̂, shape (n_columns, n_rows), and
+    `numbers` those of the tables' rows.
     """
 
     identity: Identity
@@ -205,6 +206,7 @@ class OwnerSeat(Protocol):
     secret: bytes
     n_cuts: Mapping[str, int]
     tables: dict[str, Ints]
+    numbers: dict[str, Ints]
 
     @property
     def certificate(self) -> EpochCertificate: ...

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from revfrf.errors import ProtocolError, UsageError
 from revfrf.forest.books import MAX_CUTS
 from revfrf.io.party_data import Rows
-from revfrf.messages.alignment import Align, Drop, MatchRequest, SchemaRequest
+from revfrf.messages.alignment import NUMBERS, Align, Drop, MatchRequest, NumberedRows, SchemaRequest
 from revfrf.messages.base import Done, Message
 from revfrf.messages.events import Countersigned, EventNotice
 from revfrf.messages.fle_expan import Column, OpenForest, Schema
 from revfrf.messages.frf_revoc import RevocationLevel, RevocationRequest
 from revfrf.messages.key_setup import Admission, EpochCertificate, KeyDeal
-from revfrf.protocols.alignment import aligned_codes, answer_match, rows_name
+from revfrf.protocols.alignment import answer_align, answer_match
 from revfrf.protocols.certificate import sign_revocation
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.registry import PROTOCOLS
@@ -31,9 +31,9 @@ class Participant(PolicyParty):
     """One owner of columns, in one forest.
 
     `secret` keys its private draws and is kept for the forest's life. `tables` are the rows it holds, as
-    x̂ of shape (n_columns, n_rows): the training rows, and others that the forest is tested on. It is handed
-    them, or takes them from its `rows` when CS names their ids. `policy` says whose encrypted requests it
-    lets its splits be compared with.
+    x̂ of shape (n_columns, n_rows), with their `numbers`: the training rows, and others that the forest is
+    tested on. It is handed them, or takes them from its `rows` when CS names their ids. `policy` says whose
+    encrypted requests it lets its splits be compared with.
     """
 
     store: ParticipantStore
@@ -51,6 +51,7 @@ class Participant(PolicyParty):
         self.secret = secret
         self.n_cuts: Mapping[str, int] = {}
         self.tables: dict[str, NDArray[np.int64]] = {}
+        self.numbers: dict[str, NDArray[np.int64]] = {}
         self.side: OwnerSide | None = None
         self.rows: Rows | None = None
 
@@ -77,21 +78,28 @@ class Participant(PolicyParty):
             columns = (self.store.expect(f"column {i}", bytes) for i in range(len(self.columns)))
             held = [np.frombuffer(c, dtype="<i8").astype(np.int64) for c in columns]
             self.tables[TRAINING] = np.stack(held)
+            numbers = self.store.expect("numbers", bytes)
+            self.numbers[TRAINING] = np.frombuffer(numbers, NUMBERS).astype(np.int64)
         opening = self.store.read("forest", OpenForest)
         if opening is not None:
             self.resume(opening)
 
-    def hold(self, table: str, codes: NDArray[np.int64]) -> None:
-        """Keep a table of rows to train or to test on. The training rows stay for the forest's life."""
+    def hold(self, table: str, codes: NDArray[np.int64], numbers: NDArray[np.int64] | None = None) -> None:
+        """Keep a table of rows to train or to test on; without numbers, the first row has number 0.
+
+        The training rows stay for the forest's life.
+        """
+        numbers = np.arange(codes.shape[1]) if numbers is None else numbers
         if table == TRAINING:
             columns = {f"column {i}": column.astype("<i8").tobytes() for i, column in enumerate(codes)}
-            self.store.write(**columns)
-        self.tables[table] = codes
+            self.store.write(numbers=numbers.astype(NUMBERS).tobytes(), **columns)
+        self.numbers[table], self.tables[table] = numbers, codes
 
     def drop(self, table: str) -> None:
         """Forget a table, unless it is that of the training rows."""
         if table != TRAINING:
             self.tables.pop(table, None)
+            self.numbers.pop(table, None)
 
     def handle(self, sender: str, message: Message) -> Message:
         """Answer KGC and CS."""
@@ -125,22 +133,22 @@ class Participant(PolicyParty):
 
     def _align(self, message: Align) -> None:
         """Take the rows that CS names. The training rows are settled once, for the forest's life."""
-        name, table = rows_name(message.ids), message.table
-        known = self.store.read("aligned", bytes) if table == TRAINING else None
+        rows, table = message.rows, message.table
+        known = self.store.read("ids", str) if table == TRAINING else None
         if known is not None:
-            if known != name:
+            if NumberedRows(self.numbers[TRAINING].astype(NUMBERS).tobytes(), known) != rows:
                 raise ProtocolError("other rows than those agreed on before", kind="schema")
             return
-        codes = aligned_codes(self._rows, self.columns, message.ids, clamp=table != TRAINING)
+        numbers, codes = answer_align(self._rows, self.columns, message, clamp=table != TRAINING)
         if table == TRAINING:
             with self.store.transaction():
-                self.store.write(aligned=name)
-                self.hold(TRAINING, codes)
+                self.store.write(ids=rows.ids)
+                self.hold(TRAINING, codes, numbers)
             return
         others = [name for name in self.tables if name not in (TRAINING, table)]
         for oldest in others[: max(0, len(others) - _TABLES + 1)]:
             self.drop(oldest)
-        self.hold(table, codes)
+        self.hold(table, codes, numbers)
 
     def _open(self, message: OpenForest) -> Schema:
         self.check_forest(message)
@@ -173,7 +181,8 @@ class Participant(PolicyParty):
 
         Who it is stays: its signing key, and the epochs that it was in.
         """
-        self.side, self.tables, self.secret = None, {}, secrets.token_bytes(len(self.secret))
+        self.side, self.tables, self.numbers = None, {}, {}
+        self.secret = secrets.token_bytes(len(self.secret))
         self.identity.keys = self.identity.pending_keys = None
         with self.store.transaction():
             self.store.erase(len(self.columns))

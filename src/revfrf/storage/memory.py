@@ -398,7 +398,7 @@ class ParticipantStore(Store):
     def erase(self, columns: int) -> None:
         """Delete all that it has of the forest, and the training rows of its columns. `scrub` comes next."""
         rows = (f"column {i}" for i in range(columns))
-        names = ("books", "used", "forest", "event", "aligned", "round", *rows)
+        names = ("books", "used", "forest", "event", "ids", "numbers", "round", *rows)
         self.tables.delete("facts", [(name,) for name in names])
         self.tables.delete("own_splits")
         self.own_splits, self.books, self.used, self.round = {}, [], None, -1
