@@ -52,7 +52,7 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The core of an event certificate, signed by KGC. It never changes.
 
-    Who has asked for it, and signed that, is in the epoch certificate. The times are KGC's: `asked_at` is when
+    Those who asked for it are in the epoch certificate. The times are KGC's: `asked_at` is when
     the last of the requests came, None if nobody had to ask.
     """
 
