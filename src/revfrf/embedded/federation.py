@@ -306,13 +306,14 @@ class Federation:
     @property
     def leaving(self) -> bool:
         """Whether somebody has asked to leave, and the forest without them is not certified yet."""
-        wanted = bool(self.kgc.state.leaving or self.kgc.state.left)
+        wanted = bool(self.kgc.state.leaving) or self.kgc.state.uncertified
         return wanted or self.coordinator.lifecycle_state().revoking
 
     @property
     def leavers(self) -> list[str]:
         """The participants whose revocation is not finished."""
-        begun = {request.party for request in self.kgc.state.left} or self.coordinator.leavers
+        requests = self.kgc.current.requests if self.kgc.state.uncertified else ()
+        begun = {request.party for request in requests} or self.coordinator.leavers
         return sorted({*self.kgc.state.leaving, *begun})
 
     def resume(self, progress: Progress, create: Callable[[], None] | None = None) -> None:
