@@ -126,7 +126,7 @@ def random_nodes(rng: random.Random) -> frozenset[Node]:
 
 
 def random_rebuilding(rng: random.Random) -> Rebuilding:
-    return Rebuilding(rng.randbytes(32).hex(), rng.randint(0, 10**9), rng.randint(0, 10**9))
+    return Rebuilding(rng.randint(0, 10**9), rng.randint(0, 10**9))
 
 
 # -- the same steps on disk and in memory -----------------------------------------------------------

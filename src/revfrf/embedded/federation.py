@@ -118,7 +118,7 @@ class Federation:
         started, federation = perf_counter(), f"embedded {secrets.token_hex(8)}"
         actions: dict[Step, Callable[[], object]] = {
             Step.BEGIN_FIRST_EPOCH: lambda: self.kgc.begin_first_epoch(federation, setup, role_of),
-            Step.ANNOUNCE: self.kgc.announce,
+            Step.ANNOUNCE: lambda: self.kgc.announce(setup_requested=True),
         }
         with calls_at_once(self._calls), measured(self.network.ledger, KGC, "key set-up"):
             run(lambda: self.kgc.lifecycle_state(setup_requested=True), actions)

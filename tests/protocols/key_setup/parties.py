@@ -17,13 +17,12 @@ from revfrf.messages.key_setup import (
     EpochCertificate,
     KeyDeal,
     Member,
-    Receipt,
 )
 from revfrf.names import CC, CS, KGC, PARTICIPANT, Protocol
 from revfrf.protocols.common.epoch import sign_certificate, write_parameters
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.frf_revoc import next_epoch
-from revfrf.protocols.key_setup import announce
+from revfrf.protocols.key_setup import inform
 from revfrf.roles.kgc import KeyCentre
 from revfrf.testing.federations import toy_keys
 from revfrf.testing.peers import LyingChannel
@@ -48,7 +47,7 @@ class Parties:
     def enrol(self, protocol: Protocol = "paper") -> EpochCertificate:
         setup = toy_keys() if protocol == "paper" else None
         certificate = self.kgc.begin_first_epoch("federation", setup, ROLES)
-        self.kgc.announce()
+        self.kgc.announce(setup_requested=True)
         return certificate
 
     def send(self, party: str, message: Message, sender: str = KGC) -> Done:
@@ -56,14 +55,16 @@ class Parties:
 
     def leave(
         self, *leavers: str, setup: SetUp | None = None, level: RevocationLevel | None = None
-    ) -> tuple[EpochCertificate, tuple[Receipt, ...]]:
-        """The epoch without these, at level 2 and with new keys if there is a new set-up."""
+    ) -> EpochCertificate:
+        """The epoch without these, at level 2 and with new keys if there is a new set-up. All enter it."""
         current = self.identities[CS].certificate
         assert current is not None
         channel, level = self.network.channel(KGC), level or level_of(setup)
         unsigned = next_epoch(channel, current, leavers, level, setup, next(DEALS))
         after = sign_certificate(self.signing, unsigned)
-        return after, announce(channel, current, after)
+        for member in after.members:
+            inform(channel, [after], member.name)
+        return after
 
 
 def level_of(setup: SetUp | None) -> RevocationLevel:

@@ -14,7 +14,7 @@ from revfrf.messages.key_setup import DtpkcParameters, Enrolment, EpochAccepted,
 from revfrf.names import CC, KGC, PARTICIPANT
 from revfrf.protocols.common.epoch import certificate_digest, check_succession, write_parameters
 from revfrf.protocols.frf_revoc import next_epoch
-from revfrf.protocols.key_setup import announce
+from revfrf.protocols.key_setup import inform
 from revfrf.testing.federations import toy_keys
 from revfrf.testing.refusals import refusal, refused
 from tests.federations import modulus
@@ -40,7 +40,7 @@ MakeKeys = Callable[[], SetUp | None]
 @LEVELS
 def test_epoch_without_the_leaver_follows(parties: Parties, new_setup: MakeKeys) -> None:
     first = parties.enrol()
-    second, _ = parties.leave("telco", setup=new_setup())
+    second = parties.leave("telco", setup=new_setup())
     check_succession(None, first)
     check_succession(first, second)
     assert (second.epoch, second.revoked, second.previous) == (2, ("telco",), certificate_digest(first))
@@ -132,8 +132,8 @@ def other_key(before: EpochCertificate, after: EpochCertificate) -> bytes | None
 def epochs(parties: Parties, request: pytest.FixtureRequest) -> Epochs:
     """The second and the third epoch: first shop has left, then telco."""
     parties.enrol()
-    second, _ = parties.leave("shop")
-    third, _ = parties.leave("telco", setup=fresh_setup() if request.param == 2 else None)
+    second = parties.leave("shop")
+    third = parties.leave("telco", setup=fresh_setup() if request.param == 2 else None)
     return second, third
 
 
@@ -150,7 +150,7 @@ def test_epoch_that_does_not_follow_is_refused(epochs: Epochs, wrong: str) -> No
 )
 def test_parameters_stay_where_keys_do(parties: Parties, changes: dict[str, Any]) -> None:
     first = parties.enrol()
-    second, _ = parties.leave("telco")
+    second = parties.leave("telco")
     with pytest.raises(ProtocolError):
         check_succession(first, replace(second, **other_dtpkc(second, **changes)))
 
@@ -166,7 +166,7 @@ BAD_PARAMETERS: dict[str, Callable[[DtpkcParameters], dict[str, Any]]] = {
 @pytest.mark.parametrize("wrong", BAD_PARAMETERS)
 def test_new_parameters_are_as_large_and_not_made_from_the_old_ones(parties: Parties, wrong: str) -> None:
     first = parties.enrol()
-    second, _ = parties.leave("telco", setup=fresh_setup())
+    second = parties.leave("telco", setup=fresh_setup())
     before = replace(first, **other_dtpkc(first, n=number(modulus(first) // 3 * 3)))
     after = replace(second, previous=certificate_digest(before))
     check_succession(before, after)
@@ -183,7 +183,7 @@ def test_party_stays_in_its_epoch_if_the_next_one_is_wrong(
 ) -> None:
     """Whatever KGC itself has signed."""
     parties.enrol()
-    second, _ = parties.leave("shop")
+    second = parties.leave("shop")
     bank, kgc, held = parties.identities["bank"], parties.signing, parties.identities["bank"].keys
 
     def forge(certificate: EpochCertificate) -> EpochCertificate:
@@ -193,7 +193,7 @@ def test_party_stays_in_its_epoch_if_the_next_one_is_wrong(
     setup = new_setup()
     unsigned = next_epoch(channel, second, ["telco"], level_of(setup), setup, next(DEALS))
     third = signed_again(kgc, unsigned)
-    refusal(lambda: announce(channel, second, third))
+    refusal(lambda: inform(channel, [third], "bank"))
     assert bank.certificate == second
     assert bank.keys is held
 
@@ -212,15 +212,17 @@ def test_certificates_are_taken_in_turn(parties: Parties) -> None:
     assert refusal(lambda: parties.send("bank", third)).kind == "order"
     assert late.certificate == first
     for certificate in (second, third):
-        assert accepted(parties, "bank", certificate) == EpochAccepted(epoch=certificate.epoch, receipt=None)
-        for old in (first, second)[: certificate.epoch - 1]:
-            assert refusal(lambda c=old: parties.send("bank", c)).kind == "order"  # type: ignore[misc]
-    assert late.certificate == third
+        assert accepted(parties, "bank", certificate) == EpochAccepted(epoch=certificate.epoch)
+        for old in (first, second)[: certificate.epoch - 1]:  # whoever sends it is told where the party is
+            assert accepted(parties, "bank", old) == EpochAccepted(epoch=certificate.epoch)
+            forged = replace(old, signature=bytes(64))
+            assert refusal(lambda c=forged: parties.send("bank", c)).kind == "signature"  # type: ignore[misc]
+        assert late.certificate == certificate
 
 
 def test_leaver_does_not_enter_the_epoch_without_it(parties: Parties) -> None:
     first = parties.enrol()
-    second, _ = parties.leave("telco")
+    second = parties.leave("telco")
     assert refusal(lambda: parties.send("telco", second)).kind == "member"
     assert parties.identities["telco"].certificate == first
 
@@ -235,7 +237,6 @@ def test_keys_that_were_dealt_are_not_used_before_their_epoch_and_forgotten_with
     parties.network.channel(KGC).call("bank", dealt, Enrolment)
     assert bank.weak is weak
     assert bank.epoch == 1
-    _, receipts = parties.leave("telco")
-    assert receipts == ()
+    parties.leave("telco")
     assert bank.keys is held
     assert bank.pending_keys is None
