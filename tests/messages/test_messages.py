@@ -37,18 +37,6 @@ OPENING = OpenForest(
 )
 DTPKC = key_setup.DtpkcParameters(b"\x09", b"\x04", 2**32 - 1)
 LINE = bins.FeatureLine("bank/age", 1, 0, 32, 0, bytes(32), bytes(32), 4, bytes(32), bytes(64))
-FIRST_EPOCH = key_setup.EpochCertificate(
-    federation="f",
-    epoch=1,
-    forest_protocol="shares",
-    notes_key=bytes(32),
-    dtpkc=None,
-    members=(key_setup.Member("CS", "CS", None, bytes(32)),),
-    revoked=(),
-    erases=False,
-    previous=b"",
-    signature=bytes(64),
-)
 LEAVING = frf_revoc.RevocationRequest(
     federation="f",
     forest=bytes(16),
@@ -57,6 +45,19 @@ LEAVING = frf_revoc.RevocationRequest(
     level=2,
     nonce=bytes(16),
     time=2**53,
+    signature=bytes(64),
+)
+FIRST_EPOCH = key_setup.EpochCertificate(
+    federation="f",
+    epoch=1,
+    forest_protocol="shares",
+    notes_key=bytes(32),
+    dtpkc=None,
+    members=(key_setup.Member("CS", "CS", None, bytes(32)),),
+    revoked=(),
+    requests=(),
+    erases=False,
+    previous=b"",
     signature=bytes(64),
 )
 INPUTS = events.CertifiedInputs(bytes(32), bytes(32), bytes(32), bytes(32), 2**32 - 1, (LINE,))
@@ -73,9 +74,10 @@ REPORT = events.Report(
     waits_for=("bank",),
     signature=bytes(64),
 )
+NEXT_EPOCH = msgspec.structs.replace(FIRST_EPOCH, epoch=2, revoked=("bänk",), requests=(LEAVING,))
 FIRST_REPORT = msgspec.structs.replace(REPORT, inputs_before=None, digest_before=None, waits_for=())
-CREATION = events.Event("version 1", "creation", (), None, FIRST_EPOCH, FIRST_REPORT, None, 2**53, bytes(64))
-EVENT = events.Event("version 1", "leaving", (LEAVING,), FIRST_EPOCH, FIRST_EPOCH, REPORT, 0, 1, bytes(64))
+CREATION = events.Event("version 1", "creation", None, FIRST_EPOCH, FIRST_REPORT, None, 2**53, bytes(64))
+EVENT = events.Event("version 1", "leaving", FIRST_EPOCH, NEXT_EPOCH, REPORT, 0, 1, bytes(64))
 USED = events.UsedCutsReceipt("bank", bytes(32), (events.UsedColumn("bank/age", 1, 8, bytes(32)),), bytes(64))
 ERASURE = events.ErasureReceipt("bank", bytes(32), bytes(64))
 RECEIPTS: tuple[events.Receipt, ...] = (
@@ -106,6 +108,7 @@ SAMPLES: tuple[Message, ...] = (
             key_setup.Member("bank", "participant", b"2", bytes(32)),
         ),
         revoked=("shop",),
+        requests=(LEAVING,),
         erases=True,
         previous=b"",
         signature=bytes(64),
