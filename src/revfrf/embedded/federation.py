@@ -173,6 +173,7 @@ class Federation:
             self.network.connect(server, server, role)
         for name, participant in self.participants.items():
             self.network.connect(name, PARTICIPANT, participant)
+        self.coordinator.absent = lambda: self.coordinator.certificate.by_name.keys() - self.network.roles
 
     @property
     def parameters(self) -> Parameters:
@@ -319,15 +320,22 @@ class Federation:
     def resume(self, progress: Progress, create: Callable[[], None] | None = None) -> None:
         """Perform all steps of KGC and CS that are left: end a revocation, or grow what is not grown yet.
 
-        `create` makes the forest, if there is none.
+        `create` makes the forest, if there is none. Members that are not needed now, and are away or refuse
+        what they are told, are told again the next time.
         """
         cs, kgc, ledger = self.coordinator, self.kgc, self.network.ledger
         leaving, growing = measured(ledger, KGC, "FRF-Revoc"), measured(ledger, CS, "FLE-Expan")
-        certifying = measured(ledger, CS, "events")
+        certifying, told_in_vain = measured(ledger, CS, "events"), set[str]()
+        cs.ask_all_again()
 
         def look() -> KgcState | CsState:
-            state, own = kgc.lifecycle_state(), cs.lifecycle_state()
+            present = self.network.roles.keys() - told_in_vain
+            state, own = kgc.lifecycle_state(present=present), cs.lifecycle_state()
             return own if own.rebuilding or state.next_step is Step.WAIT else state
+
+        def announce() -> None:
+            kgc.announce()
+            told_in_vain.update(kgc.behind)
 
         def begin_with_new_keys() -> None:
             setup = fresh_setup_like(self.parameters, self.n_jobs)
@@ -335,7 +343,7 @@ class Federation:
             kgc.begin_epoch(setup)
 
         actions: dict[Step, Callable[[], object]] = {
-            Step.ANNOUNCE: leaving(kgc.announce),
+            Step.ANNOUNCE: leaving(announce),
             Step.BEGIN_EPOCH: leaving(lambda: kgc.begin_epoch(None)),
             Step.BEGIN_EPOCH_WITH_NEW_KEYS: leaving(begin_with_new_keys),
             Step.OPEN_FOREST: growing(cs.open),
