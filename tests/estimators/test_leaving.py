@@ -539,7 +539,11 @@ def test_costs_and_leakage_show_the_revocation(model: Any, level: RevocationLeve
     told = model.leakage_
     certificate = model.revoke("bank", level)
     costs, leakage = model.costs_, model.leakage_
-    for link, protocol in (("bank -> KGC", "FRF-Revoc"), ("CS -> telco", "FRF-Revoc"), ("CS -> KGC", "events")):
+    for link, protocol in (
+        ("bank -> KGC", "FRF-Revoc"),
+        ("CS -> telco", "FRF-Revoc"),
+        ("CS -> KGC", "events"),
+    ):
         assert costs.traffic[link][protocol]["messages"] > 0
         assert costs.traffic[link][protocol]["bytes"] > 0
     assert "FRF-Revoc" in costs.work[CS]
