@@ -30,8 +30,9 @@ from revfrf.errors import (
 from revfrf.lifecycle import check_somebody_stays
 from revfrf.messages.alignment import Align, NumberedRows
 from revfrf.messages.base import Done, Message
+from revfrf.messages.events import CertifiedInputs, EventReport, Report
 from revfrf.messages.frf_predict import ForestQuery
-from revfrf.messages.frf_revoc import Report, RevocationLevel, RevocationReport
+from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.messages.key_setup import AdmissionRequest
 from revfrf.node import api
 from revfrf.node.config import with_overrides
@@ -57,7 +58,22 @@ from tests.transport.parties import authority
 
 LOOK_ALIKES = [" eve", "eve ", ".", "..", "...", "ｈ0", "h⁰", "ﬁrm", "e\u0301ve", "ＣＳ"]
 RESERVED = ["cs", "Kgc", "cC", "REQUESTER"]
-REPORT = RevocationReport(report=Report(bytes(32), bytes(16), "0" * 64, "f" * 64, 1, 1, 1, bytes(64)))
+INPUTS = CertifiedInputs(bytes(32), bytes(32), bytes(32), bytes(32), n_rows=1, features=())
+REPORT = EventReport(
+    report=Report(
+        epoch=bytes(32),
+        forest=bytes(16),
+        inputs_before=INPUTS,
+        inputs_after=INPUTS,
+        digest_before=bytes(32),
+        digest_after=bytes(32),
+        destroyed=1,
+        rebuilt=1,
+        kept=1,
+        waits_for=(),
+        signature=bytes(64),
+    )
+)
 MEETING = 0.3
 """Seconds that one thread waits for another that a lock keeps away."""
 

@@ -64,15 +64,20 @@ def test_a_federation_by_its_command_line_from_training_to_a_certificate(
         command("verify", "certificate.json", "--kgc-key", "h0/kgc.pub")
         assert federation.wait_until_ready(2) == never_with_h2.digest
         assert federation.ended("h2") == 0
-        [entry] = json.loads(command("history", "-d", "CS", "--json"))
-        assert (entry["leavers"], entry["digest_after"]) == (["h2"], never_with_h2.digest)
+        federation.until(federation.all_signed, "all have signed")
+        command("export", "certificate.json", "-d", "CS")
+        creation, entry = json.loads(command("history", "-d", "CS", "--json"))
+        assert (creation["event"], entry["leavers"]) == ("creation", ["h2"])
+        assert entry["salted_digest_before"] == creation["salted_digest"]
         verified = json.loads(command("verify", "certificate.json", "--kgc-key", "h0/kgc.pub", "--json"))
         assert entry.items() <= verified.items()
         assert "h2" in command("status", "-d", "CS")
         said = command("predict", "--encrypted", "clinic/rows.csv", "-d", "h2", code=2)
         assert "`revfrf serve` is not running" in said
         assert "'h2' has left the forest" in said
+        assert "cannot be audited" in command("audit", "-d", "CS", code=2)
         federation.stop()
+        assert entry["salted_digest"] == federation.salted(never_with_h2.digest).hex()
 
 
 def test_the_same_random_state_grows_the_forest_of_the_library(trained: Known) -> None:

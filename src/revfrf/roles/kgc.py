@@ -26,7 +26,7 @@ from revfrf.protocols.key_setup import KnownKeys, admit, deal, inform, key_deal
 from revfrf.record import Record
 from revfrf.roles.party import Party
 from revfrf.storage.memory import Store
-from revfrf.transport.base import Channel
+from revfrf.transport.base import Channel, blaming
 
 
 class KeyCentreRecord(Record, frozen=True):
@@ -265,7 +265,8 @@ class KeyCentre:
             reached = self.state.informed.get(member, 0)
             missed = [epoch for epoch in self.state.certificates if epoch.epoch > reached]
             try:
-                return inform(self.channel, missed, member)
+                with blaming(member):
+                    return inform(self.channel, missed, member)
             except (AbsentError, RefusedError) as error:
                 return error
 
