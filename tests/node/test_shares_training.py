@@ -11,8 +11,8 @@ import pytest
 
 from revfrf import RevocableForestClassifier
 from revfrf.errors import RevFRFError
-from revfrf.io.public_key import load_verify_key
 from revfrf.forest.targets import TargetsRecord
+from revfrf.io.public_key import load_verify_key
 from revfrf.messages.alignment import NumberedRows
 from revfrf.node import api
 from revfrf.node.home import CONFIG, Home
