@@ -34,6 +34,7 @@ from revfrf.parallel import calls_at_once
 from revfrf.protocols.certificate import EventCertificate
 from revfrf.protocols.common.epoch import read_parameters
 from revfrf.protocols.common.identity import Identity, IdentityRecord
+from revfrf.protocols.noise import before_its_books
 from revfrf.protocols.paper.frf_predict import Answer
 from revfrf.protocols.registry import PROTOCOLS
 from revfrf.protocols.sides import TRAINING, GrowthReport
@@ -162,6 +163,7 @@ class Federation:
         of, channel = known.identities, self.network.channel
         self.kgc = KeyCentre(channel(KGC), known.kgc, stores.store(Store, KGC, KGC))
         self.coordinator = Coordinator(of[CS], channel(CS), n_jobs, stores.store(CoordinatorStore, CS, CS))
+        self.coordinator.absent = self._absent
         self.compute = ComputePartner(of[CC], n_jobs, stores.store(Store, CC, CC))
         self.participants = {}
         for name, owned in columns.items():
@@ -173,6 +175,11 @@ class Federation:
             self.network.connect(server, server, role)
         for name, participant in self.participants.items():
             self.network.connect(name, PARTICIPANT, participant)
+
+    def _absent(self) -> set[str]:
+        """Return the members that are not connected."""
+        members = self.kgc.current.members if self.kgc.state.certificates else ()
+        return {member.name for member in members} - self.network.roles.keys()
 
     @property
     def parameters(self) -> Parameters:
@@ -285,7 +292,9 @@ class Federation:
         shadow.seed = self.seed
         for name, participant in staying.items():
             shadow.participants[name].secret = participant.secret
-            shadow.participants[name].n_cuts = participant.n_cuts
+            shadow.participants[name].settings = participant.settings
+            if participant.store.books:
+                shadow.participants[name].store.put_spending(before_its_books(participant.store))
         codes = {name: participant.table(TRAINING) for name, participant in staying.items()}
         shadow.train(codes, self.coordinator.plan.rules, self.coordinator.targets, lambda _: None)
         return shadow
@@ -325,7 +334,7 @@ class Federation:
         certifying = measured(ledger, CS, "events")
 
         def look() -> KgcState | CsState:
-            state, own = kgc.lifecycle_state(), cs.lifecycle_state()
+            state, own = kgc.lifecycle_state(present=self.network.roles), cs.lifecycle_state()
             return own if own.rebuilding or state.next_step is Step.WAIT else state
 
         def begin_with_new_keys() -> None:

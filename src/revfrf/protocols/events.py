@@ -197,8 +197,9 @@ def _check_receipts(
     """Raise RejectedError unless a member has signed for the event, and for the cuts that CS has named."""
     if any(receipt.party != member for receipt in reply.receipts):
         raise ProtocolError(f"{member!r} gives a receipt of somebody else", kind="member")
+    owed = certificate.unsigned[member]
     try:
-        certificate.signed_by(reply.receipts)
+        certificate.signed_by([receipt for receipt in reply.receipts if type(receipt) in owed])
     except CertificateError as error:
         raise ProtocolError(f"a receipt that does not hold: {error}", kind="member") from None
     generations = {line.feature: line.generation for line in certificate.core.report.inputs_after.features}
