@@ -1,5 +1,6 @@
 """What both estimators share: parameters, training, plain and encrypted predictions, costs and leakage."""
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -253,7 +254,14 @@ class BaseRevocableForest(BaseEstimator):
     def _votes(self, X: Rows) -> Votes:
         """Return the trees' votes for each row, by FRF-Test."""
         codes, n_rows = self._encode(X)
-        return self.federation_.votes(codes, n_rows, self._checked_voting())
+        votes = self.federation_.votes(codes, n_rows, self._checked_voting())
+        cs = self.federation_.coordinator
+        if n_rows and cs.certificates[-1].waits_for:
+            lowest = votes.n_voted.min() / cs.plan.rules.n_trees
+            names = ", ".join(cs.certificates[-1].waits_for)
+            what = f"nodes stay open until {names} is back: only {lowest:.0%} of the trees vote for some row"
+            warnings.warn(what, stacklevel=3)
+        return votes
 
     def _encode(self, X: Rows) -> tuple[Codes, int]:
         """Return the x̂ of rows to predict, and their number."""

@@ -169,6 +169,9 @@ class Participant(PolicyParty):
         if self.side is not None and self.side.opening.forest != message.forest:
             raise ProtocolError("a second forest", kind="forest")
         codes = self.table(TRAINING)
+        if self.certificate.forest_protocol == "paper" and {*self.settings.values()} - {ColumnSettings()}:
+            what = "settings of columns are for the shares protocol, and this federation has the paper's"
+            raise ProtocolError(f"{what}; remove them", kind="schema")
         if self.side is None:
             self.store.write(forest=message)
             self.resume(message)
