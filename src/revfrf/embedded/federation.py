@@ -34,6 +34,7 @@ from revfrf.parallel import calls_at_once
 from revfrf.protocols.certificate import EventCertificate
 from revfrf.protocols.common.epoch import read_parameters
 from revfrf.protocols.common.identity import Identity, IdentityRecord
+from revfrf.protocols.noise import before_its_books
 from revfrf.protocols.paper.frf_predict import Answer
 from revfrf.protocols.registry import PROTOCOLS
 from revfrf.protocols.sides import TRAINING, GrowthReport
@@ -286,7 +287,9 @@ class Federation:
         shadow.seed = self.seed
         for name, participant in staying.items():
             shadow.participants[name].secret = participant.secret
-            shadow.participants[name].n_cuts = participant.n_cuts
+            shadow.participants[name].settings = participant.settings
+            if participant.store.books:
+                shadow.participants[name].store.put_spending(before_its_books(participant.store))
         codes = {name: participant.table(TRAINING) for name, participant in staying.items()}
         shadow.train(codes, self.coordinator.plan.rules, self.coordinator.targets, lambda _: None)
         return shadow

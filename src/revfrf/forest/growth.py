@@ -47,7 +47,10 @@ class _Limits(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Growth:
-    """Everything that a forest is grown from, with features in ascending order of their ids."""
+    """Everything that a forest is grown from, with features in ascending order of their ids.
+
+    `here`: it is grown in this process alone, whatever backend of joblib the user has chosen.
+    """
 
     rules: Rules
     seed: bytes
@@ -55,10 +58,18 @@ class Growth:
     rows: Rows
     n_classes: int
     keys: Paths
+    here: bool = False
 
     @classmethod
     def of(
-        cls, rules: Rules, seed: bytes, targets: Targets, features: Sequence[str], n_cuts: Ints, bins: Bytes
+        cls,
+        rules: Rules,
+        seed: bytes,
+        targets: Targets,
+        features: Sequence[str],
+        n_cuts: Ints,
+        bins: Bytes,
+        here: bool = False,
     ) -> "Growth":
         """Return what grows these rows; the features are in ascending order of their ids.
 
@@ -68,7 +79,7 @@ class Growth:
         rows = Rows(bins, n_cuts, targets.numbers, targets.values, targets.weights)
         words = b"".join(key("candidate", seed, feature) for feature in features)
         keys = np.frombuffer(words, "<u8").astype(np.uint64).reshape(-1, 2)
-        return cls(rules, seed, features, rows, targets.scale.n_classes, keys)
+        return cls(rules, seed, features, rows, targets.scale.n_classes, keys, here)
 
     def tree(self, number: int, old: Tree = BARE) -> Tree:
         """Grow what is open in a tree, with features numbered as here. All else stays as it is."""
@@ -90,7 +101,8 @@ class Growth:
 
         If the user has chosen a backend of joblib with other processes, these do it.
         """
-        parts = parts_elsewhere(len(self.rows.values) * len(unfinished) * _SECONDS_A_ROW, n_jobs)
+        seconds = len(self.rows.values) * len(unfinished) * _SECONDS_A_ROW
+        parts = 0 if self.here else parts_elsewhere(seconds, n_jobs)
         if parts:
             some = [unfinished[i::parts] for i in range(parts) if unfinished[i::parts]]
             for grown in elsewhere(self._all, some):

@@ -23,7 +23,9 @@ class FeatureLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What an owner signs of a column that it brings to a forest: everything that its bins mean.
 
     `published` is the digest of what it publishes of the column, `rows` that of the rows' numbers, `bins`
-    that of a salt and the bins. `epoch` is the one in which the bins were sent.
+    that of a salt and the bins. `epoch` is the one in which the bins were sent. `epsilon` is that of the
+    bins' noise, in millionths; None is no noise. With `forget`, CS has to erase salt and bins as soon as the
+    forest is grown.
     """
 
     feature: FeatureId
@@ -34,6 +36,8 @@ class FeatureLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     published: Digest
     rows: Digest
     n_cuts: Annotated[int, msgspec.Meta(ge=0, le=255)]
+    epsilon: Annotated[int, msgspec.Meta(ge=1, le=32_000_000)] | None
+    forget: bool
     bins: Digest
     signature: Signature
 
