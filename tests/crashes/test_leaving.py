@@ -395,7 +395,7 @@ def check_kill_sequence(place: Path, before: Before, seed: int, *, by_time: bool
 def test_leaving_ends_however_often_it_is_killed(
     place: Path, prepared: Callable[[Small], Before], by_time: bool
 ) -> None:
-    for seed in range(4):
+    for seed in range(2):
         check_kill_sequence(place, prepared(THREE), seed, by_time=by_time)
 
 
@@ -472,5 +472,5 @@ def test_leaving_killed_at_any_step_and_again_at_any_step_ends(
 def test_leaving_ends_however_often_it_is_killed_for_a_long_time(
     place: Path, prepared: Callable[[Small], Before], by_time: bool
 ) -> None:
-    for seed in range(4, 100):
+    for seed in range(2, 100):
         check_kill_sequence(place, prepared(THREE), seed, by_time=by_time)
