@@ -29,7 +29,9 @@ def run(*command: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[s
 
 
 def test_every_command_is_one_that_these_tests_run() -> None:
-    """`make test` runs now, tests/benchmarks run `make bench` on small data, test_docs_run runs the rest."""
+    """`make test` runs now, test_examples and tests/benchmarks run `make demo` and `make bench` on less,
+    test_docs_run runs the rest.
+    """
     assert COMMANDS[:2] == ["make demo", "pip install ."]
     assert COMMANDS[-2:] == ["make test", "make bench"]
     assert [command.split()[1] for command in COMMANDS[2:-2]] == ["up", "train", "predict", "revoke", "down"]
@@ -38,7 +40,9 @@ def test_every_command_is_one_that_these_tests_run() -> None:
     assert "$(BIN)/pytest" in makefile
 
 
+@pytest.mark.slow
 def test_make_demo_tells_its_story() -> None:
+    """With keys of real size; test_examples has it with toy keys."""
     page = ROOT / "five_hospitals.html"
     page.unlink(missing_ok=True)
     done = run("make", "demo")

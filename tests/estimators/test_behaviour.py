@@ -244,7 +244,7 @@ def test_the_key_centre_learns_public_keys_and_the_compute_partner_the_rules_of_
     forest: Any,
 ) -> None:
     learnt = forest.leakage_
-    assert learnt["KGC"] == {"public keys": 2 + len(PARTIES)}
+    assert learnt["KGC"] == {"public keys": 2 + len(PARTIES), "reports of events": 1}
     assert learnt["CC"] == {
         "its strong share": 1,
         "members of the federation": 2 + len(PARTIES),

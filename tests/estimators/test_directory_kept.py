@@ -17,6 +17,7 @@ from revfrf.testing.recorders import recording
 from revfrf.testing.refusals import refused
 from revfrf.transport.memory import MemoryChannel
 from tests.estimators.directories import LEVELS, ROWS, X, Y, again, in_memory, opened, same_answers
+from tests.estimators.toys import certified
 
 pytestmark = pytest.mark.usefixtures("prepared_moduli")
 
@@ -26,22 +27,22 @@ def test_participants_leave_opened_forests_as_they_leave_others(
     directory: Path, levels: tuple[RevocationLevel, RevocationLevel]
 ) -> None:
     """One leaves, then another after the forest was opened again; the certificates are kept and hold."""
-    memory, model, digests = in_memory(), opened(directory), []
+    memory, model = in_memory(), opened(directory)
+    certified_digests = [certified(model)]
     for party, level in zip(("bank", "shop"), levels, strict=True):
-        digests.append(model.digest_)
         certificate = model.revoke(party, level)
         memory.revoke(party, level)
-        assert certificate.report.digest_before == digests[-1]
-        assert certificate.report.digest_after == memory.digest_
+        assert certificate.core.report.digest_before == certified_digests[-1]
         same_answers(model, memory)
         model = again(model)
         same_answers(model, memory)
         assert model.certificates_[-1] == certificate
+        certified_digests.append(certified(model))
         assert not list(directory.glob(f"*-{party}-*"))
-    assert [certificate.leavers for certificate in model.certificates_] == [("bank",), ("shop",)]
-    for certificate, digest in zip(model.certificates_, digests, strict=True):
+    assert [certificate.leavers for certificate in model.certificates_] == [(), ("bank",), ("shop",)]
+    for certificate, digest in zip(model.certificates_, certified_digests, strict=True):
         certificate.verify(model.kgc_key_)
-        assert certificate.report.digest_before == digest
+        assert certificate.digest_after == digest
     assert model.federation_.coordinator.certificates == tuple(model.certificates_)
     with pytest.raises(UsageError, match="the last participant cannot leave"):
         model.revoke("telco")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from revfrf import messages
 from revfrf.errors import FormatError, UsageError
 from revfrf.messages import bins, events, frf_predict, frf_revoc, frf_test, key_setup
-from revfrf.messages.alignment import Align, Drop, MatchReply, MatchRequest, SchemaRequest
+from revfrf.messages.alignment import Align, Drop, MatchReply, MatchRequest, NumberedRows, SchemaRequest
 from revfrf.messages.base import MIB, Done, Message, array, number, of_number
 from revfrf.messages.fle_expan import Column, LevelReply, LevelRequest, NodeRows, OpenForest, Schema
 from revfrf.messages.registry import MESSAGES
@@ -26,6 +26,7 @@ from revfrf.transport.codec import VERSION, decode, encode
 MEMBER = key_setup.Member("clinic", "requester", b"1", bytes(32))
 ADMISSION = key_setup.Admission(federation="f", epoch=1, member=MEMBER, signature=bytes(64))
 REQUEST = frf_predict.Request(ADMISSION, bytes(16), bytes(16), 2**16 - 1, "soft", True, bytes(32), bytes(64))
+ROWS = NumberedRows.of(np.array([4, 7, 2**63 - 1]), ("a", "", "bänk"))
 NODES = NodeRows(bytes(8), bytes(16), (1).to_bytes(4, "little") * 2, b"\0\5")
 OPENING = OpenForest(
     federation="f",
@@ -36,18 +37,6 @@ OPENING = OpenForest(
 )
 DTPKC = key_setup.DtpkcParameters(b"\x09", b"\x04", 2**32 - 1)
 LINE = bins.FeatureLine("bank/age", 1, 0, 32, 0, bytes(32), bytes(32), 4, bytes(32), bytes(64))
-FIRST_EPOCH = key_setup.EpochCertificate(
-    federation="f",
-    epoch=1,
-    forest_protocol="shares",
-    notes_key=bytes(32),
-    dtpkc=None,
-    members=(key_setup.Member("CS", "CS", None, bytes(32)),),
-    revoked=(),
-    erases=False,
-    previous=b"",
-    signature=bytes(64),
-)
 LEAVING = frf_revoc.RevocationRequest(
     federation="f",
     forest=bytes(16),
@@ -56,6 +45,19 @@ LEAVING = frf_revoc.RevocationRequest(
     level=2,
     nonce=bytes(16),
     time=2**53,
+    signature=bytes(64),
+)
+FIRST_EPOCH = key_setup.EpochCertificate(
+    federation="f",
+    epoch=1,
+    forest_protocol="shares",
+    notes_key=bytes(32),
+    dtpkc=None,
+    members=(key_setup.Member("CS", "CS", None, bytes(32)),),
+    revoked=(),
+    requests=(),
+    erases=False,
+    previous=b"",
     signature=bytes(64),
 )
 INPUTS = events.CertifiedInputs(bytes(32), bytes(32), bytes(32), bytes(32), 2**32 - 1, (LINE,))
@@ -72,9 +74,10 @@ REPORT = events.Report(
     waits_for=("bank",),
     signature=bytes(64),
 )
+NEXT_EPOCH = msgspec.structs.replace(FIRST_EPOCH, epoch=2, revoked=("bänk",), requests=(LEAVING,))
 FIRST_REPORT = msgspec.structs.replace(REPORT, inputs_before=None, digest_before=None, waits_for=())
-CREATION = events.Event("version 1", "creation", (), None, FIRST_EPOCH, FIRST_REPORT, None, 2**53, bytes(64))
-EVENT = events.Event("version 1", "leaving", (LEAVING,), FIRST_EPOCH, FIRST_EPOCH, REPORT, 0, 1, bytes(64))
+CREATION = events.Event("version 1", "creation", None, FIRST_EPOCH, FIRST_REPORT, None, 2**53, bytes(64))
+EVENT = events.Event("version 1", "leaving", FIRST_EPOCH, NEXT_EPOCH, REPORT, 0, 1, bytes(64))
 USED = events.UsedCutsReceipt("bank", bytes(32), (events.UsedColumn("bank/age", 1, 8, bytes(32)),), bytes(64))
 ERASURE = events.ErasureReceipt("bank", bytes(32), bytes(64))
 RECEIPTS: tuple[events.Receipt, ...] = (
@@ -105,6 +108,7 @@ SAMPLES: tuple[Message, ...] = (
             key_setup.Member("bank", "participant", b"2", bytes(32)),
         ),
         revoked=("shop",),
+        requests=(LEAVING,),
         erases=True,
         previous=b"",
         signature=bytes(64),
@@ -126,9 +130,7 @@ SAMPLES: tuple[Message, ...] = (
     ),
     LevelReply(round=3, ciphertexts=bytes(96), signature=bytes(64), n_cuts=b"\1", bins=b"\0\1"),
     LevelReply(round=3, ciphertexts=b"", signature=None, n_cuts=b"", bins=b""),
-    bins.BinsRequest(
-        epoch=1, forest=bytes(16), table="training", rows=((0, 5), (7, 1)), columns=bytes(2), offset=0
-    ),
+    bins.BinsRequest(epoch=1, forest=bytes(16), table="training", rows=bytes(32), columns=bytes(2), offset=0),
     bins.BinsReply(lines=(bins.SaltedLine(LINE, bytes(32)),), data=b"\0\1\2"),
     frf_test.TestRequest(epoch=1, forest=bytes(16), table="test", nodes=NODES),
     frf_test.TestReply(bits=b"\xff\x80"),
@@ -150,7 +152,7 @@ SAMPLES: tuple[Message, ...] = (
     SchemaRequest(epoch=1),
     MatchRequest(epoch=1, table="training", blinded=bytes(49)),
     MatchReply(own=bytes(49), twice=bytes(49)),
-    Align(epoch=1, table="training", ids=("a", "b")),
+    Align(epoch=1, table="training", rows=ROWS),
     Drop(epoch=1, table="test"),
     frf_predict.PredictRequest(request=REQUEST, rows=bytes(96)),
     frf_predict.PredictReply(
@@ -231,6 +233,7 @@ class Stranger(Message, frozen=True):
 
 
 PARTS = [
+    ROWS,
     NODES,
     Column("a", 0, 32, None),
     MEMBER,

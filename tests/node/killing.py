@@ -10,7 +10,7 @@ from typing import Any
 from revfrf.errors import RevFRFError
 from revfrf.io.public_key import load_verify_key
 from revfrf.node import api
-from revfrf.protocols.certificate import RevocationCertificate
+from revfrf.protocols.certificate import EventCertificate
 from tests.node.conftest import Known
 from tests.node.federation import LONG, Asking, Running
 from tests.node.founding import SERVING
@@ -166,9 +166,11 @@ def check_whole(killing: Killing, known: Known, epoch: int) -> None:
     assert federation.digest() == known.digest
     assert federation.predict() == known.answers
     if epoch > 1:
-        [entry] = federation.ask("CS", api.History())
-        assert (entry["leavers"], entry["digest_after"]) == (["h2"], known.digest)
-        certificate = RevocationCertificate.from_json(federation.ask("CS", api.Export()).encode())
-        certificate.verify(load_verify_key(federation.directory / "h0" / "kgc.pub"))
+        federation.until(federation.all_signed, "all have signed")
+        creation, leaving = federation.ask("CS", api.History())
+        assert (creation["event"], leaving["leavers"]) == ("creation", ["h2"])
         federation.until(killing.h2_has_gone, "h2 has gone")
+    certificate = EventCertificate.from_json(federation.ask("CS", api.Export()).encode())
+    certificate.verify(load_verify_key(federation.directory / "h0" / "kgc.pub"))
     federation.stop()
+    assert certificate.digest_after == federation.salted(known.digest)

@@ -129,7 +129,7 @@ def test_any_forest_is_the_reference_s_and_so_are_its_votes(
 ) -> None:
     federation = set_up(case)
     for participant in federation.participants.values():
-        participant.limit_cuts({"x0": n_cuts})
+        participant.set_columns({"x0": ColumnSettings(n_cuts)})
     plain = limited(grow_plainly(case), {f"{party}/x0": n_cuts for party in case.codes})
     assume(any(any(leaf) for leaf in plain.forest.leaves.values()))  # where no row counts, nothing is created
     assert digest(train(case, federation)) == plain.digest

@@ -18,6 +18,7 @@ from revfrf.messages.bins import BinsReply, BinsRequest
 from revfrf.messages.fle_expan import Column
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import CC, CS, KGC
+from revfrf.protocols.bins import rows_digest
 from revfrf.testing.federations import Case, Codes, ignore, targets_of, with_books
 from revfrf.testing.recorders import Sent, recording
 from revfrf.transport.codec import encode
@@ -137,7 +138,7 @@ def test_scanner_finds_what_it_looks_for(run: Run) -> None:
     leaks += list(run.secrets.items())
     for what, leak in leaks:
         assert what in run.scanner.found(encode(BinsReply(lines=(), data=leak)))
-        request = BinsRequest(epoch=1, forest=bytes(16), table="t", rows=(), columns=leak, offset=0)
+        request = BinsRequest(epoch=1, forest=bytes(16), table="t", rows=bytes(32), columns=leak, offset=0)
         assert what in run.scanner.found(encode(request))
     assert run.scanner.found(encode(BinsReply(lines=(), data=bytes(999)))) == set()
 
@@ -149,7 +150,8 @@ def test_participants_are_told_the_rules_and_asked_for_whole_columns_and_nothing
     for party, n in OWNED.items():
         [request] = [each.message for each in of_kind(run.training, "BinsRequest") if each.recipient == party]
         assert isinstance(request, BinsRequest)
-        assert (request.rows, request.offset, request.table) == (((0, N_ROWS),), 0, "training")
+        assert request.rows == rows_digest(np.arange(N_ROWS))
+        assert (request.offset, request.table) == (0, "training")
         assert np.frombuffer(request.columns, "<u2").tolist() == list(range(n))
 
 
@@ -187,7 +189,7 @@ def test_bins_of_tested_rows_are_asked_of_columns_that_the_forest_uses(run: Run)
     requests, replies = of_kind(run.testing, "BinsRequest"), of_kind(run.testing, "BinsReply")
     columns = {each.recipient: np.frombuffer(each.plain["columns"], "<u2").tolist() for each in requests}
     for each in requests:
-        assert each.plain["rows"] == []
+        assert each.plain["rows"] == rows_digest(np.arange(N_TESTED))
     for each in replies:
         own, books = columns[each.sender], run.books[each.sender]
         bins = [bins_of(run.tested[each.sender][i], books[i].cuts) for i in own]
@@ -215,8 +217,7 @@ def test_books_count_what_was_received(run: Run) -> None:
     bins = sum(len(each.plain["data"]) for each in of_kind(run.sent, "BinsReply"))
     assert learnt[CS]["bins of rows"] == bins
     for party in set(OWNED) - {LEAVER}:
-        known = {"members of the federation", "the forest's rules", "numbers of rows"}
-        assert learnt[party].keys() == known
+        assert learnt[party].keys() == {"members of the federation", "the forest's rules"}
 
 
 # -- files ------------------------------------------------------------------------------------------

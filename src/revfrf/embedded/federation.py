@@ -34,6 +34,7 @@ from revfrf.parallel import calls_at_once
 from revfrf.protocols.certificate import EventCertificate
 from revfrf.protocols.common.epoch import read_parameters
 from revfrf.protocols.common.identity import Identity, IdentityRecord
+from revfrf.protocols.noise import before_its_books
 from revfrf.protocols.paper.frf_predict import Answer
 from revfrf.protocols.registry import PROTOCOLS
 from revfrf.protocols.sides import TRAINING, GrowthReport
@@ -209,7 +210,7 @@ class Federation:
     def train(self, codes: Codes, rules: Rules, targets: Targets, progress: Progress) -> None:
         """FLE-Expan on these rows."""
         for party, table in codes.items():
-            self.participants[party].hold(TRAINING, table)
+            self.participants[party].hold(TRAINING, table, targets.numbers)
         started = perf_counter()
         self.resume(progress, lambda: self.coordinator.create(rules, self.seed, targets))
         self.timings = msgspec.structs.replace(self.timings, training=perf_counter() - started)
@@ -286,7 +287,9 @@ class Federation:
         shadow.seed = self.seed
         for name, participant in staying.items():
             shadow.participants[name].secret = participant.secret
-            shadow.participants[name].n_cuts = participant.n_cuts
+            shadow.participants[name].settings = participant.settings
+            if participant.store.books:
+                shadow.participants[name].store.put_spending(before_its_books(participant.store))
         codes = {name: participant.table(TRAINING) for name, participant in staying.items()}
         shadow.train(codes, self.coordinator.plan.rules, self.coordinator.targets, lambda _: None)
         return shadow
@@ -307,13 +310,14 @@ class Federation:
     @property
     def leaving(self) -> bool:
         """Whether somebody has asked to leave, and the forest without them is not certified yet."""
-        wanted = bool(self.kgc.state.leaving or self.kgc.state.left)
+        wanted = bool(self.kgc.state.leaving) or self.kgc.state.uncertified
         return wanted or self.coordinator.lifecycle_state().revoking
 
     @property
     def leavers(self) -> list[str]:
         """The participants whose revocation is not finished."""
-        begun = {request.party for request in self.kgc.state.left} or self.coordinator.leavers
+        requests = self.kgc.current.requests if self.kgc.state.uncertified else ()
+        begun = {request.party for request in requests} or self.coordinator.leavers
         return sorted({*self.kgc.state.leaving, *begun})
 
     def resume(self, progress: Progress, create: Callable[[], None] | None = None) -> None:

@@ -112,14 +112,17 @@ class EventSeat(CoordinatorSeat, Protocol):
 
 def report_event(cs: EventSeat) -> EventCertificate:
     """Have KGC certify what has become of the forest, and keep the certificate. May be repeated."""
-    before, nodes = cs.certificates[-1:], cs.store.rebuilding or Rebuilding(0, 0)
+    digest_after = salted_digest(cs.record.salt, cs.digest())
+    # Without this event: an interruption below may have left its certificate in memory.
+    earlier = [known for known in cs.certificates if known.core.report.digest_after != digest_after]
+    before, nodes = earlier[-1:], cs.store.rebuilding or Rebuilding(0, 0)
     unsigned = Report(
         epoch=certificate_digest(cs.certificate),
         forest=cs.plan.forest,
         inputs_before=before[0].core.report.inputs_after if before else None,
         inputs_after=inputs_of(cs),
         digest_before=before[0].digest_after if before else None,
-        digest_after=salted_digest(cs.record.salt, cs.digest()),
+        digest_after=digest_after,
         destroyed=nodes.destroyed,
         rebuilt=cs.side.n_nodes - nodes.kept,
         kept=nodes.kept,
@@ -135,7 +138,7 @@ def report_event(cs: EventSeat) -> EventCertificate:
     if event.epoch_after.erases:
         certificate = certificate.signed_by([_erasure(cs.identity, event)])
     with cs.store.transaction():
-        _keep(cs, [*cs.certificates, certificate])
+        _keep(cs, [*earlier, certificate])
         cs.store.put_used_salts({})
         cs.write(msgspec.structs.replace(cs.record, dtpkc=cs.certificate.dtpkc))
         cs.store.finish()
@@ -200,8 +203,9 @@ def _checked(
     """
     if any(receipt.party != member for receipt in reply.receipts):
         raise ProtocolError(f"{member!r} gives a receipt of somebody else", kind="member")
+    owed = certificate.unsigned[member]
     try:
-        certificate.signed_by(reply.receipts)
+        certificate.signed_by([receipt for receipt in reply.receipts if type(receipt) in owed])
     except CertificateError as error:
         raise ProtocolError(f"a receipt that does not hold: {error}", kind="member") from None
     generations = {line.feature: line.generation for line in certificate.core.report.inputs_after.features}
