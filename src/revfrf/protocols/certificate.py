@@ -149,11 +149,13 @@ def _verify_requests(event: Event) -> None:
 def _verify_report(event: Event) -> None:
     """CS has signed a report of this epoch, and the inputs are those that the owners have signed."""
     report, after = event.report, event.epoch_after
-    [cs] = [member for member in after.members if member.role == CS]
+    servers = [member for member in after.members if member.role == CS]
+    if len(servers) != 1:
+        raise CertificateError("an epoch has one CS", kind="epoch")
     if report.epoch != certificate_digest(after):
         raise CertificateError("the report is of another epoch", kind="report")
     with _holds("report", "the coordinator has not signed this report"):
-        verify(VerifyKey(cs.verify_key), _REPORT, report, after.federation)
+        verify(VerifyKey(servers[0].verify_key), _REPORT, report, after.federation)
     _verify_lines(event, report.inputs_after, after)
     before = report.inputs_before
     if (before is None) != (report.digest_before is None) or (
