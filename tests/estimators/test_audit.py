@@ -244,7 +244,8 @@ def test_coordinator_that_grows_another_forest_than_its_inputs_define_is_found(
         model = fitted()
     model.certificates_[0].verify(model.kgc_key_)
     found = model.audit()
-    assert (found.problems.keys(), found.missing_receipts) == ({"forest"}, ())
+    assert found.problems.keys() == {"forest"}
+    assert found.missing_receipts == ()
 
 
 # -- directories that were changed by hand ----------------------------------------------------------
