@@ -14,8 +14,9 @@ from revfrf.messages.events import Event, Report
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import KGC
 from revfrf.protocols.certificate import FORMAT, EventCertificate, sign_report
+from revfrf.protocols.columns import ColumnSettings
 from revfrf.protocols.common.signed import sign
-from revfrf.testing.federations import Case, ignore, prepared_keys, random_case, train, with_books
+from revfrf.testing.federations import Case, ignore, prepared_keys, random_case, set_up, train, with_books
 from revfrf.testing.peers import offline
 from revfrf.testing.refusals import refusal_kind
 
@@ -121,8 +122,7 @@ def completed() -> Happened:
 
 def left_without_telco(*, comes_back: bool) -> Happened:
     """Bank leaves while telco, who wants its bins forgotten, is away."""
-    federation = train(of_four(CASE))
-    forget_bins_of(federation, "telco")
+    federation = forgetting("telco")
     with offline(federation.network, "telco"):
         leave(federation, {"bank": 2})
     if comes_back:
@@ -130,13 +130,16 @@ def left_without_telco(*, comes_back: bool) -> Happened:
     return Happened(federation.coordinator.certificates[-1], federation)
 
 
-def forget_bins_of(federation: Federation, owner: str) -> None:
-    """An owner wants its bins forgotten; CS forgets them."""
-    store, cs = federation.coordinator.store, federation.coordinator
-    features = cs.plan.owners[owner]
-    store.add_bins({name: store.bins[name]._replace(forget=True) for name in features})
-    federation.resume(ignore)
-    assert not any(len(store.bins[name].bins) for name in features)
+def forgetting(owner: str) -> Federation:
+    """A forest for which CS has forgotten an owner's bins, as the owner wants it."""
+    case = of_four(CASE)
+    federation = set_up(case)
+    columns = range(len(case.codes[owner]))
+    federation.participants[owner].set_columns({f"x{i}": ColumnSettings(forget_bins=True) for i in columns})
+    train(case, federation)
+    bins = federation.coordinator.store.bins
+    assert all((len(held.bins) > 0) != name.startswith(f"{owner}/") for name, held in bins.items())
+    return federation
 
 
 def kind_of(certificate: EventCertificate, key: VerifyKey) -> str:

@@ -25,6 +25,7 @@ from tests.protocols.key_setup.parties import (
     accepted,
     dealt_to,
     dtpkc_of,
+    following,
     forging,
     fresh_setup,
     level_of,
@@ -105,9 +106,19 @@ WRONG_MEMBERS: dict[str, Callable[[EpochCertificate, EpochCertificate], tuple[Me
     "somebody with the leaver's key": lambda a, b: with_bank(b, h=only(a, "telco")[0].h),
     "somebody with the key of another": lambda _a, b: with_bank(b, h=only(b, CC)[0].h),
 }
+WRONG_REQUESTS: dict[str, tuple[str, Callable[[EpochCertificate, EpochCertificate], dict[str, Any]]]] = {
+    "nobody has asked to leave": ("leaver", lambda _a, _b: {"requests": ()}),
+    "a request twice": ("leaver", lambda _a, b: {"requests": b.requests * 2}),
+    "a request for the other level": ("signature", lambda _a, b: asked(b, level=3 - b.requests[0].level)),
+    "a request that was not signed": ("signature", lambda _a, b: asked(b, signature=bytes(64))),
+    "a request of somebody who stays": ("signature", lambda _a, b: asked(b, party="bank")),
+    "a request of a server": ("member", lambda _a, b: asked(b, party=CC)),
+    "a request of who has left before": ("epoch", lambda a, _b: {"requests": a.requests}),
+    "a request to leave another federation": ("epoch", lambda _a, b: asked(b, federation="another")),
+}
 ERASES = "keys are erased although nobody has new ones, or not although all have"
 NEW_KEYS = "new keys and the old modulus, or old keys and a new one"
-WRONG = [*OUT_OF_TURN, *WRONG_LEAVERS, *WRONG_MEMBERS, NEW_KEYS, ERASES]
+WRONG = [*OUT_OF_TURN, *WRONG_LEAVERS, *WRONG_MEMBERS, *WRONG_REQUESTS, NEW_KEYS, ERASES]
 
 
 def wrongly(wrong: str, before: EpochCertificate, after: EpochCertificate) -> dict[str, Any]:
@@ -119,7 +130,21 @@ def wrongly(wrong: str, before: EpochCertificate, after: EpochCertificate) -> di
         return {"erases": not after.erases}
     if wrong in WRONG_MEMBERS:
         return {"members": WRONG_MEMBERS[wrong](before, after)}
+    if wrong in WRONG_REQUESTS:
+        return WRONG_REQUESTS[wrong][1](before, after)
     return (OUT_OF_TURN | WRONG_LEAVERS)[wrong](before, after)
+
+
+def asked(after: EpochCertificate, **changes: Any) -> dict[str, Any]:
+    """What is changed about an epoch with these changes of the first request to leave."""
+    return {"requests": (replace(after.requests[0], **changes), *after.requests[1:])}
+
+
+def kind_of(wrong: str) -> str:
+    """The kind of the refusal."""
+    if wrong in WRONG_REQUESTS:
+        return WRONG_REQUESTS[wrong][0]
+    return "epoch" if wrong in OUT_OF_TURN else "leaver" if wrong == ERASES else "member"
 
 
 def other_key(before: EpochCertificate, after: EpochCertificate) -> bytes | None:
@@ -141,7 +166,7 @@ def epochs(parties: Parties, request: pytest.FixtureRequest) -> Epochs:
 def test_epoch_that_does_not_follow_is_refused(epochs: Epochs, wrong: str) -> None:
     before, after = epochs
     check_succession(before, after)
-    with refused("epoch" if wrong in OUT_OF_TURN else "member"):
+    with refused(kind_of(wrong)):
         check_succession(before, replace(after, **wrongly(wrong, before, after)))
 
 
@@ -191,7 +216,8 @@ def test_party_stays_in_its_epoch_if_the_next_one_is_wrong(
 
     channel = forging(parties.network, forge)
     setup = new_setup()
-    unsigned = next_epoch(channel, second, ["telco"], level_of(setup), setup, next(DEALS))
+    requests = parties.requests("telco", level=level_of(setup))
+    unsigned = next_epoch(channel, second, requests, setup, next(DEALS))
     third = signed_again(kgc, unsigned)
     refusal(lambda: inform(channel, [third], "bank"))
     assert bank.certificate == second
@@ -202,13 +228,8 @@ def test_certificates_are_taken_in_turn(parties: Parties) -> None:
     first = parties.enrol()
     late = parties.identities["bank"]
 
-    def following(before: EpochCertificate, leaver: str) -> EpochCertificate:
-        changes = {"revoked": (*before.revoked, leaver), "previous": certificate_digest(before)}
-        members = all_but(before, leaver)
-        return signed_again(parties.signing, before, epoch=before.epoch + 1, members=members, **changes)
-
-    second = following(first, "shop")
-    third = following(second, "telco")
+    second = following(parties, first, "shop")
+    third = following(parties, second, "telco")
     assert refusal(lambda: parties.send("bank", third)).kind == "order"
     assert late.certificate == first
     for certificate in (second, third):

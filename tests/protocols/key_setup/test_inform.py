@@ -9,11 +9,10 @@ from revfrf.errors import AbsentError
 from revfrf.messages.base import Message
 from revfrf.messages.key_setup import EpochCertificate
 from revfrf.names import KGC
-from revfrf.protocols.common.epoch import certificate_digest
 from revfrf.protocols.key_setup import inform
 from revfrf.testing.peers import FaultyPeer, LyingChannel, failing, replaced
 from revfrf.testing.refusals import refused
-from tests.protocols.key_setup.parties import Parties, signed_again
+from tests.protocols.key_setup.parties import Parties, following, signed_again
 
 
 @dataclass
@@ -45,14 +44,7 @@ def epochs(parties: Parties) -> list[EpochCertificate]:
     """Three epochs, of which all members know the first alone."""
     found = [parties.enrol("shares")]
     for leaver in ("shop", "telco"):
-        before = found[-1]
-        changes: dict[str, Any] = {
-            "epoch": before.epoch + 1,
-            "members": tuple(member for member in before.members if member.name != leaver),
-            "revoked": (*before.revoked, leaver),
-            "previous": certificate_digest(before),
-        }
-        found.append(signed_again(parties.signing, before, **changes))
+        found.append(following(parties, found[-1], leaver))
     return found
 
 

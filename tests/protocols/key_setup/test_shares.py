@@ -190,7 +190,9 @@ def test_nobody_enters_an_epoch_that_changes_what_must_stay(
 ) -> None:
     """Whatever KGC itself has signed."""
     first, kgc = parties.enrol("shares"), parties.signing
-    right = next_epoch(parties.network.channel(KGC), first, ["telco"], level, None, next(DEALS))
+    right = next_epoch(
+        parties.network.channel(KGC), first, parties.requests("telco", level=level), None, next(DEALS)
+    )
     check_succession(first, right)
     forged = signed_again(kgc, right, **WRONG[wrong](right))
     with pytest.raises(ProtocolError):
