@@ -22,6 +22,7 @@ from revfrf.forest.tree import OPEN
 from revfrf.messages.bins import BinsReply
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.protocols import shares
+from revfrf.protocols.columns import ColumnSettings
 from revfrf.testing.federations import (
     Case,
     Codes,
