@@ -36,6 +36,7 @@ from tests.protocols.frf_revoc.leaving import (
     send,
     state,
 )
+from tests.quick import slow
 
 # -- nodes destroyed and encrypted anew -------------------------------------------------------------
 
@@ -234,7 +235,7 @@ def as_often_as(times: Iterator[int], action: Callable[..., None]) -> Callable[.
     return limited
 
 
-@pytest.mark.parametrize(("leaver", "level"), [("bank", 1), ("bank", 2), ("telco", 1)])
+@pytest.mark.parametrize(("leaver", "level"), [("telco", 1), slow(("bank", 1)), slow(("bank", 2))])
 def test_leaving_while_the_forest_still_grows_gives_the_forest_without_the_leaver(
     leaver: str, level: RevocationLevel
 ) -> None:
