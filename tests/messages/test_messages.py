@@ -36,7 +36,7 @@ OPENING = OpenForest(
     rules=with_rules(n_trees=100, max_depth=62, n_candidates=255, n_sampled=2**20),
 )
 DTPKC = key_setup.DtpkcParameters(b"\x09", b"\x04", 2**32 - 1)
-LINE = bins.FeatureLine("bank/age", 1, 0, 32, 0, bytes(32), bytes(32), 4, 10**6, True, bytes(32), bytes(64))
+LINE = bins.FeatureLine("bank/age", 1, 0, 32, 0, bytes(32), bytes(32), 4, None, False, bytes(32), bytes(64))
 LEAVING = frf_revoc.RevocationRequest(
     federation="f",
     forest=bytes(16),

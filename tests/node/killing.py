@@ -99,7 +99,7 @@ class Killing:
             patience = patience + 1 if asking.done else 0
             if asking.error is not None and not (said and said in str(asking.error)):
                 assert asking.error.kind in ("absent", "usage"), (asking.error, self.federation.logs())
-            if patience > 50:
+            if patience > 10:
                 asking, patience = Asking(ask), 0
             return False
 
@@ -160,11 +160,14 @@ def check_whole(killing: Killing, known: Known, epoch: int) -> None:
         return federation.all_connected()
 
     killing.end()
-    if "clinic" not in federation.processes:
+    if known.answers is not None and "clinic" not in federation.processes:
         federation.start("clinic", wait=False)
     federation.until(settled, "all are well")
     assert federation.digest() == known.digest
-    assert federation.predict() == known.answers
+    if known.answers is not None:
+        assert federation.predict() == known.answers
+    else:
+        assert federation.ask("CS", api.AuditForest()).holds
     if epoch > 1:
         federation.until(federation.all_signed, "all have signed")
         creation, leaving = federation.ask("CS", api.History())

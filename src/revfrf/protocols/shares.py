@@ -145,6 +145,9 @@ class SharesCoordinator(CoordinatorSide):
         return Growth.of(plan.rules, plan.seed, self.seat.targets, features, n_cuts, bins, here=here)
 
     def check_bins(self) -> None:
+        if self._never_sent():
+            raise ProtocolError("the bins of a column are missing", kind="forest")
+        self._check_parts()
         for held in self.seat.store.bins.values():
             if len(held.bins) and bins_digest(held.salt, held.bins.tobytes()) != held.line.bins:
                 raise ProtocolError(f"{held.line.feature!r}: other bins than were signed", kind="forest")
@@ -229,7 +232,6 @@ class SharesCoordinator(CoordinatorSide):
                 fits &= len(cuts) == line.n_cuts and bool((np.diff(cuts) > 0).all())
         if not fits:
             raise ProtocolError("the parts of the forest do not fit together", kind="forest")
-        self._check_parts()
         self.check_bins()
         kept = all(held.line.forget or len(held.bins) for held in store.bins.values())
         if training_rows and not kept:

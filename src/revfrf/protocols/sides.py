@@ -190,7 +190,7 @@ class CoordinatorSide(ABC):
         return {}
 
     def check_bins(self) -> None:  # noqa: B027
-        """Raise RejectedError unless the bins that are kept are those that their owners have signed."""
+        """Raise RejectedError unless the parts fit together, with the bins that their owners have signed."""
 
     def grow_again(self, progress: Progress) -> str:  # noqa: ARG002
         """Grow the forest a second time, from what is stored, and return its digest. Nothing changes."""
