@@ -171,12 +171,22 @@ def test_requests_are_measured_on_one_core_and_on_all(data: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_processes_are_measured_beside_one_process(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["shares", "paper"])
+def test_processes_are_measured_beside_one_process(protocol: str, data: Path, tmp_path: Path) -> None:
     small = ["--parties", "2", "--trees", "2", "--depth", "2", "--bits", "256", "--rows", "200"]
-    few = ["--asked", "2", "--rounds", "1"]
+    few = ["--asked", "2", "--rounds", "1", "--protocol", protocol]
     found = study("network loopback", tmp_path, "--data", data, *small, *few)
-    assert set(found) == {"in one process", "over gRPC"}
-    assert all(times[0][what] > 0 for times in found.values() for what in ("training", "asking"))
+    assert set(found) == {"scikit-learn", "in one process", "over gRPC"}
+    assert all(times[0]["training"] > 0 for times in found.values())
+    asked = {how for how, times in found.items() if times[0]["asking"] is not None}
+    assert asked == ({"in one process", "over gRPC"} if protocol == "paper" else set())
+
+
+@pytest.mark.slow
+def test_distant_parties_wait_for_round_trips(data: Path, tmp_path: Path) -> None:
+    small = ["--parties", "2", "--trees", "2", "--depth", "2", "--rows", "60", "--rounds", "1"]
+    [seconds] = study("network distant", tmp_path, "--data", data, *small, "--round-trip", "0.2")
+    assert seconds > 1  # set-up alone takes five
 
 
 def test_exactness_of_leaving_is_measured(data: Path, tmp_path: Path) -> None:

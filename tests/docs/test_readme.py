@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.quick import quick
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 pytestmark = pytest.mark.timeout(900)  # on a slow machine, and primes are found by chance
@@ -18,6 +20,7 @@ COMMANDS = [
     for line in block.splitlines()
 ]
 [(PROGRAM, PRINTED)] = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", README, re.DOTALL)
+KEYS, TOY_KEYS = '"key_bits": 2048', '"key_bits": 256, "allow_insecure_keys": True'
 PAGES = [
     *ROOT.glob("*.md"),
     *(page for folder in ("docs", "src", "tests", "benchmarks") for page in ROOT.glob(f"{folder}/**/*.md")),
@@ -29,7 +32,9 @@ def run(*command: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[s
 
 
 def test_every_command_is_one_that_these_tests_run() -> None:
-    """`make test` runs now, tests/benchmarks run `make bench` on small data, test_docs_run runs the rest."""
+    """`make test` runs now, test_examples and tests/benchmarks run `make demo` and `make bench` on less,
+    test_docs_run runs the rest.
+    """
     assert COMMANDS[:2] == ["make demo", "pip install ."]
     assert COMMANDS[-2:] == ["make test", "make bench"]
     assert [command.split()[1] for command in COMMANDS[2:-2]] == ["up", "train", "predict", "revoke", "down"]
@@ -38,7 +43,9 @@ def test_every_command_is_one_that_these_tests_run() -> None:
     assert "$(BIN)/pytest" in makefile
 
 
+@pytest.mark.slow
 def test_make_demo_tells_its_story() -> None:
+    """With keys of real size; test_examples has it with toy keys."""
     page = ROOT / "five_hospitals.html"
     page.unlink(missing_ok=True)
     done = run("make", "demo")
@@ -75,9 +82,12 @@ def test_make_demo_tells_its_story() -> None:
     assert f"{after}%" in html
 
 
-def test_the_program_prints_what_the_readme_shows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("keys", quick([KEYS, TOY_KEYS], [TOY_KEYS]), ids=["real keys", "toy keys"])
+def test_the_program_prints_what_the_readme_shows(tmp_path: Path, keys: str) -> None:
+    """Whatever the keys are."""
     assert README.count("```python") == 1
-    done = run(sys.executable, "-W", "error", "-c", PROGRAM, cwd=tmp_path)
+    assert PROGRAM.count(KEYS) == 1
+    done = run(sys.executable, "-W", "error", "-c", PROGRAM.replace(KEYS, keys), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == PRINTED
     *_, left, never = PRINTED.splitlines()

@@ -118,7 +118,7 @@ def check_some(level: RevocationLevel, every: int) -> None:
 
 @pytest.mark.parametrize("level", [1, 2])
 def test_revocation_that_is_interrupted_at_some_lines_ends_well(level: RevocationLevel) -> None:
-    check_some(level, 29)
+    check_some(level, 61)
 
 
 @pytest.mark.slow

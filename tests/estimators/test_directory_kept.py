@@ -1,5 +1,6 @@
 """Certificates, policies, requesters, quotas and answered requests are kept when a forest is opened again."""
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +19,19 @@ from revfrf.testing.refusals import refused
 from revfrf.transport.memory import MemoryChannel
 from tests.estimators.directories import LEVELS, ROWS, X, Y, again, in_memory, opened, same_answers
 from tests.estimators.toys import certified
+from tests.quick import quick
 
 pytestmark = pytest.mark.usefixtures("prepared_moduli")
 
 
-@pytest.mark.parametrize("levels", [(1, 1), (1, 2), (2, 1), (2, 2)], ids=str)
+@pytest.mark.parametrize(("first", "second"), quick(product(LEVELS, LEVELS), [(1, 2)]))
 def test_participants_leave_opened_forests_as_they_leave_others(
-    directory: Path, levels: tuple[RevocationLevel, RevocationLevel]
+    directory: Path, first: RevocationLevel, second: RevocationLevel
 ) -> None:
     """One leaves, then another after the forest was opened again; the certificates are kept and hold."""
     memory, model = in_memory(), opened(directory)
     certified_digests = [certified(model)]
-    for party, level in zip(("bank", "shop"), levels, strict=True):
+    for party, level in (("bank", first), ("shop", second)):
         certificate = model.revoke(party, level)
         memory.revoke(party, level)
         assert certificate.core.report.digest_before == certified_digests[-1]
@@ -140,7 +142,7 @@ def test_requester_whose_admission_was_lost_may_enrol_again(
         assert model.predict_encrypted(ROWS, requester).tobytes() == model.predict(ROWS).tobytes()
 
 
-@pytest.mark.parametrize("party", ["bank", CS, CC])
+@pytest.mark.parametrize("party", quick(["bank", CS, CC], ["bank"]))
 def test_quota_is_not_reset_by_opening(directory: Path, party: str) -> None:
     """Everybody is asked about every row, for everybody has a split in every tree's way."""
     model = opened(directory)

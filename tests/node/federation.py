@@ -20,6 +20,7 @@ from revfrf.node.control import CONTROL, ask
 from revfrf.node.home import CONFIG, Home
 from revfrf.protocols.events import salted_digest
 from revfrf.protocols.sides import ForestRecord
+from revfrf.testing.recorders import until
 from tests.node.founding import SERVING, configure, port_of_own
 
 Result = TypeVar("Result")
@@ -205,11 +206,10 @@ class Running:
     # -- waiting
 
     def until(self, done: Callable[[], bool], what: str, seconds: float = LONG) -> None:
-        end = time.monotonic() + seconds
-        while not done():
-            if time.monotonic() > end:
-                raise AssertionError(f"within {seconds} seconds: {what}\n{self.logs()}")
-            time.sleep(0.02)
+        try:
+            until(done, what, seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.logs()}") from error
 
     def wait_until_connected(self) -> None:
         """Until everybody who runs has a link to CS, and CS has that very link."""

@@ -99,7 +99,7 @@ class Killing:
             patience = patience + 1 if asking.done else 0
             if asking.error is not None and not (said and said in str(asking.error)):
                 assert asking.error.kind in ("absent", "usage"), (asking.error, self.federation.logs())
-            if patience > 50:
+            if patience > 10:
                 asking, patience = Asking(ask), 0
             return False
 

@@ -34,6 +34,7 @@ from tests.node.founding import (
     port_of_own,
     write_rows,
 )
+from tests.quick import quick
 
 pytestmark = pytest.mark.timeout(900)  # on a slow machine
 
@@ -113,7 +114,7 @@ def test_a_requester_without_a_process_is_told_who_refuses(begin: Begin, trained
     assert said.count("\n") == 1  # and gRPC is silent
 
 
-@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize("level", quick([1, 2], [2]))
 def test_a_forest_that_a_participant_has_left_is_the_one_without_it(
     begin: Begin, trained: Known, never_with_h2: Known, level: api.RevocationLevel
 ) -> None:
@@ -290,7 +291,7 @@ def left(trained: Known, zygote: object, tmp_path_factory: pytest.TempPathFactor
     return directory
 
 
-@pytest.mark.parametrize("party", ["CS", "CC", "KGC", "h0"])
+@pytest.mark.parametrize("party", quick(["CS", "CC", "KGC", "h0"], ["CC", "h0"]))
 def test_a_directory_from_before_the_last_epoch_is_noticed_and_answers_nothing(
     begin: Begin, trained: Known, left: Path, party: str
 ) -> None:

@@ -2,19 +2,31 @@
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from revfrf.errors import RevFRFError
+from revfrf.forest.targets import TargetsRecord
 from revfrf.io.public_key import load_verify_key
+from revfrf.messages.alignment import NumberedRows
 from revfrf.node import api
-from revfrf.node.home import CONFIG
+from revfrf.node.home import CONFIG, Home
+from revfrf.node.training_job import Training
 from revfrf.protocols.certificate import EventCertificate
 from tests.node.conftest import Known, of_library
 from tests.node.federation import Begin, by_itself, copied, running
-from tests.node.founding import N_TRAINED, OWNERS, columns, configure, found_federation, ids
+from tests.node.founding import (
+    MISSING,
+    N_TRAINED,
+    OWNERS,
+    columns,
+    configure,
+    found_federation,
+    ids,
+)
 
 pytestmark = pytest.mark.timeout(900)  # on a slow machine
 
@@ -164,6 +176,24 @@ def test_whoever_leaves_before_all_bins_have_arrived_is_not_in_the_forest(
     federation.ask("h2", api.Revoke(1))
     federation.start("h1", wait=False)
     assert federation.wait_until_ready(2) == without_h2
+
+
+def test_cs_and_every_owner_have_written_down_the_same_numbers_of_the_same_ids(shares: Known) -> None:
+    """CS counts the shared rows from 0 in the order of their ids, and remembers which number is next."""
+    missing = MISSING["h0"] + MISSING["h1"]
+    shared = [name for name in sorted(ids()[:N_TRAINED]) if name not in missing]
+    with closing(Home.open(shares.directory / "CS")) as home:
+        record = home.store.expect("training", Training)
+        targets = home.store.expect("targets", TargetsRecord).targets()
+    rows = record.expect_rows()
+    numbers, names = rows.read(len(rows))
+    assert (numbers.tolist(), names) == ([*range(len(shared))], shared)
+    assert record.next_number == len(shared)
+    assert targets.numbers.tolist() == numbers.tolist()
+    for owner in OWNERS:
+        with closing(Home.open(shares.directory / owner)) as home:
+            own = NumberedRows(home.store.expect("numbers", bytes), home.store.expect("ids", str))
+        assert own == rows
 
 
 def test_rows_of_an_owner_are_the_same_after_a_restart(begin: Begin, shares: Known, grown: str) -> None:

@@ -22,6 +22,8 @@ from revfrf.forest.tree import OPEN
 from revfrf.messages.bins import BinsReply
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.protocols import shares
+from revfrf.protocols.columns import ColumnSettings
+from revfrf.protocols.events import salted_digest
 from revfrf.testing.federations import (
     Case,
     Codes,
@@ -129,7 +131,7 @@ def test_any_forest_is_the_reference_s_and_so_are_its_votes(
 ) -> None:
     federation = set_up(case)
     for participant in federation.participants.values():
-        participant.limit_cuts({"x0": n_cuts})
+        participant.set_columns({"x0": ColumnSettings(n_cuts)})
     plain = limited(grow_plainly(case), {f"{party}/x0": n_cuts for party in case.codes})
     assume(any(any(leaf) for leaf in plain.forest.leaves.values()))  # where no row counts, nothing is created
     assert digest(train(case, federation)) == plain.digest
@@ -153,7 +155,8 @@ def test_forest_that_participants_have_left_is_the_reference_s_without_them(
         gone += leavers
         certificate = federation.revoke(leavers, data.draw(st.sampled_from(LEVELS)), ignore)
         plain = grow_plainly(case.without(*gone))
-        assert digest(federation) == certificate.report.digest_after == plain.digest
+        assert digest(federation) == plain.digest
+        assert certificate.digest_after == salted_digest(federation.coordinator.record.salt, plain.digest)
         staying = case.without(*gone).codes
         assert in_numbers(federation.votes(staying, case.n_rows, "soft")) == reference_votes(
             plain, staying, True
@@ -326,7 +329,7 @@ def test_growth_that_was_interrupted_grows_what_is_missing_and_nothing_else(
 
 def test_revocation_that_is_cut_off_between_trees_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is answered in between, and the report counts what was destroyed at first."""
-    federation, expected = train(CASE), train(CASE).revoke(["telco"], 1, ignore).report
+    federation, expected = train(CASE), train(CASE).revoke(["telco"], 1, ignore).core.report
     monkeypatch.setattr(shares, "_COMMIT_SECONDS", -1.0)
 
     def cut_off(report: Any) -> None:
@@ -341,8 +344,8 @@ def test_revocation_that_is_cut_off_between_trees_goes_on(monkeypatch: pytest.Mo
         federation.votes(CASE.without("telco").codes, CASE.n_rows, "hard")
     federation.resume(ignore)
     assert digest(federation) == grow_plainly(CASE.without("telco")).digest
-    report = federation.coordinator.certificates[-1].report
-    for name in ("digest_before", "digest_after", "destroyed", "rebuilt", "kept"):
+    report = federation.coordinator.certificates[-1].core.report
+    for name in ("destroyed", "rebuilt", "kept"):
         assert getattr(report, name) == getattr(expected, name)
 
 

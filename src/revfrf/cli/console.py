@@ -41,7 +41,8 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.3g}"
     if isinstance(value, dict):
-        return "; ".join(f"{_shown(name)}: {_shown(x)}" for name, x in value.items()) or "none"
+        parts = (f"({_shown(x)})" if isinstance(x, dict) else _shown(x) for x in value.values())
+        return "; ".join(f"{_shown(name)}: {part}" for name, part in zip(value, parts, strict=True)) or "none"
     if isinstance(value, list | tuple):
         return ", ".join(map(_shown, value)) or "none"
     return one_line(str(value)) or "none"

@@ -1,13 +1,15 @@
 """What both estimators share: parameters, training, plain and encrypted predictions, costs and leakage."""
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from numbers import Integral
+from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar, NamedTuple, Self, get_args
 
 import numpy as np
+from msgspec.structs import asdict
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length, check_random_state
@@ -29,6 +31,7 @@ from revfrf.forest.tree import MAX_TREES, Method, Rules
 from revfrf.forest.voting import Votes, Voting
 from revfrf.names import Protocol
 from revfrf.parallel import workers
+from revfrf.protocols.columns import MAX_BUDGET, MAX_EPSILON, MIN_EPSILON, ColumnSettings, revealed
 from revfrf.protocols.common.request import RequestPolicy
 from revfrf.protocols.registry import PROTOCOLS
 from revfrf.report.progress import level_progress, request_progress
@@ -76,6 +79,9 @@ class BaseRevocableForest(BaseEstimator):
         "n_candidates": [Interval(Integral, 1, 255, closed="both")],
         "n_sampled": [Interval(Integral, 2, 2**20, closed="both")],
         "n_cuts": [Interval(Integral, 1, MAX_CUTS, closed="both"), dict],
+        "epsilon": [Interval(Real, MIN_EPSILON, MAX_EPSILON, closed="both"), dict, None],
+        "epsilon_budget": [Interval(Real, MIN_EPSILON, MAX_BUDGET, closed="both"), dict, None],
+        "forget_bins": ["boolean", dict],
         "protocol": [StrOptions(set(get_args(Protocol)))],
         "parties": [dict, None],
         "decimals": [Interval(Integral, 0, 18, closed="both"), dict, None],
@@ -98,6 +104,9 @@ class BaseRevocableForest(BaseEstimator):
     n_candidates: int = 32
     n_sampled: int = 128
     n_cuts: int | Mapping[Any, int] = MAX_CUTS
+    epsilon: float | Mapping[Any, float | None] | None = None
+    epsilon_budget: float | Mapping[Any, float | None] | None = None
+    forget_bins: bool | Mapping[Any, bool] = False
     protocol: Protocol = "shares"
     parties: Parties | None = None
     decimals: Decimals = None
@@ -179,6 +188,7 @@ class BaseRevocableForest(BaseEstimator):
         rules = Rules.of(self, len(layout.columns), protocol.cuts(self))
         seed = master_seed(check_random_state(self.random_state))
         columns = {party: layout.of(party) for party in layout.owned}
+        settings = self._column_settings(layout)
         stores = StoreFactory() if self.directory is None else Directory(self.directory, new=True)
         try:
             with level_progress(self.verbose) as progress:
@@ -188,7 +198,7 @@ class BaseRevocableForest(BaseEstimator):
                     columns, seed=seed, protocol=self.protocol, setup=setup, n_jobs=n_jobs, stores=stores
                 )
                 for party, participant in federation.participants.items():
-                    participant.limit_cuts(layout.settings(party, self.n_cuts, "n_cuts", self._names()))
+                    participant.set_columns(settings[party])
                 if self.directory is not None:
                     federation.coordinator.store.write(estimator=self._record())
                 federation.train(codes, rules, self.targets_, progress)
@@ -198,6 +208,17 @@ class BaseRevocableForest(BaseEstimator):
         before, self.federation_ = getattr(self, "federation_", None), federation
         if before is not None:
             before.stores.close()
+
+    def _column_settings(self, layout: Layout) -> dict[str, dict[str, ColumnSettings]]:
+        """Return what each party has chosen for its columns. Raises UsageError."""
+        given = {name: getattr(self, name) for name in ColumnSettings.__struct_fields__}
+        if self.protocol == "paper":
+            defaults = asdict(ColumnSettings())
+            if changed := [name for name, value in given.items() if value != defaults[name]]:
+                what = f"`{changed[0]}` is for protocol='shares': the paper protocol has no books of cuts"
+                raise UsageError(f"{what}; leave it out")
+            return {party: {} for party in layout.owned}
+        return {party: layout.settings(party, given, self._names()) for party in layout.owned}
 
     @abstractmethod
     def _check_y(self, y: ArrayLike) -> NDArray[Any]:
@@ -233,7 +254,14 @@ class BaseRevocableForest(BaseEstimator):
     def _votes(self, X: Rows) -> Votes:
         """Return the trees' votes for each row, by FRF-Test."""
         codes, n_rows = self._encode(X)
-        return self.federation_.votes(codes, n_rows, self._checked_voting())
+        votes = self.federation_.votes(codes, n_rows, self._checked_voting())
+        cs = self.federation_.coordinator
+        if n_rows and cs.certificates[-1].waits_for:
+            lowest = votes.n_voted.min() / cs.plan.rules.n_trees
+            names = ", ".join(cs.certificates[-1].waits_for)
+            what = f"nodes stay open until {names} is back: only {lowest:.0%} of the trees vote for some row"
+            warnings.warn(what, stacklevel=3)
+        return votes
 
     def _encode(self, X: Rows) -> tuple[Codes, int]:
         """Return the x̂ of rows to predict, and their number."""
@@ -371,6 +399,17 @@ class BaseRevocableForest(BaseEstimator):
         """What each role has received so far, counted from the messages."""
         check_is_fitted(self)
         return self.federation_.leakage()
+
+    @property
+    def column_leakage_(self) -> dict[str, dict[str, Any]]:
+        """What CS has received of each column, by "party/column"; empty under the paper protocol.
+
+        "bins" is their number and "bits" log2 of it: no value shows CS more. "epsilon" is that of the noise,
+        which takes some of these bits away, or None. "forgotten" says whether CS erases the bins once the
+        forest is grown, and "generation" counts the column's earlier books.
+        """
+        check_is_fitted(self)
+        return {line.feature: revealed(line) for line in self.federation_.coordinator.side.lines}
 
     # -- scikit-learn's contract ---------------------------------------------------------------------
 

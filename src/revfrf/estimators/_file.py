@@ -60,7 +60,7 @@ class SavedStore(Record, Tables, frozen=True):
     leaves: list[tuple[Int64, Int64, bytes]] = msgspec.field(default_factory=list)
     own_splits: list[tuple[Int64, Int64, Int64, Int64]] = msgspec.field(default_factory=list)
     trees: list[tuple[Int64, bytes]] = msgspec.field(default_factory=list)
-    columns: list[tuple[str, bytes, bytes, Int64]] = msgspec.field(default_factory=list)
+    columns: list[tuple[str, bytes, bytes]] = msgspec.field(default_factory=list)
     bins: list[tuple[str, Int64, bytes]] = msgspec.field(default_factory=list)
 
     def __str__(self) -> str:
@@ -161,7 +161,7 @@ def saved(federation: Federation, estimator: EstimatorRecord, digest: str, priva
     kept(Store, cc, forest=cc.forest)
     for party in federation.participants.values():
         secret = party.secret if private else b""
-        facts = {"columns": party.columns, "secret": secret, "n_cuts": dict(party.n_cuts)}
+        facts = {"columns": party.columns, "secret": secret, "settings": dict(party.settings)}
         own = kept(ParticipantStore, party, forest=cc.forest, **facts)
         if party.side is not None:
             party.side.save(own)

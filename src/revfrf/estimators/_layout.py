@@ -14,6 +14,7 @@ from revfrf.io.party_data import category_codes
 from revfrf.io.table import plain_text
 from revfrf.messages.fle_expan import Column
 from revfrf.names import check_name
+from revfrf.protocols.columns import ColumnSettings
 
 Parties = Mapping[str, Iterable[int | str]]
 Decimals = int | Mapping[int | str, int] | None
@@ -78,11 +79,23 @@ class Layout:
         """Return what a party publishes of its columns."""
         return [self.columns[position] for position in self.owned[party]]
 
-    def settings(self, party: str, given: Any, what: str, names: Sequence[str] | None) -> dict[str, Any]:
-        """Return a setting of a party's columns by their names: one for all, or a dict by column of X."""
-        known = [f"x{i}" for i in range(len(self.columns))] if names is None else list(names)
-        found = _by_position(_positions(known), given, what)
-        return {self.columns[i].name: found[i] for i in self.owned[party] if i in found}
+    def settings(
+        self, party: str, given: Mapping[str, Any], names: Sequence[str] | None
+    ) -> dict[str, ColumnSettings]:
+        """Return the settings of a party's columns by their names.
+
+        Each of them is given once for all columns, or as a dict by column of X. A budget for all counts for
+        those with noise.
+        """
+        known = _positions([f"x{i}" for i in range(len(self.columns))] if names is None else names)
+        found = {what: _by_position(known, value, what) for what, value in given.items()}
+        if given["epsilon"] is not None and not isinstance(given["epsilon_budget"], Mapping):
+            noisy, budgets = found["epsilon"], found["epsilon_budget"]
+            found["epsilon_budget"] = {i: budgets[i] for i in budgets if noisy.get(i) is not None}
+        return {
+            self.columns[i].name: ColumnSettings(**{what: by[i] for what, by in found.items() if i in by})
+            for i in self.owned[party]
+        }
 
     def encode(self, X: Any, *, clamp: bool = False) -> dict[str, NDArray[np.int64]]:
         """Return the x̂ of each party's columns, of shape (n_columns, n_rows); see `FixedPoint.encode`."""
@@ -168,7 +181,7 @@ def _by_position(positions: Mapping[str, int], given: Any, what: str) -> dict[in
         return {}
     by_column = given if isinstance(given, Mapping) else dict.fromkeys(positions, given)
     return {
-        _position(positions, column, f"`{what}`"): int(value) if isinstance(value, np.integer) else value
+        _position(positions, column, f"`{what}`"): value.item() if isinstance(value, np.generic) else value
         for column, value in by_column.items()
     }
 

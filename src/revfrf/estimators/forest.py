@@ -55,6 +55,15 @@ class RevocableForestClassifier(PersistenceMixin, RevocationMixin, ClassifierMix
     n_cuts : int or dict
         Under the shares protocol, how many cuts a column's book may have, for all columns or by column: 1 to
         255. Fewer cuts show CS less of a column's order, and cost accuracy.
+    epsilon : float, dict or None
+        Under the shares protocol, noise on the bins that CS sees, for all columns or by column, from 0.001
+        (much noise) to 32: two values whose bins differ by s look alike up to a factor exp(epsilon·s). None
+        is no noise. Not for categories. `docs/leakage.md` says what it guarantees, and what it costs.
+    epsilon_budget : float, dict or None
+        How much epsilon may ever be spent on a column: every new book costs its epsilon. None is no limit.
+    forget_bins : bool or dict
+        Under the shares protocol, whether CS erases the bins of all columns, or by column, as soon as the
+        forest is grown. It asks their owners again when it has to regrow something.
     candidates : {"quantile", "uniform"}
         Under the paper protocol, how an owner chooses candidate thresholds: at even ranks or, as printed
         in the paper, evenly spaced.
@@ -103,6 +112,8 @@ class RevocableForestClassifier(PersistenceMixin, RevocationMixin, ClassifierMix
         The cost so far, by role, protocol and link; grows with every prediction.
     parties_ : dict
         The names of the columns of each party.
+    leakage_, column_leakage_ : dict
+        What each role has received so far, and how many bits of each value CS has received.
 
     Examples
     --------

@@ -22,3 +22,8 @@ def forest_seed(master: bytes) -> bytes:
 def participant_secret(master: bytes, party: str) -> bytes:
     """Return a participant's secret: which rows it samples to propose thresholds."""
     return digest("revfrf participant secret v1", master, party)
+
+
+def noise_secret(secret: bytes) -> bytes:
+    """Return the noise secret of a participant in one process. Processes draw theirs from nothing."""
+    return digest("revfrf noise secret v1", secret)

@@ -47,12 +47,32 @@ def result_type(request: type[Request[Result]]) -> type[Result]:
 # -- every party ------------------------------------------------------------------------------------
 
 
+class RevealedColumn(_Value, frozen=True):
+    """What CS has received of a column: `bits` of each value at the most, log2 of the number of bins.
+
+    `epsilon` is that of the noise on the bins, None if there is none; `epsilon_spent` counts all books so
+    far. `forgotten`: CS erases the bins once the forest is grown. `generation` counts earlier books.
+    """
+
+    bins: int
+    bits: float
+    epsilon: float | None
+    forgotten: bool
+    generation: int
+    epsilon_spent: float
+    epsilon_budget: float | None
+
+
 class HeldData(_Value, frozen=True):
-    """What a participant holds: its columns, its training rows, and its splits, if it knows them."""
+    """What a participant holds: its columns, its training rows, and its splits, if it knows them.
+
+    `revealed` is what CS has received of each column in training, with the shares protocol.
+    """
 
     columns: tuple[str, ...]
     training_rows: int
     own_splits: int | None
+    revealed: dict[str, RevealedColumn] = {}
 
 
 class ForestSummary(_Value, frozen=True):
@@ -66,7 +86,10 @@ class ForestSummary(_Value, frozen=True):
 
 
 class PartyStatus(_Value, frozen=True):
-    """A party's status. `data` is a participant's, the last three CS's; `stopped` is why it cannot train."""
+    """A party's status. `data` is a participant's, the last four CS's; `stopped` is why it cannot train.
+
+    `waits_for` names participants that are offline and without whom a part of the forest cannot grow again.
+    """
 
     federation: str
     role: str
@@ -82,6 +105,7 @@ class PartyStatus(_Value, frozen=True):
     forest_state: Literal["none", "waiting", "growing", "ready"] | None = None
     stopped: str | None = None
     forest: ForestSummary | None = None
+    waits_for: tuple[str, ...] | None = None
 
 
 class Status(Request[PartyStatus], frozen=True, tag="status"):
@@ -128,7 +152,10 @@ class Train(Request[Trained], frozen=True, tag="train"):
 
 
 class TestScore(_Value, frozen=True):
-    """The score on rows, `trained_on` of them trained on: `accuracy` of classes, else `mse` and `mae`."""
+    """The score on rows, `trained_on` of them trained on: `accuracy` of classes, else `mse` and `mae`.
+
+    `lowest_coverage` is given if a part of the forest waits for a participant that is offline.
+    """
 
     rows: int
     not_shared: int
@@ -136,6 +163,7 @@ class TestScore(_Value, frozen=True):
     accuracy: float | None = None
     mse: float | None = None
     mae: float | None = None
+    lowest_coverage: float | None = None
 
 
 class Test(Request[TestScore], frozen=True, tag="test"):
@@ -149,8 +177,9 @@ class Predictions(_Value, frozen=True):
     """Predictions for the rows `ids`, as columns.
 
     An encrypted request also returns `coverage`, the fraction of trees that voted for each row, `probability`
-    if there are classes, and the participants that were `offline`. `not_shared` counts rows without a
-    prediction, because not all participants hold them.
+    if there are classes, and the participants that were `offline`. So do others, without `probability`,
+    while nodes wait for a participant. `not_shared` counts rows without a prediction, because not all
+    participants hold them.
     """
 
     id_column: str

@@ -6,15 +6,16 @@ instead. Flags of the command line pass the same checks.
 
 import difflib
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from msgspec import Meta, Struct, ValidationError, convert
-from msgspec.structs import FieldInfo, fields
+from msgspec.structs import FieldInfo, asdict, fields
 
 from revfrf.errors import ConfigError, UsageError
+from revfrf.forest.books import MAX_CUTS
 from revfrf.io.files import create, writing
 from revfrf.io.party_data import Task
 from revfrf.names import (
@@ -31,6 +32,7 @@ from revfrf.names import (
 )
 from revfrf.node.logs import Format, Level
 from revfrf.node.toml_source import Source, Tables, read_toml, shown, toml_text
+from revfrf.protocols.columns import MAX_BUDGET, MAX_EPSILON, MIN_EPSILON, ColumnSettings
 from revfrf.protocols.common.request import RequestPolicy
 
 _MANY, _MONTH = 2**31 - 1, 31 * 24 * 3600
@@ -59,6 +61,9 @@ Fraction = Annotated[float, Meta(gt=0, le=1)]
 MaxFeatures = Literal["sqrt", "log2"] | Annotated[int, Meta(ge=1, le=_MANY)] | Fraction
 Seed = Annotated[int, Meta(ge=0, le=2**32 - 1)] | Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
+Epsilon = Annotated[float, Meta(ge=MIN_EPSILON, le=MAX_EPSILON)]
+Budget = Annotated[float, Meta(ge=MIN_EPSILON, le=MAX_BUDGET)]
+
 _NAME = "1 to 100 printable characters without '/' and '->'"
 _NAMES = 'a list of names, like ["clinic"]'
 _HOST = 'host:port, like "cs.example.org:8470" or "[::1]:8470"'
@@ -69,6 +74,8 @@ _SHARE = '"sqrt", "log2", a whole number from 1, or a fraction up to 1.0 (all co
 _SEED = f"a whole number from 0 to {2**32 - 1}, or 64 hex digits in quotes"
 _BITS = "a multiple of 16 from 64 to 16384"
 _SWITCH = "true or false"
+_NOISE = f"a number from {MIN_EPSILON} (much noise) to {MAX_EPSILON:g}"
+_SPENDING = f"a number from {MIN_EPSILON} to {MAX_BUDGET:,}, not less than epsilon"
 
 
 class PartySection(Struct, frozen=True):
@@ -99,6 +106,19 @@ class DataSection(Struct, frozen=True):
     decimals: Annotated[Decimals | dict[str, Decimals], _key("decimals that are not derived", _PLACES)] = {}
     categories: Annotated[Texts, _key("columns that hold categories", _COLUMNS)] = ()
     drop: Annotated[Texts, _key("columns to leave out", _COLUMNS)] = ()
+
+
+class ColumnsSection(Struct, frozen=True):
+    """What CS sees of this party's columns (protocol "shares"). [columns.NAME] is for one column."""
+
+    n_cuts: Annotated[int, _number("cuts of a column's book at the most", 1, MAX_CUTS)] = MAX_CUTS
+    epsilon: Annotated[
+        Epsilon | None, _key("noise on the bins, by column or if all are numbers", _NOISE, 1.0)
+    ] = None
+    epsilon_budget: Annotated[
+        Budget | None, _key("epsilon that may be spent on a column", _SPENDING, 10.0)
+    ] = None
+    forget_bins: Annotated[bool, _key("whether CS erases the bins when the forest is grown", _SWITCH)] = False
 
 
 class PolicySection(RequestPolicy, frozen=True):
@@ -158,6 +178,7 @@ _ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("data",): (PARTICIPANT, CS),
     **{("data", key): (CS,) for key in ("target", "task")},
     **{("data", key): (PARTICIPANT,) for key in ("decimals", "categories", "drop")},
+    ("columns",): (PARTICIPANT,),
     ("policy",): (PARTICIPANT, CS, CC),
     ("forest",): (CS, PARTICIPANT),
     **{("forest", key): (CS,) for key in ForestSection.__struct_fields__ if key != "random_state"},
@@ -168,16 +189,21 @@ _ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Config:
-    """A party's configuration, made from `tables`. Sections that its role does not have have defaults."""
+    """A party's configuration, made from `tables`. Sections that its role does not have have defaults.
+
+    `of_column` has the tables [columns.NAME], by name.
+    """
 
     party: PartySection
     network: NetworkSection
     data: DataSection
+    columns: ColumnsSection
     policy: PolicySection
     forest: ForestSection
     keys: KeysSection
     work: WorkSection
     log: LogSection
+    of_column: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     path: Path | None = field(default=None, compare=False)
     tables: Tables = field(default_factory=dict, compare=False, repr=False)
 
@@ -185,9 +211,18 @@ class Config:
     def data_file(self) -> Path:
         return Path(self.path.parent if self.path else "") / self.data.file
 
+    def column_settings(self, columns: Collection[str]) -> dict[str, ColumnSettings]:
+        """Return the settings of these columns, and of others that have a table. A budget is for noise."""
+        every = asdict(self.columns)
+        found = {name: every | dict(self.of_column.get(name, {})) for name in {*columns, *self.of_column}}
+        for name, chosen in found.items():
+            if chosen["epsilon"] is None and "epsilon_budget" not in self.of_column.get(name, {}):
+                chosen["epsilon_budget"] = None
+        return {name: ColumnSettings(**chosen) for name, chosen in sorted(found.items())}
+
 
 _SECTIONS: dict[str, type[Struct]] = {
-    name: kind for name, kind in get_type_hints(Config).items() if name not in ("path", "tables")
+    name: kind for name, kind in get_type_hints(Config).items() if name not in ("path", "tables", "of_column")
 }
 _KEYS = {
     flag: (section, key)
@@ -254,7 +289,8 @@ def write_config(path: str | os.PathLike[str], config: Config) -> Path:
 # -- checks -----------------------------------------------------------------------------------------
 
 
-def _checked(tables: Tables, source: Source) -> Config:
+def _checked(given: Tables, source: Source) -> Config:
+    tables = given
     for name, table in tables.items():
         if name not in _SECTIONS:
             what = f"there is no such section; {_instead(name, _SECTIONS)}"
@@ -268,10 +304,18 @@ def _checked(tables: Tables, source: Source) -> Config:
             raise source.error(_only(party.role, name), (name,), kind="section")
     if party.role == CS:
         tables = {**tables, "network": {"listen": "0.0.0.0:8470", **tables.get("network", {})}}
+    of_column = {name: own for name, own in tables.get("columns", {}).items() if isinstance(own, dict)}
+    if of_column:
+        every = {key: value for key, value in tables["columns"].items() if key not in of_column}
+        tables = {**tables, "columns": every}
+    own_settings = {
+        name: _values({f"columns.{name}": own}, f"columns.{name}", party.role, source)
+        for name, own in of_column.items()
+    }
     sections: dict[str, Any] = {
         name: struct(**_values(tables, name, party.role, source)) for name, struct in _SECTIONS.items()
     }
-    config = Config(**sections, path=source.path, tables=tables)
+    config = Config(**sections, of_column=own_settings, path=source.path, tables=given)
     for what, *keys in _faults(config):
         raise source.error(what, *keys)
     return config
@@ -318,6 +362,9 @@ def _faults(config: Config) -> Iterator[tuple[Any, ...]]:
         yield f"{what}; lower the one or raise the other", ("network", "heartbeat"), ("network", "patience")
     if config.work.workers == 0:
         yield "must be a number of workers, or -1 for all cores, not 0", ("work", "workers")
+    noisy = config.columns.epsilon or any("epsilon" in own for own in config.of_column.values())
+    if config.columns.epsilon_budget is not None and not noisy:
+        yield "there is no noise whose epsilon counts; give epsilon, too", ("columns", "epsilon_budget")
     if keys.protocol == "shares" and keys.key_bits is not None:
         yield 'only protocol "paper" has such keys; remove it', ("keys", "key_bits")
     if keys.modulus_bits < 2048 and not keys.allow_insecure:
@@ -338,8 +385,9 @@ def _only(role: str, *key: str) -> str:
 
 def _fields(section: str, role: str) -> dict[str, FieldInfo]:
     """Return the keys that a section has for this role."""
-    infos = fields(_SECTIONS[section]) if role in _roles(section) else ()
-    return {info.name: info for info in infos if role in _roles(section, info.name)}
+    name = section.partition(".")[0]
+    infos = fields(_SECTIONS[name]) if role in _roles(name) else ()
+    return {info.name: info for info in infos if role in _roles(name, info.name)}
 
 
 def _told(info: FieldInfo) -> tuple[str, str, Any]:

@@ -14,7 +14,7 @@ from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import RevFRFError, UsageError
 from revfrf.forest.voting import Votes, Voting
 from revfrf.io.table import Table, some
-from revfrf.messages.alignment import Align, Drop
+from revfrf.messages.alignment import Align, Drop, NumberedRows
 from revfrf.messages.base import Message
 from revfrf.messages.key_setup import EpochCertificate
 from revfrf.names import CC
@@ -126,7 +126,8 @@ class CoordinatorService(Service):
         def find() -> tuple[tuple[str, ...], Votes]:
             table, source = f"test {secrets.token_hex(8)}", f"{file}, column {column!r}"
             common = tuple(self.job.match(table, ids, source, on_progress).ids)
-            self.job.tell(Align(epoch=self.job.epoch, table=table, ids=tuple(common)))
+            rows = NumberedRows.of(np.arange(len(common)), common)
+            self.job.tell(Align(epoch=self.job.epoch, table=table, rows=rows))
             try:
                 return common, self.role.votes(table, len(common), voting)
             finally:
@@ -134,10 +135,14 @@ class CoordinatorService(Service):
 
         common, votes = self._when_ready(find, on_progress)
         scale = self.role.targets.scale
+        coverage, offline = None, self.role.certificates[-1].waits_for
+        if offline:
+            coverage = tuple((votes.n_voted / self.role.plan.rules.n_trees).tolist())
         answers: tuple[Any, ...] = tuple(scale.labels[place] for place in votes.classes())
         if not scale.labels:
             answers = tuple(votes.numbers(scale.centre, scale.vote_places).tolist())
-        return api.Predictions(column, common, answers, not_shared=len(ids) - len(common))
+        missed = len(ids) - len(common)
+        return api.Predictions(column, common, answers, None, coverage, offline, missed)
 
     def test(self, request: api.Test, on_progress: OnProgress) -> api.TestScore:
         file, labels, classes = request.file, self.job.read_labels(request.file), self.job.classes
@@ -145,8 +150,10 @@ class CoordinatorService(Service):
             no_class = "is not a class" if len(strange) == 1 else "are not classes"
             raise UsageError(f"{file}: {some(strange)} {no_class} of the forest; they are {some(classes)}")
         found = self._predict(tuple(labels), file, self.job.data.id_column, request.voting, on_progress)
-        known = len({*self.job.expect_record().ids} & {*found.ids})
-        score = api.TestScore(rows=len(found.ids), not_shared=found.not_shared, trained_on=known)
+        rows = self.job.expect_record().expect_rows()
+        known = len({*rows.read(len(rows))[1]} & {*found.ids})
+        lowest = None if found.coverage is None else min(found.coverage)
+        score = api.TestScore(len(found.ids), found.not_shared, known, lowest_coverage=lowest)
         self.audit.append("tested", rows=score.rows)
         truth, predicted = np.asarray([labels[name] for name in found.ids]), np.asarray(found.prediction)
         if self.job.task == "classes":
@@ -240,7 +247,10 @@ class CoordinatorService(Service):
     def status(self, request: api.Status, on_progress: OnProgress = api.no_progress) -> api.PartyStatus:
         status = super().status(request, on_progress)  # first, so that no old forest is ready in a new epoch
         if self.role.ready:
-            return msgspec.structs.replace(status, forest_state="ready", forest=self.job.summary())
+            waits_for, summary = tuple(self.role.waits_for), self.job.summary()
+            return msgspec.structs.replace(
+                status, forest_state="ready", forest=summary, waits_for=waits_for or None
+            )
         record = self.job.record
         if record is None or record.stopped:
             return msgspec.structs.replace(status, forest_state="none", stopped=record and record.stopped)

@@ -1,11 +1,14 @@
 """The processes of CC and the participants. CS's is in `node.coordinator`, KGC's in `node.kgc`."""
 
 import logging
+import secrets
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from revfrf.errors import AbsentError, RefusedError
+from revfrf.forest.noise import UNIT
 from revfrf.forest.seeds import master_seed, participant_secret
 from revfrf.io.party_data import read_rows
 from revfrf.lifecycle import check_somebody_stays
@@ -20,11 +23,12 @@ from revfrf.node.logs import step
 from revfrf.node.requester import predict_encrypted
 from revfrf.node.service import Service
 from revfrf.parallel import workers
+from revfrf.protocols.columns import ColumnSettings, revealed
 from revfrf.protocols.sides import TRAINING
 from revfrf.roles.compute import ComputePartner
 from revfrf.roles.participant import Participant
 from revfrf.roles.requester import Requester
-from revfrf.storage.memory import ParticipantStore
+from revfrf.storage.memory import ParticipantStore, Spending
 from revfrf.transport.codec import encode
 
 log = logging.getLogger("revfrf.serve")
@@ -53,7 +57,7 @@ class ParticipantService(Service):
         own: dict[str, Any] = {"categories": data.categories, "drop": data.drop, "decimals": data.decimals}
         rows = read_rows(config.data_file, data.id_column, **own)
         columns = store.read("columns", tuple[Column, ...])
-        if columns is None or store.read("aligned", bytes) is None:
+        if columns is None or store.read("ids", str) is None:
             columns = rows.columns
             store.write(columns=columns)
             if config.forest.random_state is not None:
@@ -65,11 +69,24 @@ class ParticipantService(Service):
                 store.write(secret=participant_secret(master, home.who.name))
         else:
             rows.codes(columns, clamp=True)  # raises if a column's kind has changed
+        if store.spending is None:
+            store.put_spending(Spending(secrets.token_bytes(32)))
         secret, n_jobs = store.expect("secret", bytes), workers(config.work.workers)
         self.role = Participant(home.identity(), columns, secret, store, n_jobs)
         self.role.recall()
+        self._choose_columns()
         self.role.rows, self.role.policy = rows, config.policy
         step(log, "rows read", file=str(config.data_file), rows=len(rows.ids), columns=len(columns))
+
+    def _choose_columns(self) -> None:
+        """Take the settings of the columns from the configuration. Books that are drawn keep theirs."""
+        role, before = self.role, self.role.settings
+        role.set_columns(self.config.column_settings([column.name for column in role.columns]))
+        if role.store.books and any(
+            replace(chosen, epsilon_budget=None) != replace(before.get(name, chosen), epsilon_budget=None)
+            for name, chosen in role.settings.items()
+        ):
+            log.warning("[columns] has changed; that counts for the next books, not for those of this forest")
 
     def predict_encrypted(self, request: api.PredictEncrypted, on_progress: OnProgress) -> api.Predictions:
         requester = Requester(self.role.identity, self.endpoint, self.role.n_jobs)
@@ -94,13 +111,25 @@ class ParticipantService(Service):
 
     def on_expelled(self) -> None:
         step(log, "CS no longer accepts this party: it has left; the event certificate is the proof")
+        self.role.erase()
         self.home.store.write(left=True)
         self.audit.append("expelled")
         self.stop()
+
+    def _revealed(self) -> dict[str, api.RevealedColumn]:
+        store, found = self.role.store, dict[str, api.RevealedColumn]()
+        for column, book in zip(self.role.columns, store.books, strict=False):  # none before training
+            chosen = self.role.settings.get(column.name, ColumnSettings())
+            spent = 0 if store.spending is None else store.spending.spent.get(column.name, 0)
+            known = revealed(book.line)
+            found[column.name] = api.RevealedColumn(
+                **known, epsilon_spent=spent / UNIT, epsilon_budget=chosen.epsilon_budget
+            )
+        return found
 
     def status(self, request: api.Status, on_progress: OnProgress = api.no_progress) -> api.PartyStatus:
         held, columns = self.role.tables.get(TRAINING), tuple(column.name for column in self.role.columns)
         training_rows = 0 if held is None else held.shape[1]
         used = None if self.role.side is None else self.role.side.n_used
-        data = api.HeldData(columns, training_rows, used)
+        data = api.HeldData(columns, training_rows, used, self._revealed())
         return msgspec.structs.replace(super().status(request, on_progress), data=data)

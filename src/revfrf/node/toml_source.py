@@ -13,9 +13,10 @@ from revfrf.io.files import content, reading
 
 MAX_SIZE = 2**20
 Tables = dict[str, dict[str, Any]]
+_QUOTES = "\"'"
 Key = tuple[str, ...]  # a section, or a section and a key
 
-_LINE = re.compile(r"\s*(?:\[+\s*(?P<section>[\w-]+)|(?P<key>[\w-]+)\s*=)")
+_LINE = re.compile(r"\s*(?:\[+\s*(?P<section>[^\]]+?)\s*\]|(?P<key>[\w-]+)\s*=)")
 
 
 @dataclass(frozen=True)
@@ -38,14 +39,28 @@ class Source:
         return ConfigError(f"{file}{f'line {line}, ' if line else ''}{section}: {what}", kind=kind)
 
     def line(self, section: str, key: str = "") -> int | None:
-        """Return the line of a section or key if it is written as usual: `[section]` or `key = …`."""
+        """Return the line of a section or key if it is written as usual: `[section]` or `key = …`.
+
+        A section may be `[columns.age]`; then it is also the line of the key `age` of `[columns]`.
+        """
         here = ""
         for number, line in enumerate(self.text.split("\n"), 1):
             if found := _LINE.match(line):
-                here, name = (found["section"], "") if found["section"] else (here, found["key"])
-                if (section, key) in ((here, name), (name, here)):  # or a key before all sections
-                    return number
+                here, name = (_bare(found["section"]), "") if found["section"] else (here, found["key"])
+                outer, _, inner = here.partition(".")
+                if (section, key) in (
+                    (here, name),
+                    (name, here),
+                    *(() if name else ((outer, inner), (outer, ""))),
+                ):
+                    return number  # of a key before all sections, too
         return None
+
+
+def _bare(section: str) -> str:
+    """Return the name of a section without quotes and spaces around its parts."""
+    outer, _, inner = section.partition(".")
+    return f"{outer.strip()}.{inner.strip().strip(_QUOTES)}" if inner else outer
 
 
 def read_toml(path: Path) -> tuple[Tables, Source]:

@@ -3,6 +3,7 @@
     CS     which columns of which rows, from which byte on    ->  τ   draws a book for each column, once
     τ      bins; what they mean, salted and signed            ->  CS  checks, and keeps them
 
+Both know the numbers of the rows (`protocols.alignment`), and a question has only their digest.
 A book never leaves its owner. CS sees one bin per row and column, at a resolution that the owner chooses. A
 transfer that is cut off goes on at the byte where it was.
 """
@@ -14,13 +15,14 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from revfrf.crypto.canonical import digest
 from revfrf.crypto.encoding import missing
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import FormatError, ProtocolError, RejectedError
 from revfrf.forest.books import bins_of, draw_book
-from revfrf.forest.kernel import Bytes, Ints
+from revfrf.forest.kernel import Bytes, Ints, Paths
 from revfrf.forest.tree import feature_id
 from revfrf.messages.bins import (
     COLUMNS,
@@ -30,12 +32,12 @@ from revfrf.messages.bins import (
     FeatureLine,
     SaltedLine,
     column_numbers,
-    runs_of,
 )
 from revfrf.messages.fle_expan import Column, OpenForest
-from revfrf.protocols.common.identity import Identity
+from revfrf.protocols.columns import ColumnSettings, millionths
 from revfrf.protocols.common.signed import sign, verify
-from revfrf.protocols.sides import TRAINING, Plan
+from revfrf.protocols.noise import expect_spending, paid, pay_for, values_sent, with_noise
+from revfrf.protocols.sides import TRAINING, OwnerSeat, Plan
 from revfrf.storage.memory import Arriving, Book, CoordinatorStore, StoredBins
 from revfrf.transport.base import Channel, blaming
 
@@ -62,43 +64,69 @@ def published_digest(column: Column) -> bytes:
 # -- an owner ---------------------------------------------------------------------------------------
 
 
-def draw_books(
-    identity: Identity,
-    opening: OpenForest,
-    columns: Sequence[Column],
-    numbers: Ints,
-    codes: Ints,
-    n_cuts: Sequence[int],
-) -> list[Book]:
-    """Draw a book for each column from the training rows with these numbers, and sign what its bins mean."""
-    books, rows = [], rows_digest(numbers)
-    for column, values, most in zip(columns, codes, n_cuts, strict=True):
-        cuts, salt = draw_book(values, missing(column.ring), most), secrets.token_bytes(SALT_BYTES)
-        unsigned = FeatureLine(
-            feature=feature_id(identity.name, column.name),
+def draw_books(seat: OwnerSeat, opening: OpenForest, numbers: Ints) -> None:
+    """Draw a book for each column from the training rows, which have these numbers, and pay for its noise.
+
+    Each is the next generation of its column. The owner signs what its bins mean. Raises ProtocolError if a
+    column's budget does not allow its noise.
+    """
+    identity, store, rows = seat.identity, seat.store, rows_digest(numbers)
+    books, sent, spending = [], dict[str, Paths](), expect_spending(store)
+    for column, values in zip(seat.columns, seat.table(TRAINING), strict=True):
+        name, settings = column.name, seat.settings.get(column.name, ColumnSettings())
+        cuts, salt = draw_book(values, missing(column.ring), settings.n_cuts), secrets.token_bytes(SALT_BYTES)
+        epsilon = None if settings.epsilon is None else millionths(settings.epsilon)
+        bare = FeatureLine(
+            feature=feature_id(identity.name, name),
             epoch=identity.epoch,
-            generation=0,
+            generation=spending.drawn.get(name, 0),
             ring=column.ring,
             decimals=column.decimals,
             published=published_digest(column),
             rows=rows,
             n_cuts=len(cuts),
-            bins=bins_digest(salt, bins_of(values, cuts).tobytes()),
+            epsilon=epsilon,
+            forget=settings.forget_bins,
+            bins=bytes(32),
             signature=bytes(64),
         )
+        spending = replace(spending, drawn=spending.drawn | {name: bare.generation + 1})
+        bins = bins_of(values, cuts)
+        if epsilon is not None:
+            records = seat.records(TRAINING)
+            spending = paid(spending, name, epsilon, settings)
+            sent[name] = values_sent(records, bins)
+            bins = with_noise(spending, bare, records, bins)
+        unsigned = replace(bare, bins=bins_digest(salt, bins.tobytes()))
         line = sign(identity.signing_key, _LINE, unsigned, identity.federation, opening.forest)
         books.append(Book(cuts.astype("<i8").tobytes(), salt, line))
-    return books
+    with store.transaction():
+        store.put_books(books)
+        store.put_spending(spending)
+        for name, values_of_records in sent.items():
+            store.put_sent(name, values_of_records)
 
 
-def answer_bins(books: Sequence[Book], codes: Ints, message: BinsRequest) -> BinsReply:
-    """Send the bins of these rows that CS asks for, as many as fit into a message."""
-    numbers, n_rows = column_numbers(message.columns, len(books)), codes.shape[1]
+def _own_bins(seat: OwnerSeat, number: int, table: str) -> Bytes:
+    """Return the bins of a column of a table, with noise if it has any. Raises ProtocolError."""
+    column, line = seat.columns[number], seat.store.books[number].line
+    bins = bins_of(seat.table(table)[number], seat.store.books[number].cuts)
+    if line.epsilon is None:
+        return bins
+    settings, records = seat.settings.get(column.name, ColumnSettings()), seat.records(table)
+    pay_for(seat.store, column.name, line, settings, values_sent(records, bins))
+    return with_noise(expect_spending(seat.store), line, records, bins)
+
+
+def answer_bins(seat: OwnerSeat, message: BinsRequest) -> BinsReply:
+    """Send the bins of rows that CS asks for, as many as fit into a message. Raises ProtocolError."""
+    books, n_rows = seat.store.books, seat.table(message.table).shape[1]
+    numbers = column_numbers(message.columns, len(books))
     begin, end = message.offset, min(message.offset + PIECE, n_rows * len(numbers))
     if not begin < end:
         raise ProtocolError("bins that do not exist", kind="request")
     first, last = begin // n_rows, -(-end // n_rows)
-    data = b"".join(bins_of(codes[i], books[i].cuts).tobytes() for i in numbers[first:last])
+    data = b"".join(_own_bins(seat, i, message.table).tobytes() for i in numbers[first:last])
     signed = message.table == TRAINING and not begin
     return BinsReply(
         lines=tuple(SaltedLine(books[i].line, books[i].salt) for i in numbers if signed),
@@ -119,7 +147,6 @@ def collect_bins(
 ) -> None:
     """Have an owner send the bins of all its columns, and store them once all of them have been checked."""
     store.add_bins(ask_bins(channel, plan, store, owner, columns, numbers))
-    del store.arriving[owner]
 
 
 def ask_bins(
@@ -132,7 +159,7 @@ def ask_bins(
 ) -> dict[str, StoredBins]:
     """Have an owner send the bins of all its columns, and check them: those it has sent before, if it has.
 
-    What has arrived before an interruption is not sent again.
+    What has arrived before an interruption is not sent again. CS keeps nothing of it here.
     """
     features, arrived = plan.owners[owner], store.arriving.setdefault(owner, Arriving())
     asked = _Asked(plan, TRAINING, range(len(features)), numbers)
@@ -145,6 +172,7 @@ def ask_bins(
         except RejectedError:
             del store.arriving[owner]  # what is wrong is asked for again, all of it
             raise
+    del store.arriving[owner]
     return found
 
 
@@ -169,15 +197,15 @@ class _Asked(NamedTuple):
 
 def _receive(channel: Channel, owner: str, asked: _Asked, arrived: Arriving) -> None:
     """Have an owner send what is missing of what was asked for. Raises FormatError for any other length."""
-    plan, size = asked.plan, len(asked.columns) * len(asked.rows)
-    rows = runs_of(asked.rows) if asked.table == TRAINING else ()
+    plan, size, signed = asked.plan, len(asked.columns) * len(asked.rows), asked.table == TRAINING
+    rows = rows_digest(asked.rows)
     columns = np.array(asked.columns).astype(COLUMNS).tobytes()
     while (done := len(arrived.data)) < size:
         request = BinsRequest(
             epoch=plan.epoch, forest=plan.forest, table=asked.table, rows=rows, columns=columns, offset=done
         )
         reply = channel.call(owner, request, BinsReply)
-        if len(reply.lines) != (0 if done or not rows else len(asked.columns)):
+        if len(reply.lines) != (len(asked.columns) if signed and not done else 0):
             raise FormatError(f"{len(reply.lines)} signed columns", kind="length")
         if not 0 < len(reply.data) <= size - done:
             raise FormatError(f"{len(reply.data)} bytes of bins", kind="length")

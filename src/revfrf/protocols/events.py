@@ -176,13 +176,13 @@ def collect_receipts(cs: EventSeat, members: Collection[str]) -> None:
         try:
             with blaming(member):
                 reply = cs.channel.call(member, EventNotice(event=certificate.core, used=own), Countersigned)
-                _check_receipts(certificate, member, own, reply)
+                wanted = tuple(receipt for receipt in reply.receipts if type(receipt) in missing[member])
+                return _checked(certificate, member, own, msgspec.structs.replace(reply, receipts=wanted))
         except AbsentError:
             return None
         except RefusedError as error:
             log.warning("no receipt for the last event: %s", error)
             return None
-        return reply
 
     asked = sorted(missing.keys() & set(members))
     replies = dict(zip(asked, side_by_side(ask, asked), strict=True))
@@ -190,14 +190,17 @@ def collect_receipts(cs: EventSeat, members: Collection[str]) -> None:
     with cs.store.transaction():
         salts = {member: reply.salt for member, reply in given.items() if reply.salt is not None}
         cs.store.put_used_salts(cs.store.used_salts | salts)
-        wanted = [r for member, reply in given.items() for r in reply.receipts if type(r) in missing[member]]
-        _keep(cs, [*cs.certificates[:-1], certificate.signed_by(wanted)])
+        receipts = [receipt for reply in given.values() for receipt in reply.receipts]
+        _keep(cs, [*cs.certificates[:-1], certificate.signed_by(receipts)])
 
 
-def _check_receipts(
+def _checked(
     certificate: EventCertificate, member: str, used: Collection[UsedCuts] | None, reply: Countersigned
-) -> None:
-    """Raise RejectedError unless a member has signed for the event, and for the cuts that CS has named."""
+) -> Countersigned:
+    """Return a member's receipts for the event, and for the cuts that CS has named; else raise RejectedError.
+
+    Where no cuts were named, there is no salt.
+    """
     if any(receipt.party != member for receipt in reply.receipts):
         raise ProtocolError(f"{member!r} gives a receipt of somebody else", kind="member")
     try:
@@ -210,6 +213,7 @@ def _check_receipts(
     for receipt in reply.receipts:
         if isinstance(receipt, UsedCutsReceipt) and receipt.columns != wanted:
             raise ProtocolError(f"{member!r} signs for other cuts than the forest uses", kind="forest")
+    return msgspec.structs.replace(reply, salt=None if used is None else reply.salt)
 
 
 def _keep(cs: EventSeat, certificates: Collection[EventCertificate]) -> None:

@@ -21,16 +21,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from revfrf.errors import ProtocolError
-from revfrf.forest.books import MAX_CUTS
+from revfrf.errors import AbsentError, ProtocolError
 from revfrf.forest.growth import Growth
 from revfrf.forest.kernel import Ints
 from revfrf.forest.tree import BARE, Books, Forest, Tree
 from revfrf.forest.voting import Votes, Voting, Walker
 from revfrf.messages.base import Message
-from revfrf.messages.bins import BinsRequest, FeatureLine, of_runs
+from revfrf.messages.bins import BinsRequest, FeatureLine
 from revfrf.messages.events import Event, UsedCuts, UsedCutsReceipt
-from revfrf.messages.fle_expan import OpenForest
 from revfrf.messages.frf_predict import PredictReply, PredictRequest
 from revfrf.parallel import side_by_side
 from revfrf.protocols.bins import (
@@ -105,7 +103,7 @@ class SharesCoordinator(CoordinatorSide):
 
     @property
     def forgettable(self) -> bool:
-        return any(held.forget and len(held.bins) for held in self.seat.store.bins.values())
+        return any(held.line.forget and len(held.bins) for held in self.seat.store.bins.values())
 
     def forget(self) -> None:
         self.seat.store.forget_bins()
@@ -126,7 +124,7 @@ class SharesCoordinator(CoordinatorSide):
             columns = seat.record.columns[owner]
             collect_bins(seat.channel, plan, store, owner, columns, seat.targets.numbers)
 
-        side_by_side(collect, sorted(self._without_bins()))
+        _ask_all(collect, self._without_bins())
         self._check_parts()
         growth = self._growth(store.bins)
         open_trees = [(number, tree) for number, tree in enumerate(self.forest.trees) if not tree.whole]
@@ -143,7 +141,8 @@ class SharesCoordinator(CoordinatorSide):
         features, plan = self.forest.features, self.seat.plan
         bins = np.stack([held[feature].bins for feature in features])
         n_cuts = np.array([held[feature].line.n_cuts for feature in features], dtype=np.int64)
-        return Growth.of(plan.rules, plan.seed, self.seat.targets, features, n_cuts, bins)
+        here = any(held[feature].line.forget for feature in features)  # no worker's memory or disk gets them
+        return Growth.of(plan.rules, plan.seed, self.seat.targets, features, n_cuts, bins, here=here)
 
     def check_bins(self) -> None:
         if self._never_sent():
@@ -170,7 +169,9 @@ class SharesCoordinator(CoordinatorSide):
         return Forest(self.forest.features, trees).digest(plan.rules, seat.targets.scale)
 
     def votes(self, table: str, n_rows: int, voting: Voting) -> Votes:
-        seat, plan, forest = self.seat, self.seat.plan, self.forest
+        """See `CoordinatorSide.votes`. Trees abstain where they need an owner that the forest waits for."""
+        seat, plan = self.seat, self.seat.plan
+        forest = self._without(self.lacking & set(seat.absent()))
         used = forest.used_cuts().keys()
         bins = np.zeros((len(forest.features), n_rows), np.uint8)
         place = {feature: i for i, feature in enumerate(forest.features)}
@@ -214,7 +215,7 @@ class SharesCoordinator(CoordinatorSide):
         store.add_bins(bins)
         store.replace_forest(self.forest)
         store.put_used_salts(self.seat.store.used_salts)
-        return rows
+        return rows and not any(line.forget for line in self.lines)  # without its bins nothing can be regrown
 
     def check_stored(self, owners: Mapping[str, OwnerSeat], training_rows: bool) -> None:
         """Trees are whole and use cuts that exist; bins are those that their owners have signed."""
@@ -232,7 +233,7 @@ class SharesCoordinator(CoordinatorSide):
         if not fits:
             raise ProtocolError("the parts of the forest do not fit together", kind="forest")
         self.check_bins()
-        kept = all(held.forget or len(held.bins) for held in store.bins.values())
+        kept = all(held.line.forget or len(held.bins) for held in store.bins.values())
         if training_rows and not kept:
             raise ProtocolError("bins are missing", kind="forest")
 
@@ -240,8 +241,8 @@ class SharesCoordinator(CoordinatorSide):
         """Raise ProtocolError unless trees and bins fit the plan. Compiled loops check nothing themselves."""
         store, plan, scale = self.seat.store, self.seat.plan, self.seat.targets.scale
         held = [store.bins[feature] for feature in sorted(plan.features)]
-        for line, _, bins, forget in held:
-            n_rows = 0 if forget and not len(bins) else len(self.seat.targets)
+        for line, _, bins in held:
+            n_rows = 0 if line.forget and not len(bins) else len(self.seat.targets)
             if len(bins) != n_rows or bins.max(initial=0) > line.n_cuts:
                 raise ProtocolError(f"{line.feature!r}: bins that do not fit the rows", kind="forest")
         n_cuts = np.array([found.line.n_cuts for found in held])
@@ -259,12 +260,23 @@ class SharesCoordinator(CoordinatorSide):
         """Nothing is encrypted."""
 
 
+def _ask_all(ask: Callable[[str], None], owners: Collection[str]) -> None:
+    """Ask all of these owners. Raises AbsentError for one that is away, after all others have answered."""
+    away = list[AbsentError]()
+
+    def ask_if_there(owner: str) -> None:
+        try:
+            ask(owner)
+        except AbsentError as error:
+            away.append(error)
+
+    side_by_side(ask_if_there, sorted(owners))
+    if away:
+        raise away[0]
+
+
 class SharesOwner(OwnerSide):
     """A participant: draws a book of cuts for each column, and sends bins."""
-
-    def __init__(self, seat: OwnerSeat, opening: OpenForest) -> None:
-        super().__init__(seat, opening)
-        self.books = seat.store.books
 
     @property
     def n_used(self) -> int | None:
@@ -279,14 +291,16 @@ class SharesOwner(OwnerSide):
             if store.used.columns != known.columns:
                 raise ProtocolError("other used cuts than CS has named for this event before", kind="forest")
             known = store.used
-        lines = [book.line for book in self.books]
+        lines = [book.line for book in store.books]
         receipt = sign_used_cuts(self.seat.identity, event, used, lines, known.salt)
         store.put_used(known)
         return receipt, known.salt
 
     def save(self, store: ParticipantStore) -> None:
         """Save books without the salts of the bins: these are CS's to keep, together with the bins."""
-        store.put_books([msgspec.structs.replace(book, salt=b"") for book in self.books])
+        store.put_books([msgspec.structs.replace(book, salt=b"") for book in self.seat.store.books])
+        if self.seat.store.spending is not None:
+            store.put_spending(self.seat.store.spending)
         if self.seat.store.used is not None:
             store.put_used(self.seat.store.used)
 
@@ -296,22 +310,20 @@ class SharesOwner(OwnerSide):
         self.seat.check_epoch(message.epoch)
         if message.forest != self.opening.forest:
             raise ProtocolError("a message about another forest", kind="forest")
-        codes = self.seat.table(message.table)
+        numbers = self.seat.numbers[message.table]
+        if message.rows != rows_digest(numbers):
+            raise ProtocolError("bins of other rows than this owner has", kind="schema")
         if message.table == TRAINING:
-            self._draw(of_runs(message.rows, codes.shape[1]), codes)
-        if not self.books:
+            self._draw(numbers)
+        if not self.seat.store.books:
             raise ProtocolError("bins before there is a book of cuts", kind="order")
-        return answer_bins(self.books, codes, message)
+        return answer_bins(self.seat, message)
 
-    def _draw(self, numbers: Ints, codes: Ints) -> None:
+    def _draw(self, numbers: Ints) -> None:
         """Draw the books for rows with these numbers, if it has not been done before."""
-        if not self.books:
-            seat = self.seat
-            limits = [seat.n_cuts.get(column.name, MAX_CUTS) for column in seat.columns]
-            books = draw_books(seat.identity, self.opening, seat.columns, numbers, codes, limits)
-            seat.store.put_books(books)
-            self.books = books
-        if self.books[0].line.rows != rows_digest(numbers):
+        if not self.seat.store.books:
+            draw_books(self.seat, self.opening, numbers)
+        if self.seat.store.books[0].line.rows != rows_digest(numbers):
             raise ProtocolError("the training rows have other numbers than before", kind="schema")
 
 

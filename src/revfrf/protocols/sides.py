@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import ProtocolError
-from revfrf.forest.kernel import Ints
+from revfrf.forest.kernel import Ints, Paths
 from revfrf.forest.targets import Targets
 from revfrf.forest.tree import Books, Forest, PerNode, Rules
 from revfrf.forest.voting import Votes, Voting
@@ -22,6 +22,7 @@ from revfrf.messages.events import Event, UsedCuts, UsedCutsReceipt
 from revfrf.messages.fle_expan import Column, OpenForest
 from revfrf.messages.frf_predict import PredictReply, PredictRequest
 from revfrf.messages.key_setup import DtpkcParameters, EpochCertificate
+from revfrf.protocols.columns import ColumnSettings
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.request import RequestPolicy
 from revfrf.record import Record
@@ -93,6 +94,10 @@ class CoordinatorSeat(Protocol):
 
     @property
     def policy(self) -> RequestPolicy: ...
+
+    @property
+    def absent(self) -> Callable[[], Collection[str]]:
+        """Return the members that are not connected."""
 
     def check_ready(self) -> None:
         """Raise NoForestError unless the forest can be used."""
@@ -195,7 +200,8 @@ class CoordinatorSide(ABC):
 class OwnerSeat(Protocol):
     """What a participant lends its side of a protocol.
 
-    `n_cuts` limits the books of some columns, by name. `tables` holds x̂, shape (n_columns, n_rows).
+    `settings` has what the owner has chosen for some columns, by name. `tables` holds x̂, shape (n_columns,
+    n_rows), and `numbers` those of the tables' rows.
     """
 
     identity: Identity
@@ -203,8 +209,9 @@ class OwnerSeat(Protocol):
     store: ParticipantStore
     columns: tuple[Column, ...]
     secret: bytes
-    n_cuts: Mapping[str, int]
+    settings: Mapping[str, ColumnSettings]
     tables: dict[str, Ints]
+    numbers: dict[str, Ints]
 
     @property
     def certificate(self) -> EpochCertificate: ...
@@ -220,6 +227,9 @@ class OwnerSeat(Protocol):
 
     def table(self, name: str) -> Ints:
         """Return a table that it holds. Raises ProtocolError."""
+
+    def records(self, table: str) -> Paths:
+        """Return the numbers of the records in a table that it holds, by which noise is drawn."""
 
 
 class OwnerSide(ABC):

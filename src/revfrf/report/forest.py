@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from revfrf.protocols.certificate import EventCertificate, shown_by
+from revfrf.protocols.columns import revealed
 from revfrf.report import drawing
 from revfrf.report.drawing import Outline
 from revfrf.report.html import document, facts, section, table
@@ -16,6 +17,10 @@ _WORDS = (
 _SUMMARY = (
     "What the coordinator (CS) knows: who owns each split, and which column it looks at. "
     "Only the owner of a split knows its threshold."
+)
+_BITS = (
+    "<p>One bin per row and column, once. Bits are those that CS has received of each value at the most: "
+    "log2 of the number of bins. Noise takes some of them away.</p>"
 )
 Columns = Mapping[str, Sequence[str]]
 """The columns of each participant."""
@@ -40,6 +45,7 @@ def forest_page(
     sections = [
         section("The federation", facts(known) + _WORDS),
         section("Splits by owner", _splits(columns, forest)),
+        section("What CS has received", _received(certificates)),
         section("One of the trees", _trees(columns, before, forest, leavers)),
         *reversed(events),
         section("The run", f"<pre>{transcript}</pre>") if transcript else "",
@@ -57,6 +63,20 @@ def _splits(columns: Columns, forest: Outline) -> str:
         share = own.total() / max(1, splits.total())
         rows.append((party, f"{own.total():,}", f"{share:.1%}", used))
     return table(("participant", "splits", "share", "most used columns"), rows)
+
+
+def _received(certificates: Sequence[EventCertificate]) -> str:
+    """List what CS has received of each column, as its owner has signed it."""
+    lines = certificates[-1].core.report.inputs_after.features if certificates else ()
+    if not lines:
+        return "<p>Of each column, the bins of the rows of nodes, again at every node (paper protocol).</p>"
+    rows = []
+    for line in lines:
+        found = revealed(line)
+        noise = "none" if found["epsilon"] is None else f"epsilon {found['epsilon']:g}"
+        kept = "until the forest is grown" if found["forgotten"] else "as long as the forest"
+        rows.append((line.feature, f"{found['bins']}", f"{found['bits']:.1f}", noise, kept))
+    return f"{_BITS}{table(('column', 'bins', 'bits', 'noise', 'CS keeps the bins'), rows)}"
 
 
 def _trees(columns: Columns, before: Outline | None, forest: Outline, leavers: Sequence[str]) -> str:

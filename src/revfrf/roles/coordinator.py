@@ -7,9 +7,10 @@ from contextvars import ContextVar
 from dataclasses import replace
 
 import msgspec
+import numpy as np
 
 from revfrf.crypto.signing import VerifyKey
-from revfrf.errors import NoForestError, ProtocolError
+from revfrf.errors import AbsentError, NoForestError, ProtocolError
 from revfrf.forest.criterion import check_rows_count
 from revfrf.forest.targets import Targets, TargetsRecord
 from revfrf.forest.tree import Rules, feature_id
@@ -206,6 +207,7 @@ class Coordinator(PolicyParty):
         epoch, opened = self.certificate.epoch, bool(self.columns)
         whole, last = self.plan.epoch == epoch and self.side.whole, self.certificates[-1:]
         waiting = any(certificate.waits_for for certificate in last)
+        away = waiting and bool(self.waits_for)
         return replace(
             known,
             created=True,
@@ -215,11 +217,16 @@ class Coordinator(PolicyParty):
             rebuilding=self.store.rebuilding is not None,
             whole=whole,
             waiting=waiting,
-            away=waiting and bool(self.side.lacking & set(self.absent())),
+            away=away,
             certified=bool(last) and not (waiting and whole),
-            forgettable=whole and self.side.forgettable,
+            forgettable=(whole or away) and self.side.forgettable,
             unsigned=bool(self._to_sign),
         )
+
+    @property
+    def waits_for(self) -> list[str]:
+        """The owners that are away and without whom open nodes cannot grow: their bins were forgotten."""
+        return sorted(self.side.lacking & set(self.absent())) if self.created else []
 
     @property
     def created(self) -> bool:
@@ -247,9 +254,17 @@ class Coordinator(PolicyParty):
     # -- testing and predicting ---------------------------------------------------------------------
 
     def votes(self, table: str, n_rows: int, voting: Voting) -> Votes:
-        """FRF-Test: return the votes for each row of a table that the participants hold."""
+        """FRF-Test: return the votes for each row of a table that the participants hold.
+
+        Raises AbsentError if no tree votes for a row, because nodes wait for an owner that is away.
+        """
         self.check_ready()
-        return self.side.votes(table, n_rows, voting)
+        votes = self.side.votes(table, n_rows, voting)
+        silent = np.count_nonzero(votes.n_voted == 0)
+        for owner in self.certificates[-1].waits_for if silent else ():
+            what = f"is offline, and no tree votes without it for {silent} of {n_rows} rows"
+            raise AbsentError(owner, f"{what}; retry when it is back")
+        return votes
 
     def check_ready(self) -> None:
         """Raise NoForestError unless the forest can be used."""

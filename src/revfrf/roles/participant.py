@@ -1,26 +1,31 @@
 """A participant: owns columns of the rows, and keeps its thresholds to itself."""
 
+import secrets
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from revfrf.errors import ProtocolError, UsageError
-from revfrf.forest.books import MAX_CUTS
+from revfrf.errors import ProtocolError
+from revfrf.forest.kernel import Paths
+from revfrf.forest.noise import id_records, row_records
+from revfrf.forest.seeds import noise_secret
 from revfrf.io.party_data import Rows
-from revfrf.messages.alignment import Align, Drop, MatchRequest, SchemaRequest
+from revfrf.messages.alignment import NUMBERS, Align, Drop, MatchRequest, NumberedRows, SchemaRequest
 from revfrf.messages.base import Done, Message
 from revfrf.messages.events import Countersigned, EventNotice
 from revfrf.messages.fle_expan import Column, OpenForest, Schema
 from revfrf.messages.frf_revoc import RevocationLevel, RevocationRequest
 from revfrf.messages.key_setup import Admission, EpochCertificate, KeyDeal
-from revfrf.protocols.alignment import aligned_codes, answer_match, rows_name
+from revfrf.protocols.alignment import answer_align, answer_match
 from revfrf.protocols.certificate import sign_revocation
+from revfrf.protocols.columns import ColumnSettings, check_columns
 from revfrf.protocols.common.identity import Identity
+from revfrf.protocols.noise import expect_spending
 from revfrf.protocols.registry import PROTOCOLS
 from revfrf.protocols.sides import TRAINING, OwnerSide
 from revfrf.roles.party import PolicyParty
-from revfrf.storage.memory import ParticipantStore
+from revfrf.storage.memory import ParticipantStore, Spending
 
 _TABLES = 4
 """How many tables to test on a participant holds at a time. The oldest is dropped first."""
@@ -30,9 +35,9 @@ class Participant(PolicyParty):
     """One owner of columns, in one forest.
 
     `secret` keys its private draws and is kept for the forest's life. `tables` are the rows it holds, as
-    x̂ of shape (n_columns, n_rows): the training rows, and others that the forest is tested on. It is handed
-    them, or takes them from its `rows` when CS names their ids. `policy` says whose encrypted requests it
-    lets its splits be compared with.
+    x̂ of shape (n_columns, n_rows), with their `numbers`: the training rows, and others that the forest is
+    tested on. It is handed them, or takes them from its `rows` when CS names their ids. `policy` says whose
+    encrypted requests it lets its splits be compared with.
     """
 
     store: ParticipantStore
@@ -48,8 +53,10 @@ class Participant(PolicyParty):
         super().__init__(identity, n_jobs, store)
         self.columns = tuple(columns)
         self.secret = secret
-        self.n_cuts: Mapping[str, int] = {}
+        self.settings: Mapping[str, ColumnSettings] = {}
         self.tables: dict[str, NDArray[np.int64]] = {}
+        self.numbers: dict[str, NDArray[np.int64]] = {}
+        self._records: dict[str, Paths] = {}
         self.side: OwnerSide | None = None
         self.rows: Rows | None = None
 
@@ -58,39 +65,66 @@ class Participant(PolicyParty):
         with self.store.transaction():
             super().remember()
             self.store.write(columns=self.columns, secret=self.secret)
+            if self.store.spending is None:
+                self.store.put_spending(Spending(noise_secret(self.secret)))
 
-    def limit_cuts(self, n_cuts: Mapping[str, int]) -> None:
-        """Limit the books of cuts of some columns, by name. Raises UsageError."""
-        for column, most in n_cuts.items():
-            if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MAX_CUTS:
-                where = f"party {self.identity.name!r}, column {column!r}"
-                raise UsageError(f"{where}: `n_cuts` must be an int from 1 to {MAX_CUTS}, not {most!r}")
-        self.store.write(n_cuts=dict(n_cuts))
-        self.n_cuts = n_cuts
+    def set_columns(self, settings: Mapping[str, ColumnSettings]) -> None:
+        """Choose what CS sees of some columns, by name; it counts for their next books. Raises UsageError."""
+        check_columns(self.identity.name, self.columns, settings)
+        self.store.write(settings=dict(settings))
+        self.settings = settings
 
     def recall(self) -> None:
         """See `Party.recall`. Reads the training rows and their forest, if there are any yet."""
         super().recall()
-        self.n_cuts = self.store.read("n_cuts", dict[str, int]) or {}
+        self.settings = self.store.read("settings", dict[str, ColumnSettings]) or {}
         if self.store.read("column 0", bytes) is not None:
             columns = (self.store.expect(f"column {i}", bytes) for i in range(len(self.columns)))
             held = [np.frombuffer(c, dtype="<i8").astype(np.int64) for c in columns]
             self.tables[TRAINING] = np.stack(held)
+            numbers = self.store.expect("numbers", bytes)
+            self.numbers[TRAINING] = np.frombuffer(numbers, NUMBERS).astype(np.int64)
+            records = self.store.read("records", bytes)
+            if records is not None:
+                self._records[TRAINING] = np.frombuffer(records, "<u8").astype(np.uint64)
         opening = self.store.read("forest", OpenForest)
         if opening is not None:
             self.resume(opening)
 
-    def hold(self, table: str, codes: NDArray[np.int64]) -> None:
-        """Keep a table of rows to train or to test on. The training rows stay for the forest's life."""
+    def hold(
+        self,
+        table: str,
+        codes: NDArray[np.int64],
+        numbers: NDArray[np.int64] | None = None,
+        ids: Sequence[str] | None = None,
+    ) -> None:
+        """Keep a table of rows to train or to test on; without numbers, the first row has number 0.
+
+        Rows without ids are told apart by their values. The training rows stay for the forest's life.
+        """
+        numbers = np.arange(codes.shape[1]) if numbers is None else numbers
+        self._records.pop(table, None)
+        if ids is not None:
+            self._records[table] = id_records(expect_spending(self.store).secret, ids)
         if table == TRAINING:
             columns = {f"column {i}": column.astype("<i8").tobytes() for i, column in enumerate(codes)}
-            self.store.write(**columns)
-        self.tables[table] = codes
+            self.store.write(numbers=numbers.astype(NUMBERS).tobytes(), **columns)
+            if ids is not None:
+                self.store.write(records=self._records[table].astype("<u8").tobytes())
+        self.numbers[table], self.tables[table] = numbers, codes
+
+    def records(self, table: str) -> Paths:
+        """Return the numbers of the records in a table that it holds, by which noise is drawn."""
+        if table not in self._records:
+            self._records[table] = row_records(expect_spending(self.store).secret, self.table(table))
+        return self._records[table]
 
     def drop(self, table: str) -> None:
         """Forget a table, unless it is that of the training rows."""
         if table != TRAINING:
             self.tables.pop(table, None)
+            self.numbers.pop(table, None)
+            self._records.pop(table, None)
 
     def handle(self, sender: str, message: Message) -> Message:
         """Answer KGC and CS."""
@@ -124,28 +158,31 @@ class Participant(PolicyParty):
 
     def _align(self, message: Align) -> None:
         """Take the rows that CS names. The training rows are settled once, for the forest's life."""
-        name, table = rows_name(message.ids), message.table
-        known = self.store.read("aligned", bytes) if table == TRAINING else None
+        rows, table = message.rows, message.table
+        known = self.store.read("ids", str) if table == TRAINING else None
         if known is not None:
-            if known != name:
+            if NumberedRows(self.numbers[TRAINING].astype(NUMBERS).tobytes(), known) != rows:
                 raise ProtocolError("other rows than those agreed on before", kind="schema")
             return
-        codes = aligned_codes(self._rows, self.columns, message.ids, clamp=table != TRAINING)
+        numbers, codes = answer_align(self._rows, self.columns, message, clamp=table != TRAINING)
         if table == TRAINING:
             with self.store.transaction():
-                self.store.write(aligned=name)
-                self.hold(TRAINING, codes)
+                self.store.write(ids=rows.ids)
+                self.hold(TRAINING, codes, numbers, rows.ids.split("\n"))
             return
         others = [name for name in self.tables if name not in (TRAINING, table)]
         for oldest in others[: max(0, len(others) - _TABLES + 1)]:
             self.drop(oldest)
-        self.hold(table, codes)
+        self.hold(table, codes, numbers, rows.ids.split("\n"))
 
     def _open(self, message: OpenForest) -> Schema:
         self.check_forest(message)
         if self.side is not None and self.side.opening.forest != message.forest:
             raise ProtocolError("a second forest", kind="forest")
         codes = self.table(TRAINING)
+        if self.certificate.forest_protocol == "paper" and {*self.settings.values()} - {ColumnSettings()}:
+            what = "settings of columns are for the shares protocol, and this federation has the paper's"
+            raise ProtocolError(f"{what}; remove them", kind="schema")
         if self.side is None:
             self.store.write(forest=message)
             self.resume(message)
@@ -166,6 +203,20 @@ class Participant(PolicyParty):
         if self.side is None:
             raise ProtocolError("there is no forest to leave", kind="forest")
         return sign_revocation(self.identity, self.side.opening.forest, level)
+
+    def erase(self) -> None:
+        """After leaving, erase its books or splits, its training rows, its secret, and its keys of DT-PKC.
+
+        Who it is stays: its signing key, and the epochs that it was in. So does what its noise has cost, with
+        the noise secret: coming back does not give it a new budget.
+        """
+        self.side, self.tables, self.numbers, self._records = None, {}, {}, {}
+        self.secret = secrets.token_bytes(len(self.secret))
+        self.identity.keys = self.identity.pending_keys = None
+        with self.store.transaction():
+            self.store.erase([column.name for column in self.columns])
+            self.remember()
+        self.store.scrub()
 
     def resume(self, opening: OpenForest) -> None:
         """Continue with a forest that was opened before."""

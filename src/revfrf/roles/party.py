@@ -4,7 +4,7 @@ from threading import Lock
 
 from revfrf.errors import ProtocolError
 from revfrf.messages.base import Message
-from revfrf.messages.events import Countersigned, EventNotice
+from revfrf.messages.events import Countersigned, Event, EventNotice
 from revfrf.messages.fle_expan import OpenForest
 from revfrf.messages.key_setup import Admission, EpochCertificate, KeyDeal
 from revfrf.protocols.common.identity import Identity
@@ -47,7 +47,7 @@ class Party:
                         if self._began != accepted.epoch:  # else it was told again, or late
                             self.epoch_began()
                     self._began = accepted.epoch
-                    self.store.scrub()  # of the old keys, before the receipt is given
+                    self.store.scrub()  # of the old keys, before a receipt is given
                     return accepted
                 case EventNotice():
                     return self._countersign(message)
@@ -59,9 +59,10 @@ class Party:
         raise ProtocolError(f"{self.identity.role} has no answer to a {type(message).__name__}")
 
     def _countersign(self, message: EventNotice) -> Countersigned:
-        """Sign what an event requires of this member, and keep the event."""
-        receipts = answer_notice(self.identity, message)
-        self.store.write(event=message.event)
+        """Sign what an event requires of this member, and keep the event if it is the newest."""
+        receipts, known = answer_notice(self.identity, message), self.store.read("event", Event)
+        if known is None or known.epoch_after.epoch <= message.event.epoch_after.epoch:
+            self.store.write(event=message.event)
         return Countersigned(receipts=receipts, salt=None)
 
     def epoch_began(self) -> None:

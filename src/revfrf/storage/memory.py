@@ -17,7 +17,7 @@ import numpy as np
 from revfrf.crypto.batch import SignedBatch
 from revfrf.crypto.secret import hides_locals
 from revfrf.errors import FormatError, StorageError
-from revfrf.forest.kernel import Bytes, Ints
+from revfrf.forest.kernel import Bytes, Ints, Paths
 from revfrf.forest.nodes import Directions, Leaf, Node
 from revfrf.forest.tree import Forest, Tree
 from revfrf.messages.bins import FeatureLine, SaltedLine
@@ -110,13 +110,12 @@ class Book(Record, frozen=True):
 class StoredBins(NamedTuple):
     """The bins of a feature as CS has them, with what their owner has signed of them, and the salt in it.
 
-    An owner can require that CS forgets salt and bins once the forest is grown. The line stays.
+    Salt and bins are empty once CS has forgotten them. The line stays.
     """
 
     line: FeatureLine
     salt: bytes
     bins: Bytes
-    forget: bool = False
 
     def forgotten(self) -> "StoredBins":
         """Return what stays when the bins are forgotten."""
@@ -129,6 +128,18 @@ class Arriving:
 
     lines: tuple[SaltedLine, ...] = ()
     data: bytearray = field(default_factory=bytearray)
+
+
+class Spending(Record, frozen=True):
+    """What an owner keeps of its books and their noise for good, also after it has left.
+
+    `secret` keys the noise. By name of a column, `drawn` counts the books so far, which is the generation of
+    the next one, and `spent` is the epsilon that they have cost, in millionths.
+    """
+
+    secret: bytes
+    drawn: dict[str, int] = msgspec.field(default_factory=dict)
+    spent: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class UsedColumns(Record, frozen=True):
@@ -271,9 +282,8 @@ class CoordinatorStore(Store):
                 msgspec.msgpack.decode(line, type=FeatureLine),
                 salt,
                 np.frombuffer(b"".join(parts.get(feature, ())), np.uint8),
-                bool(forget),
             )
-            for feature, line, salt, forget in self.tables.rows("columns")
+            for feature, line, salt in self.tables.rows("columns")
         }
 
     def add_bins(self, found: Mapping[str, "StoredBins"]) -> None:
@@ -282,7 +292,7 @@ class CoordinatorStore(Store):
             for feature, held in found.items():
                 self.tables.delete("bins", [(feature,)])
                 line = msgspec.msgpack.encode(held.line)
-                self.tables.put("columns", [(feature, line, held.salt, int(held.forget))])
+                self.tables.put("columns", [(feature, line, held.salt)])
                 starts = range(0, len(held.bins), _CHUNK)
                 data = ((feature, i // _CHUNK, held.bins[i : i + _CHUNK].tobytes()) for i in starts)
                 self.tables.put("bins", data)
@@ -290,7 +300,7 @@ class CoordinatorStore(Store):
 
     def forget_bins(self) -> None:
         """Erase the bins that CS should not keep, without a trace."""
-        self.add_bins({name: held.forgotten() for name, held in self.bins.items() if held.forget})
+        self.add_bins({name: held.forgotten() for name, held in self.bins.items() if held.line.forget})
         self.scrub()
 
     def replace_forest(self, forest: Forest) -> None:
@@ -369,11 +379,30 @@ class ParticipantStore(Store):
         self.own_splits: dict[Node, OwnSplit] = {row[:2]: row[2:] for row in self.tables.rows("own_splits")}
         self.books = self.read("books", list[Book]) or []
         self.used = self.read("used", UsedColumns)
+        self.spending = self.read("spending", Spending)
+        self._sent: dict[str, Paths] = {}
 
     def put_books(self, books: list[Book]) -> None:
         """Keep a book of cuts for each column."""
         self.write(books=books)
         self.books = books
+
+    def put_spending(self, spending: Spending) -> None:
+        """Keep what books have cost."""
+        self.write(spending=spending)
+        self.spending = spending
+
+    def sent(self, column: str) -> Paths:
+        """Return which values of which records had noise of this generation, as ascending numbers."""
+        if column not in self._sent:
+            found = self.read(f"sent {column}", bytes) or b""
+            self._sent[column] = np.frombuffer(found, "<u8").astype(np.uint64)
+        return self._sent[column]
+
+    def put_sent(self, column: str, sent: Paths) -> None:
+        """Keep which values of which records had noise."""
+        self.write(**{f"sent {column}": sent.astype("<u8").tobytes()})
+        self._sent[column] = sent
 
     def put_used(self, used: UsedColumns) -> None:
         """Keep which cuts a forest uses."""
@@ -394,6 +423,19 @@ class ParticipantStore(Store):
         self.scrub()
         for node in nodes:
             self.own_splits.pop(node, None)
+
+    def erase(self, columns: Collection[str]) -> None:
+        """Delete all that it has of the forest, and the training rows of its columns. `scrub` comes next.
+
+        What books have cost stays.
+        """
+        rows = (f"column {i}" for i in range(len(columns)))
+        sent = (f"sent {column}" for column in columns)
+        names = ("books", "used", "forest", "event", "ids", "numbers", "round", "records", *rows, *sent)
+        self.tables.delete("facts", [(name,) for name in names])
+        self.tables.delete("own_splits")
+        self.own_splits, self.books, self.used, self.round = {}, [], None, -1
+        self._sent = {}
 
     def trees_at(self, depth: int) -> int:
         """Return in how many trees it owns a split at this depth."""

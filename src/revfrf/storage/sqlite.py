@@ -46,7 +46,7 @@ _TABLES = {
     "leaves": ("tree, path", "tree INTEGER, path INTEGER, sums BLOB"),
     "own_splits": ("tree, path", "tree INTEGER, path INTEGER, feature INTEGER, threshold INTEGER"),
     "trees": ("tree", "tree INTEGER, data BLOB"),
-    "columns": ("feature", "feature TEXT, line BLOB, salt BLOB, forget INTEGER"),
+    "columns": ("feature", "feature TEXT, line BLOB, salt BLOB"),
     "bins": ("feature, chunk", "feature TEXT, chunk INTEGER, data BLOB"),
     "requests": ("id", "id BLOB, digest BLOB"),
     "quotas": ("requester", "requester TEXT, n_rows INTEGER"),

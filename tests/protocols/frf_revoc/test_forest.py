@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from revfrf.protocols.paper.frf_revoc import doomed
 from revfrf.testing.federations import Case, train, with_rules
 from tests.federations import in_numbers
 from tests.protocols.frf_revoc.leaving import CASE, LEVELS, answers, check_same, leave, without
+from tests.quick import quick
 
 MISSING = missing(64)
 
@@ -58,7 +60,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(codes, y, n_classes, rules, weights, seed=rng.randbytes(8))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(cases(), st.data())
 def test_whoever_leaves_in_whatever_order_the_forest_is_the_one_without_them(
     case: Case, data: st.DataObject
@@ -79,9 +81,10 @@ def test_whoever_leaves_in_whatever_order_the_forest_is_the_one_without_them(
         assert report.kept + report.rebuilt == len(store.splits) + len(store.leaves)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("leaver", CASE.codes)
-@pytest.mark.parametrize("n_classes", [0, 3])
+@pytest.mark.parametrize(
+    ("leaver", "level", "n_classes"),
+    quick(product(CASE.codes, LEVELS, [0, 3]), [("bank", 1, 0), ("telco", 2, 3), ("shop", 2, 0)]),
+)
 def test_encrypted_answers_are_those_of_the_forest_without_the_leaver(
     leaver: str, level: RevocationLevel, n_classes: int
 ) -> None:
