@@ -190,9 +190,9 @@ def test_exactness_of_leaving_is_measured(data: Path, tmp_path: Path) -> None:
     """By its command line, as the other studies would be."""
     small = ["--sets", "drug", "--trees", "3", "--depth", "3"]
     results = tmp_path / "results.json"
-    program = [sys.executable, "-m", "benchmarks.studies.exactness", "exact", "--data", data, *small]
+    program = [sys.executable, "-m", "benchmarks.studies.exactness", "exact", "--data", str(data), *small]
     done = subprocess.run(
-        [*program, "--json", results], cwd=ROOT, capture_output=True, text=True, timeout=280
+        [*program, "--json", str(results)], cwd=ROOT, capture_output=True, text=True, timeout=280
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(results.read_text()) == {"exact": {"drug": {"leavers": 3, "equal": 3}}}
