@@ -12,7 +12,7 @@ from revfrf.errors import ProtocolError, UsageError
 from revfrf.lifecycle import CsState, KgcState, Step, check_somebody_stays, run
 
 BOTH = (False, True)
-KGC_STATES = [KgcState(*values) for values in product((0, 1, 2), *[BOTH] * 6)]
+KGC_STATES = [KgcState(epoch, *values) for epoch in (0, 1, 2) for values in product(BOTH, repeat=6)]
 CS_STATES = [CsState(1, *values) for values in product(BOTH, repeat=14)]
 KGC_STEPS = {
     Step.WAIT,
