@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from revfrf.crypto.signing import VerifyKey
-from revfrf.errors import CertificateError, ProtocolError, RejectedError, UsageError
+from revfrf.errors import CertificateError, ProtocolError, RefusedError, RejectedError, UsageError
 from revfrf.messages.events import UsedCutsReceipt
 from revfrf.protocols.certificate import EventCertificate
 from revfrf.protocols.common.epoch import certificate_digest
@@ -40,7 +40,8 @@ def audit(cs: EventSeat, kgc_key: VerifyKey | None, progress: Progress) -> Audit
     """Grow CS's forest a second time, and compare it and everything signed with what is certified.
 
     With `kgc_key`, the event certificates must be signed with this key; else with the one that CS knows.
-    Raises UsageError for a forest of the paper protocol, which cannot be audited.
+    Raises UsageError for a forest of the paper protocol, which cannot be audited, and AbsentError if an owner
+    whose bins CS has forgotten is away.
     """
     if not cs.certificates:
         raise UsageError("the forest is not certified yet; wait until it is trained")
@@ -59,7 +60,7 @@ def audit(cs: EventSeat, kgc_key: VerifyKey | None, progress: Progress) -> Audit
         try:
             _require("bins" not in problems, "not checked, because the bins do not hold")
             check()
-        except (CertificateError, RejectedError) as error:
+        except (CertificateError, RejectedError, RefusedError) as error:
             problems[name] = str(error)
     digest = "" if "bins" in problems else cs.digest()
     return Audit(tuple(checks), problems, digest, tuple(sorted(last.unsigned)))
