@@ -20,7 +20,7 @@ Positions = NDArray[np.intp]
 Trees = NDArray[np.uint32]
 Paths = NDArray[np.uint64]
 Rows = NDArray[np.uint32]
-Numbers = NDArray[np.int32]
+Numbers = NDArray[np.uint32]
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
