@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from revfrf.forest.kernel import Bools, Bytes, Ints, Numbers, Paths, kernel
+from revfrf.forest.kernel import Bools, Bytes, Ints, Numbers, Paths, is_compiled, kernel
 from revfrf.forest.randomness import bootstrap_stream, candidate_draws, key, nth, poisson
 from revfrf.forest.targets import Targets
 from revfrf.forest.tree import BARE, LEAF, OPEN, Rules, Tree
@@ -62,6 +62,11 @@ class Growth:
         words = b"".join(key("candidate", seed, feature) for feature in features)
         keys = np.frombuffer(words, "<u8").astype(np.uint64).reshape(-1, 2).T.copy()
         return cls(rules, seed, features, rows, targets.scale.n_classes, keys)
+
+    @staticmethod
+    def compiles() -> bool:
+        """Return whether the first tree has to wait for the compiler, as the very first ever does."""
+        return not is_compiled(_grow)
 
     def tree(self, number: int, old: Tree = BARE) -> Tree:
         """Grow what is open in a tree, with features numbered as here. All else stays as it is."""

@@ -89,6 +89,8 @@ class SharesCoordinator(CoordinatorSide):
         n_cuts = np.array([store.bins[feature].line.n_cuts for feature in features], dtype=np.int64)
         growth = Growth.of(plan.rules, plan.seed, seat.targets, features, n_cuts, bins)
         open_trees = [(number, tree) for number, tree in enumerate(trees) if not tree.whole]
+        if open_trees and Growth.compiles():
+            progress(GrowthReport(0.0, "compiling (once)"))
         waiting, written = dict[int, Tree](), time.monotonic()
         for done, (number, tree) in enumerate(growth.trees(open_trees, seat.n_jobs), 1):
             waiting[number] = tree
