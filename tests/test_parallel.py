@@ -1,5 +1,6 @@
 import os
 import signal
+import subprocess
 import sys
 from functools import partial
 from multiprocessing import get_context
@@ -254,3 +255,54 @@ def test_workers_of_a_ray_that_has_ended_are_forgotten_because_closing_them_woul
         _abroad.close()
         assert Closing.closed == connected
         assert _abroad._open is None
+
+
+_GROWING = """
+import sys
+from functools import partial
+from pathlib import Path
+from time import sleep
+
+import numpy as np
+
+from revfrf.parallel import elsewhere, using_backend
+
+def wait(bins, place):
+    Path(place).touch()
+    while Path(place).exists():
+        sleep(0.01)
+    return bins[:1]
+
+if __name__ == "__main__":
+    with using_backend(sys.argv[1], n_jobs=2):
+        elsewhere(partial(wait, np.ones(4_000_000, np.uint8)), sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_bins_that_workers_get_are_never_in_files_even_if_we_are_killed(tmp_path: Path, killed: bool) -> None:
+    """joblib would write large arrays into a directory, where a process that is killed leaves them."""
+    script, kept, places = tmp_path / "grow.py", tmp_path / "kept", [tmp_path / "a", tmp_path / "b"]
+    script.write_text(_GROWING)
+    kept.mkdir()
+    where = {**os.environ, "JOBLIB_TEMP_FOLDER": str(kept), "TMPDIR": str(kept)}
+    command = [sys.executable, script, "multiprocessing", *places]
+    growing = subprocess.Popen(command, env=where, stderr=subprocess.DEVNULL)  # killed, workers complain
+    try:
+        end = monotonic() + 60
+        while not all(place.exists() for place in places):
+            assert growing.poll() is None
+            assert monotonic() < end
+            sleep(0.01)
+        assert not files_with_data(kept)
+        if killed:
+            growing.kill()
+    finally:
+        for place in places:
+            place.unlink(missing_ok=True)
+        assert growing.wait(60) == (-signal.SIGKILL if killed else 0)
+    assert not files_with_data(kept)
+
+
+def files_with_data(directory: Path) -> list[Path]:
+    return [file for file in directory.rglob("*") if file.is_file() and file.stat().st_size]

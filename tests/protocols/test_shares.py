@@ -17,6 +17,7 @@ from revfrf import RevocableForestClassifier, parallel
 from revfrf.crypto.encoding import bound, missing
 from revfrf.embedded.federation import Federation
 from revfrf.errors import NoForestError, ProtocolError
+from revfrf.forest.growth import Growth
 from revfrf.forest.randomness import candidate_limit
 from revfrf.forest.tree import OPEN
 from revfrf.messages.bins import BinsReply
@@ -24,6 +25,7 @@ from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.protocols import shares
 from revfrf.protocols.columns import ColumnSettings
 from revfrf.protocols.events import salted_digest
+from revfrf.protocols.sides import GrowthReport
 from revfrf.testing.federations import (
     Case,
     Codes,
@@ -161,6 +163,21 @@ def test_forest_that_participants_have_left_is_the_reference_s_without_them(
         assert in_numbers(federation.votes(staying, case.n_rows, "soft")) == reference_votes(
             plain, staying, True
         )
+
+
+# -- what its user sees -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_progress_tells_why_the_first_forest_ever_takes_longer(
+    compiles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Growth, "compiles", lambda: compiles)
+    reports: list[GrowthReport] = []
+    set_up(CASE).train(CASE.codes, CASE.rules, targets_of(CASE), reports.append)
+    details = [report.detail for report in reports]
+    assert details[:3] == ["bins", *["compiling (once)"] * compiles, "1 of 6 trees", "2 of 6 trees"][:3]
+    assert details[-1] == "6 of 6 trees"
 
 
 # -- what must not matter ---------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from revfrf.errors import UsageError
-from revfrf.forest.kernel import Bools, Bytes, Ints, Numbers, Paths, kernel
-from revfrf.forest.randomness import POISSON, bootstrap_stream, key, nth, poisson, siphash
+from revfrf.forest.kernel import Bools, Bytes, Ints, Numbers, Paths, is_compiled, kernel
+from revfrf.forest.randomness import POISSON, bootstrap_stream, candidate_draws, key, nth, poisson
 from revfrf.forest.targets import Targets
 from revfrf.forest.tree import BARE, LEAF, OPEN, Rules, Tree
 from revfrf.parallel import as_done, elsewhere, parts_elsewhere
@@ -78,8 +78,13 @@ class Growth:
         check_room(rules, targets)
         rows = Rows(bins, n_cuts, targets.numbers, targets.values, targets.weights)
         words = b"".join(key("candidate", seed, feature) for feature in features)
-        keys = np.frombuffer(words, "<u8").astype(np.uint64).reshape(-1, 2)
+        keys = np.frombuffer(words, "<u8").astype(np.uint64).reshape(-1, 2).T.copy()
         return cls(rules, seed, features, rows, targets.scale.n_classes, keys, here)
+
+    @staticmethod
+    def compiles() -> bool:
+        """Return whether the first tree has to wait for the compiler, as the very first ever does."""
+        return not is_compiled(_grow)
 
     def tree(self, number: int, old: Tree = BARE) -> Tree:
         """Grow what is open in a tree, with features numbered as here. All else stays as it is."""
@@ -177,8 +182,8 @@ def _grow(
         elif not (path[i] >> np.uint64(max_depth)) and e - b >= max(min_split, 2 * min_leaf):
             best_score, best_draw = -np.inf, np.uint64(0)
             pure = _pure(own, values, n_classes, total)
-            for f in range(0 if pure else len(bins)):
-                draws[f] = siphash(keys[f, 0], keys[f, 1], tree, path[i])
+            if not pure:
+                candidate_draws(keys[0], keys[1], tree, path[i], draws)
             for others in (False, True):  # what no candidate can split, the others may
                 for f in range(0 if pure else len(bins)):
                     if (draws[f] > candidate_limit) != others or not n_cuts[f]:
@@ -248,20 +253,18 @@ def _draw_rows(
     That is its class and weight, and in a regression weight times target. Last, where the number of rows
     begins in a cell of a histogram: above the weight of all.
     """
-    row, tag = np.empty(len(numbers), np.int32), np.empty(len(numbers), np.uint64)
+    row, tag = np.empty(len(numbers), np.uint32), np.empty(len(numbers), np.uint64)
     part = np.empty(0 if n_classes else len(numbers), np.int64)
     size, mass = 0, np.int64(0)
     for i in range(len(numbers)):
-        count = poisson(nth(stream, numbers[i])) if bootstrap else 1
-        if count and weights[i]:
-            weight = count * weights[i]
-            row[size], tag[size] = i, np.uint64(weight)
-            if n_classes:
-                tag[size] |= np.uint64(values[i]) << _CLASS
-            else:
-                part[size] = weight * values[i]
-            mass += weight
-            size += 1
+        weight = weights[i] * (poisson(nth(stream, numbers[i])) if bootstrap else 1)
+        row[size], tag[size] = i, np.uint64(weight)
+        if n_classes:
+            tag[size] |= np.uint64(values[i]) << _CLASS
+        else:
+            part[size] = weight * values[i]
+        mass += weight
+        size += weight > 0
     shift = np.uint64(0)
     while mass >> np.int64(shift):
         shift += np.uint64(1)
@@ -382,21 +385,22 @@ def _best_of_classes(
                         best_left[k] = left[k]
         return best, best_cut
     cells[: (n_cuts + 1) * n_classes] = 0
-    one = np.uint64(1) << shift
+    one, classes = np.uint64(1) << shift, np.uint64(n_classes)
     for j in range(size):
         t = tag[j]
-        cells[np.int64(column[row[j]]) * n_classes + np.int64(t >> _CLASS)] += one + (t & _WEIGHT)
+        cells[np.uint64(column[row[j]]) * classes + (t >> _CLASS)] += one + (t & _WEIGHT)
     low = one - np.uint64(1)
     for c in range(n_cuts):
         some = np.uint64(0)
         for k in range(n_classes):
-            cell = cells[c * n_classes + k]
-            some |= cell
-            weight = np.int64(cell & low)
-            left[k] += weight
-            mass_left += weight
-            rows_left += np.int64(cell >> shift)
-        if some and rows_left >= min_leaf and size - rows_left >= min_leaf:
+            some += cells[c * n_classes + k]
+        if not some:
+            continue
+        for k in range(n_classes):
+            left[k] += np.int64(cells[c * n_classes + k] & low)
+        mass_left += np.int64(some & low)
+        rows_left += np.int64(some >> shift)
+        if rows_left >= min_leaf and size - rows_left >= min_leaf:
             score = _gini(left, total, mass_left, mass)
             if score > best:
                 best, best_cut = score, np.int64(c)

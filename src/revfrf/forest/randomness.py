@@ -48,6 +48,8 @@ POISSON = np.array(
 )
 """A draw counts once for each of these that it reaches: the Poisson distribution with mean 1, times 2^64."""
 
+_OFTEN = 6  # hardly any draw reaches so many of these
+
 
 def key(*names: Field) -> bytes:
     """The 16 bytes of SipHash's key that belong to these names alone."""
@@ -130,7 +132,9 @@ def nth(seed: np.uint64, n: int) -> np.uint64:
 def poisson(draw: np.uint64) -> int:
     """Return the Poisson(1) quantile of a draw."""
     count = 0
-    while count < len(POISSON) and draw >= POISSON[count]:
+    for i in range(_OFTEN):  # without branches, which nobody could predict
+        count += draw >= POISSON[i]
+    while _OFTEN <= count < len(POISSON) and draw >= POISSON[count]:
         count += 1
     return count
 
@@ -143,40 +147,55 @@ def _counts(stream: np.uint64, numbers: Ints) -> Bytes:
     return counts
 
 
+_State = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
+
+
 @kernel
 def _rotate(x: np.uint64, bits: int) -> np.uint64:
     return (x << np.uint64(bits)) | (x >> np.uint64(64 - bits))
 
 
 @kernel
-def _rounds(
-    v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64, count: int
-) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    for _ in range(count):
-        v0 += v1
-        v1 = _rotate(v1, 13) ^ v0
-        v0 = _rotate(v0, 32)
-        v2 += v3
-        v3 = _rotate(v3, 16) ^ v2
-        v0 += v3
-        v3 = _rotate(v3, 21) ^ v0
-        v2 += v1
-        v1 = _rotate(v1, 17) ^ v2
-        v2 = _rotate(v2, 32)
+def _round(v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64) -> _State:
+    v0 += v1
+    v1 = _rotate(v1, 13) ^ v0
+    v0 = _rotate(v0, 32)
+    v2 += v3
+    v3 = _rotate(v3, 16) ^ v2
+    v0 += v3
+    v3 = _rotate(v3, 21) ^ v0
+    v2 += v1
+    v1 = _rotate(v1, 17) ^ v2
+    v2 = _rotate(v2, 32)
     return v0, v1, v2, v3
 
 
 @kernel
+def _absorb(v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64, word: np.uint64) -> _State:
+    v0, v1, v2, v3 = _round(*_round(v0, v1, v2, v3 ^ word))
+    return v0 ^ word, v1, v2, v3
+
+
+@kernel
 def siphash(low: np.uint64, high: np.uint64, first: np.uint64, second: np.uint64) -> np.uint64:
-    """SipHash-2-4, under the key of these two words, of two words."""
+    """SipHash-2-4, under the key of these two words, of two words.
+
+    It has no loops, so that a compiled loop over keys or nodes computes several at once.
+    """
     v0, v1 = low ^ np.uint64(0x736F6D6570736575), high ^ np.uint64(0x646F72616E646F6D)
     v2, v3 = low ^ np.uint64(0x6C7967656E657261), high ^ np.uint64(0x7465646279746573)
-    for word in (first, second, np.uint64(16 << 56)):  # the last one is the message's length
-        v3 ^= word
-        v0, v1, v2, v3 = _rounds(v0, v1, v2, v3, 2)
-        v0 ^= word
-    v0, v1, v2, v3 = _rounds(v0, v1, v2 ^ np.uint64(255), v3, 4)
+    v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, first)
+    v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, second)
+    v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, np.uint64(16 << 56))  # the message's length
+    v0, v1, v2, v3 = _round(*_round(*_round(*_round(v0, v1, v2 ^ np.uint64(255), v3))))
     return v0 ^ v1 ^ v2 ^ v3
+
+
+@kernel
+def candidate_draws(low: Paths, high: Paths, tree: np.uint64, path: np.uint64, draws: Paths) -> None:
+    """Draw for a node under the keys of all features, whose words these are."""
+    for f in range(len(draws)):
+        draws[f] = siphash(low[f], high[f], tree, path)
 
 
 @kernel

@@ -128,6 +128,8 @@ class SharesCoordinator(CoordinatorSide):
         self._check_parts()
         growth = self._growth(store.bins)
         open_trees = [(number, tree) for number, tree in enumerate(self.forest.trees) if not tree.whole]
+        if open_trees and Growth.compiles():
+            progress(GrowthReport(0.0, "compiling (once)"))
         waiting, written = dict[int, Tree](), time.monotonic()
         for done, (number, tree) in enumerate(growth.trees(open_trees, seat.n_jobs), 1):
             waiting[number] = tree
