@@ -180,7 +180,7 @@ def test_exactness_of_leaving_is_measured(data: Path, tmp_path: Path) -> None:
     """By its command line, as the other studies would be."""
     small = ["--sets", "drug", "--trees", "3", "--depth", "3"]
     results = tmp_path / "results.json"
-    program = [sys.executable, "-m", "benchmarks.studies.exactness", "exact", "--data", data, *small]
+    program = [sys.executable, "-m", "benchmarks.studies.exactness", "exact", "--data", str(data), *small]
     done = subprocess.run(
         [*program, "--json", results], cwd=ROOT, capture_output=True, text=True, timeout=280
     )
