@@ -47,7 +47,7 @@ def test_a_party_that_does_not_come_back_is_named_when_patience_is_over(
     begin: Begin, trained: Known, who: str
 ) -> None:
     federation = begin(trained.directory, start=False)
-    configure(federation.directory / who / CONFIG, patience=4)
+    configure(federation.directory / who / CONFIG, patience=4, heartbeat=4)
     federation.start(*SERVING, "clinic")
     step, ask = ("ShareRequest", federation.predict) if who == "clinic" else ("TestRequest", federation.test)
     asking = federation.killed_at(step, "h1", ask)

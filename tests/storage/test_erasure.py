@@ -288,6 +288,7 @@ def test_no_trace_is_left_of_what_small_leavers_take_along(tmp_path: Path) -> No
     check_leaving(tmp_path, model, [("p3", 1), ("p7", 1), ("p9", 1), ("p11", 2)])
 
 
+@pytest.mark.slow
 def test_no_trace_is_left_of_longer_ciphertexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(moduli._made, (1024, True), world_of(1024))
     model = grown(tmp_path, 12, n_estimators=16, key_bits=1024)
