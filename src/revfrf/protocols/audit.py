@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from revfrf.crypto.signing import VerifyKey
-from revfrf.errors import CertificateError, ProtocolError, RejectedError, UsageError
+from revfrf.errors import CertificateError, ProtocolError, RefusedError, RejectedError, UsageError
 from revfrf.messages.events import UsedCutsReceipt
 from revfrf.protocols.certificate import EventCertificate
 from revfrf.protocols.common.epoch import certificate_digest
@@ -37,7 +37,8 @@ def audit(cs: EventSeat, kgc_key: VerifyKey | None, progress: Progress) -> Audit
     """Grow CS's forest a second time, and compare it and everything signed with what is certified.
 
     With `kgc_key`, the event certificates must be signed with this key; else with the one that CS knows.
-    Raises UsageError for a forest of the paper protocol, which cannot be audited.
+    Raises UsageError for a forest of the paper protocol, which cannot be audited, and AbsentError if an owner
+    is away whose bins were forgotten.
     """
     if not cs.certificates:
         raise UsageError("the forest is not certified yet; wait until it is trained")
@@ -56,7 +57,7 @@ def audit(cs: EventSeat, kgc_key: VerifyKey | None, progress: Progress) -> Audit
     for name, check in checks.items():
         try:
             check()
-        except (CertificateError, RejectedError) as error:
+        except (CertificateError, RefusedError, RejectedError) as error:
             problems[name] = str(error)
     return Audit(tuple(checks), problems, digest, tuple(sorted(last.unsigned)))
 
