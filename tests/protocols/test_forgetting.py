@@ -7,10 +7,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from revfrf import parallel
 from revfrf.embedded.federation import Federation
 from revfrf.errors import AbsentError
-from revfrf.forest.growth import Growth
 from revfrf.forest.tree import OPEN
 from revfrf.messages.bins import BinsReply, SaltedLine
 from revfrf.messages.events import CompletionReceipt, UsedCutsReceipt
@@ -96,14 +94,17 @@ def test_forgotten_bins_and_salts_leave_no_trace_on_disk(tmp_path: Path) -> None
 def test_bins_to_be_forgotten_never_leave_cs_s_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker process or cluster would keep copies that CS cannot erase."""
     asked: list[float] = []
-    monkeypatch.setattr("revfrf.forest.growth.parts_elsewhere", lambda *given: asked.append(given[0]) or 0)
+
+    def parts_elsewhere(seconds: float, _n_jobs: int) -> int:
+        asked.append(seconds)
+        return 0
+
+    monkeypatch.setattr("revfrf.forest.growth.parts_elsewhere", parts_elsewhere)
     train(CASE)
     assert asked
     asked.clear()
     forgetting("shop")
     assert not asked
-    assert Growth.__dataclass_fields__["here"].default is False
-    assert parallel.parts_elsewhere is not None
 
 
 def test_audit_asks_for_forgotten_bins_again_and_forgets_them_again() -> None:
