@@ -309,9 +309,9 @@ class Federation:
 
     @property
     def leaving(self) -> bool:
-        """Whether somebody has asked to leave, and the forest without them is not certified yet."""
-        wanted = bool(self.kgc.state.leaving) or self.kgc.state.uncertified
-        return wanted or self.coordinator.lifecycle_state().revoking
+        """Whether somebody has asked to leave, and the forest without them is not certified, or not whole."""
+        wanted, cs = bool(self.kgc.state.leaving), self.coordinator.lifecycle_state()
+        return wanted or self.kgc.state.uncertified or cs.revoking or cs.waiting
 
     @property
     def leavers(self) -> list[str]:

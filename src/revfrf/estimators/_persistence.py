@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from revfrf.errors import InsecureKeyError, ModelFileError, RevFRFError, StorageError
+from revfrf.errors import InsecureKeyError, ModelFileError, RevFRFError, StorageError, UsageError
 from revfrf.estimators import _file
 from revfrf.estimators._base import BaseRevocableForest
 from revfrf.estimators._file import EstimatorRecord, SavedStores
@@ -57,6 +57,9 @@ class PersistenceMixin(BaseRevocableForest):
             Whether to save private keys as well. Without them a loaded forest can only `predict`.
         """
         self._check_whole()
+        if waits_for := self.federation_.coordinator.certificates[-1].waits_for:
+            names = ", ".join(waits_for)
+            raise UsageError(f"nodes stay open until {names} is back; then call `revoke` again, and save")
         forest = _file.saved(self.federation_, self._record(), self.digest_, bool(private_keys))
         _file.write(path, forest)
 

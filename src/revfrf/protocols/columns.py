@@ -39,7 +39,7 @@ class ColumnSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             limits = f"a number from {MIN_EPSILON} to {MAX_EPSILON:g}, or None for no noise"
             raise UsageError(f"{where}: `epsilon` must be {limits}, not {epsilon!r}")
         if epsilon is not None and column.categories is not None:
-            what = "holds categories, whose order means nothing, so noise would not hide them"
+            what = "categories have no order, so noise would not hide them"
             raise UsageError(f"{where}: {what}; give `epsilon` by column and leave it out, or drop it")
         if budget is None:
             return

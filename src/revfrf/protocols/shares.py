@@ -210,14 +210,17 @@ class SharesCoordinator(CoordinatorSide):
             self.seat.store.arriving.pop(leaver, None)
 
     def save(self, store: CoordinatorStore, rows: bool) -> bool:
-        """Save trees, and bins with the rows: with these anybody's leaving can be computed."""
-        bins = self.seat.store.bins
+        """Save trees, and bins with the rows: with these anybody's leaving can be computed.
+
+        If some are to be forgotten, none are saved: without all of them nothing can be regrown.
+        """
+        bins, rows = self.seat.store.bins, rows and not any(line.forget for line in self.lines)
         if not rows:
             bins = {name: held.forgotten() for name, held in bins.items()}
         store.add_bins(bins)
         store.replace_forest(self.forest)
         store.put_used_salts(self.seat.store.used_salts)
-        return rows and not any(line.forget for line in self.lines)  # without its bins nothing can be regrown
+        return rows
 
     def check_stored(self, owners: Mapping[str, OwnerSeat], training_rows: bool) -> None:
         """Trees are whole and use cuts that exist; bins are those that their owners have signed."""
