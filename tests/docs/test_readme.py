@@ -67,7 +67,13 @@ def test_make_demo_tells_its_story() -> None:
     assert "✓ The forest is the one trained without Davos: bit for bit the same" in story
     assert "public key: verified" in story
     assert "one byte changed: rejected" in story
-    seen = ("path bits of requests", "bins of rows", "rows of such nodes", "public keys", "receipts for events")
+    seen = (
+        "path bits of requests",
+        "bins of rows",
+        "rows of such nodes",
+        "public keys",
+        "receipts for events",
+    )
     keys = "3072-bit keys: about 128 bits of security"
     for what in (*seen, keys, "FOS-Find", "FRF-Predict", "HoLT", "FRF-Revoc"):
         assert what in story

@@ -17,6 +17,7 @@ from revfrf.errors import ConfigError, UsageError
 from revfrf.names import Role, check_name
 from revfrf.node import config as module
 from revfrf.node.config import (
+    ColumnsSection,
     Config,
     DataSection,
     ForestSection,
@@ -106,6 +107,7 @@ FORESTS = st.builds(
     n_sampled=st.integers(2, 2**20),
     random_state=SEEDS,
 )
+COLUMNS = st.builds(ColumnsSection, n_cuts=st.integers(1, 255), forget_bins=st.booleans())
 POLICIES = st.builds(
     PolicySection,
     accepts=st.none() | st.lists(TEXTS, max_size=3).map(tuple),
@@ -147,6 +149,7 @@ def configs(draw: st.DrawFn) -> Config:
             call=draw(st.integers(1, 10**6)),
         ),
         data=data if role in ("CS", "participant") else DataSection(),
+        columns=draw(COLUMNS) if role == "participant" else ColumnsSection(),
         policy=draw(POLICIES) if role in ("CS", "CC", "participant") else PolicySection(),
         forest=draw(
             {"CS": FORESTS, "participant": st.builds(ForestSection, random_state=SEEDS)}.get(
