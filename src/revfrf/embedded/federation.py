@@ -324,7 +324,7 @@ class Federation:
         """Perform all steps of KGC and CS that are left: end a revocation, or grow what is not grown yet.
 
         `create` makes the forest, if there is none. Members that are not needed now, and are away or refuse
-        what they are told, are told again the next time.
+        an epoch, hear of it again the next time.
         """
         cs, kgc, ledger = self.coordinator, self.kgc, self.network.ledger
         leaving, growing = measured(ledger, KGC, "FRF-Revoc"), measured(ledger, CS, "FLE-Expan")

@@ -130,7 +130,7 @@ class KeyCentre:
         """Return who must be in the current epoch before anything else happens.
 
         These are all members, if CS asks for them, or if all take part in rebuilding, as the paper protocol
-        has it. Else CS alone: it rebuilds the forest, and the others are told when they are back.
+        has it. Else CS alone: it rebuilds the forest, and KGC tells the others when they are back.
         """
         if not self.state.certificates:
             return set()
@@ -257,7 +257,7 @@ class KeyCentre:
     def announce(self, setup_requested: bool = False) -> None:
         """Send the epoch certificates to all members that lack them, CS first. May be repeated.
 
-        Raises AbsentError or RefusedError for a member that is needed now. Others are told later.
+        Raises AbsentError or RefusedError for a member that is needed now. It tells the others later.
         """
         needed = self._needed(setup_requested)
 

@@ -100,7 +100,7 @@ class Participant(PolicyParty):
     ) -> None:
         """Keep a table of rows to train or to test on; without numbers, the first row has number 0.
 
-        Rows without ids are told apart by their values. The training rows stay for the forest's life.
+        Rows without ids are distinguished by their values. The training rows stay for the forest's life.
         """
         numbers = np.arange(codes.shape[1]) if numbers is None else numbers
         self._records.pop(table, None)
