@@ -107,12 +107,22 @@ FORESTS = st.builds(
     n_sampled=st.integers(2, 2**20),
     random_state=SEEDS,
 )
-COLUMNS = st.builds(ColumnsSection, n_cuts=st.integers(1, 255), forget_bins=st.booleans())
 POLICIES = st.builds(
     PolicySection,
     accepts=st.none() | st.lists(TEXTS, max_size=3).map(tuple),
     refuses=st.lists(TEXTS, max_size=3).map(tuple),
     max_rows=st.none() | st.integers(0, 2**63 - 1),
+)
+
+EPSILON = st.floats(0.001, 32)
+COLUMN_TABLES = st.fixed_dictionaries(
+    {},
+    optional={
+        "n_cuts": st.integers(1, 255),
+        "epsilon": EPSILON,
+        "epsilon_budget": st.floats(0.001, 10**6),
+        "forget_bins": st.booleans(),
+    },
 )
 
 KEYS = st.just(KeysSection(protocol="shares")) | st.builds(
@@ -149,7 +159,18 @@ def configs(draw: st.DrawFn) -> Config:
             call=draw(st.integers(1, 10**6)),
         ),
         data=data if role in ("CS", "participant") else DataSection(),
-        columns=draw(COLUMNS) if role == "participant" else ColumnsSection(),
+        columns=draw(
+            {
+                "participant": st.builds(
+                    ColumnsSection,
+                    n_cuts=st.integers(1, 255),
+                    epsilon=EPSILON,
+                    epsilon_budget=st.none() | EPSILON,
+                    forget_bins=st.booleans(),
+                )
+            }.get(role, st.just(ColumnsSection()))
+        ),
+        of_column=draw(st.dictionaries(TEXTS, COLUMN_TABLES, max_size=3)) if role == "participant" else {},
         policy=draw(POLICIES) if role in ("CS", "CC", "participant") else PolicySection(),
         forest=draw(
             {"CS": FORESTS, "participant": st.builds(ForestSection, random_state=SEEDS)}.get(
@@ -164,7 +185,7 @@ def configs(draw: st.DrawFn) -> Config:
     )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(config=configs())
 def test_what_is_written_is_read_back(path: Path, config: Config) -> None:
     path.unlink(missing_ok=True)
@@ -370,7 +391,7 @@ def test_what_is_no_file_of_reasonable_size_is_refused(path: Path, tmp_path: Pat
     assert refusal(path, "#" * (MAX_SIZE + 1)).kind == "too-large"
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_whatever_is_in_a_file_is_a_configuration_or_a_config_error(path: Path, data: st.DataObject) -> None:
     good = (CS + "[network]\npatience = 5\nheartbeat = 1\n").encode()
