@@ -295,7 +295,7 @@ def test_forest_that_somebody_leaves_while_it_grows_is_the_one_without_it(
     federation = begin()
     store = federation.coordinator.store
     assert len(store.trees) == n_trees
-    report = federation.revoke(["telco"], level, ignore).report
+    report = federation.revoke(["telco"], level, ignore).core.report
     assert digest(federation) == grow_plainly(CASE.without("telco")).digest
     assert sorted(store.bins) == ["bank/x0", "bank/x1", "shop/x0"]
     assert report.kept + report.rebuilt == federation.coordinator.side.n_nodes
