@@ -15,6 +15,7 @@ from revfrf.embedded.federation import Federation
 from revfrf.errors import ProtocolError
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import CC, CS, KGC
+from revfrf.protocols.events import salted_digest
 from revfrf.protocols.paper.sides import PaperCoordinator
 from revfrf.protocols.sides import TRAINING
 from revfrf.roles.coordinator import Coordinator
@@ -85,7 +86,7 @@ def check_standing(model: Any, before: Before, leavers: tuple[str, ...], level: 
     """Everybody is in one epoch, with its keys and no others; nothing is under way."""
     federation, left = model.federation_, bool(leavers)
     kgc, certificate = federation.kgc.state, federation.kgc.current
-    assert (kgc.leaving, kgc.left, federation.kgc.lifecycle_state().announced) == ({}, (), True)
+    assert (kgc.leaving, kgc.uncertified, federation.kgc.behind) == ({}, False, set())
     assert federation.coordinator.store.rebuilding is None
     assert federation.coordinator.ready
     assert (certificate.epoch, certificate.revoked) == (1 + left, leavers)
@@ -126,16 +127,17 @@ def check_files(
 
 
 def check_certificate(model: Any, forest: Small, leavers: tuple[str, ...], level: RevocationLevel) -> None:
-    certificates = model.federation_.coordinator.certificates
-    if not leavers:
-        assert certificates == ()
-        return
-    [certificate] = certificates
-    certificate.verify(model.kgc_key_)
-    assert (certificate.leavers, certificate.level) == (leavers, level)
-    assert certificate.report.digest_before == expected(forest, ()).digest
-    assert certificate.report.digest_after == expected(forest, leavers).digest
-    assert certificate == model.federation_.kgc.state.certified
+    creation, *leaving = certificates = model.certificates_
+    for certificate in certificates:
+        certificate.verify(model.kgc_key_)
+        assert certificate.unsigned == {}
+    assert [certificate.leavers for certificate in leaving] == ([leavers] if leavers else [])
+    for certificate in leaving:
+        assert certificate.level == level
+        assert certificate.core.report.digest_before == creation.digest_after
+    salt = model.federation_.coordinator.record.salt
+    assert certificates[-1].digest_after == salted_digest(salt, expected(forest, leavers).digest)
+    assert certificates[-1].core == model.federation_.kgc.state.certified
 
 
 def check_left(before: Before, leavers: tuple[str, ...], level: RevocationLevel, directory: Path) -> Any:
@@ -338,7 +340,7 @@ FIRST_KILLS = [
     ),
     pytest.param(("LevelRequest from CS to telco: handled", 2), id="half grown", marks=pytest.mark.slow),
     pytest.param(("Rekey from CS to telco: not delivered", 1), id="half encrypted anew"),
-    pytest.param(("RevocationReport from CS to KGC: handled", 1), id="certified", marks=pytest.mark.slow),
+    pytest.param(("EventReport from CS to KGC: handled", 1), id="certified", marks=pytest.mark.slow),
 ]
 
 
@@ -407,7 +409,7 @@ import sys
 from revfrf import RevocableForestClassifier
 for directory in sys.argv[1:]:
     model = RevocableForestClassifier.open(directory)
-    print(model.digest_, *(c.report.digest_after for c in model.federation_.coordinator.certificates))
+    print(model.digest_, *(certificate.leavers for certificate in model.certificates_))
 """
 
 
@@ -426,8 +428,8 @@ def test_interpreter_that_knows_nothing_but_the_directory_ends_it_too(
         assert dies_at(number_of(steps, "EpochCertificate from KGC to CS: handled"), partial(work, directory))
     command = [sys.executable, "-W", "error", "-c", OPEN_THEM, str(training), *map(str, leaving)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    without = expected(THREE, ("bank",)).digest
-    assert done.stdout.split("\n") == [expected(THREE, ()).digest, *[f"{without} {without}"] * 2, ""]
+    whole, without = (expected(THREE, leavers).digest for leavers in ((), ("bank",)))
+    assert done.stdout.split("\n") == [f"{whole} ()", *[f"{without} () ('bank',)"] * 2, ""]
 
 
 # -- longer -----------------------------------------------------------------------------------------

@@ -166,7 +166,9 @@ def check_leaving(place: Path, grown: Path, leaver: str, level: RevocationLevel,
             model.revoke(leaver, level)
         check(model, leaver)
         model.certificates_[-1].verify(model.kgc_key_)
-        assert len(model.certificates_) == 1
+        assert [certificate.leavers for certificate in model.certificates_] == [(), (leaver,)]
+        found = model.audit()
+        assert (found.problems, found.missing_receipts) == ({}, ())
 
     chosen = None if every is None else sample(steps, every)
     sweep(place, grown, steps, partial(leave, leaver, level), checked, chosen)
