@@ -198,7 +198,8 @@ def test_owner_of_forgotten_bins_cannot_send_others_to_an_audit() -> None:
     telco = federation.participants["telco"]
     telco.tables["training"] = telco.tables["training"][:, ::-1]
     found = audited(federation)
-    assert (found.holds, found.problems.keys()) == (False, {"forest"})
+    assert not found.holds
+    assert found.problems.keys() == {"forest"}
     assert "'telco'" in found.problems["forest"]
 
 
