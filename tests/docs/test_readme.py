@@ -67,7 +67,13 @@ def test_make_demo_tells_its_story() -> None:
     assert "✓ The forest is the one trained without Davos: bit for bit the same" in story
     assert "public key: verified" in story
     assert "one byte changed: rejected" in story
-    seen = ("path bits of requests", "bins of rows", "rows of such nodes", "public keys", "erasure receipts")
+    seen = (
+        "path bits of requests",
+        "bins of rows",
+        "rows of such nodes",
+        "public keys",
+        "receipts for events",
+    )
     keys = "3072-bit keys: about 128 bits of security"
     for what in (*seen, keys, "FOS-Find", "FRF-Predict", "HoLT", "FRF-Revoc"):
         assert what in story
@@ -126,13 +132,14 @@ def test_snippets_of_the_page_on_requests_run_one_after_the_other(tmp_path: Path
 
 
 def test_snippets_of_the_page_on_leaving_run_one_after_the_other(tmp_path: Path) -> None:
-    check_snippets("leaving.md", 2, ROWS + FITTED, "", tmp_path)
+    shares = "model = RevocableForestClassifier(3, parties=parties).fit(X, y)\n"
+    check_snippets("leaving.md", 3, ROWS + shares, "", tmp_path)
     assert {file.name for file in tmp_path.iterdir()} == {"archive-has-left.json", "kgc.pub"}
 
 
 def test_snippet_of_the_page_on_keeping_runs(tmp_path: Path) -> None:
     """With toy keys, which take no time."""
-    checks = "assert [c.leavers for c in model.certificates_] == [('archive',)]\n"
+    checks = "assert [c.leavers for c in model.certificates_] == [(), ('archive',)]\n"
     checks += "assert (model.predict(X) == y).mean() > 0.5\n"
     page = (ROOT / "docs" / "keeping.md").read_text()
     [snippet] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

@@ -228,7 +228,7 @@ def test_coordinator_has_received_one_bin_per_row_and_column_and_participants_ru
     leakage = model.leakage_
     assert leakage["CS"]["bins of rows"] == 5 * len(X)
     for party in PARTIES:
-        known = {"members of the federation", "the forest's rules", "numbers of rows", "event certificates"}
+        known = {"members of the federation", "the forest's rules", "event certificates"}
         lines = "names, decimals, rings and numbers of cuts of columns"
         assert leakage[party].keys() == known | {"its own cuts that are used", lines}
     model.predict(X[:7])

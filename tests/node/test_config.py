@@ -17,6 +17,7 @@ from revfrf.errors import ConfigError, UsageError
 from revfrf.names import Role, check_name
 from revfrf.node import config as module
 from revfrf.node.config import (
+    ColumnsSection,
     Config,
     DataSection,
     ForestSection,
@@ -113,6 +114,17 @@ POLICIES = st.builds(
     max_rows=st.none() | st.integers(0, 2**63 - 1),
 )
 
+EPSILON = st.floats(0.001, 32)
+COLUMN_TABLES = st.fixed_dictionaries(
+    {},
+    optional={
+        "n_cuts": st.integers(1, 255),
+        "epsilon": EPSILON,
+        "epsilon_budget": st.floats(0.001, 10**6),
+        "forget_bins": st.booleans(),
+    },
+)
+
 KEYS = st.just(KeysSection(protocol="shares")) | st.builds(
     KeysSection, key_bits=st.none() | st.integers(128, 1024).map(lambda n: 16 * n)
 )
@@ -147,6 +159,18 @@ def configs(draw: st.DrawFn) -> Config:
             call=draw(st.integers(1, 10**6)),
         ),
         data=data if role in ("CS", "participant") else DataSection(),
+        columns=draw(
+            {
+                "participant": st.builds(
+                    ColumnsSection,
+                    n_cuts=st.integers(1, 255),
+                    epsilon=EPSILON,
+                    epsilon_budget=st.none() | EPSILON,
+                    forget_bins=st.booleans(),
+                )
+            }.get(role, st.just(ColumnsSection()))
+        ),
+        of_column=draw(st.dictionaries(TEXTS, COLUMN_TABLES, max_size=3)) if role == "participant" else {},
         policy=draw(POLICIES) if role in ("CS", "CC", "participant") else PolicySection(),
         forest=draw(
             {"CS": FORESTS, "participant": st.builds(ForestSection, random_state=SEEDS)}.get(

@@ -41,6 +41,7 @@ pytestmark = pytest.mark.timeout(900)  # on a slow machine
 ROWS = N_TRAINED - 3
 
 
+@pytest.mark.slow
 def test_a_federation_by_its_command_line_from_training_to_a_certificate(
     founded: Path, trained: Known, never_with_h2: Known, tmp_path: Path
 ) -> None:

@@ -199,6 +199,7 @@ def test_columns_signed_for_something_else_are_refused(
 @pytest.mark.parametrize("field", [f for f in FeatureLine.__struct_fields__ if f not in ("feature", "rows")])
 def test_line_that_was_changed_after_it_was_signed_is_refused(opened: Opened, field: str) -> None:
     others: dict[str, Any] = {"ring": 32, "decimals": 3, "n_cuts": 254, "epoch": 0, "generation": 1}
+    others |= {"epsilon": 1, "forget": True}
 
     def change(reply: BinsReply) -> tuple[SaltedLine, ...]:
         first, *rest = reply.lines

@@ -280,6 +280,8 @@ def write_config(path: str | os.PathLike[str], config: Config) -> Path:
             value = getattr(getattr(config, section), key)
             line = f"{key} = {toml_text(example if value is None else value)}"
             lines += [f"# {note}: {wants}", f"# {line}" if value is None else line]
+        for name, own in config.of_column.items() if section == "columns" else ():
+            lines += [f"[columns.{toml_text(name)}]", *(f"{key} = {toml_text(own[key])}" for key in own)]
     target = Path(path)
     with writing(target, ConfigError):
         create(target, "\n".join([*lines, ""]).encode())

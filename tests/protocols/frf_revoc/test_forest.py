@@ -20,7 +20,7 @@ from revfrf.protocols.paper.frf_revoc import doomed
 from revfrf.testing.federations import Case, train, with_rules
 from tests.federations import in_numbers
 from tests.protocols.frf_revoc.leaving import CASE, LEVELS, answers, check_same, leave, without
-from tests.quick import quick, slow
+from tests.quick import quick
 
 MISSING = missing(64)
 
@@ -150,7 +150,7 @@ def test_leaver_without_a_split_takes_nothing_along(level: RevocationLevel) -> N
     check_same(federation, case.without("shop"), ask=True)
 
 
-@pytest.mark.parametrize(("n_classes", "level"), [(0, 2), slow((2, 2)), slow((0, 1)), slow((2, 1))])
+@pytest.mark.parametrize(("n_classes", "level"), quick(product([0, 2], LEVELS), [(0, 2)]))
 def test_chain_to_the_deepest_level_is_cut_where_the_leaver_stands(
     n_classes: int, level: RevocationLevel
 ) -> None:

@@ -36,7 +36,7 @@ from tests.protocols.frf_revoc.leaving import (
     send,
     state,
 )
-from tests.quick import slow
+from tests.quick import quick
 
 # -- nodes destroyed and encrypted anew -------------------------------------------------------------
 
@@ -192,7 +192,7 @@ def test_coordinator_rebuilds_only_after_somebody_has_left(federation: Federatio
 
 
 @pytest.mark.parametrize("answered", [False, True], ids=["unheard", "heard"])
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", quick(LEVELS, [2]))
 @pytest.mark.parametrize("lost", [KeyDeal, EpochCertificate, Destroy, LevelRequest, Rekey, EventReport])
 def test_interrupted_revocation_goes_on_where_it_stopped(
     federation: Federation, lost: type[Message], level: RevocationLevel, answered: bool
@@ -235,7 +235,7 @@ def as_often_as(times: Iterator[int], action: Callable[..., None]) -> Callable[.
     return limited
 
 
-@pytest.mark.parametrize(("leaver", "level"), [("telco", 1), slow(("bank", 1)), slow(("bank", 2))])
+@pytest.mark.parametrize(("leaver", "level"), quick([("bank", 1), ("bank", 2), ("telco", 1)], [("bank", 2)]))
 def test_leaving_while_the_forest_still_grows_gives_the_forest_without_the_leaver(
     leaver: str, level: RevocationLevel
 ) -> None:
