@@ -17,7 +17,7 @@ from revfrf.messages.alignment import SchemaRequest
 from revfrf.messages.base import Done, Message
 from revfrf.messages.fle_expan import LevelRequest
 from revfrf.messages.frf_test import TestReply as BitsReply
-from revfrf.names import CC, CS, PARTICIPANT
+from revfrf.names import CC, CS, KGC, PARTICIPANT
 from revfrf.testing.federations import random_case, set_up, train
 from revfrf.testing.link import FaultyLink
 from revfrf.testing.peers import FaultyPeer, LyingChannel, changing, failing, offline, replaced
@@ -136,7 +136,7 @@ def test_a_lie_on_a_channel_is_passed_on() -> None:
     channel = federation.network.channel(CS)
     federation.coordinator.channel = LyingChannel(channel, on_request=note)
     train(CASE, federation)
-    assert set(seen) == {CC, *CASE.codes}
+    assert set(seen) == {CC, KGC, *CASE.codes}
     longer = changing(BitsReply, bits=lambda reply: reply.bits + b"\0")
     federation.coordinator.channel = LyingChannel(channel, on_reply=longer)
     with refused("length"):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from revfrf.errors import PartyError, PassportError, ProtocolError, RejectedError
+from revfrf.errors import PartyError, PassportError, RejectedError
 from revfrf.messages.base import Done, Message
 from revfrf.messages.registry import MESSAGES, calls_between
 from revfrf.testing.recorders import Recorder, until
@@ -117,9 +117,12 @@ def test_exactly_what_a_role_may_say_reaches_the_other(
             reached.add(kind)
         assert federation.asked() == expected
     assert reached == allowed
-    causes = [cause for cause in refusals if isinstance(cause, ProtocolError)]
+    causes = [cause for cause in refusals if isinstance(cause, RejectedError)]
     assert len(causes) == (0 if isinstance(federation, BetweenEndpoints) else len(refusals))
-    assert {cause.kind for cause in causes} <= {"sender"}
+    longest = max((kind.max_bytes for kind in allowed), default=0)
+    larger = sum(len(encode(FULL[kind])) > longest for kind in set(MESSAGES) - allowed)
+    assert [cause.kind for cause in causes].count("too-large") <= larger
+    assert {cause.kind for cause in causes} <= {"sender", "too-large"}
 
 
 def test_who_has_nothing_to_say_to_each_other_is_who_is_not_next_to_cs_or_kgc() -> None:

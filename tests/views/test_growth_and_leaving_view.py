@@ -140,10 +140,12 @@ def test_nothing_of_the_leavers_splits_or_keys_travels_when_it_leaves(run: Run) 
 
 
 def certificate_parts(run: Run) -> list[bytes]:
-    """Everything in the revocation certificate, decoded where it is base64."""
+    """Everything in the event certificate with all receipts, decoded where it is base64."""
     [sent] = [sent for sent in run.leaving if sent.plain["type"] == "Certified"]
     assert (sent.sender, sent.recipient) == (KGC, CS)
-    return [sent.plain["certificate"], *decoded(json.loads(sent.plain["certificate"]))]
+    certificate = run.federation.coordinator.certificates[-1]
+    assert not certificate.unsigned
+    return [certificate.to_json(), *decoded(json.loads(certificate.to_json()))]
 
 
 def decoded(value: Any) -> Iterator[bytes]:
@@ -218,13 +220,21 @@ def test_participant_gets_the_rows_of_exactly_the_nodes_that_grow_again(run: Run
 
 
 def test_servers_hear_of_leaving_that_it_happened(run: Run) -> None:
-    """Neither nodes nor rows; the key centre how many nodes there were, from the report."""
+    """Neither nodes nor rows; how many nodes there were, and digests, from the report."""
     heard = {name: {s.plain["type"] for s in run.leaving if s.recipient == name} for name in (CC, KGC)}
-    assert heard[CC] == {"KeyDeal", "EpochCertificate"}
-    assert heard[KGC] == {"RevocationRequest", "Enrolment", "EpochAccepted", "RevocationReport"}
-    [report] = [sent.plain["report"] for sent in run.leaving if sent.plain["type"] == "RevocationReport"]
-    counts = {"destroyed", "rebuilt", "kept"}
-    assert set(report) == counts | {"epoch", "forest", "digest_before", "digest_after", "signature"}
+    assert heard[CC] == {"KeyDeal", "EpochCertificate", "EventNotice"}
+    assert heard[KGC] == {"RevocationRequest", "Enrolment", "EpochAccepted", "EventReport"}
+    [report] = [sent.plain["report"] for sent in run.leaving if sent.plain["type"] == "EventReport"]
+    counts, digests = {"destroyed", "rebuilt", "kept"}, {"digest_before", "digest_after"}
+    assert set(report) == counts | digests | {
+        "epoch",
+        "forest",
+        "inputs_before",
+        "inputs_after",
+        "waits_for",
+        "signature",
+    }
+    assert (report["inputs_after"]["features"], report["waits_for"]) == ([], [])
 
 
 def test_requesters_hear_nothing_of_leaving(run: Run) -> None:

@@ -116,11 +116,11 @@ def test_scanner_sees_a_value_of_a_request_in_a_question_to_an_owner(run: Run) -
 def test_only_kgc_and_the_coordinator_start_or_end_a_message(run: Run) -> None:
     """A star: participants, requesters and CC never hear of each other but through what KGC has signed."""
     enrolling = {"KeyDeal", "Enrolment", "EpochCertificate", "EpochAccepted", "Admission", "Done"}
-    revoking = {"RevocationRequest", "RevocationReport", "Certified"}
+    happening = {"RevocationRequest", "EventReport", "Certified"}
     for sent in run.watch.sent:
         assert {sent.sender, sent.recipient} & {CS, KGC}
         if KGC in (sent.sender, sent.recipient):
-            assert sent.plain["type"] in enrolling | revoking
+            assert sent.plain["type"] in enrolling | happening
 
 
 def test_only_kgc_and_the_coordinator_ask_and_requesters_the_coordinator_and_who_leaves(run: Run) -> None:
@@ -136,4 +136,5 @@ def test_key_centre_hears_nothing_of_requests_but_who_may_ask(run: Run) -> None:
     for name in ("requester", "clinic"):
         assert (heard[name, "Enrolment"], heard[name, "Done"]) == (1, 1)
     assert (heard["bank", "Enrolment"], heard["bank", "EpochAccepted"], heard["bank", "Done"]) == (1, 1, 1)
-    assert {kind for _, kind in heard} == {"Enrolment", "EpochAccepted", "Done"}
+    assert {kind for _, kind in heard} == {"Enrolment", "EpochAccepted", "Done", "EventReport"}
+    assert heard[CS, "EventReport"] == 1  # of the forest's creation
