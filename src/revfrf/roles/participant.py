@@ -91,7 +91,7 @@ class Participant(PolicyParty):
     def hold(self, table: str, codes: NDArray[np.int64], ids: Sequence[str] | None = None) -> None:
         """Keep a table of rows to train or to test on. The training rows stay for the forest's life.
 
-        Rows without ids are told apart by their values.
+        Rows without ids are known by their values.
         """
         self._records.pop(table, None)
         if ids is not None:
