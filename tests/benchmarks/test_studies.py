@@ -15,7 +15,7 @@ from benchmarks.paper.datasets import SOURCES, MissingDataError, coded, load
 from benchmarks.paper.experiment import answers, forest, leavers, owners
 from benchmarks.rivals.irrevocable import rebuild_all
 from benchmarks.rivals.plain import plain_forest
-from benchmarks.studies import accuracy, construction, exactness, prediction
+from benchmarks.studies import accuracy, construction, exactness, noise, prediction
 from benchmarks.studies.accuracy import forests
 from benchmarks.studies.common import current_memory, exponent, peak_memory
 from tests.benchmarks.made_sets import MAKERS
@@ -115,6 +115,7 @@ def test_scripts_say_what_is_wrong_with_their_options(
         (prediction.main, f"settings --data {data} --forests 10x10", "10x10"),
         (exactness.main, f"exact --data {data} --sets drug,foo", "--sets: 'foo' is no set; sets are adult, "),
         (accuracy.main, f"features --data {data} --leavers 0,a", "--leavers: '0,a': give whole numbers"),
+        (noise.main, "accuracy --epsilons 1,b", "--epsilons: '1,b': give numbers"),
         (accuracy.main, f"features --data {data} --set drug --leavers 0,3", "3: drug has 3 columns"),
     ):
         with pytest.raises(SystemExit, match="2"):
@@ -142,6 +143,17 @@ def test_scaling_measures_each_size_and_fits_an_exponent(tmp_path: Path) -> None
     assert few["nodes"] < many["nodes"]
     assert few["peak"] >= few["before"] > 50_000_000
     assert set(scaling["rows"]["exponents"]) == {"seconds", "peak", "peak less before"}
+
+
+def test_noise_is_measured_from_none_to_much(data: Path, tmp_path: Path) -> None:
+    small = ["--sets", "adult,bike", "--epsilons", "8,0.01", "--seeds", "2", "--trees", "5"]
+    found = study("noise accuracy", tmp_path, "--data", data, *small)
+    assert {name: [*by_epsilon] for name, by_epsilon in found.items()} == {
+        name: ["None", "8.0", "0.01"] for name in ("adult", "bike")
+    }
+    plain, _, noisy = found["bike"].values()
+    assert len(plain) == 2
+    assert min(noisy) > max(plain)  # errors of numbers
 
 
 def test_requests_are_measured_beside_the_papers_protocol(data: Path, tmp_path: Path) -> None:

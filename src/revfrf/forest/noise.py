@@ -1,7 +1,7 @@
 """Noise on bins: two-sided, geometric, drawn once for each value of a record. docs/forest.md has the rules.
 
 A draw is a pure function of the owner's noise secret, the feature, the generation of its book, the record and
-the record's true bin. The same value, asked for again, has the same noisy bin, so nothing averages out; any
+the record's true bin. So asking for a value again gives the same noisy bin, and nothing averages out; any
 other value has an independent draw. Thresholds are integers: all machines draw the same.
 """
 

@@ -1,6 +1,6 @@
 """What an owner's noise costs: epsilon for each book, and again for each further value of a record.
 
-The noisy bins of two values of one record tell about both, so these cost twice the epsilon.
+The noisy bins of two values of one record tell about both, so they cost twice the epsilon.
 The owner counts the record that has cost most, column by column, and refuses to go beyond its budget.
 """
 
