@@ -286,7 +286,7 @@ def test_bins_that_workers_get_are_never_in_files_even_if_we_are_killed(tmp_path
     script.write_text(_GROWING)
     kept.mkdir()
     where = {**os.environ, "JOBLIB_TEMP_FOLDER": str(kept), "TMPDIR": str(kept)}
-    command = [sys.executable, script, "multiprocessing", *places]
+    command: list[str | Path] = [sys.executable, script, "multiprocessing", *places]
     growing = subprocess.Popen(command, env=where, stderr=subprocess.DEVNULL)  # killed, workers complain
     try:
         end = monotonic() + 60
