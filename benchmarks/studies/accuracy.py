@@ -1,6 +1,7 @@
-"""Why an error differs from that of scikit-learn's forest.
+"""Whether an error differs from that of scikit-learn's forest, and why.
 
-    python -m benchmarks.studies.accuracy features    features a node, cuts, and chance, each by itself
+    python -m benchmarks.studies.accuracy sets        the shares protocol on all sets, with equal parameters
+    python -m benchmarks.studies.accuracy features    under the paper protocol: features a node, cuts, chance
 
 A party holds every column. A forest that some have left is trained without them, with the chance of a column
 to be tried that leaving keeps: it is the same, bit for bit.
@@ -15,11 +16,13 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress
+from sklearn import metrics
 
 from benchmarks.paper.datasets import SOURCES, Column, Dataset, Split, Task, load
 from benchmarks.paper.experiment import CHIEF, answers, forest, leavers, loss, scores
 from benchmarks.rivals.plain import plain_forest
-from benchmarks.studies.common import add_command, positive, run_command, table
+from benchmarks.studies.common import add_command, positive, run_command, set_names, table
+from benchmarks.studies.turns import Claim, Shape, show
 from revfrf.errors import UsageError
 from revfrf.forest.randomness import feature_probability
 
@@ -32,8 +35,73 @@ Forest = Callable[[int], Column]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    what = "Measure why an error differs from scikit-learn's."
-    run_command("benchmarks.studies.accuracy", what, (add_features,), arguments)
+    what = "Measure whether an error differs from scikit-learn's, and why."
+    run_command("benchmarks.studies.accuracy", what, (add_sets, add_features), arguments)
+
+
+# -- on all sets ------------------------------------------------------------------------------------
+
+
+def add_sets(commands: Any) -> None:
+    what = "how much worse forests of the shares protocol are than scikit-learn's"
+    parser = add_command(commands, "sets", what, list(SOURCES), sets)
+    parser.add_argument("--sets", type=set_names, help="which, with commas between them")
+    parser.add_argument("--rows", type=positive, help="training rows at most, and half as many to test on")
+    parser.add_argument("--seeds", type=positive, default=5)
+    parser.add_argument("--trees", type=positive, default=100)
+    parser.add_argument("--jobs", type=positive, default=2)
+
+
+def sets(options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
+    """Both try ⌈√F⌉ features of F at a node, ours on average; the mean over seeds is compared."""
+    claims = []
+    with Progress(console=console, transient=True) as progress:
+        for name in options.sets:
+            dataset = load(name, options.data)
+            seeds = progress.track(range(options.seeds), description=name)
+            losses = [_losses(dataset, seed, options) for seed in seeds]
+            for measure, target in _TARGETS[dataset.task].items():
+                values = [one[measure] for one in losses if measure in one]
+                if values:
+                    error = f"± {stdev(values) / sqrt(len(values)):.4f}" if len(values) > 1 else ""
+                    claims.append(Claim(f"{name}, {measure}", mean(values), target, error))
+    return show(console, f"worse than scikit-learn, the mean of {options.seeds} seeds", claims)
+
+
+_TARGETS: Mapping[Task, Mapping[str, float]] = {
+    "classes": {"points of ACC": 0.3, "AUC": 0.005},
+    "numbers": {"% of MSE": 1.0},
+}
+
+
+def _losses(dataset: Dataset, seed: int, options: argparse.Namespace) -> dict[str, float]:
+    """Return by how much our forest is worse on a seed's test rows; of several splits, the mean."""
+    found: list[dict[str, float]] = []
+    for split in dataset.splits(seed):
+        part = split.first(options.rows)
+        rows, columns = part.coded, part.X_train.shape[1]
+        shape = Shape(dataset.task == "classes", options.trees, 1 + isqrt(columns - 1), jobs=options.jobs)
+        more = {"voting": "soft"} if shape.classes else {}
+        ours = shape.ours(random_state=seed, **more).fit(part.X_train, part.y_train)
+        plain = shape.plain(random_state=seed).fit(rows.X_train, rows.y_train)
+        found.append(_worse(dataset.task, part.y_test, (plain, rows.X_test), (ours, part.X_test)))
+    return {measure: mean(one[measure] for one in found) for measure in found[0]}
+
+
+def _worse(task: Task, y: Column, *forests: tuple[Any, Any]) -> dict[str, float]:
+    """Return by how much the second of two forests, each with its rows, is worse than the first one."""
+    if task == "numbers":
+        plain, ours = (metrics.mean_squared_error(y, model.predict(X)) for model, X in forests)
+        return {"% of MSE": loss("MSE", plain, ours)}
+    plain, ours = (metrics.accuracy_score(y, model.predict(X)) for model, X in forests)
+    found = {"points of ACC": 100 * (plain - ours)}
+    if y.nunique() == 2:
+        plain, ours = (metrics.roc_auc_score(y, model.predict_proba(X)[:, 1]) for model, X in forests)
+        found["AUC"] = plain - ours
+    return found
+
+
+# -- why --------------------------------------------------------------------------------------------
 
 
 def add_features(commands: Any) -> None:

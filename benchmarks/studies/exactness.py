@@ -33,6 +33,7 @@ def add_exact(commands: Any) -> None:
     parser.add_argument("--trees", type=positive, default=10)
     parser.add_argument("--depth", type=positive, default=8)
     parser.add_argument("--rows", type=positive, default=3000, help="training rows")
+    parser.add_argument("--protocol", choices=("shares", "paper"), default="shares")
     parser.add_argument("--level", type=int, choices=(1, 2), default=1)
 
 
@@ -46,7 +47,8 @@ def exact(options: argparse.Namespace, console: Console) -> dict[str, dict[str, 
             X, y = split.X_train[: options.rows], split.y_train[: options.rows]
             equal = 0
             for column in progress.track(list(X.columns), description=name):
-                model = forest(dataset.task, options.trees, 0, max_depth=options.depth).fit(X, y)
+                model = forest(dataset.task, options.trees, 0, max_depth=options.depth)
+                model.set_params(protocol=options.protocol).fit(X, y)
                 leavers = owners(model, [column])
                 fresh = rebuild_all(model, X, y, leavers).forest
                 model.revoke(leavers, options.level)

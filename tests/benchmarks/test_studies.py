@@ -4,11 +4,13 @@ import json
 import subprocess
 import sys
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from benchmarks.paper import datasets
 from benchmarks.paper.datasets import SOURCES, MissingDataError, coded, load
@@ -18,6 +20,7 @@ from benchmarks.rivals.plain import plain_forest
 from benchmarks.studies import accuracy, construction, exactness, noise, prediction
 from benchmarks.studies.accuracy import forests
 from benchmarks.studies.common import current_memory, exponent, peak_memory
+from benchmarks.studies.turns import Claim, show
 from tests.benchmarks.made_sets import MAKERS
 
 ROOT = Path(__file__).parents[2]
@@ -198,7 +201,72 @@ def test_distant_parties_wait_for_round_trips(data: Path, tmp_path: Path) -> Non
     assert seconds > 1  # set-up alone takes five
 
 
-def test_exactness_of_leaving_is_measured(data: Path, tmp_path: Path) -> None:
+def test_training_is_compared_with_plain_forests(data: Path, tmp_path: Path) -> None:
+    small = ["--rows", "300", "--trees", "2", "--repeats", "1"]
+    claims = study("speed fit", tmp_path, "--data", data, *small)
+    assert len(claims) == 9
+    assert {claim["target"] for claim in claims} == {0.17, 0.3, 0.35, 0.5, 1.0}
+    for claim in claims:
+        assert claim["value"] > 0
+        assert claim["met"] == (claim["value"] <= claim["target"])
+
+
+def test_predicting_is_compared_with_plain_forests(tmp_path: Path) -> None:
+    small = ["--rows", "400", "--training-rows", "200", "--trees", "2", "--repeats", "1"]
+    claims = study("speed predict", tmp_path, *small)
+    assert sorted(claim["what"] for claim in claims) == ["1 jobs", "2 jobs"]
+
+
+def test_leaving_is_compared_with_training_plain_forests(data: Path, tmp_path: Path) -> None:
+    """The made set has four columns, and so no more parties."""
+    small = ["--rows", "300", "--trees", "2", "--repeats", "1"]
+    claims = study("speed leaving", tmp_path, "--data", data, *small)
+    assert {claim["what"] for claim in claims} == {"one of 4, level 1", "one of 4, level 2"}
+    assert {claim["target"] for claim in claims} == {0.15, 0.3}
+
+
+def test_large_tables_are_measured_in_time_memory_and_accuracy(tmp_path: Path) -> None:
+    small = ["--rows", "2000", "--trees", "2", "--plain-trees", "2", "--jobs", "1"]
+    claims = study("scale large", tmp_path, *small)
+    assert {
+        "ratio to scikit-learn",
+        "GB of memory, with the rows",
+        "points of accuracy lost, 2 trees each",
+    } <= {claim["what"] for claim in claims}
+
+
+def test_growth_of_time_is_measured_against_each_cause(tmp_path: Path) -> None:
+    small = ["--rows", "2000", "--trees", "4", "--columns", "20", "--jobs", "1"]
+    causes = [claim["what"].split()[-1] for claim in study("scale linear", tmp_path, *small)]
+    assert sorted(causes) == ["columns", "rows", "trees"]
+
+
+def test_accuracy_is_compared_on_classes_and_on_numbers(data: Path, tmp_path: Path) -> None:
+    small = ["--sets", "drug,wine_white,bike", "--seeds", "2", "--trees", "2"]
+    claims = study("accuracy sets", tmp_path, "--data", data, *small)
+    assert {claim["what"]: claim["target"] for claim in claims} == {
+        "drug, points of ACC": 0.3,
+        "drug, AUC": 0.005,
+        "wine_white, points of ACC": 0.3,
+        "bike, % of MSE": 1.0,
+    }
+
+
+def test_missed_targets_are_shown_first_and_a_target_that_is_reached_is_met() -> None:
+    console = Console(width=100, record=True, file=StringIO())
+    claims = [Claim("kept", 0.1, 0.2), Claim("reached", 0.2, 0.2), Claim("missed", 0.3, 0.2)]
+    assert [claim["what"] for claim in show(console, "a title", claims)] == ["missed", "kept", "reached"]
+    shown = console.export_text()
+    assert shown.index("missed") < shown.index("kept")
+    assert shown.count("NO") == 1
+
+
+def test_exactness_of_leaving_shares_is_measured(data: Path, tmp_path: Path) -> None:
+    small = ["--sets", "drug", "--trees", "3", "--depth", "3", "--protocol", "shares"]
+    assert study("exactness exact", tmp_path, "--data", data, *small) == {"drug": {"leavers": 3, "equal": 3}}
+
+
+def test_exactness_of_leaving_is_measured_by_its_command_line(data: Path, tmp_path: Path) -> None:
     """By its command line, as the other studies would be."""
     small = ["--sets", "drug", "--trees", "3", "--depth", "3"]
     results = tmp_path / "results.json"
