@@ -189,6 +189,7 @@ def test_a_directory_that_is_none_is_named_as_such(place: Path) -> None:
         (["test", "t.csv"], "CS"),
         (["predict", "t.csv"], "CS"),
         (["history"], "CS"),
+        (["audit"], "CS"),
         (["export", "c.json"], "CS"),
         (["export", "c.json", "--forest"], "CS"),
         (["report", "r.html"], "CS"),
@@ -325,7 +326,11 @@ def test_output_of_a_running_federation(federation: Running, monkeypatch: pytest
     assert json.loads(Path("answers").read_text())["ids"] == ids
     assert json.loads(run("report", "r.html", "-d", "CS", "--json")) == {"file": "r.html"}
     assert json.loads(run("export", "f.json", "--forest", "-d", "CS", "--json")) == {"file": "f.json"}
-    assert "nobody has left" in run("export", "c.json", "-d", "CS", code=WRONG_USAGE)
+    assert json.loads(run("export", "c.json", "-d", "CS", "--json")) == {"file": "c.json"}
+    verified = json.loads(run("verify", "c.json", "--kgc-key", "h0/kgc.pub", "--json"))
+    assert verified["event"] == "creation"
+    said = run("export", "d.json", "--number", "1", "-d", "CS", code=WRONG_USAGE)
+    assert "event certificate 1: there are 1, numbered from 0" in said
     accuracy = run("test", "CS/test.csv", "-d", "CS").split("accuracy")[1].strip()
     assert len(accuracy) == len("0.1234")
     refused = federation.command("revoke", "-d", "h2", code=WRONG_USAGE)

@@ -95,7 +95,7 @@ def legend(html: str) -> str:
 def test_the_page_is_well_formed(html: str) -> None:
     assert html.startswith("<!doctype html>\n")
     tags = [tag for tag, _ in Reader(html).tags]
-    assert (tags.count("svg"), tags.count("section")) == (2 + len(PARTIES), 6)
+    assert (tags.count("svg"), tags.count("section")) == (2 + len(PARTIES), 7)
 
 
 def test_the_page_loads_nothing(html: str) -> None:
@@ -166,7 +166,8 @@ def test_without_an_earlier_forest_one_tree_is_drawn_and_nothing_is_marked(overv
 def test_a_leaver_cannot_break_the_page_by_the_time_it_claims(overview: Overview) -> None:
     certificate = overview["certificates"][-1]
     requests = tuple(structs.replace(each, time=2**53) for each in certificate.core.requests)
-    core = structs.replace(certificate.core, requests=requests)
+    after = structs.replace(certificate.core.epoch_after, requests=requests)
+    core = structs.replace(certificate.core, epoch_after=after)
     claimed = overview | {"certificates": [structs.replace(certificate, core=core)]}
     assert f"Bea: {2**53} seconds after 1970" in Reader(forest_page(**claimed)).text
 
