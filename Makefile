@@ -4,6 +4,9 @@ BIN    := .venv/bin
 READY  := .venv/.ready
 INSTALL := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --only-binary :all: --constraint constraints.txt
 
+# Tests start hundreds of processes: none of them is to compile the same modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-all fuzz lint bench bench-quick bench-micro clean
 
 demo: $(READY)

@@ -16,13 +16,14 @@ from revfrf.crypto.dtpkc.primes import SafePrimes, safe_primes
 from revfrf.crypto.dtpkc.strong import SetUp, _deal
 from revfrf.errors import RevFRFError
 from revfrf.testing.federations import prepared_keys
+from tests.quick import quick
 
 signal.signal(
     signal.SIGINT, signal.default_int_handler
 )  # a shell's background jobs ignore it, and so do children
 
-settings.register_profile("same", deadline=None, derandomize=True)
-settings.register_profile("new", deadline=None)
+settings.register_profile("same", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile("new", deadline=None, max_examples=300)
 settings.load_profile("same")  # inputs nobody has tried before are for `make test-all`
 
 PRIMES = Path(__file__).parent / "vectors" / "primes.json"
@@ -90,7 +91,9 @@ def toy() -> World:
 
 
 @pytest.fixture(
-    scope="session", params=[160, 256, 512, pytest.param(1024, marks=pytest.mark.slow)], ids="{}-bit".format
+    scope="session",
+    params=quick([160, 256, 512, 1024], [160, 256]),
+    ids="{}-bit".format,
 )
 def world(request: pytest.FixtureRequest) -> World:
     """Every size that is quick enough for laws."""

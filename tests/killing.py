@@ -240,6 +240,12 @@ def lasting(steps: Sequence[str]) -> list[int]:
     return [i for i, name in enumerate(steps, 1) if name.endswith(": after")]
 
 
+def sample(steps: Sequence[str], every: int) -> list[int]:
+    """Some of the steps after which the disk is another, and the last."""
+    changing = lasting(steps)
+    return sorted({*changing[::every], changing[-1]})
+
+
 def number_of(steps: Sequence[str], start: str, nth: int = 1) -> int:
     """Of the nth step whose name begins like this."""
     return [number for number, name in enumerate(steps, 1) if name.startswith(start)][nth - 1]

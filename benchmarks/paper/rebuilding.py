@@ -71,7 +71,7 @@ def run(
     full = rebuild_all(model, X, y, going)
     fixed_base.cache_clear()
     started = perf_counter()
-    report = model.revoke(going, level).report
+    report = model.revoke(going, level).core.report
     spent = perf_counter() - started
     if model.digest_ != full.forest.digest_:
         raise AssertionError(f"not the forest without {going}")

@@ -1,22 +1,26 @@
 """What separate processes cost: the same job in one process, and over gRPC on loopback.
 
     python -m benchmarks.studies.network loopback   training and encrypted requests on Adult, as ratios
+    python -m benchmarks.studies.network distant    training over slow links, with set-up and matching
 
-Both train the same number of trees on the same rows with keys of the same size, and answer the same rows.
-Finding the modulus, setting up keys and matching ids come before the clock starts; in one process there is no
-matching.
+Loopback trains the same number of trees on the same rows with keys of the same size, and answers the same
+rows, with scikit-learn beside it. Finding the modulus, setting up keys and matching ids come before the clock
+starts; in one process there is no matching.
 """
 
 import argparse
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
+from sklearn.ensemble import RandomForestClassifier
 
 from benchmarks.paper.common import keys, seconds
 from benchmarks.paper.datasets import Frame, coded, load
@@ -29,54 +33,91 @@ from revfrf.node.control import CONTROL, ask
 from revfrf.node.home import CONFIG
 from revfrf.node.roles import run_offline
 from revfrf.node.sandbox import REQUESTER_NAME, make, start, stop
+from revfrf.testing.link import FaultyLink
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     what = "Measure what separate processes cost."
-    run_command("benchmarks.studies.network", what, (add_loopback,), arguments)
+    run_command("benchmarks.studies.network", what, (add_loopback, add_distant), arguments)
 
 
 def add_loopback(commands: Any) -> None:
     what = "training and encrypted requests on Adult, over gRPC against one process"
     parser = add_command(commands, "loopback", what, ["adult"], loopback)
+    _add_options(parser)
+    parser.add_argument("--rows", type=positive, help="only so many training rows")
+    parser.add_argument("--asked", type=positive, default=50, help="rows of an encrypted request")
+
+
+def add_distant(commands: Any) -> None:
+    what = "training on Adult over links with a delay, with set-up and matching"
+    parser = add_command(commands, "distant", what, ["adult"], distant)
+    _add_options(parser)
+    parser.add_argument("--rows", type=positive, default=3000, help="only so many training rows")
+    parser.add_argument("--round-trip", type=float, default=0.2, metavar="SECONDS")
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--protocol", choices=("shares", "paper"), default="shares")
     parser.add_argument("--parties", type=positive, default=5)
     parser.add_argument("--trees", type=positive, default=100)
     parser.add_argument("--depth", type=positive, default=10)
-    parser.add_argument("--bits", type=positive, default=2048, help="key size")
-    parser.add_argument("--rows", type=positive, help="only so many training rows")
-    parser.add_argument("--asked", type=positive, default=50, help="rows of an encrypted request")
+    parser.add_argument("--bits", type=positive, default=2048, help="key size of the paper protocol")
     parser.add_argument("--rounds", type=positive, default=3)
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds of one round."""
+    """Seconds of one round. With the shares protocol nobody can ask yet."""
 
     training: float
-    asking: float
+    asking: float | None = None
 
 
 def loopback(options: argparse.Namespace, console: Console) -> object:
-    dataset = load("adult", options.data)
-    split = dataset.splits(0)[0]
-    X, y = coded(split.X_train)[: options.rows], split.y_train[: options.rows]
-    test = coded(split.X_test)[: options.asked]
-    rounds: dict[str, list[Times]] = {"in one process": [], "over gRPC": []}
+    X, y, test = _adult(options)
+    ways = {"scikit-learn": plain, "in one process": embedded, "over gRPC": processes}
+    rounds: dict[str, list[Times]] = {how: [] for how in ways}
     for number in range(options.rounds):
-        rounds["in one process"].append(embedded(options, X, y, test, number))
-        rounds["over gRPC"].append(processes(options, X, y, test, number))
-    view = table(f"Adult, {options.trees} trees, {options.bits} bits", "", "training", "asking", "ratios")
-    medians = {
-        how: Times(*(statistics.median(getattr(t, name) for t in times) for name in ("training", "asking")))
-        for how, times in rounds.items()
-    }
-    base = medians["in one process"]
-    for how, found in medians.items():
-        ratios = f"{found.training / base.training:.2f}, {found.asking / base.asking:.2f}"
-        view.add_row(how, f"{found.training:.2f} s", f"{found.asking:.2f} s", ratios)
-    view.caption = "medians"
-    console.print(view)
+        for how, run in ways.items():
+            rounds[how].append(run(options, X, y, test, number))
+    console.print(_view(options, rounds))
     return {how: [asdict(times) for times in found] for how, found in rounds.items()}
+
+
+def _view(options: argparse.Namespace, rounds: dict[str, list[Times]]) -> Table:
+    """The medians, and training compared with scikit-learn's."""
+    title = f"Adult, {options.trees} trees, {options.protocol} protocol"
+    view = table(title, "", "training", "compared with scikit-learn", "asking")
+    base = statistics.median(times.training for times in rounds["scikit-learn"])
+    for how, found in rounds.items():
+        training = statistics.median(times.training for times in found)
+        asked = [times.asking for times in found if times.asking is not None]
+        asking = f"{statistics.median(asked):.2f} s" if asked else ""
+        view.add_row(how, f"{training:.2f} s", f"{training / base:.2f}", asking)
+    view.caption = "medians; scikit-learn with one job"
+    return view
+
+
+def distant(options: argparse.Namespace, console: Console) -> object:
+    X, y, test = _adult(options)
+    found = []
+    for number in range(options.rounds):
+        with _federation(options, X, y, test, number, options.round_trip) as home:
+            found.append(seconds(lambda: ask(home / "cs" / CONTROL, Train(), no_progress)))
+    title = f"Adult, {len(X):,} rows, {options.trees} trees, {options.protocol} protocol"
+    view = table(title, "", "set-up, matching and training")
+    view.add_row(f"round trip {options.round_trip} s", f"{statistics.median(found):.2f} s")
+    view.caption = "median; the first round may compile"
+    console.print(view)
+    return found
+
+
+def _adult(options: argparse.Namespace) -> tuple[Frame, Any, Frame]:
+    """Training rows, their labels, and rows to ask about."""
+    split = load("adult", options.data).splits(0)[0]
+    test = coded(split.X_test)[: getattr(options, "asked", 1)]
+    return coded(split.X_train)[: options.rows], split.y_train[: options.rows], test
 
 
 def owned(options: argparse.Namespace, X: Frame) -> dict[str, list[str]]:
@@ -85,30 +126,56 @@ def owned(options: argparse.Namespace, X: Frame) -> dict[str, list[str]]:
     return {f"hospital-{i + 1}": columns[i :: options.parties] for i in range(options.parties)}
 
 
+def plain(options: argparse.Namespace, X: Frame, y: Any, _: Frame, seed: int) -> Times:
+    """A forest of scikit-learn on all columns."""
+    shape = {"n_estimators": options.trees, "max_depth": options.depth, "random_state": seed}
+    return Times(seconds(lambda: RandomForestClassifier(n_jobs=1, **shape).fit(X, y)))
+
+
 def embedded(options: argparse.Namespace, X: Frame, y: Any, test: Frame, seed: int) -> Times:
     """All in this process."""
-    shape = {"n_estimators": options.trees, "max_depth": options.depth, "n_jobs": -1, "random_state": seed}
-    model = RevocableForestClassifier(parties=owned(options, X), **shape, **keys(options.bits))
-    small = RevocableForestClassifier(1, parties=owned(options, X), n_jobs=-1, **keys(options.bits))
-    small.fit(X[:500], y[:500])  # compiles, and makes the modulus
-    model.fit(X, y)
+    shape: dict[str, Any] = {"n_estimators": options.trees, "max_depth": options.depth, "random_state": seed}
+    common: dict[str, Any] = {"parties": owned(options, X), "n_jobs": -1} | _protocol(options)
+    RevocableForestClassifier(1, **common).fit(X[:500], y[:500])  # compiles, and makes the modulus
+    model = RevocableForestClassifier(**shape, **common).fit(X, y)
     trained = model.federation_.timings.training
+    if options.protocol == "shares":
+        return Times(trained)
     model.predict_encrypted(test[:1])  # admits the requester
     return Times(trained, seconds(lambda: model.predict_encrypted(test)))
 
 
+def _protocol(options: argparse.Namespace) -> dict[str, Any]:
+    return keys(options.bits) if options.protocol == "paper" else {"protocol": "shares"}
+
+
 def processes(options: argparse.Namespace, X: Frame, y: Any, test: Frame, seed: int) -> Times:
     """A process for every party."""
-    with tempfile.TemporaryDirectory() as place:
+    with _federation(options, X, y, test, seed) as home:
+        trained = _train(home / "cs")
+        return Times(trained, None if options.protocol == "shares" else _ask(home / REQUESTER_NAME))
+
+
+@contextmanager
+def _federation(
+    options: argparse.Namespace, X: Frame, y: Any, test: Frame, seed: int, round_trip: float = 0.0
+) -> Iterator[Path]:
+    """The directory of a federation of processes that run. All links to CS have this delay."""
+    with tempfile.TemporaryDirectory() as place, ExitStack() as closing:
         home = Path(place)
-        make(home, options.parties, options.bits, options.bits < SECURE_KEY_BITS)
+        paper = options.protocol == "paper"
+        insecure = paper and options.bits < SECURE_KEY_BITS
+        make(home, options.parties, options.bits, insecure, options.protocol)
         _write(home, options, X, y, test)
         _configure(home / "cs", n_estimators=options.trees, max_depth=options.depth, random_state=seed)
+        if round_trip:
+            listening = load_config(home / "cs" / CONFIG).network.listen
+            link = closing.enter_context(FaultyLink(str(listening), round_trip=round_trip))
+            for party in ("kgc", "cc", *owned(options, X)):
+                _configure(home / party, coordinator=link.address)
+        closing.callback(stop, home)
         start(home, lambda _: None)
-        try:
-            return Times(_train(home / "cs"), _ask(home / REQUESTER_NAME))
-        finally:
-            stop(home)
+        yield home
 
 
 def _write(home: Path, options: argparse.Namespace, X: Frame, y: Any, test: Frame) -> None:

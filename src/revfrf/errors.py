@@ -110,7 +110,7 @@ class AuditLogError(RevFRFError, kind="audit-log"):
 
 class CertificateError(RevFRFError, kind="certificate"):
     """Kinds: those of files, `malformed`, `version`; and the part that does not hold: `epoch`, `succession`,
-    `request`, `leaver`, `keys`, `receipt`, `report`, `signature`.
+    `request`, `inputs`, `receipt`, `report`, `signature`.
     """
 
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,8 @@ ROOT = Path(__file__).parents[2]
 def study(name: str, place: Path, *options: str | Path) -> Any:
     """The results of a study, by its module and command."""
     module, command = name.split()
-    program = [sys.executable, "-m", f"benchmarks.studies.{module}", command, *map(str, options)]
     results = place / "results.json"
-    done = subprocess.run(
-        [*program, "--json", results], cwd=ROOT, capture_output=True, text=True, timeout=280
-    )
-    assert done.returncode == 0, done.stderr
+    import_module(f"benchmarks.studies.{module}").main([command, *map(str, options), "--json", str(results)])
     return json.loads(results.read_text())[command]
 
 
@@ -183,17 +180,34 @@ def test_requests_are_measured_on_one_core_and_on_all(data: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_processes_are_measured_beside_one_process(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["shares", "paper"])
+def test_processes_are_measured_beside_one_process(protocol: str, data: Path, tmp_path: Path) -> None:
     small = ["--parties", "2", "--trees", "2", "--depth", "2", "--bits", "256", "--rows", "200"]
-    few = ["--asked", "2", "--rounds", "1"]
+    few = ["--asked", "2", "--rounds", "1", "--protocol", protocol]
     found = study("network loopback", tmp_path, "--data", data, *small, *few)
-    assert set(found) == {"in one process", "over gRPC"}
-    assert all(times[0][what] > 0 for times in found.values() for what in ("training", "asking"))
+    assert set(found) == {"scikit-learn", "in one process", "over gRPC"}
+    assert all(times[0]["training"] > 0 for times in found.values())
+    asked = {how for how, times in found.items() if times[0]["asking"] is not None}
+    assert asked == ({"in one process", "over gRPC"} if protocol == "paper" else set())
+
+
+@pytest.mark.slow
+def test_distant_parties_wait_for_round_trips(data: Path, tmp_path: Path) -> None:
+    small = ["--parties", "2", "--trees", "2", "--depth", "2", "--rows", "60", "--rounds", "1"]
+    [seconds] = study("network distant", tmp_path, "--data", data, *small, "--round-trip", "0.2")
+    assert seconds > 1  # set-up alone takes five
 
 
 def test_exactness_of_leaving_is_measured(data: Path, tmp_path: Path) -> None:
+    """By its command line, as the other studies would be."""
     small = ["--sets", "drug", "--trees", "3", "--depth", "3"]
-    assert study("exactness exact", tmp_path, "--data", data, *small) == {"drug": {"leavers": 3, "equal": 3}}
+    results = tmp_path / "results.json"
+    program = [sys.executable, "-m", "benchmarks.studies.exactness", "exact", "--data", str(data), *small]
+    done = subprocess.run(
+        [*program, "--json", str(results)], cwd=ROOT, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(results.read_text()) == {"exact": {"drug": {"leavers": 3, "equal": 3}}}
 
 
 @pytest.mark.parametrize("name", ["drug", pytest.param("bike", marks=pytest.mark.slow)])

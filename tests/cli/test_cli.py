@@ -10,7 +10,7 @@ import tomllib
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,9 @@ from revfrf.crypto.signing import SigningKey
 from revfrf.io.public_key import save_verify_key
 from revfrf.node.api import Progress
 from revfrf.node.audit_log import AuditLog
-from revfrf.protocols.certificate import RevocationCertificate
-from revfrf.protocols.paper.sides import PaperCoordinator
+from revfrf.protocols.certificate import EventCertificate
+from revfrf.protocols.paper.fle_expan import fle_expan
+from revfrf.storage.memory import CoordinatorStore
 
 TOY: dict[str, Any] = {
     "protocol": "paper",
@@ -121,12 +122,12 @@ class Place:
     def key(self) -> list[str | Path]:
         return ["--kgc-key", self.at / "kgc.pub"]
 
-    def certificate(self, name: str = "telco.json") -> RevocationCertificate:
-        return RevocationCertificate.load(self.at / name)
+    def certificate(self, name: str = "telco.json") -> EventCertificate:
+        return EventCertificate.load(self.at / name)
 
-    def audit(self, *more: str | Path, **files: str | Path) -> Ran:
-        """An audit of these files, of the right ones unless said otherwise."""
-        used: dict[str, str | Path] = {"certificate": "telco.json", "model": "before", "data": "rows.csv"}
+    def retrain(self, *more: str | Path, **files: str | Path) -> Ran:
+        """Retrain from these files, from the right ones unless said otherwise."""
+        used: dict[str, str | Path] = {"certificate": "telco.json", "model": "after", "data": "rows.csv"}
         used = {name: self.at / path for name, path in (used | files).items() if name != "target"}
         target = files.get("target", "y")
         options = ["--retrain", used["model"], "--data", used["data"], "--target", target]
@@ -142,9 +143,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     ).fit(X, answers(X))
     save_verify_key(at / "kgc.pub", model.kgc_key_)
     model.save(at / "before", private_keys=True)
-    model.save(at / "without keys")
+    model.certificates_[0].save(at / "created.json")
     model.revoke("telco").save(at / "telco.json")
     model.save(at / "after", private_keys=True)
+    model.save(at / "without keys")
     model.revoke("shop", level=1).save(at / "shop.json")
     model.save(at / "late", private_keys=True)
     csv(at / "rows.csv", X, answers(X))
@@ -226,7 +228,7 @@ def test_only_where_a_party_may_run_its_work_is_said_to_go_on(
 
     monkeypatch.setattr("revfrf.cli.console.ask", interrupted)
     monkeypatch.setattr("revfrf.cli.console.is_running", lambda _: True)
-    monkeypatch.setattr(RevocationCertificate, "load", interrupted)
+    monkeypatch.setattr(EventCertificate, "load", interrupted)
     assert "continues what it has begun" in run("status", "-d", tmp_path).err
     monkeypatch.setattr("revfrf.cli.console.is_running", lambda _: False)
     monkeypatch.setattr("revfrf.node.roles.run_offline", interrupted)
@@ -259,7 +261,7 @@ def test_a_fault_of_the_program_has_a_code_of_its_own(monkeypatch: pytest.Monkey
     def faulty(*_: object) -> None:
         raise ZeroDivisionError("a fault")
 
-    monkeypatch.setattr(RevocationCertificate, "load", faulty)
+    monkeypatch.setattr(EventCertificate, "load", faulty)
     ran = run("verify", place.at / "telco.json", *place.key)
     assert (ran.code, ran.out) == (70, "")
     assert "ZeroDivisionError: a fault" in ran.err
@@ -268,11 +270,11 @@ def test_a_fault_of_the_program_has_a_code_of_its_own(monkeypatch: pytest.Monkey
 def test_a_warning_is_one_line_without_a_place_in_the_source(
     monkeypatch: pytest.MonkeyPatch, place: Place
 ) -> None:
-    def warned(path: Path) -> RevocationCertificate:
+    def warned(path: Path) -> EventCertificate:
         warnings.warn("column 'colour': all missing", stacklevel=1)
-        return RevocationCertificate.from_json(Path(path).read_bytes())
+        return EventCertificate.from_json(Path(path).read_bytes())
 
-    monkeypatch.setattr(RevocationCertificate, "load", warned)
+    monkeypatch.setattr(EventCertificate, "load", warned)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         ran = run("verify", place.at / "telco.json", *place.key)
@@ -329,30 +331,48 @@ def test_certificate_that_holds(place: Place) -> None:
     ran = process("verify", "telco.json", "--kgc-key", "kgc.pub", cwd=place.at)
     assert (ran.code, ran.err) == (0, "")
     certificate = place.certificate()
-    report = certificate.report
+    report = certificate.core.report
     lines = dict(line.rstrip().split("  ", 1) for line in ran.out.splitlines()[1:])
     said = {name: value.strip() for name, value in lines.items()}
-    assert ran.out.startswith("The revocation certificate is valid.\n")
-    assert said["leavers"] == "telco"
+    assert ran.out.startswith("The event certificate is valid.\n")
+    assert (said["event"], said["leavers"]) == ("leaving", "telco")
     assert said["level"] == "2"
     assert said["asked"].endswith(" UTC")
-    assert (said["digest before"], said["digest after"]) == (report.digest_before, report.digest_after)
+    digests = place.certificate("created.json").digest_after.hex(), certificate.digest_after.hex()
+    assert (said["salted digest before"], said["salted digest"]) == digests
     numbers = [said[f"nodes {what}"] for what in ("destroyed", "rebuilt", "kept")]
     assert list(map(int, numbers)) == [report.destroyed, report.rebuilt, report.kept]
-    assert sorted(said["receipts"].split(", ")) == ["CC", "CS", "bank", "post", "shop"]
+    kind, signed = said["receipts"].split(": ")
+    assert (kind, sorted(signed.split(", "))) == ("erasure", ["CC", "CS", "bank", "post", "shop"])
+    assert said["missing receipts"] == "none"
 
 
-def test_certificate_of_level_1_has_no_receipts(place: Place) -> None:
+def test_certificate_of_level_1_needs_no_receipts_of_the_paper_protocol(place: Place) -> None:
     ran = run("verify", place.at / "shop.json", *place.key, "--json")
     assert (ran.code, ran.err, ran.json["holds"]) == (0, "", True)
-    assert (ran.json["leavers"], ran.json["level"], ran.json["receipts"]) == (["shop"], 1, [])
-    assert "receipts         none" in run("verify", place.at / "shop.json", *place.key).out
+    assert (ran.json["leavers"], ran.json["level"], ran.json["receipts"]) == (["shop"], 1, {})
+    assert ran.json["missing_receipts"] == []
+
+
+def test_certificate_of_a_creation_has_no_leavers(place: Place) -> None:
+    ran = run("verify", place.at / "created.json", *place.key, "--json")
+    assert (ran.code, ran.json["event"], ran.json["epoch"], ran.json["rows"]) == (0, "creation", 1, 90)
+    assert not {"leavers", "level", "nodes_destroyed"} & ran.json.keys()
+
+
+def test_certificate_says_whose_receipt_is_missing_and_holds_without_it(place: Place, tmp_path: Path) -> None:
+    whole = place.certificate()
+    receipts = tuple(receipt for receipt in whole.receipts if receipt.party != "post")
+    changed(whole, receipts=receipts).save(tmp_path / "c.json")
+    ran = run("verify", tmp_path / "c.json", *place.key, "--json")
+    assert (ran.code, ran.json["holds"], ran.json["missing_receipts"]) == (0, True, ["post"])
 
 
 def test_tampering_is_1_and_is_named(place: Place, tmp_path: Path) -> None:
     """`tests.protocols.test_certificate` has tamperings of all kinds."""
     right = place.certificate()
-    changed(right, report=changed(right.report, digest_after="0" * 64)).save(tmp_path / "c.json")
+    report = changed(right.core.report, digest_after=bytes(32))
+    changed(right, core=changed(right.core, report=report)).save(tmp_path / "c.json")
     message = "the coordinator has not signed this report"
     check_failure(run("verify", tmp_path / "c.json", *place.key), 1, message)
     ran = run("verify", tmp_path / "c.json", *place.key, "--json")
@@ -425,25 +445,41 @@ def test_audit_log_that_was_changed_or_cut_is_1(log: Path) -> None:
     check_failure(run("verify-log", str(log)), 1, "line 1")
 
 
-# -- audit ------------------------------------------------------------------------------------------
+# -- retraining -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", ["before", "after"])
-def test_equal_whenever_the_forest_was_saved(place: Place, model: str) -> None:
-    ran = place.audit("--json", model=model)
+def test_forest_saved_after_the_event_is_equal(place: Place) -> None:
+    ran = place.retrain("--json")
     assert (ran.code, ran.err) == (0, "")
-    certified = place.certificate().report.digest_after
+    certified = place.certificate().digest_after.hex()
     assert ran.json["holds"] is ran.json["same_targets"] is True
     assert ran.json["digest_certified"] == ran.json["digest_trained"] == certified
     assert (ran.json["leavers"], ran.json["stayed"]) == (["telco"], ["bank", "shop", "post"])
     assert (ran.json["rows"], ran.json["ignored"]) == (90, ["b", "n"])
 
 
+@pytest.mark.parametrize(
+    ("certificate", "model", "stayed"),
+    [("created.json", "before", ["bank", "telco", "shop", "post"]), ("shop.json", "late", ["bank", "post"])],
+)
+def test_each_certificate_is_of_the_forest_of_those_who_were_there(
+    place: Place, certificate: str, model: str, stayed: list[str]
+) -> None:
+    ran = place.retrain("--json", certificate=certificate, model=model)
+    assert (ran.code, ran.json["stayed"]) == (0, stayed)
+
+
+@pytest.mark.parametrize("certificate", ["created.json", "telco.json", "shop.json"])
 @pytest.mark.parametrize("model", ["before", "after", "late"])
-def test_second_certificate_is_of_the_forest_without_both(place: Place, model: str) -> None:
-    ran = place.audit("--json", certificate="shop.json", model=model)
-    assert ran.code == 0
-    assert ran.json["stayed"] == ["bank", "post"]
+def test_forest_saved_before_the_event_or_after_the_next_has_not_its_salt(
+    place: Place, certificate: str, model: str
+) -> None:
+    saved_after = {"before": "created.json", "after": "telco.json", "late": "shop.json"}[model]
+    ran = place.retrain(certificate=certificate, model=model)
+    if certificate == saved_after:
+        assert ran.code == 0
+    else:
+        check_failure(ran, 2, "not a forest that was saved after this event, and before the next one")
 
 
 def test_columns_of_leavers_are_not_needed_and_the_order_of_columns_is_not_either(
@@ -452,19 +488,19 @@ def test_columns_of_leavers_are_not_needed_and_the_order_of_columns_is_not_eithe
     X = rows()
     table = X.assign(y=answers(X))[["y", "true", "d", "colour", "c", "a"]]
     table.to_csv(tmp_path / "t.csv", index=False)
-    assert place.audit(data=tmp_path / "t.csv").code == 0
+    assert place.retrain(data=tmp_path / "t.csv").code == 0
 
 
 def test_equal_by_a_parquet_file(place: Place) -> None:
     rows().assign(y=answers(rows())).to_parquet(place.at / "rows.parquet")
-    ran = place.audit("--json", data="rows.parquet")
+    ran = place.retrain("--json", data="rows.parquet")
     assert (ran.code, ran.json["holds"]) == (0, True), ran.err
 
 
 def test_changed_values_are_1(place: Place, tmp_path: Path) -> None:
     X = rows()
     X["c"] = X["c"].sample(frac=1, random_state=0).to_numpy()
-    ran = place.audit("--json", data=csv(tmp_path / "t.csv", X, answers(rows())))
+    ran = place.retrain("--json", data=csv(tmp_path / "t.csv", X, answers(rows())))
     assert ran.code == 1
     assert (ran.json["holds"], ran.json["same_targets"]) == (False, True)
     assert ran.json["digest_certified"] != ran.json["digest_trained"]
@@ -481,7 +517,7 @@ def test_changed_rows_are_1_and_it_says_so(place: Place, tmp_path: Path, change:
     else:
         order = np.arange(89) if change == "row less" else np.random.default_rng(0).permutation(90)
         X, y = X.iloc[order], y[order]
-    ran = place.audit(data=csv(tmp_path / "t.csv", X, y))
+    ran = place.retrain(data=csv(tmp_path / "t.csv", X, y))
     assert ran.code == 1
     assert ran.out.startswith("The digests are different.\n")
     assert "is it the table that the forest was trained on" in one_line(ran)
@@ -493,26 +529,29 @@ def saved(tmp_path: Path, model: Any = None, X: Any = None, y: Any = None, **fit
     X = rows() if X is None else X
     y = answers(X) if y is None else y
     model.fit(X, y, **fit)
-    model.save(tmp_path / "before", private_keys=True)
     model.revoke("telco", level=1).save(tmp_path / "telco.json")
+    model.save(tmp_path / "after", private_keys=True)
     save_verify_key(tmp_path / "kgc.pub", model.kgc_key_)
     csv(tmp_path / "rows.csv", pd.DataFrame(X), y)
     return Place(tmp_path)
 
 
-def test_coordinator_that_only_pretends_to_rebuild_is_found(
+def test_coordinator_that_makes_leaves_of_what_it_should_rebuild_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for method in ("prepare_leaving", "destroy"):
-        monkeypatch.setattr(PaperCoordinator, method, lambda *_: None)
+    def lazily(channel: Any, plan: Any, counted: Any, store: CoordinatorStore, *more: Any) -> None:
+        rules = changed(plan.rules, max_depth=1) if store.rebuilding else plan.rules
+        fle_expan(channel, replace(plan, rules=rules), counted, store, *more)
+
+    monkeypatch.setattr("revfrf.protocols.paper.sides.fle_expan", lazily)
     place = saved(tmp_path)
     assert run("verify", tmp_path / "telco.json", *place.key).code == 0
-    ran = place.audit("--json")
+    ran = place.retrain("--json")
     assert (ran.code, ran.json["same_targets"]) == (1, True)
 
 
 def test_sample_weights_come_out_different_and_it_says_so(tmp_path: Path) -> None:
-    ran = saved(tmp_path, sample_weight=np.arange(90) % 3 + 1.0).audit()
+    ran = saved(tmp_path, sample_weight=np.arange(90) % 3 + 1.0).retrain()
     assert ran.code == 1
     assert "without sample weights?" in one_line(ran)
 
@@ -524,28 +563,28 @@ def test_numbers_as_targets(tmp_path: Path, names: bool) -> None:
     parties = {"bank": [0], "telco": [1, 3], "shop": [2]}
     table = pd.DataFrame(X, columns=list("abcd")) if names else X
     place = saved(tmp_path, RevocableForestRegressor(5, parties=parties, **TOY), table, y)
-    ran = place.audit("--json")
+    ran = place.retrain("--json")
     assert (ran.code, ran.json["ignored"]) == (0, ["b", "d"] if names else ["1", "3"])
     table = pd.DataFrame(X, columns=list("abcd"))
     csv(tmp_path / "less.csv", table[["a", "c"]], y)
-    assert place.audit(data="less.csv").code == 0
+    assert place.retrain(data="less.csv").code == 0
     for wrong in (y + 1, y * 2, -y):
-        ran = place.audit("--json", data=csv(tmp_path / "t.csv", table, wrong))
+        ran = place.retrain("--json", data=csv(tmp_path / "t.csv", table, wrong))
         assert (ran.code, ran.json["same_targets"]) == (1, False)
     y[4] = np.nan
-    check_failure(place.audit(data=csv(tmp_path / "t.csv", table, y)), 2, "column 'y'")
+    check_failure(place.retrain(data=csv(tmp_path / "t.csv", table, y)), 2, "column 'y'")
 
 
 @pytest.mark.parametrize("labels", [[True, False], [-1.0, 2.0], ["1", "0"]], ids=str)
 def test_labels_of_every_type(tmp_path: Path, labels: list[Any]) -> None:
     y = np.array(labels)[(answers(rows()) == "yes").astype(int)]
-    assert saved(tmp_path, y=y).audit().code == 0
+    assert saved(tmp_path, y=y).retrain().code == 0
 
 
 @pytest.mark.parametrize("class_weight", [None, "balanced", {0: 3, 1: 1.5}], ids=str)
 def test_class_weights_are_in_the_file(tmp_path: Path, class_weight: Any) -> None:
     model = RevocableForestClassifier(3, parties=PARTIES, class_weight=class_weight, **TOY)
-    assert saved(tmp_path, model, y=(answers(rows()) == "yes").astype(int)).audit().code == 0
+    assert saved(tmp_path, model, y=(answers(rows()) == "yes").astype(int)).retrain().code == 0
 
 
 WRONG_TABLES: dict[str, tuple[Callable[[Any], Any], str]] = {
@@ -567,38 +606,37 @@ def test_table_that_does_not_fit_is_2(place: Place, tmp_path: Path, name: str) -
     change, message = WRONG_TABLES[name]
     X = rows()
     change(X.assign(y=answers(X))).to_csv(tmp_path / "t.csv", index=False)
-    check_failure(place.audit(data=tmp_path / "t.csv"), 2, message)
+    check_failure(place.retrain(data=tmp_path / "t.csv"), 2, message)
 
 
 def test_unnamed_columns_that_do_not_fit_are_2(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(60, 3))
     model = RevocableForestRegressor(3, parties={"bank": [0], "telco": [1], "shop": [2]}, **TOY)
     place = saved(tmp_path, model, X, X[:, 0])
-    ran = place.audit(data=csv(tmp_path / "t.csv", pd.DataFrame(X[:, :1]), X[:, 0]))
+    ran = place.retrain(data=csv(tmp_path / "t.csv", pd.DataFrame(X[:, :1]), X[:, 0]))
     check_failure(ran, 2, "trained on 3 columns without names, and those who stayed own 2 of them")
 
 
 def test_target_that_is_a_column_of_the_forest_is_2(place: Place) -> None:
-    check_failure(place.audit(target="c"), 2, "the target 'c' is one of the columns")
+    check_failure(place.retrain(target="c"), 2, "the target 'c' is one of the columns")
 
 
 @pytest.mark.parametrize("which", ["certificate", "model", "data"])
 def test_missing_files_and_directories_are_2(place: Place, tmp_path: Path, which: str) -> None:
     for path in (tmp_path / "absent", tmp_path):
-        check_failure(place.audit(**{which: path}), 2, str(path))
+        check_failure(place.retrain(**{which: path}), 2, str(path))
 
 
-def test_forest_that_cannot_be_audited_is_2(place: Place, tmp_path: Path) -> None:
+def test_forest_that_cannot_be_retrained_is_2(place: Place, tmp_path: Path) -> None:
     (tmp_path / "garbage").write_bytes(b"garbage")
     open_to_all = tmp_path / "open"
-    open_to_all.write_bytes((place.at / "before").read_bytes())
+    open_to_all.write_bytes((place.at / "after").read_bytes())
     open_to_all.chmod(0o644)
     saved(tmp_path)
     for model, message in (
         ("without keys", "saved without private keys"),
-        ("late", "saved after 'shop' had left, too"),
         (tmp_path / "garbage", "not a saved forest"),
-        (tmp_path / "before", "not the forest of this revocation certificate"),
+        (tmp_path / "after", "not a forest that was saved after this event"),
         (open_to_all, "chmod 600"),
     ):
-        check_failure(place.audit(model=model), 2, message)
+        check_failure(place.retrain(model=model), 2, message)

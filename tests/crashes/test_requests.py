@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ from tests.crashes.forests import (
     leave,
     opened_again,
 )
-from tests.killing import copy_of, in_process, lasting, number_of, steps_of, sweep
+from tests.killing import copy_of, in_process, lasting, number_of, sample, steps_of, sweep
+from tests.quick import quick
 
 ASKED = 2
 
@@ -38,9 +40,9 @@ def entered(steps: Sequence[str], file: str) -> bool:
 
 
 def check_requests_killed(
-    place: Path, before: Before, requester: str | None, *, everywhere: bool, known: bool = True
+    place: Path, before: Before, requester: str | None, *, every: int | None, known: bool = True
 ) -> None:
-    """Whoever had counted the rows of the request counts them, and other requests are answered."""
+    """At all steps or some: whoever had counted the rows counts them, and other requests are answered."""
     forest, work = before.forest, partial(ask, before.forest, requester)
     steps = steps_of(partial(work, copy_of(before.directory, place)))
     expected(forest, ())
@@ -60,21 +62,24 @@ def check_requests_killed(
         check_encrypted(model, forest, (), requester)
         check_encrypted(model, forest, (), "telco")
 
-    sweep(place, before.directory, steps, work, check, None if everywhere else lasting(steps))
+    sweep(place, before.directory, steps, work, check, None if every is None else sample(steps, every))
 
 
+@pytest.mark.parametrize("every", quick([None, 1], [1]))
 def test_request_killed_at_any_step_counts_and_keeps_nobody_from_asking(
-    place: Path, prepared: Callable[[Small], Before]
+    place: Path, prepared: Callable[[Small], Before], every: int | None
 ) -> None:
-    check_requests_killed(place, prepared(TINY), "clinic", everywhere=True)
+    check_requests_killed(place, prepared(TINY), "clinic", every=every)
 
 
-@pytest.mark.parametrize("requester", [None, "lab"])
+@pytest.mark.parametrize(
+    ("requester", "every"), quick(product([None, "lab"], [1, 3]), [(None, 3), ("lab", 3)])
+)
 def test_requester_whose_first_request_is_killed_can_ask(
-    place: Path, prepared: Callable[[Small], Before], requester: str | None
+    place: Path, prepared: Callable[[Small], Before], requester: str | None, every: int
 ) -> None:
     """Whether KGC had admitted it or not."""
-    check_requests_killed(place, prepared(TINY), requester, everywhere=False, known=False)
+    check_requests_killed(place, prepared(TINY), requester, every=every, known=False)
 
 
 def test_requester_killed_while_it_is_admitted_to_another_epoch_can_ask(

@@ -1,6 +1,5 @@
 """A forest of the shares protocol is the same even if processes are killed."""
 
-from collections.abc import Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ from tests.killing import (
     dies_at,
     for_good,
     in_process,
-    lasting,
     number_of,
+    sample,
     some_place,
     steps_of,
     sweep,
@@ -89,12 +88,6 @@ def grown(place: Path, _compiled: None) -> Path:
     directory = some_place(place)
     in_process(partial(fit, directory))
     return directory
-
-
-def sample(steps: Sequence[str], every: int) -> list[int]:
-    """Some of the steps after which the disk is another, and the last."""
-    changing = lasting(steps)
-    return sorted({*changing[::every], changing[-1]})
 
 
 # -- training ---------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TypedDict
 
 import private_set_intersection.python as psi
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from revfrf.crypto import psi as matching
@@ -57,7 +57,6 @@ def forged(asking: Query, setup: Sequence[bytes], response: Sequence[bytes]) -> 
 
 
 @given(ours=id_lists, theirs=id_lists, shared=id_lists)
-@settings(deadline=None, max_examples=40)
 def test_what_is_common_is_the_intersection_in_our_order(
     ours: list[str], theirs: list[str], shared: list[str]
 ) -> None:
@@ -207,7 +206,6 @@ def test_a_request_that_is_none_is_refused(name: str) -> None:
 
 
 @given(content=st.binary(max_size=150) | st.lists(st.binary(min_size=32, max_size=32)).map(b"\2".join))
-@settings(deadline=None, max_examples=150)
 def test_any_bytes_for_a_request_are_answered_or_rejected(content: bytes) -> None:
     for request in (content, tag("request") + content):
         try:
@@ -218,7 +216,6 @@ def test_any_bytes_for_a_request_are_answered_or_rejected(content: bytes) -> Non
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=100)
 def test_any_bytes_for_an_answer_give_some_of_our_ids_or_are_rejected(data: st.DataObject) -> None:
     asking = Query(IDS[:3], **HERE)
     some = st.sampled_from([POINT, NO_POINT, *points(asking.request)]) | st.binary(max_size=34)

@@ -57,13 +57,21 @@ def test_wrong_input_is_answered_with_one_clear_line(options: tuple[str, ...], m
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_hospitals_with_toy_keys_are_labelled_in_the_terminal_and_on_the_page(tmp_path: Path) -> None:
+def test_hospitals_with_toy_keys_tell_their_story_labelled_in_the_terminal_and_on_the_page(
+    tmp_path: Path,
+) -> None:
     page = tmp_path / "a page.html"
     done = demo(*TOY, "--trees", "3", "--page", str(page))
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert done.stdout.endswith(f"{page}\n")
     assert "✗" not in done.stdout
+    story = " ".join(done.stdout.split())
+    assert story.count("; the same as without encryption") == 2
+    assert "'Davos' has refused this request" in story
+    assert "✓ The forest is the one trained without Davos: bit for bit the same" in story
+    assert "public key: verified" in story
+    assert "one byte changed: rejected" in story
     *lines, _ = done.stdout.splitlines()  # the last one has the page's path
     assert max(map(len, lines)) <= 80
     for text in (done.stdout, page.read_text(encoding="utf-8")):

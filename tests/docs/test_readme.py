@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.quick import quick
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 pytestmark = pytest.mark.timeout(900)  # on a slow machine, and primes are found by chance
@@ -18,6 +20,7 @@ COMMANDS = [
     for line in block.splitlines()
 ]
 [(PROGRAM, PRINTED)] = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", README, re.DOTALL)
+KEYS, TOY_KEYS = '"key_bits": 2048', '"key_bits": 256, "allow_insecure_keys": True'
 PAGES = [
     *ROOT.glob("*.md"),
     *(page for folder in ("docs", "src", "tests", "benchmarks") for page in ROOT.glob(f"{folder}/**/*.md")),
@@ -29,7 +32,9 @@ def run(*command: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[s
 
 
 def test_every_command_is_one_that_these_tests_run() -> None:
-    """`make test` runs now, tests/benchmarks run `make bench` on small data, test_docs_run runs the rest."""
+    """`make test` runs now, test_examples and tests/benchmarks run `make demo` and `make bench` on less,
+    test_docs_run runs the rest.
+    """
     assert COMMANDS[:2] == ["make demo", "pip install ."]
     assert COMMANDS[-2:] == ["make test", "make bench"]
     assert [command.split()[1] for command in COMMANDS[2:-2]] == ["up", "train", "predict", "revoke", "down"]
@@ -38,7 +43,9 @@ def test_every_command_is_one_that_these_tests_run() -> None:
     assert "$(BIN)/pytest" in makefile
 
 
+@pytest.mark.slow
 def test_make_demo_tells_its_story() -> None:
+    """With keys of real size; test_examples has it with toy keys."""
     page = ROOT / "five_hospitals.html"
     page.unlink(missing_ok=True)
     done = run("make", "demo")
@@ -60,7 +67,13 @@ def test_make_demo_tells_its_story() -> None:
     assert "✓ The forest is the one trained without Davos: bit for bit the same" in story
     assert "public key: verified" in story
     assert "one byte changed: rejected" in story
-    seen = ("path bits of requests", "bins of rows", "rows of such nodes", "public keys", "erasure receipts")
+    seen = (
+        "path bits of requests",
+        "bins of rows",
+        "rows of such nodes",
+        "public keys",
+        "receipts for events",
+    )
     keys = "3072-bit keys: about 128 bits of security"
     for what in (*seen, keys, "FOS-Find", "FRF-Predict", "HoLT", "FRF-Revoc"):
         assert what in story
@@ -75,9 +88,12 @@ def test_make_demo_tells_its_story() -> None:
     assert f"{after}%" in html
 
 
-def test_the_program_prints_what_the_readme_shows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("keys", quick([KEYS, TOY_KEYS], [TOY_KEYS]), ids=["real keys", "toy keys"])
+def test_the_program_prints_what_the_readme_shows(tmp_path: Path, keys: str) -> None:
+    """Whatever the keys are."""
     assert README.count("```python") == 1
-    done = run(sys.executable, "-W", "error", "-c", PROGRAM, cwd=tmp_path)
+    assert PROGRAM.count(KEYS) == 1
+    done = run(sys.executable, "-W", "error", "-c", PROGRAM.replace(KEYS, keys), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == PRINTED
     *_, left, never = PRINTED.splitlines()
@@ -116,13 +132,14 @@ def test_snippets_of_the_page_on_requests_run_one_after_the_other(tmp_path: Path
 
 
 def test_snippets_of_the_page_on_leaving_run_one_after_the_other(tmp_path: Path) -> None:
-    check_snippets("leaving.md", 2, ROWS + FITTED, "", tmp_path)
+    shares = "model = RevocableForestClassifier(3, parties=parties).fit(X, y)\n"
+    check_snippets("leaving.md", 3, ROWS + shares, "", tmp_path)
     assert {file.name for file in tmp_path.iterdir()} == {"archive-has-left.json", "kgc.pub"}
 
 
 def test_snippet_of_the_page_on_keeping_runs(tmp_path: Path) -> None:
     """With toy keys, which take no time."""
-    checks = "assert [c.leavers for c in model.certificates_] == [('archive',)]\n"
+    checks = "assert [c.leavers for c in model.certificates_] == [(), ('archive',)]\n"
     checks += "assert (model.predict(X) == y).mean() > 0.5\n"
     page = (ROOT / "docs" / "keeping.md").read_text()
     [snippet] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

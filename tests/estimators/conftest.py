@@ -29,7 +29,7 @@ def made_before(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             shutil.copytree(made[name.split()[0]], made[name])
             model = opened(made[name])
             certificate = model.revoke("bank", int(name[-1]))
-            assert (certificate.report.destroyed == 0) == name.startswith("idle")
+            assert (certificate.core.report.destroyed == 0) == name.startswith("idle")
             model.close()
     return made
 

@@ -165,7 +165,7 @@ def crowded_cases(draw: st.DrawFn) -> Case:
     return Case(codes, y.tolist(), n_classes, rules, seed=draw(st.binary(max_size=3)))
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(crowded_cases())
 def test_tree_in_which_a_party_won_nothing_is_the_same_without_it(case: Case) -> None:
     whole = train(case)

@@ -3,6 +3,7 @@
 import shutil
 import stat
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from tests.estimators.directories import (
     same_answers,
 )
 from tests.estimators.toys import classifier, people, regressor
+from tests.quick import quick
 
 pytestmark = pytest.mark.usefixtures("prepared_moduli")
 
@@ -37,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("prepared_moduli")
 @pytest.mark.parametrize(
     ("make", "target"), [(classifier, Y), (regressor, NUMBERS)], ids=["classifier", "regressor"]
 )
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("n_jobs", quick([1, 2], [2]))
 def test_forest_in_a_directory_is_the_one_in_memory(
     tmp_path: Path, make: Callable[..., Any], target: Any, n_jobs: int
 ) -> None:
@@ -68,7 +70,12 @@ FORESTS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", FORESTS)
+@pytest.mark.parametrize(
+    "name",
+    quick(
+        FORESTS, ["soft votes", "row weights", "weighted numbers", "objects", "missing values", "one leaf"]
+    ),
+)
 def test_forest_of_any_kind_is_opened_as_it_was(tmp_path: Path, name: str) -> None:
     kept = again(FORESTS[name](parties=PARTIES, directory=tmp_path))
     memory = FORESTS[name](parties=PARTIES)
@@ -155,8 +162,10 @@ class OurOwnError(Exception):
     pass
 
 
-@pytest.mark.parametrize("error", [OurOwnError, KeyboardInterrupt])
-@pytest.mark.parametrize("level", [0, 1, 3])
+@pytest.mark.parametrize(
+    ("error", "level"),
+    quick(product([OurOwnError, KeyboardInterrupt], [0, 1, 3]), [(OurOwnError, 0), (KeyboardInterrupt, 3)]),
+)
 def test_training_that_was_interrupted_is_ended_by_opening(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], level: int
 ) -> None:

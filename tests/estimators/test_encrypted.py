@@ -1,6 +1,7 @@
 """Encrypted requests to fitted forests: what `predict` answers, for whoever is accepted."""
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from revfrf.estimators._base import PartialAnswer
 from revfrf.protocols.common.request import RequestPolicy
 from revfrf.testing.refusals import refused
 from tests.estimators.toys import TWO_PARTIES, classifier, frame, people, regressor, signs, table
+from tests.quick import quick
 
 X = table(120, 4)
 Y = signs(X)
@@ -47,8 +49,13 @@ def books(model: Any) -> list[Any]:
 # -- the same answers -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("voting", ["hard", "soft"])
-@pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer])
+@pytest.mark.parametrize(
+    ("load", "voting"),
+    quick(
+        product([load_iris, load_wine, load_breast_cancer], ["hard", "soft"]),
+        [(load_iris, "hard"), (load_wine, "soft")],
+    ),
+)
 def test_classes_and_shares_are_exactly_those_of_predict(load: Callable[..., Any], voting: str) -> None:
     data, labels = load(return_X_y=True)
     model = classifier(7, voting=voting).fit(data, labels)

@@ -18,7 +18,7 @@ from revfrf.estimators._file import SavedForest, SavedStore
 from revfrf.forest.tree import LEAF, Tree
 from revfrf.storage.memory import Book
 from tests.estimators.directories import LEVELS, NUMBERS, PARTIES, X, Y, again
-from tests.estimators.toys import ROWS, TWO_PARTIES, people, signs, table
+from tests.estimators.toys import ROWS, TWO_PARTIES, certified, people, signs, table
 
 
 def classifier(n_estimators: int = 6, **parameters: Any) -> RevocableForestClassifier:
@@ -174,13 +174,13 @@ def test_forest_that_somebody_has_left_is_the_one_without_it(level: Any, n_cuts:
     model = fitted(n_cuts=n_cuts)
     fresh = without_bank(n_cuts=n_cuts)
     preview = model.revocation_preview("bank", X, Y, level=level)
-    before = model.n_nodes_, model.score(X, Y), model.digest_
+    before = model.n_nodes_, model.score(X, Y), certified(model)
     assert (preview.nodes, preview.score_now) == before[:2]
     certificate = model.revoke("bank", level)
     certificate.verify(model.kgc_key_)
-    assert model.digest_ == certificate.report.digest_after == fresh.digest_ == preview.digest_after
-    assert certificate.report.digest_before == before[2]
-    assert (certificate.report.destroyed, certificate.level) == (preview.nodes_lost, level)
+    assert model.digest_ == fresh.digest_ == preview.digest_after
+    assert (certificate.core.report.digest_before, certificate.digest_after) == (before[2], certified(model))
+    assert (certificate.core.report.destroyed, certificate.level) == (preview.nodes_lost, level)
     assert model.score(X, Y) == preview.score_without
     assert model.predict_proba(X).tobytes() == model.predict_proba(X[:, 1:4]).tobytes()
     assert model.parties_ == fresh.parties_
@@ -223,13 +223,14 @@ def test_unknown_protocol_is_refused() -> None:
         classifier(protocol="plain").fit(X, Y)
 
 
-def test_coordinator_has_received_one_bin_per_row_and_column_and_participants_only_rules() -> None:
+def test_coordinator_has_received_one_bin_per_row_and_column_and_participants_rules_and_events() -> None:
     model = fitted()
     leakage = model.leakage_
     assert leakage["CS"]["bins of rows"] == 5 * len(X)
     for party in PARTIES:
-        known = {"members of the federation", "the forest's rules", "numbers of rows"}
-        assert leakage[party].keys() == known
+        known = {"members of the federation", "the forest's rules", "event certificates"}
+        lines = "names, decimals, rings and numbers of cuts of columns"
+        assert leakage[party].keys() == known | {"its own cuts that are used", lines}
     model.predict(X[:7])
     assert model.leakage_["CS"]["bins of rows"] <= 5 * len(X) + 5 * 7
 
@@ -274,7 +275,7 @@ def test_participants_can_leave_a_forest_loaded_with_private_keys(tmp_path: Path
     loaded.save(tmp_path / "forest", private_keys=True)
     second = RevocableForestClassifier.load(tmp_path / "forest")
     assert second.digest_ == fresh.digest_
-    assert second.certificates_ == [certificate]
+    assert second.certificates_ == [*model.certificates_, certificate]
     second.revoke("shop", level)
     model.revoke(["bank", "shop"], level)
     assert second.digest_ == model.digest_
@@ -427,7 +428,7 @@ def forged_book(forest: SavedForest) -> SavedForest:
     store_of(forest, "bank").facts.append(("books", msgspec.msgpack.encode(books)))
     columns = store_of(forest, "CS").columns
     [place] = [i for i, row in enumerate(columns) if row[0] == line.feature]
-    columns[place] = (line.feature, msgspec.msgpack.encode(line), columns[place][2])
+    columns[place] = (line.feature, msgspec.msgpack.encode(line), *columns[place][2:])
     return forest
 
 

@@ -7,6 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from revfrf import RevocableForestClassifier, RevocableForestRegressor
+from revfrf.protocols.events import salted_digest
 
 TOY: dict[str, Any] = {"protocol": "paper", "key_bits": 256, "allow_insecure_keys": True}
 ROWS = 60
@@ -46,6 +47,11 @@ def people() -> Any:
 def signs(X: Any) -> NDArray[np.int64]:
     """Classes that the first column decides: 1 where it is above 0."""
     return (np.asarray(X)[:, 0] > 0).astype(np.int64)
+
+
+def certified(model: Any) -> bytes:
+    """The digest of a forest as its last event certificate has it."""
+    return salted_digest(model.federation_.coordinator.record.salt, model.digest_)
 
 
 TWO_PARTIES = {"bank": ["a"], "telco": ["b"]}

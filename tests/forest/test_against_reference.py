@@ -125,7 +125,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(codes, y, n_classes, rules, weights, draw(st.binary(max_size=4)))
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(cases())
 def test_any_forest_is_the_reference_s_and_so_are_its_votes(case: Case) -> None:
     if not grow_plainly(case).votes:

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from revfrf.crypto.encoding import bound, missing
@@ -43,7 +43,6 @@ def book(values: list[int], ring: int = 64, n_cuts: int = MAX_CUTS) -> list[int]
     return thresholds
 
 
-@settings(max_examples=300)
 @given(columns(), sizes)
 @example(([MISSING] * 3, 64), 255)
 @example(([MISSING, 1], 64), 1)
@@ -76,7 +75,7 @@ def test_bin_of_any_value_is_the_number_of_cuts_below_it(n: int, ring: int, data
 
 
 @pytest.mark.parametrize("n_cuts", [1, 2, 16, 255])
-@pytest.mark.parametrize("distinct", [1, 2, 3, 255, 256, 257, 5000])
+@pytest.mark.parametrize("distinct", [1, 2, 3, 255, 256, 257, 1000])
 def test_book_of_so_many_distinct_values_is_the_reference_s(distinct: int, n_cuts: int) -> None:
     rng = np.random.default_rng(distinct)
     values = np.cumsum(rng.integers(1, 1000, distinct)) - 10**5

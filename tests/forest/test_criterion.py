@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from revfrf.errors import FormatError, UsageError
 from revfrf.forest.criterion import NO_CUT, Best, Counted, best_cuts, check_rows_count
+from revfrf.forest.growth import Growth, check_room
 from revfrf.forest.nodes import Nodes
-from revfrf.forest.targets import class_targets, number_targets
+from revfrf.forest.targets import Targets, class_targets, number_targets
 from revfrf.testing.federations import with_rules
 from tests.reference import forest as reference
 
@@ -105,6 +106,40 @@ def test_forest_in_which_no_row_counts_is_refused(n_trees: int) -> None:
     weightless = class_targets(numbers, np.zeros(6, np.int64), ("a",), (numbers != first).astype(float))
     with pytest.raises(UsageError, match="no row counts"):
         check_rows_count(rules, b"seed", weightless)
+
+
+def rows_of_weight(n_rows: int, weight: int) -> Targets:
+    """Rows that all have this integer weight, in no memory."""
+    scale = class_targets(np.arange(1), np.zeros(1, np.int64), ("a",), np.ones(1)).scale
+    numbers, values, weights = (np.broadcast_to(np.int64(v), n_rows) for v in (0, 0, weight))
+    return Targets(scale, numbers, values, weights)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "weight", "bootstrap", "fits"),
+    [
+        (2**31 + 1, 0, True, False),  # positions of rows have 32 bits with a sign
+        (2**31 + 1, 0, False, False),
+        (2**20, 2**15, True, True),
+        (2**24 - 1, 2**11, True, True),  # 24 bits, and 40 of 20·2^35
+        (2**24, 2**11, True, False),
+        (2**24, 2**11, False, True),
+        (2**25, 2**12, False, True),  # 26 bits, and 38
+        (2**25, 2**13, False, False),
+    ],
+)
+def test_more_rows_than_a_tree_can_hold_are_refused(
+    n_rows: int, weight: int, bootstrap: bool, fits: bool
+) -> None:
+    rules, targets = with_rules(bootstrap=bootstrap), rows_of_weight(n_rows, weight)
+    if fits:
+        check_room(rules, targets)
+        return
+    for check in (check_room, lambda rules, targets: check_rows_count(rules, b"seed", targets)):
+        with pytest.raises(UsageError, match="rows"):
+            check(rules, targets)
+    with pytest.raises(UsageError, match="rows"):
+        Growth.of(rules, b"seed", targets, [], np.empty(0, np.int64), np.empty((0, n_rows), np.uint8))
 
 
 # -- the best cut -----------------------------------------------------------------------------------

@@ -197,13 +197,13 @@ def worlds(draw: st.DrawFn) -> World:
     )
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(worlds())
 def test_any_forest_is_the_reference_s(world: World) -> None:
     assert_same(world, world.grown(), world.plain())
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(worlds(), st.randoms(use_true_random=False))
 def test_forest_that_parties_have_left_is_the_one_without_them(world: World, rng: random.Random) -> None:
     assume(len(world.parties) > 1)
@@ -216,7 +216,7 @@ def test_forest_that_parties_have_left_is_the_one_without_them(world: World, rng
     assert_same(world, forest, world.plain())
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(worlds())
 def test_forest_does_not_change_with_the_order_of_columns_or_with_features_without_cuts(world: World) -> None:
     forest = world.grown()
@@ -228,7 +228,7 @@ def test_forest_does_not_change_with_the_order_of_columns_or_with_features_witho
     )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(worlds())
 def test_votes_of_any_forest_are_the_reference_s(world: World) -> None:
     plain, (features, _, bins) = world.plain(), world.bins()

@@ -31,19 +31,17 @@ from revfrf.errors import RevFRFError
 from revfrf.io.party_data import read_rows
 from revfrf.io.table import Table
 from revfrf.messages.alignment import MatchReply
-from revfrf.messages.frf_revoc import RevocationRequest
-from revfrf.messages.key_setup import EpochCertificate
 from revfrf.messages.registry import MESSAGES
 from revfrf.node import control
 from revfrf.node.audit_log import AuditLog, verify_log
 from revfrf.node.config import load_config, new_config, write_config
-from revfrf.protocols.certificate import FORMAT, RevocationCertificate
+from revfrf.protocols.certificate import EventCertificate
 from revfrf.transport.codec import decode, encode
 from revfrf.transport.frames import Frame
 from revfrf.transport.join_token import Token
 from revfrf.transport.letters import _CALL, _REPLY, Awaited, Letter, Place, _Call, _Reply, _sealed
 from revfrf.transport.passport import read_passport
-from tests.messages.test_messages import FULL, RECEIPT, REPORT, SAMPLES
+from tests.messages.test_messages import CREATION, EVENT, RECEIPTS, SAMPLES
 from tests.transport.links import known
 from tests.transport.parties import BANK, token_for
 
@@ -181,13 +179,7 @@ def _valid_parquet() -> list[bytes]:
 
 
 def _valid_certificate() -> list[bytes]:
-    request, epoch = FULL[RevocationRequest], FULL[EpochCertificate]
-    assert isinstance(request, RevocationRequest)
-    assert isinstance(epoch, EpochCertificate)
-    made = RevocationCertificate(
-        FORMAT, 2, ("bänk",), (request,), epoch, epoch, REPORT, (RECEIPT,), bytes(64)
-    )
-    return [made.to_json()]
+    return [EventCertificate(CREATION).to_json(), EventCertificate(EVENT, RECEIPTS).to_json()]
 
 
 def _valid_config() -> list[bytes]:
@@ -233,7 +225,7 @@ DECODERS: dict[str, Decoder] = {
     ),
     "matching": Decoder(_answer, lambda: [_asking().request]),
     "matched": Decoder(_common, _valid_reply_to_request),
-    "certificate": Decoder(RevocationCertificate.from_json, _valid_certificate),
+    "certificate": Decoder(EventCertificate.from_json, _valid_certificate),
     "config": Decoder(_from_file(load_config), _valid_config),
     "log": Decoder(_from_file(verify_log), _valid_log),
     "csv": Decoder(_from_file(_table, ".csv"), lambda: CSV),

@@ -45,7 +45,7 @@ def test_noise_parses_or_is_refused(name: str, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", DECODERS)
-@settings(MOMENT, max_examples=200)
+@MOMENT
 @given(seed=st.integers(0, 2**64))
 def test_what_is_almost_valid_parses_or_is_refused(name: str, seed: int) -> None:
     rng = random.Random(seed)

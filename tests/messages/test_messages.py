@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from revfrf import messages
 from revfrf.errors import FormatError, UsageError
-from revfrf.messages import bins, frf_predict, frf_revoc, frf_test, key_setup
-from revfrf.messages.alignment import Align, Drop, MatchReply, MatchRequest, SchemaRequest
+from revfrf.messages import bins, events, frf_predict, frf_revoc, frf_test, key_setup
+from revfrf.messages.alignment import Align, Drop, MatchReply, MatchRequest, NumberedRows, SchemaRequest
 from revfrf.messages.base import MIB, Done, Message, array, number, of_number
 from revfrf.messages.fle_expan import Column, LevelReply, LevelRequest, NodeRows, OpenForest, Schema
 from revfrf.messages.registry import MESSAGES
@@ -26,6 +26,7 @@ from revfrf.transport.codec import VERSION, decode, encode
 MEMBER = key_setup.Member("clinic", "requester", b"1", bytes(32))
 ADMISSION = key_setup.Admission(federation="f", epoch=1, member=MEMBER, signature=bytes(64))
 REQUEST = frf_predict.Request(ADMISSION, bytes(16), bytes(16), 2**16 - 1, "soft", True, bytes(32), bytes(64))
+ROWS = NumberedRows.of(np.array([4, 7, 2**63 - 1]), ("a", "", "bänk"))
 NODES = NodeRows(bytes(8), bytes(16), (1).to_bytes(4, "little") * 2, b"\0\5")
 OPENING = OpenForest(
     federation="f",
@@ -35,9 +36,55 @@ OPENING = OpenForest(
     rules=with_rules(n_trees=100, max_depth=62, n_candidates=255, n_sampled=2**20),
 )
 DTPKC = key_setup.DtpkcParameters(b"\x09", b"\x04", 2**32 - 1)
-RECEIPT = key_setup.Receipt("bank", 2**32 - 1, bytes(32), bytes(32), bytes(64))
-REPORT = frf_revoc.Report(bytes(32), bytes(16), "0" * 64, "f" * 64, 2**32 - 1, 7, 0, bytes(64))
-LINE = bins.FeatureLine("bank/age", 1, 0, 32, 0, bytes(32), bytes(32), 4, bytes(32), bytes(64))
+LINE = bins.FeatureLine("bank/age", 1, 0, 32, 0, bytes(32), bytes(32), 4, None, False, bytes(32), bytes(64))
+LEAVING = frf_revoc.RevocationRequest(
+    federation="f",
+    forest=bytes(16),
+    epoch=1,
+    party="bänk",
+    level=2,
+    nonce=bytes(16),
+    time=2**53,
+    signature=bytes(64),
+)
+FIRST_EPOCH = key_setup.EpochCertificate(
+    federation="f",
+    epoch=1,
+    forest_protocol="shares",
+    notes_key=bytes(32),
+    dtpkc=None,
+    members=(key_setup.Member("CS", "CS", None, bytes(32)),),
+    revoked=(),
+    requests=(),
+    erases=False,
+    previous=b"",
+    signature=bytes(64),
+)
+INPUTS = events.CertifiedInputs(bytes(32), bytes(32), bytes(32), bytes(32), 2**32 - 1, (LINE,))
+REPORT = events.Report(
+    epoch=bytes(32),
+    forest=bytes(16),
+    inputs_before=INPUTS,
+    inputs_after=INPUTS,
+    digest_before=bytes(32),
+    digest_after=b"\xff" * 32,
+    destroyed=2**32 - 1,
+    rebuilt=7,
+    kept=0,
+    waits_for=("bank",),
+    signature=bytes(64),
+)
+NEXT_EPOCH = msgspec.structs.replace(FIRST_EPOCH, epoch=2, revoked=("bänk",), requests=(LEAVING,))
+FIRST_REPORT = msgspec.structs.replace(REPORT, inputs_before=None, digest_before=None, waits_for=())
+CREATION = events.Event("version 1", "creation", None, FIRST_EPOCH, FIRST_REPORT, None, 2**53, bytes(64))
+EVENT = events.Event("version 1", "leaving", FIRST_EPOCH, NEXT_EPOCH, REPORT, 0, 1, bytes(64))
+USED = events.UsedCutsReceipt("bank", bytes(32), (events.UsedColumn("bank/age", 1, 8, bytes(32)),), bytes(64))
+ERASURE = events.ErasureReceipt("bank", bytes(32), bytes(64))
+RECEIPTS: tuple[events.Receipt, ...] = (
+    USED,
+    ERASURE,
+    events.CompletionReceipt("CS", bytes(32), bytes(32), 2**32 - 1, bytes(64)),
+)
 SAMPLES: tuple[Message, ...] = (
     Done(),
     key_setup.KeyDeal(federation="f", epoch=1, number=1, dtpkc=None, share=None),
@@ -49,18 +96,7 @@ SAMPLES: tuple[Message, ...] = (
         weak=key_setup.ProvenKey(b"1", b"2", b"3"),
         verify_key=bytes(32),
     ),
-    key_setup.EpochCertificate(
-        federation="f",
-        epoch=1,
-        forest_protocol="shares",
-        notes_key=bytes(32),
-        dtpkc=None,
-        members=(key_setup.Member("CS", "CS", None, bytes(32)),),
-        revoked=(),
-        erases=False,
-        previous=b"",
-        signature=bytes(64),
-    ),
+    FIRST_EPOCH,
     key_setup.EpochCertificate(
         federation="f",
         epoch=1,
@@ -72,12 +108,12 @@ SAMPLES: tuple[Message, ...] = (
             key_setup.Member("bank", "participant", b"2", bytes(32)),
         ),
         revoked=("shop",),
+        requests=(LEAVING,),
         erases=True,
         previous=b"",
         signature=bytes(64),
     ),
-    key_setup.EpochAccepted(epoch=1, receipt=None),
-    key_setup.EpochAccepted(epoch=2**32 - 1, receipt=RECEIPT),
+    key_setup.EpochAccepted(epoch=2**32 - 1),
     OPENING,
     Schema(columns=(Column("age", 2, 64, None), Column("sex", 0, 32, ("f", "m"))), n_rows=2**32 - 1),
     LevelRequest(
@@ -94,9 +130,7 @@ SAMPLES: tuple[Message, ...] = (
     ),
     LevelReply(round=3, ciphertexts=bytes(96), signature=bytes(64), n_cuts=b"\1", bins=b"\0\1"),
     LevelReply(round=3, ciphertexts=b"", signature=None, n_cuts=b"", bins=b""),
-    bins.BinsRequest(
-        epoch=1, forest=bytes(16), table="training", rows=((0, 5), (7, 1)), columns=bytes(2), offset=0
-    ),
+    bins.BinsRequest(epoch=1, forest=bytes(16), table="training", rows=bytes(32), columns=bytes(2), offset=0),
     bins.BinsReply(lines=(bins.SaltedLine(LINE, bytes(32)),), data=b"\0\1\2"),
     frf_test.TestRequest(epoch=1, forest=bytes(16), table="test", nodes=NODES),
     frf_test.TestReply(bits=b"\xff\x80"),
@@ -118,7 +152,7 @@ SAMPLES: tuple[Message, ...] = (
     SchemaRequest(epoch=1),
     MatchRequest(epoch=1, table="training", blinded=bytes(49)),
     MatchReply(own=bytes(49), twice=bytes(49)),
-    Align(epoch=1, table="training", ids=("a", "b")),
+    Align(epoch=1, table="training", rows=ROWS),
     Drop(epoch=1, table="test"),
     frf_predict.PredictRequest(request=REQUEST, rows=bytes(96)),
     frf_predict.PredictReply(
@@ -133,21 +167,18 @@ SAMPLES: tuple[Message, ...] = (
         request=REQUEST, depth=0, count=2**32 - 1, ciphertext=bytes(96), signature=bytes(64)
     ),
     frf_predict.ShareReply(count=2**32 - 1, share=bytes(32)),
-    frf_revoc.RevocationRequest(
-        federation="f",
-        forest=bytes(16),
-        epoch=1,
-        party="bänk",
-        level=2,
-        nonce=bytes(16),
-        time=2**53,
-        signature=bytes(64),
-    ),
+    LEAVING,
     frf_revoc.Destroy(epoch=2, forest=bytes(16), round=4, trees=bytes(12), paths=bytes(24)),
     frf_revoc.Rekey(epoch=2, forest=bytes(16), trees=bytes(4), paths=bytes(8)),
     frf_revoc.Rekeyed(ciphertexts=bytes(96), signature=bytes(64)),
-    frf_revoc.RevocationReport(report=REPORT),
-    frf_revoc.Certified(certificate=b"{}"),
+    events.EventReport(report=FIRST_REPORT),
+    events.EventReport(report=REPORT),
+    events.Certified(event=CREATION),
+    events.Certified(event=EVENT),
+    events.EventNotice(event=EVENT, used=None),
+    events.EventNotice(event=EVENT, used=(events.UsedCuts("bank/age", bytes(255)),)),
+    events.Countersigned(receipts=(), salt=None),
+    events.Countersigned(receipts=(USED, ERASURE), salt=bytes(32)),
 )
 FULL = {type(sample): sample for sample in SAMPLES}
 
@@ -202,12 +233,15 @@ class Stranger(Message, frozen=True):
 
 
 PARTS = [
+    ROWS,
     NODES,
     Column("a", 0, 32, None),
     MEMBER,
     REQUEST,
     frf_predict.Failure("bank", "absent"),
-    RECEIPT,
+    *RECEIPTS,
+    INPUTS,
+    EVENT,
     REPORT,
     Stranger(),
 ]
@@ -221,9 +255,10 @@ def test_only_listed_types_can_be_decoded(part: msgspec.Struct) -> None:
 
 @pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
 def test_message_of_another_type_than_expected_is_refused(message: Message) -> None:
+    data = encode(message)
     for kind in MESSAGES:
         if kind is not type(message):
-            assert refused(encode(message), kind) == "malformed"
+            assert refused(data, kind) == ("malformed" if len(data) <= kind.max_bytes else "too-large")
 
 
 # -- what is no message -----------------------------------------------------------------------------
@@ -348,8 +383,18 @@ OUT_OF_BOUNDS: dict[type[Message], dict[str, list[object]]] = {
     frf_revoc.Destroy: {"epoch": [2**32], "forest": [bytes(17)], "round": [-1, None]},
     frf_revoc.Rekey: {"epoch": [2**32], "forest": [bytes(15)]},
     frf_revoc.Rekeyed: {"signature": [bytes(65), None]},
-    frf_revoc.RevocationReport: {"report": [None]},
-    frf_revoc.Certified: {"certificate": ["{}"]},
+    events.EventReport: {"report": [None]},
+    events.Certified: {"event": [None, b"{}"]},
+    events.EventNotice: {
+        "event": [None],
+        "used": [
+            [{"feature": "bank/age", "cuts": b""}],
+            [{"feature": "bank/age", "cuts": bytes(256)}],
+            [{"feature": "", "cuts": b"\0"}],
+            [{"cuts": b"\0"}],
+        ],
+    },
+    events.Countersigned: {"salt": [bytes(31), b""]},
 }
 
 
@@ -361,24 +406,45 @@ def test_field_outside_its_bounds_is_refused(kind: type[Message]) -> None:
             assert refused(packed(plain | {name: value})) == "malformed", (name, value)
 
 
+INPUTS_OUT_OF_BOUNDS: dict[str, list[object]] = {
+    "rules": [bytes(31)],
+    "seed": [bytes(33), None],
+    "targets": [""],
+    "rows": [None],
+    "n_rows": [2**32],
+    "features": [None, [None]],
+    "salt": [bytes(32)],
+}
 REPORT_OUT_OF_BOUNDS: dict[str, list[object]] = {
     "epoch": [2, bytes(31)],
     "forest": [bytes(15)],
-    "digest_before": [None, "", "F" * 64],
-    "digest_after": ["f" * 63, "f" * 64 + "\n", b"f" * 64],
+    "inputs_after": [None],
+    "digest_before": ["", bytes(31), "f" * 64],
+    "digest_after": [None, bytes(33)],
     "destroyed": [-1],
     "rebuilt": [2**32],
     "kept": [None],
+    "waits_for": [[""], "bank"],
     "signature": [bytes(63), None],
     "leaver": ["bank"],
 }
-RECEIPT_OUT_OF_BOUNDS: dict[str, list[object]] = {
-    "party": [""],
-    "epoch": [2**32],
-    "keys": [bytes(31)],
-    "entered": [bytes(33), None],
+EVENT_OUT_OF_BOUNDS: dict[str, list[object]] = {
+    "format": [None],
+    "kind": ["", "joining", "Leaving"],
+    "requests": [None, [None]],
+    "epoch_after": [None],
+    "report": [None],
+    "asked_at": [-1, 2**53 + 1],
+    "certified_at": [None, 2**53 + 1, 0.5],
     "signature": [bytes(63)],
-    "share": [b"\1"],
+    "receipts": [[]],
+}
+COLUMN_OUT_OF_BOUNDS: dict[str, list[object]] = {
+    "feature": [""],
+    "generation": [2**32],
+    "rounds": [0, 9],
+    "cuts": [bytes(31)],
+    "list": [b"\0"],
 }
 REQUEST_OUT_OF_BOUNDS: dict[str, list[object]] = {
     "forest": [bytes(15)],
@@ -392,8 +458,14 @@ REQUEST_OUT_OF_BOUNDS: dict[str, list[object]] = {
     "admission": [None],
 }
 PARTS_OUT_OF_BOUNDS = [
-    (frf_revoc.RevocationReport, ("report",), REPORT_OUT_OF_BOUNDS),
-    (key_setup.EpochAccepted, ("receipt",), RECEIPT_OUT_OF_BOUNDS),
+    (events.EventReport, ("report",), REPORT_OUT_OF_BOUNDS),
+    (events.EventReport, ("report", "inputs_after"), INPUTS_OUT_OF_BOUNDS),
+    (events.EventReport, ("report", "inputs_before"), INPUTS_OUT_OF_BOUNDS),
+    (events.Certified, ("event",), EVENT_OUT_OF_BOUNDS),
+    (events.EventNotice, ("event",), EVENT_OUT_OF_BOUNDS),
+    (events.Countersigned, ("receipts", 0), {"party": [""], "event": [bytes(31)], "signature": [None]}),
+    (events.Countersigned, ("receipts", 0, "columns", 0), COLUMN_OUT_OF_BOUNDS),
+    (events.Countersigned, ("receipts", 1), {"event": [None], "columns": [[]], "type": ["completion"]}),
     (frf_predict.PredictRequest, ("request",), REQUEST_OUT_OF_BOUNDS),
     (frf_predict.MaskedComparisons, ("request",), REQUEST_OUT_OF_BOUNDS),
     (frf_predict.ShareRequest, ("request",), REQUEST_OUT_OF_BOUNDS),
@@ -403,14 +475,15 @@ PARTS_OUT_OF_BOUNDS = [
 
 @pytest.mark.parametrize(("kind", "path", "wrong"), PARTS_OUT_OF_BOUNDS, ids=str)
 def test_part_of_a_message_with_a_wrong_or_missing_field_is_refused(
-    kind: type[Message], path: tuple[str, ...], wrong: dict[str, list[object]]
+    kind: type[Message], path: tuple[str | int, ...], wrong: dict[str, list[object]]
 ) -> None:
     def around(part: object) -> bytes:
         plain = fields_of(FULL[kind])
-        reduce(getitem, path[:-1], plain)[path[-1]] = part
+        inside: Any = reduce(getitem, path[:-1], plain)  # type: ignore[arg-type]
+        inside[path[-1]] = part
         return packed(plain)
 
-    right = reduce(getitem, path, fields_of(FULL[kind]))
+    right: Any = reduce(getitem, path, fields_of(FULL[kind]))  # type: ignore[arg-type]
     assert decode(around(right), kind) == FULL[kind]
     for name, values in wrong.items():
         for value in values:
@@ -492,11 +565,9 @@ def test_what_a_request_shows_compute_partner_and_owners_is_small() -> None:
     assert frf_predict.ShareReply.max_bytes <= 16 * 1024
 
 
-def test_what_a_leaver_and_a_report_can_tell_is_small() -> None:
-    assert {
-        kind.max_bytes
-        for kind in (frf_revoc.RevocationRequest, frf_revoc.RevocationReport, key_setup.EpochAccepted)
-    } == {64 * 1024}
+def test_what_a_leaver_and_a_member_in_a_new_epoch_can_tell_is_small() -> None:
+    assert frf_revoc.RevocationRequest.max_bytes == 64 * 1024
+    assert key_setup.EpochAccepted.max_bytes == 1024
 
 
 # -- arrays and numbers -----------------------------------------------------------------------------

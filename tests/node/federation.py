@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
@@ -17,7 +17,10 @@ from typing import Any, TypeVar, cast
 from revfrf.errors import RevFRFError
 from revfrf.node import api
 from revfrf.node.control import CONTROL, ask
-from revfrf.node.home import CONFIG
+from revfrf.node.home import CONFIG, Home
+from revfrf.protocols.events import salted_digest
+from revfrf.protocols.sides import ForestRecord
+from revfrf.testing.recorders import until
 from tests.node.founding import SERVING, configure, port_of_own
 
 Result = TypeVar("Result")
@@ -203,11 +206,10 @@ class Running:
     # -- waiting
 
     def until(self, done: Callable[[], bool], what: str, seconds: float = LONG) -> None:
-        end = time.monotonic() + seconds
-        while not done():
-            if time.monotonic() > end:
-                raise AssertionError(f"within {seconds} seconds: {what}\n{self.logs()}")
-            time.sleep(0.02)
+        try:
+            until(done, what, seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.logs()}") from error
 
     def wait_until_connected(self) -> None:
         """Until everybody who runs has a link to CS, and CS has that very link."""
@@ -245,6 +247,20 @@ class Running:
         forest = self.status().forest
         assert forest is not None
         return forest.digest
+
+    def salted(self, digest: str) -> bytes:
+        """A forest's digest as CS would have it certified now. Nothing may run in its directory."""
+        with closing(Home.open(self.directory / "CS")) as home:
+            return salted_digest(home.store.expect("forest", ForestRecord).salt, digest)
+
+    def missing_receipts(self) -> list[str]:
+        """Who has not countersigned the last event yet."""
+        missing: list[str] = self.ask("CS", api.History())[-1]["missing_receipts"]
+        return missing
+
+    def all_signed(self) -> bool:
+        """Whether everybody has countersigned the last event."""
+        return self.missing_receipts() == []
 
     def quiet_status(self, name: str = "CS") -> api.PartyStatus | None:
         """None if it does not run now."""

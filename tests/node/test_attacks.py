@@ -12,6 +12,7 @@ from threading import Barrier, BrokenBarrierError, Event
 from time import sleep
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from revfrf.embedded import moduli
@@ -27,10 +28,11 @@ from revfrf.errors import (
     UsageError,
 )
 from revfrf.lifecycle import check_somebody_stays
-from revfrf.messages.alignment import Align
+from revfrf.messages.alignment import Align, NumberedRows
 from revfrf.messages.base import Done, Message
+from revfrf.messages.events import CertifiedInputs, EventReport, Report
 from revfrf.messages.frf_predict import ForestQuery
-from revfrf.messages.frf_revoc import Report, RevocationLevel, RevocationReport
+from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.messages.key_setup import AdmissionRequest
 from revfrf.node import api
 from revfrf.node.config import with_overrides
@@ -56,7 +58,22 @@ from tests.transport.parties import authority
 
 LOOK_ALIKES = [" eve", "eve ", ".", "..", "...", "ｈ0", "h⁰", "ﬁrm", "e\u0301ve", "ＣＳ"]
 RESERVED = ["cs", "Kgc", "cC", "REQUESTER"]
-REPORT = RevocationReport(report=Report(bytes(32), bytes(16), "0" * 64, "f" * 64, 1, 1, 1, bytes(64)))
+INPUTS = CertifiedInputs(bytes(32), bytes(32), bytes(32), bytes(32), n_rows=1, features=())
+REPORT = EventReport(
+    report=Report(
+        epoch=bytes(32),
+        forest=bytes(16),
+        inputs_before=INPUTS,
+        inputs_after=INPUTS,
+        digest_before=bytes(32),
+        digest_after=bytes(32),
+        destroyed=1,
+        rebuilt=1,
+        kept=1,
+        waits_for=(),
+        signature=bytes(64),
+    )
+)
 MEETING = 0.3
 """Seconds that one thread waits for another that a lock keeps away."""
 
@@ -266,9 +283,11 @@ def test_requests_to_leave_that_are_only_repeated_fill_no_audit_log(federation: 
 
 def test_a_participant_holds_no_more_tables_than_a_few_however_many_cs_names(federation: Federation) -> None:
     role = cast(ParticipantService, federation.services["h2"]).role
+    rows = NumberedRows.of(np.arange(2), ("p000", "p001"))
     for number in range(50):
-        role.handle("CS", Align(epoch=1, table=f"test {number}", ids=("p000", "p001")))
-    assert list(role.tables) == [f"test {number}" for number in range(46, 50)]
+        role.handle("CS", Align(epoch=1, table=f"test {number}", rows=rows))
+    held = [f"test {number}" for number in range(46, 50)]
+    assert list(role.tables) == list(role.numbers) == held
 
 
 def test_cs_lets_in_no_requester_whom_its_policy_refuses(federation: Federation) -> None:

@@ -12,6 +12,7 @@ from revfrf.node.control import CONTROL
 from tests.node.conftest import Known
 from tests.node.federation import Asking, Begin, Running, all_but
 from tests.node.founding import SERVING
+from tests.quick import quick
 
 pytestmark = pytest.mark.timeout(900)  # on a slow machine
 
@@ -46,12 +47,12 @@ def swap(federation: Running, party: str) -> None:
         source.rename(target)
 
 
+COPIES = [("h0", ("LevelRequest of CS: not handled", 3)), ("CC", ("OpenForest of CS: not handled", 1))]
+
+
 @pytest.mark.parametrize(
     ("party", "step"),
-    [
-        ("h0", ("LevelRequest of CS: not handled", 3)),
-        pytest.param("CC", ("OpenForest of CS: not handled", 1), marks=pytest.mark.slow),
-    ],
+    quick(COPIES, COPIES[:1]),
 )
 def test_a_party_that_has_forgotten_the_forest_is_named_and_comes_back_with_the_right_copy(
     begin: Begin, founded: Path, trained: Known, party: str, step: tuple[str, int]
@@ -80,7 +81,7 @@ def test_a_coordinator_from_the_middle_of_the_training_ends_with_the_same_forest
     assert federation.predict() == trained.answers
 
 
-@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize("level", quick([1, 2], [2]))
 def test_a_party_whose_disk_is_lost_leaves_by_a_request_that_it_has_kept(
     begin: Begin, trained: Known, never_with_h2: Known, level: api.RevocationLevel
 ) -> None:

@@ -185,7 +185,7 @@ def configs(draw: st.DrawFn) -> Config:
     )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(config=configs())
 def test_what_is_written_is_read_back(path: Path, config: Config) -> None:
     path.unlink(missing_ok=True)
@@ -391,7 +391,7 @@ def test_what_is_no_file_of_reasonable_size_is_refused(path: Path, tmp_path: Pat
     assert refusal(path, "#" * (MAX_SIZE + 1)).kind == "too-large"
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_whatever_is_in_a_file_is_a_configuration_or_a_config_error(path: Path, data: st.DataObject) -> None:
     good = (CS + "[network]\npatience = 5\nheartbeat = 1\n").encode()

@@ -11,6 +11,7 @@ from revfrf.node.home import AUDIT, CONFIG, DATABASE
 from tests.node.conftest import Known
 from tests.node.federation import Asking, Begin, all_but
 from tests.node.founding import SERVING
+from tests.quick import quick
 
 pytestmark = pytest.mark.timeout(900)  # on a slow machine
 
@@ -18,7 +19,7 @@ ROOM = 24_000
 """Bytes of the longest file on a disk that is full after a few commits."""
 
 
-@pytest.mark.parametrize("party", ["CS", "h0", "KGC", "CC"])
+@pytest.mark.parametrize("party", quick(["CS", "h0", "KGC", "CC"], ["CS"]))
 def test_a_full_disk_ends_a_party_and_with_more_room_the_work_goes_on(
     begin: Begin, founded: Path, trained: Known, party: str
 ) -> None:
@@ -51,13 +52,13 @@ def _damage(path: Path) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize(
-    ("party", "file"),
-    [
-        *((party, DATABASE) for party in ("CS", "KGC", "CC", "h0")),
-        *((party, file) for party in ("CS", "h0") for file in (AUDIT, CONFIG)),
-    ],
-)
+DAMAGED = [
+    *((party, DATABASE) for party in ("CS", "KGC", "CC", "h0")),
+    *((party, file) for party in ("CS", "h0") for file in (AUDIT, CONFIG)),
+]
+
+
+@pytest.mark.parametrize(("party", "file"), quick(DAMAGED, [("CS", DATABASE), ("CS", AUDIT), ("h0", CONFIG)]))
 def test_a_damaged_file_is_named_and_a_mended_one_goes_on(
     begin: Begin, trained: Known, party: str, file: str
 ) -> None:

@@ -1,6 +1,7 @@
 """Parties die by SIGKILL at every step of their work: it goes on, and ends as if nothing had happened."""
 
 import signal
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.node.conftest import Known
 from tests.node.federation import Asking, Begin, all_but
 from tests.node.founding import SERVING
 from tests.node.killing import Killing, check_whole, later_and_later, leave, request, train
+from tests.quick import quick
 
 pytestmark = pytest.mark.timeout(900)  # on a slow machine
 
@@ -23,7 +25,7 @@ def killing(begin: Begin, source: Path, **lives: list[int]) -> Killing:
     return Killing(begin(source, start=False), lives)
 
 
-@pytest.mark.parametrize("party", MORTAL)
+@pytest.mark.parametrize("party", quick(MORTAL, ["CS"]))
 def test_a_party_killed_again_and_again_from_the_set_up_on_delays_a_forest_and_changes_nothing(
     begin: Begin, founded: Path, trained: Known, party: str
 ) -> None:
@@ -33,8 +35,7 @@ def test_a_party_killed_again_and_again_from_the_set_up_on_delays_a_forest_and_c
     assert doomed.federation.kills >= 4
 
 
-@pytest.mark.parametrize("level", [1, 2])
-@pytest.mark.parametrize("party", MORTAL)
+@pytest.mark.parametrize(("party", "level"), quick(product(MORTAL, (1, 2)), [("KGC", 2), ("h2", 1)]))
 def test_a_party_killed_again_and_again_while_h2_leaves_delays_it_and_changes_nothing(
     begin: Begin, trained: Known, never_with_h2: Known, party: str, level: api.RevocationLevel
 ) -> None:
@@ -45,7 +46,9 @@ def test_a_party_killed_again_and_again_while_h2_leaves_delays_it_and_changes_no
     assert doomed.federation.kills >= 3
 
 
-@pytest.mark.parametrize(("party", "kills"), [("CS", 2), ("KGC", 1), ("CC", 2), ("h1", 2)])
+@pytest.mark.parametrize(
+    ("party", "kills"), quick([("CS", 2), ("KGC", 1), ("CC", 2), ("h1", 2)], [("CC", 2)])
+)
 def test_a_request_under_way_when_a_party_is_killed_names_somebody_and_can_be_asked_again(
     begin: Begin, trained: Known, party: str, kills: int
 ) -> None:
@@ -86,7 +89,7 @@ def test_a_requester_killed_while_its_request_is_under_way_can_ask_again(
     assert federation.predict() == trained.answers
 
 
-@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 1])
+@pytest.mark.parametrize("seed", quick([0, 1], [1]))
 def test_all_parties_killed_at_once_go_on_together(
     begin: Begin, founded: Path, trained: Known, seed: int
 ) -> None:

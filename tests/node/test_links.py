@@ -14,6 +14,7 @@ from revfrf.node.home import CONFIG
 from tests.node.conftest import Known
 from tests.node.federation import Asking, Begin, Running, all_but, by_itself, copied, move, running
 from tests.node.founding import configure, port_of_own
+from tests.quick import quick
 
 pytestmark = pytest.mark.timeout(900)  # on a slow machine
 
@@ -132,7 +133,7 @@ def test_a_party_that_sleeps_is_waited_for_and_named_when_patience_ends(
     federation.until(lambda: federation.status().problem == "", "no problem is left")
 
 
-@pytest.mark.parametrize("party", ["h0", "CS", "KGC"])
+@pytest.mark.parametrize("party", quick(["h0", "CS", "KGC"], ["CS"]))
 def test_a_process_that_is_stopped_for_a_while_delays_a_forest(
     begin: Begin, founded: Path, trained: Known, party: str
 ) -> None:

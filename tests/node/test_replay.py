@@ -261,16 +261,19 @@ TABLES = {"Align", "Drop"}
 def test_after_training_replays_are_refused_or_answered_as_before(life: Life) -> None:
     first, _ = life.replays
     assert first.refused == ONCE | {"RevocationRequest"}
-    assert first.answered == AGAIN | READS | TABLES | {"OpenForest"}
+    assert first.answered == AGAIN | READS | TABLES | {"OpenForest", "EventReport"}
 
 
 def test_after_leaving_nothing_is_answered_but_what_the_new_epoch_has_said(life: Life) -> None:
-    """Of the old one everything is refused; and of the new one what would take cuts that have grown since."""
+    """Of the old one everything is refused; and of the new one what would take cuts that have grown since.
+
+    An epoch certificate of the old one is answered with the current epoch.
+    """
     _, second = life.replays
-    of_the_old = {"OpenForest", "EpochCertificate", "Admission", "ForestQuery"}
+    of_the_old = {"OpenForest", "Admission", "ForestQuery", "EventReport"}
     assert second.refused == ONCE | READS | TABLES | of_the_old | {"Destroy"}
     again = AGAIN | (READS - {"SchemaRequest"}) | TABLES
-    assert second.answered == again | {"Rekey", "RevocationReport"}
+    assert second.answered == again | {"Rekey", "EventReport", "EventNotice"}
 
 
 def test_letters_are_good_for_once(life: Life) -> None:

@@ -3,14 +3,16 @@
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from revfrf.errors import AbsentError
-from revfrf.messages.base import Done
+from revfrf.errors import ProtocolError, RefusedError
+from revfrf.messages.base import Done, Message
 from revfrf.messages.frf_revoc import RevocationLevel
-from revfrf.messages.key_setup import AdmissionRequest
+from revfrf.messages.key_setup import AdmissionRequest, EpochAccepted
 from revfrf.node import kgc as module
+from revfrf.node.members import ParticipantService
 from revfrf.testing.recorders import until
 from tests.node.founding import OWNERS, found_federation
 from tests.node.in_process import Federation
@@ -35,21 +37,58 @@ def test_federation_is_set_up_and_one_leaves(federation: Federation, level: Revo
     federation.kgc.work()
     assert (federation.epoch.epoch, federation.epoch.revoked) == (2, ("h2",))
     assert federation.epoch.notes_key == first.notes_key
-    receipts = federation.kgc.role.state.receipts
-    assert [receipt.party for receipt in receipts or ()] == (["CS", "CC", "h0", "h1"] if level == 2 else [])
+    assert federation.epoch.erases == (level == 2)
+    assert federation.kgc.role.behind == set()
 
 
-def test_whoever_is_away_keeps_nobody_from_leaving(federation: Federation) -> None:
-    """The epoch begins at once; it is announced until all know it."""
+def test_whoever_is_away_keeps_nobody_from_leaving(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The epoch begins at once, and is announced; whoever is away is told when it is back."""
     federation.set_up()
     federation.leave("h2", 2)
     federation.shut("h1")
     until(lambda: "h1" not in federation.services["CS"].endpoint.present())
-    with pytest.raises(AbsentError, match="'h1'"):
-        federation.kgc.work()
-    assert (federation.epoch.epoch, federation.epoch.revoked) == (2, ("h2",))
-    federation.open("h1")
     federation.kgc.work()
+    assert (federation.epoch.epoch, federation.epoch.revoked) == (2, ("h2",))
+    assert federation.kgc.role.lifecycle_state().announced
+    assert federation.kgc.role.behind == {"h1"}
+    federation.open("h1")
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.0)
+    federation.kgc.work()
+    assert federation.kgc.role.behind == set()
+    identity = cast(ParticipantService, federation.services["h1"]).role.identity
+    assert identity.certificate == federation.epoch
+
+
+def test_cs_must_accept_a_new_epoch_before_it_is_announced(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would go on answering for those who have left."""
+
+    def refuse(*_: object) -> Message:
+        raise ProtocolError("not now")
+
+    federation.set_up()
+    federation.leave("h2", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(federation.services["CS"].role, "handle", refuse)
+        with pytest.raises(RefusedError, match="'CS'"):
+            federation.kgc.work()
+    assert not federation.kgc.role.lifecycle_state().announced
+    federation.kgc.work()
+    assert federation.kgc.role.lifecycle_state().announced
+    assert federation.kgc.role.behind == set()
+
+
+def test_whoever_lies_about_its_epoch_keeps_nobody_from_leaving(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    federation.set_up()
+    federation.leave("h2", 2)
+    monkeypatch.setattr(federation.services["h1"].role, "handle", lambda *_: EpochAccepted(epoch=7))
+    federation.kgc.work()
+    assert (federation.epoch.epoch, federation.kgc.role.behind) == (2, {"h1"})
     assert federation.kgc.role.lifecycle_state().announced
 
 

@@ -2,19 +2,22 @@
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from revfrf import RevocableForestClassifier
 from revfrf.errors import RevFRFError
+from revfrf.forest.targets import TargetsRecord
 from revfrf.io.public_key import load_verify_key
+from revfrf.messages.alignment import NumberedRows
 from revfrf.node import api
-from revfrf.node.home import CONFIG
-from revfrf.protocols.certificate import RevocationCertificate
-from tests.node.federation import Begin, Zygote, by_itself, copied, running
+from revfrf.node.home import CONFIG, Home
+from revfrf.node.training_job import Training
+from revfrf.protocols.certificate import EventCertificate
+from tests.node.conftest import Known, of_library
+from tests.node.federation import Begin, by_itself, copied, running
 from tests.node.founding import (
     MISSING,
     N_TRAINED,
@@ -23,56 +26,9 @@ from tests.node.founding import (
     configure,
     found_federation,
     ids,
-    labels,
 )
 
 pytestmark = pytest.mark.timeout(900)  # on a slow machine
-
-
-def of_library(*leavers: str) -> RevocableForestClassifier:
-    """The forest of the same rows and rules in one process, which these have left."""
-    missing = MISSING["h0"] + MISSING["h1"]
-    rows = [place for place, name in enumerate(ids()[:N_TRAINED]) if name not in missing]
-    table = {name: values for owned in columns().values() for name, values in owned.items()}
-    model = RevocableForestClassifier(
-        4,
-        max_depth=5,
-        max_features=0.5,
-        parties={owner: [3 * i, 3 * i + 1, 3 * i + 2] for i, owner in enumerate(OWNERS)},
-        random_state=10,
-    )
-    model.fit(pd.DataFrame(table).iloc[rows], np.array(labels())[rows])
-    for leaver in leavers:
-        model.revoke(leaver, 1)
-    return model
-
-
-@pytest.fixture(scope="module")
-def shares_founded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Directories in which nothing has happened yet."""
-    directory = tmp_path_factory.mktemp("founded") / "federation"
-    found_federation(directory, protocol="shares")
-    return directory
-
-
-@pytest.fixture(scope="module")
-def shares_trained(shares_founded: Path, zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a forest of all three owners."""
-    directory = copied(shares_founded, tmp_path_factory.mktemp("trained") / "federation")
-    with running(directory, zygote) as federation:
-        federation.train()
-        federation.stop()
-    return directory
-
-
-@pytest.fixture(scope="module")
-def grown() -> str:
-    return of_library().digest_
-
-
-@pytest.fixture(scope="module")
-def without_h2() -> str:
-    return of_library("h2").digest_
 
 
 def test_a_federation_by_its_command_line_from_init_to_a_certificate(
@@ -101,14 +57,16 @@ def test_a_federation_by_its_command_line_from_init_to_a_certificate(
         assert "it has left" in command("revoke", "-d", "h2", "--yes", "--level", "2")
         command("export", "certificate.json", "-d", "CS")  # at once: it waits
         verified = json.loads(command("verify", "certificate.json", "--kgc-key", "h0/kgc.pub", "--json"))
-        assert federation.wait_until_ready(2) == verified["digest_after"] == without_h2
+        assert federation.wait_until_ready(2) == without_h2
         assert federation.ended("h2") == 0
-        [entry] = json.loads(command("history", "-d", "CS", "--json"))
-        assert (entry["leavers"], entry["digest_before"], entry["digest_after"]) == (
-            ["h2"],
-            grown,
-            without_h2,
+        creation, entry = json.loads(command("history", "-d", "CS", "--json"))
+        assert (creation["event"], entry["leavers"]) == ("creation", ["h2"])
+        assert (creation["salted_digest"], entry["salted_digest"]) == (
+            entry["salted_digest_before"],
+            verified["salted_digest"],
         )
+        audited = json.loads(command("audit", "-d", "CS", "--kgc-key", "h0/kgc.pub", "--json"))
+        assert (audited["holds"], audited["digest"]) == (True, without_h2)
         command("report", "page.html", "-d", "CS")
         assert without_h2 in (federation.directory / "page.html").read_text()
         said = command("predict", "--encrypted", "clinic/rows.csv", "-d", "clinic", code=2)
@@ -118,16 +76,16 @@ def test_a_federation_by_its_command_line_from_init_to_a_certificate(
 
 @pytest.mark.parametrize("level", [1, 2])
 def test_a_forest_that_a_participant_has_left_is_the_library_s_without_it(
-    begin: Begin, shares_trained: Path, without_h2: str, level: api.RevocationLevel
+    begin: Begin, shares: Known, without_h2: str, level: api.RevocationLevel
 ) -> None:
-    federation = begin(shares_trained)
+    federation = begin(shares.directory)
     before = federation.test()
     federation.ask("h2", api.Revoke(level))
     assert federation.wait_until_ready(2) == without_h2
     assert federation.ended("h2") == 0
     after = federation.test()
     assert (after.rows, before.rows) == (43, 43)
-    certificate = RevocationCertificate.from_json(federation.ask("CS", api.Export()).encode())
+    certificate = EventCertificate.from_json(federation.ask("CS", api.Export()).encode())
     certificate.verify(load_verify_key(federation.directory / "h0" / "kgc.pub"))
     assert (certificate.level, certificate.leavers) == (level, ("h2",))
     federation.until(lambda: federation.status("h1").epoch == 2, "h1 is in epoch 2")
@@ -136,8 +94,8 @@ def test_a_forest_that_a_participant_has_left_is_the_library_s_without_it(
     federation.stop()
 
 
-def test_predictions_are_those_of_the_library(begin: Begin, shares_trained: Path) -> None:
-    federation = begin(shares_trained)
+def test_predictions_are_those_of_the_library(begin: Begin, shares: Known) -> None:
+    federation = begin(shares.directory)
     found = federation.ask("CS", api.Predict(str(federation.directory / "CS" / "test.csv")))
     table = pd.DataFrame(
         {name: values for owned in columns().values() for name, values in owned.items()}, index=ids()
@@ -146,8 +104,8 @@ def test_predictions_are_those_of_the_library(begin: Begin, shares_trained: Path
     assert len(found.ids) == 43
 
 
-def test_encrypted_requests_are_refused_with_the_reason(begin: Begin, shares_trained: Path) -> None:
-    federation = begin(shares_trained)
+def test_encrypted_requests_are_refused_with_the_reason(begin: Begin, shares: Known) -> None:
+    federation = begin(shares.directory)
     federation.start("clinic")
     for name in ("clinic", "h0"):
         with pytest.raises(RevFRFError, match="encrypted requests need protocol='paper'"):
@@ -191,19 +149,22 @@ def trained(train: Callable[[], object]) -> bool:
     "step",
     [
         "EpochCertificate of KGC: handled",
-        "RevocationReport to KGC: not sent",
-        "RevocationReport to KGC: answered",
+        "EventReport to KGC: not sent",
+        "EventReport to KGC: answered",
+        "EventNotice to h0: not sent",
+        "EventNotice to h0: answered",
     ],
 )
 def test_leaving_goes_on_when_the_coordinator_was_killed(
-    begin: Begin, shares_trained: Path, without_h2: str, step: str
+    begin: Begin, shares: Known, without_h2: str, step: str
 ) -> None:
-    federation = begin(shares_trained)
+    federation = begin(shares.directory)
     federation.killed_at(step, "CS", lambda: federation.ask("h2", api.Revoke(2)))
     federation.start("CS", wait=False)
     assert federation.wait_until_ready(2) == without_h2
-    [entry] = federation.ask("CS", api.History())
-    assert entry["leavers"] == ["h2"]
+    federation.until(federation.all_signed, "all have signed")
+    assert [entry.get("leavers") for entry in federation.ask("CS", api.History())] == [None, ["h2"]]
+    assert federation.ask("CS", api.AuditForest()).holds
 
 
 def test_whoever_leaves_before_all_bins_have_arrived_is_not_in_the_forest(
@@ -217,10 +178,26 @@ def test_whoever_leaves_before_all_bins_have_arrived_is_not_in_the_forest(
     assert federation.wait_until_ready(2) == without_h2
 
 
-def test_rows_of_an_owner_are_the_same_after_a_restart(
-    begin: Begin, shares_trained: Path, grown: str
-) -> None:
-    federation = begin(shares_trained)
+def test_cs_and_every_owner_have_written_down_the_same_numbers_of_the_same_ids(shares: Known) -> None:
+    """CS counts the shared rows from 0 in the order of their ids, and remembers which number is next."""
+    missing = MISSING["h0"] + MISSING["h1"]
+    shared = [name for name in sorted(ids()[:N_TRAINED]) if name not in missing]
+    with closing(Home.open(shares.directory / "CS")) as home:
+        record = home.store.expect("training", Training)
+        targets = home.store.expect("targets", TargetsRecord).targets()
+    rows = record.expect_rows()
+    numbers, names = rows.read(len(rows))
+    assert (numbers.tolist(), names) == ([*range(len(shared))], shared)
+    assert record.next_number == len(shared)
+    assert targets.numbers.tolist() == numbers.tolist()
+    for owner in OWNERS:
+        with closing(Home.open(shares.directory / owner)) as home:
+            own = NumberedRows(home.store.expect("numbers", bytes), home.store.expect("ids", str))
+        assert own == rows
+
+
+def test_rows_of_an_owner_are_the_same_after_a_restart(begin: Begin, shares: Known, grown: str) -> None:
+    federation = begin(shares.directory)
     score = federation.test()
     federation.stop()
     configure(federation.directory / "h0" / CONFIG, random_state=11)  # too late to matter

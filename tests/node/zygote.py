@@ -6,6 +6,7 @@ any other, that runs `revfrf serve`; it may also die by SIGKILL at a chosen step
 Commands come as JSON, a line each, and so do answers. When there are no more, all parties are killed.
 """
 
+import io
 import json
 import os
 import resource
@@ -14,6 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import redirect_stderr, suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +47,7 @@ def count_steps(steps: Steps) -> None:
 
 
 def warm_up() -> None:
-    """Load what is compiled, with a forest that nobody needs."""
+    """Load what is compiled, with a forest that nobody needs, and what commands load when they begin."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(40, 4))
     model = RevocableForestClassifier(
@@ -57,6 +59,9 @@ def warm_up() -> None:
     )
     model.fit(rows, rows[:, 0] > 0)
     model.predict(rows)
+    with redirect_stderr(io.StringIO()), suppress(SystemExit):
+        app(["serve", "-d", os.devnull], standalone_mode=False)
+    assert "revfrf.node.roles" in sys.modules
     assert threading.active_count() == 1
 
 

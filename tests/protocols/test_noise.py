@@ -14,9 +14,10 @@ from revfrf.errors import ProtocolError, UsageError
 from revfrf.forest.books import bins_of
 from revfrf.forest.kernel import Bytes
 from revfrf.forest.noise import UNIT
-from revfrf.messages.bins import COLUMNS, BinsReply, BinsRequest, runs_of
+from revfrf.messages.bins import COLUMNS, BinsReply, BinsRequest
 from revfrf.messages.fle_expan import Column
 from revfrf.names import CS, PARTICIPANT
+from revfrf.protocols.bins import rows_digest
 from revfrf.protocols.columns import ColumnSettings
 from revfrf.protocols.sides import TRAINING
 from revfrf.roles.participant import Participant
@@ -52,7 +53,7 @@ class Owner:
         self.federation = federation(case, settings, **given)
         for name, table in case.codes.items():
             self.federation.participants[name].hold(TRAINING, table)
-        self.role.hold(TRAINING, case.codes[OWNER], IDS)
+        self.role.hold(TRAINING, case.codes[OWNER], ids=IDS)
         cs = self.federation.coordinator
         cs.create(case.rules, b"seed", targets_of(case))
         cs.open()
@@ -67,7 +68,7 @@ class Owner:
             epoch=1,
             forest=self.federation.coordinator.plan.forest,
             table=table,
-            rows=runs_of(np.arange(N_ROWS)) if table == TRAINING else (),
+            rows=rows_digest(self.role.numbers[table]),
             columns=np.array(columns, COLUMNS).tobytes(),
             offset=0,
         )
@@ -76,7 +77,7 @@ class Owner:
 
     def show(self, codes: NDArray[np.int64], ids: tuple[str, ...] = IDS) -> Bytes:
         """The bins of rows to test on."""
-        self.role.hold("later", codes, ids)
+        self.role.hold("later", codes, ids=ids)
         return self.ask("later")
 
     @property
@@ -214,7 +215,7 @@ def returned(owner: Owner, budget: float) -> None:
     """The owner has left, has erased everything, and comes back with the same rows."""
     owner.role.erase()
     owner.role.set_columns({"x0": ColumnSettings(epsilon=0.5, epsilon_budget=budget)})
-    owner.role.hold(TRAINING, CASE.codes[OWNER], IDS)
+    owner.role.hold(TRAINING, CASE.codes[OWNER], ids=IDS)
     owner.role.handle(CS, owner.federation.coordinator.opening)
 
 

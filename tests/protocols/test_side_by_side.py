@@ -16,7 +16,7 @@ import pytest
 
 from revfrf.embedded.federation import Federation
 from revfrf.errors import RefusedError, UsageError
-from revfrf.messages.alignment import Align, MatchReply, MatchRequest, SchemaRequest
+from revfrf.messages.alignment import Align, MatchReply, MatchRequest, NumberedRows, SchemaRequest
 from revfrf.messages.base import Done, Message
 from revfrf.messages.fle_expan import LevelRequest, OpenForest, Schema
 from revfrf.messages.frf_predict import ShareRequest
@@ -132,7 +132,8 @@ def test_participants_are_asked_about_all_ids_of_cs_and_the_rows_are_those_that_
     matched = match(channel, "f", 1, "t", list("edcba"), names, 1)
     assert matched.ids == ["b", "c", "d"]
     assert str(matched) == "4 with 'bank', 3 with 'telco', 4 with 'shop'"
-    ask_all(channel, names, Align(epoch=1, table="t", ids=tuple(matched.ids)), Done)
+    rows = NumberedRows.of(np.arange(3), matched.ids)
+    ask_all(channel, names, Align(epoch=1, table="t", rows=rows), Done)
     assert set(channel.meeting.began.values()) == {3}
 
 
@@ -155,6 +156,7 @@ def test_an_answer_to_another_question_is_blamed_on_its_participant() -> None:
 def test_of_several_refusals_the_first_by_name_is_raised_after_all_calls() -> None:
     channel = participants(bank="a", shop="a", telco="a")
     channel.refusing = ["telco", "shop"]
+    message = Align(epoch=1, table="t", rows=NumberedRows.of(np.arange(1), ("a",)))
     with pytest.raises(RefusedError, match="'shop'"):
-        ask_all(channel, sorted(channel.ids), Align(epoch=1, table="t", ids=("a",)), Done)
+        ask_all(channel, sorted(channel.ids), message, Done)
     assert channel.meeting.began[Align] == 3

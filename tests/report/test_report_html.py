@@ -66,13 +66,13 @@ def left(*, constant: bool = False) -> Overview:
     }
     model = RevocableForestClassifier(5, parties=PARTIES, **toy).fit(table, y)
     before, columns = outline(model.federation_.coordinator.side.forest), model.parties_
-    certificate = model.revoke(LEAVER)
+    model.revoke(LEAVER)
     return {
         "federation": "<all> & more",
         "known": {"members": [*PARTIES], "nodes": model.n_nodes_, "digest": model.digest_},
         "columns": columns,
         "forest": outline(model.federation_.coordinator.side.forest),
-        "certificates": [certificate],
+        "certificates": model.certificates_,
         "before": before,
         "transcript": "1 &lt; <b>2</b>",
     }
@@ -126,12 +126,15 @@ def test_every_party_is_in_the_legend_and_the_leaver_is_marked(html: str) -> Non
 
 
 def test_numbers_are_those_of_the_certificate_and_the_forest(overview: Overview, html: str) -> None:
-    cells, [certificate] = Reader(html).text, overview["certificates"]
-    report = certificate.report
+    cells, (creation, leaving) = Reader(html).text, overview["certificates"]
+    report = leaving.core.report
+    assert cells.index(f"{LEAVER} left") < cells.index("The forest was created")  # the latest first
     for what in ("destroyed", "rebuilt", "kept"):
         assert cells[cells.index(f"nodes {what}") + 1] == f"{getattr(report, what):,}"
-    assert {report.digest_before, report.digest_after, certificate.signature.hex()} <= set(cells)
-    assert {"2: with receipts of all members", ", ".join(PARTIES)} <= set(cells)
+    assert {creation.digest_after.hex(), leaving.digest_after.hex()} <= set(cells)
+    assert {creation.core.signature.hex(), leaving.core.signature.hex()} <= set(cells)
+    signed = 'erasure: CS, Ada & <b>, CC, Cléo "C"'
+    assert {signed, "none"} <= set(cells)
     for party in PARTIES:
         features = [feature for tree in overview["forest"].values() for feature in tree.values()]
         splits = sum((feature or "").startswith(f"{party}/") for feature in features)
@@ -161,9 +164,10 @@ def test_without_an_earlier_forest_one_tree_is_drawn_and_nothing_is_marked(overv
 
 
 def test_a_leaver_cannot_break_the_page_by_the_time_it_claims(overview: Overview) -> None:
-    [certificate] = overview["certificates"]
-    requests = tuple(structs.replace(each, time=2**53) for each in certificate.requests)
-    claimed = overview | {"certificates": [structs.replace(certificate, requests=requests)]}
+    certificate = overview["certificates"][-1]
+    requests = tuple(structs.replace(each, time=2**53) for each in certificate.core.requests)
+    core = structs.replace(certificate.core, requests=requests)
+    claimed = overview | {"certificates": [structs.replace(certificate, core=core)]}
     assert f"Bea: {2**53} seconds after 1970" in Reader(forest_page(**claimed)).text
 
 

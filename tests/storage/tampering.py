@@ -29,6 +29,16 @@ def edit(file: Path, name: str, change: Callable[[Any], Any]) -> None:
     by_hand(file, "UPDATE facts SET value = ? WHERE name = ?", (changed, name))
 
 
+def edit_data(file: Path, table: str, change: Callable[[bytes], bytes]) -> None:
+    """Change the data of one row of a closed database."""
+    connection = sqlite3.connect(file)
+    [data] = connection.execute(f"SELECT data FROM {table} ORDER BY 1 LIMIT 1").fetchone()  # noqa: S608
+    connection.close()
+    changed = change(data)
+    assert changed != data
+    by_hand(file, f"UPDATE {table} SET data = ? WHERE data = ?", (changed, data))  # noqa: S608
+
+
 def recompute_checksums(file: Path) -> None:
     """Make every row of a closed database look as if it had been written so."""
     connection = sqlite3.connect(file)

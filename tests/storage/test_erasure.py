@@ -31,7 +31,7 @@ from tests.conftest import world_of
 from tests.estimators.toys import classifier
 from tests.storage.traces import Files, all_there, raw, traces, where, windows
 
-REBUILDING = Rebuilding("", 0, 0)
+REBUILDING = Rebuilding(0, 0)
 
 pytestmark = pytest.mark.usefixtures("prepared_moduli")
 
@@ -366,7 +366,7 @@ def test_crash_before_any_erasure_leaves_no_trace_once_the_forest_is_opened_agai
         if not crashed:
             break
         model: Any = RevocableForestClassifier.open(image)
-        assert [certificate.leavers for certificate in model.certificates_] == [("p1",)]
+        assert [certificate.leavers for certificate in model.certificates_] == [(), ("p1",)]
         dead = Known()
         add(dead, before, known(model))
         files = raw(image)

@@ -126,7 +126,7 @@ def random_nodes(rng: random.Random) -> frozenset[Node]:
 
 
 def random_rebuilding(rng: random.Random) -> Rebuilding:
-    return Rebuilding(rng.randbytes(32).hex(), rng.randint(0, 10**9), rng.randint(0, 10**9))
+    return Rebuilding(rng.randint(0, 10**9), rng.randint(0, 10**9))
 
 
 # -- the same steps on disk and in memory -----------------------------------------------------------
@@ -181,7 +181,9 @@ def random_forest(number: int) -> Forest:
 def random_bins(number: int) -> dict[str, StoredBins]:
     """The bins of one of three features, one of which no forest here has."""
     name = ("bank/x0", "shop/x0", "telco/x0")[number % 3]
-    line = FeatureLine(name, 1, 0, 32, 0, bytes(32), bytes(32), 4, number.to_bytes(32, "big"), bytes(64))
+    line = FeatureLine(
+        name, 1, 0, 32, 0, bytes(32), bytes(32), 4, None, False, number.to_bytes(32, "big"), bytes(64)
+    )
     return {name: StoredBins(line, bytes(32), np.arange(number % 7, dtype=np.uint8) % 5)}
 
 

@@ -25,7 +25,7 @@ def digests(_: str, message: Message) -> Message:
             voted = sha256(message.rows).digest()
             return PredictReply(votes=message.rows[::-1], n_voted=voted, absent=(), failure=None)
         case EpochCertificate():
-            return EpochAccepted(epoch=message.epoch, receipt=None)
+            return EpochAccepted(epoch=message.epoch)
         case SchemaRequest():
             return Schema(columns=(), n_rows=message.epoch)
         case AdmissionRequest() | SetUpRequest():

@@ -21,7 +21,7 @@ from tests.transport.asking import CERTIFICATE, digests
 from tests.transport.links import LIMITS, SOON, RawLink, endpoint_of, known, nothing, place
 
 CS, BANK, KGC = PartyId("CS", "CS"), PartyId("participant", "bank"), PartyId("KGC", "KGC")
-ACCEPTED = encode(EpochAccepted(epoch=CERTIFICATE.epoch, receipt=None))
+ACCEPTED = encode(EpochAccepted(epoch=CERTIFICATE.epoch))
 
 
 @dataclass

@@ -18,9 +18,11 @@ from revfrf.messages.bins import BinsReply, BinsRequest
 from revfrf.messages.fle_expan import Column
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import CC, CS, KGC
+from revfrf.protocols.bins import rows_digest
 from revfrf.testing.federations import Case, Codes, ignore, targets_of, with_books
 from revfrf.testing.recorders import Sent, recording
 from revfrf.transport.codec import encode
+from tests.federations import grow_plainly
 from tests.storage.traces import WINDOW, all_there, raw, where
 from tests.views.overheard import (
     DECIMALS,
@@ -116,7 +118,7 @@ def of_kind(sent: Sequence[Sent], kind: str) -> list[Sent]:
 
 def test_run_is_worth_watching(run: Run) -> None:
     kinds = {each.type for each in run.sent}
-    assert {"OpenForest", "Schema", "BinsRequest", "BinsReply", "RevocationReport"} <= kinds
+    assert {"OpenForest", "Schema", "BinsRequest", "BinsReply", "EventReport", "EventNotice"} <= kinds
     assert run.federation.coordinator.side.n_nodes > 20
     owners = {feature.split("/")[0] for feature in run.federation.coordinator.side.forest.used_cuts()}
     assert owners == set(OWNED) - {LEAVER}
@@ -137,19 +139,22 @@ def test_scanner_finds_what_it_looks_for(run: Run) -> None:
     leaks += list(run.secrets.items())
     for what, leak in leaks:
         assert what in run.scanner.found(encode(BinsReply(lines=(), data=leak)))
-        request = BinsRequest(epoch=1, forest=bytes(16), table="t", rows=(), columns=leak, offset=0)
+        request = BinsRequest(epoch=1, forest=bytes(16), table="t", rows=bytes(32), columns=leak, offset=0)
         assert what in run.scanner.found(encode(request))
     assert run.scanner.found(encode(BinsReply(lines=(), data=bytes(999)))) == set()
 
 
 def test_participants_are_told_the_rules_and_asked_for_whole_columns_and_nothing_else(run: Run) -> None:
-    """No row set of a node, no split, no score: questions do not depend on labels."""
+    """No row set of a node, no score; of splits, once the forest is grown, which of its own cuts it uses."""
     told = [each for each in run.sent if each.sender == CS and each.recipient in OWNED]
-    assert {each.type for each in told} == {"OpenForest", "BinsRequest"}
+    assert {each.type for each in told} == {"OpenForest", "BinsRequest", "EventNotice"}
+    for notice in of_kind(told, "EventNotice"):
+        assert {column["feature"].split("/")[0] for column in notice.plain["used"]} <= {notice.recipient}
     for party, n in OWNED.items():
         [request] = [each.message for each in of_kind(run.training, "BinsRequest") if each.recipient == party]
         assert isinstance(request, BinsRequest)
-        assert (request.rows, request.offset, request.table) == (((0, N_ROWS),), 0, "training")
+        assert request.rows == rows_digest(np.arange(N_ROWS))
+        assert (request.offset, request.table) == (0, "training")
         assert np.frombuffer(request.columns, "<u2").tolist() == list(range(n))
 
 
@@ -165,7 +170,8 @@ def test_questions_to_participants_are_the_same_whatever_the_labels(run: Run) ->
         fields = [each.plain for each in some if each.type == "BinsRequest"]
         return sorted(({**each, "forest": b""} for each in fields), key=lambda each: str(each["columns"]))
 
-    assert federation.coordinator.digest() != run.federation.coordinator.certificates[0].report.digest_before
+    trained = grow_plainly(case)
+    assert federation.coordinator.digest() != trained.digest
     assert asked(sent) == asked(run.training)
 
 
@@ -180,14 +186,14 @@ def test_coordinator_receives_one_bin_per_row_and_column_and_salted_digests(run:
     salts = [book.salt for books in run.books.values() for book in books]
     assert len(set(salts)) == len(salts) == sum(OWNED.values())
     heard = {each.type for each in run.training if each.sender in OWNED and each.recipient == CS}
-    assert heard == {"Schema", "BinsReply"}
+    assert heard == {"Schema", "BinsReply", "Countersigned"}
 
 
 def test_bins_of_tested_rows_are_asked_of_columns_that_the_forest_uses(run: Run) -> None:
     requests, replies = of_kind(run.testing, "BinsRequest"), of_kind(run.testing, "BinsReply")
     columns = {each.recipient: np.frombuffer(each.plain["columns"], "<u2").tolist() for each in requests}
     for each in requests:
-        assert each.plain["rows"] == []
+        assert each.plain["rows"] == rows_digest(np.arange(N_TESTED))
     for each in replies:
         own, books = columns[each.sender], run.books[each.sender]
         bins = [bins_of(run.tested[each.sender][i], books[i].cuts) for i in own]
@@ -201,13 +207,15 @@ def test_compute_partner_and_key_centre_hear_nothing_of_rows(run: Run) -> None:
         if each.recipient in (CC, KGC) or each.sender in (CC, KGC):
             assert each.type not in ("BinsRequest", "BinsReply")
         assert {each.sender, each.recipient} & {CS, KGC}
-    assert {each.type for each in run.training if (each.sender, each.recipient) == (CS, CC)} == {"OpenForest"}
+    told = {each.type for each in run.training if (each.sender, each.recipient) == (CS, CC)}
+    assert told == {"OpenForest"}  # at level 2, CC also hears of the event
 
 
 def test_nobody_hears_of_nodes_or_rows_when_somebody_leaves(run: Run) -> None:
     told = {each.type for each in run.leaving if each.recipient in OWNED}
-    assert told <= {"EpochCertificate", "Done"}
-    assert {each.type for each in run.leaving if each.sender == CS} <= {"EpochAccepted", "RevocationReport"}
+    assert told <= {"EpochCertificate", "EventNotice", "Done"}
+    said = {each.type for each in run.leaving if each.sender == CS}
+    assert said <= {"EpochAccepted", "EventReport", "EventNotice"}
 
 
 def test_books_count_what_was_received(run: Run) -> None:
@@ -215,8 +223,13 @@ def test_books_count_what_was_received(run: Run) -> None:
     bins = sum(len(each.plain["data"]) for each in of_kind(run.sent, "BinsReply"))
     assert learnt[CS]["bins of rows"] == bins
     for party in set(OWNED) - {LEAVER}:
-        known = {"members of the federation", "the forest's rules", "numbers of rows"}
-        assert learnt[party].keys() == known
+        assert learnt[party].keys() == {
+            "event certificates",
+            "its own cuts that are used",
+            "members of the federation",
+            "names, decimals, rings and numbers of cuts of columns",
+            "the forest's rules",
+        }
 
 
 # -- files ------------------------------------------------------------------------------------------
@@ -234,9 +247,9 @@ def grown(directory: Path, n_rows: int = 400) -> RevocableForestClassifier:
 
 
 def of_coordinator(model: Any, party: str) -> list[bytes]:
-    """What CS keeps of a party's column."""
+    """What CS keeps of a party's column. What the party has signed of it stays, in event certificates."""
     held = model.federation_.coordinator.store.bins[f"{party}/x0"]
-    return [held.bins.tobytes(), held.salt, held.line.signature, held.line.bins]
+    return [held.bins.tobytes(), held.salt]
 
 
 def of_owner(model: Any, party: str) -> list[bytes]:

@@ -82,7 +82,7 @@ def score(
 
 
 def history(directory: Directory = Path(), as_json: Json = False) -> None:
-    """CS: list what has happened to the forest: its creation, and who has left.
+    """CS: list the events of the forest: its creation, and who left.
 
     \b
     Example:
@@ -100,7 +100,7 @@ def audit(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """CS: check that the forest is the one that its certified inputs define.
+    """CS: check the forest against its certified inputs.
 
     The forest is grown a second time from the bins, labels and rules in CS's directory, and compared with
     the stored one and with what KGC has certified and the owners have signed. This also works on a copy of
@@ -150,7 +150,7 @@ def export(
 
 
 def report(out: OutFile, directory: Directory = Path(), as_json: Json = False) -> None:
-    """CS: write an HTML page: who owns which splits, and what has happened to the forest.
+    """CS: write an HTML page: who owns which splits, and the events.
 
     \b
     Example:

@@ -32,6 +32,7 @@ _SPLITTER = 2.0**27 + 1  # cuts a float64 into two halves of at most 26 bits (Ve
 _ALL_INTEGERS = 2.0**53  # from here on every float64 is an even integer, and its product may have lost bits
 _FAR = 400  # a Decimal beyond 10^±400 is out of range or below the last decimal, however far
 _SAMPLE = 1000
+_AT_ONCE = 2**13  # floats; what lies between the steps stays in the processor's cache
 
 
 def bound(ring: Ring) -> int:
@@ -134,21 +135,31 @@ class FixedPoint:
         limit = (bound(self.ring) - 1) // self.scale
         outside = (array > limit) | (array < -limit)  # before the product, which would wrap
         codes = np.where(outside, 0, array).astype(np.int64) * self.scale
-        return self._settled(array, codes, outside, clamp)
+        self._settle(array, codes, outside, clamp, 0)
+        return codes
 
     def _encode_floats(self, array: NDArray[Any], clamp: bool) -> NDArray[np.int64]:
+        codes = np.empty(len(array), np.int64)
+        for begin in range(0, len(array), _AT_ONCE):
+            some = slice(begin, begin + _AT_ONCE)
+            codes[some] = self._encode_some_floats(array[some], clamp, begin)
+        return codes
+
+    def _encode_some_floats(self, array: NDArray[Any], clamp: bool, first_row: int) -> NDArray[np.int64]:
         """The rule, vectorised. 10^decimals is exact in float64, so `product` is wrong by one rounding only.
 
         That rounding cannot move a value across a half-integer, which is a float64 itself; it can move it
         *onto* one. So `rint(product)` is right except at products that are half-integers, and at those too
         large for a fraction. There the rounding error, computed exactly, decides.
         """
-        x, scale, limit = array.astype(np.float64), float(self.scale), bound(self.ring)
+        x, scale, limit = array.astype(np.float64, copy=False), float(self.scale), bound(self.ring)
         absent = np.isnan(x)
         with np.errstate(all="ignore"):
-            product = np.where(absent, 0.0, x) * scale
+            product = x * scale
             outside = ~(np.abs(product) <= limit)
-            product[outside] = 0.0
+            if outside.any():
+                product[outside] = 0.0
+                outside &= ~absent
             nearest = np.rint(product)
             codes = nearest.astype(np.int64)
             rest = product - nearest
@@ -156,19 +167,27 @@ class FixedPoint:
             if doubtful.size:
                 codes[doubtful] += _correction(x[doubtful], scale, product[doubtful], rest[doubtful])
             outside |= np.abs(codes) >= limit
-        codes[absent] = missing(self.ring)
-        return self._settled(x, codes, outside, clamp)
+        if absent.any():
+            codes[absent] = missing(self.ring)
+        self._settle(x, codes, outside, clamp, first_row)
+        return codes
 
-    def _settled(
-        self, x: NDArray[Any], codes: NDArray[np.int64], outside: NDArray[np.bool_], clamp: bool
-    ) -> NDArray[np.int64]:
-        """Return the codes, with what is outside the range clamped. Raises RangeError if it must not be."""
+    def _settle(
+        self,
+        x: NDArray[Any],
+        codes: NDArray[np.int64],
+        outside: NDArray[np.bool_],
+        clamp: bool,
+        first_row: int,
+    ) -> None:
+        """Clamp the codes of what is outside the range. Raises RangeError if it must not be."""
+        if not outside.any():
+            return
         refused = outside & np.isinf(x) if clamp else outside
         if refused.any():
             row = int(refused.argmax())
-            raise self._range_error(row, x[row].item())
+            raise self._range_error(first_row + row, x[row].item())
         codes[outside] = np.where(x[outside] > 0, bound(self.ring) - 1, 1 - bound(self.ring))
-        return codes
 
     def _encode_one(self, row: int, x: Any, clamp: bool) -> int:
         """The rule, as it is written at the top of this module."""
@@ -291,7 +310,8 @@ def _first_distinct(ordered: NDArray[Any], most: int) -> int | None:
 def _present(column: NDArray[Any]) -> NDArray[Any]:
     if column.dtype.kind == "O":
         return column[[not _is_missing(x) for x in column]]
-    return column[~np.isnan(column)] if column.dtype.kind == "f" else column
+    present = ~np.isnan(column) if column.dtype.kind == "f" else np.True_
+    return column if present.all() else column[present]
 
 
 def _comparable(numbers: NDArray[Any]) -> NDArray[Any]:

@@ -119,7 +119,7 @@ class Federation:
         started, federation = perf_counter(), f"embedded {secrets.token_hex(8)}"
         actions: dict[Step, Callable[[], object]] = {
             Step.BEGIN_FIRST_EPOCH: lambda: self.kgc.begin_first_epoch(federation, setup, role_of),
-            Step.ANNOUNCE: self.kgc.announce,
+            Step.ANNOUNCE: lambda: self.kgc.announce(setup_requested=True),
         }
         with calls_at_once(self._calls), measured(self.network.ledger, KGC, "key set-up"):
             run(lambda: self.kgc.lifecycle_state(setup_requested=True), actions)
@@ -163,7 +163,6 @@ class Federation:
         of, channel = known.identities, self.network.channel
         self.kgc = KeyCentre(channel(KGC), known.kgc, stores.store(Store, KGC, KGC))
         self.coordinator = Coordinator(of[CS], channel(CS), n_jobs, stores.store(CoordinatorStore, CS, CS))
-        self.coordinator.absent = self._absent
         self.compute = ComputePartner(of[CC], n_jobs, stores.store(Store, CC, CC))
         self.participants = {}
         for name, owned in columns.items():
@@ -175,11 +174,7 @@ class Federation:
             self.network.connect(server, server, role)
         for name, participant in self.participants.items():
             self.network.connect(name, PARTICIPANT, participant)
-
-    def _absent(self) -> set[str]:
-        """Return the members that are not connected."""
-        members = self.kgc.current.members if self.kgc.state.certificates else ()
-        return {member.name for member in members} - self.network.roles.keys()
+        self.coordinator.absent = lambda: self.coordinator.certificate.by_name.keys() - self.network.roles
 
     @property
     def parameters(self) -> Parameters:
@@ -215,7 +210,7 @@ class Federation:
     def train(self, codes: Codes, rules: Rules, targets: Targets, progress: Progress) -> None:
         """FLE-Expan on these rows."""
         for party, table in codes.items():
-            self.participants[party].hold(TRAINING, table)
+            self.participants[party].hold(TRAINING, table, targets.numbers)
         started = perf_counter()
         self.resume(progress, lambda: self.coordinator.create(rules, self.seed, targets))
         self.timings = msgspec.structs.replace(self.timings, training=perf_counter() - started)
@@ -315,27 +310,38 @@ class Federation:
     @property
     def leaving(self) -> bool:
         """Whether somebody has asked to leave, and the forest without them is not certified, or not whole."""
-        wanted, cs = bool(self.kgc.state.leaving or self.kgc.state.left), self.coordinator.lifecycle_state()
+        wanted, cs = (
+            bool(self.kgc.state.leaving) or self.kgc.state.uncertified,
+            self.coordinator.lifecycle_state(),
+        )
         return wanted or cs.revoking or cs.waiting
 
     @property
     def leavers(self) -> list[str]:
         """The participants whose revocation is not finished."""
-        begun = {request.party for request in self.kgc.state.left} or self.coordinator.leavers
+        requests = self.kgc.current.requests if self.kgc.state.uncertified else ()
+        begun = {request.party for request in requests} or self.coordinator.leavers
         return sorted({*self.kgc.state.leaving, *begun})
 
     def resume(self, progress: Progress, create: Callable[[], None] | None = None) -> None:
         """Perform all steps of KGC and CS that are left: end a revocation, or grow what is not grown yet.
 
-        `create` makes the forest, if there is none.
+        `create` makes the forest, if there is none. Members that are not needed now, and are away or refuse
+        what they are told, are told again the next time.
         """
         cs, kgc, ledger = self.coordinator, self.kgc, self.network.ledger
         leaving, growing = measured(ledger, KGC, "FRF-Revoc"), measured(ledger, CS, "FLE-Expan")
-        certifying = measured(ledger, CS, "events")
+        certifying, told_in_vain = measured(ledger, CS, "events"), set[str]()
+        cs.ask_all_again()
 
         def look() -> KgcState | CsState:
-            state, own = kgc.lifecycle_state(present=self.network.roles), cs.lifecycle_state()
+            present = self.network.roles.keys() - told_in_vain
+            state, own = kgc.lifecycle_state(present=present), cs.lifecycle_state()
             return own if own.rebuilding or state.next_step is Step.WAIT else state
+
+        def announce() -> None:
+            kgc.announce()
+            told_in_vain.update(kgc.behind)
 
         def begin_with_new_keys() -> None:
             setup = fresh_setup_like(self.parameters, self.n_jobs)
@@ -343,7 +349,7 @@ class Federation:
             kgc.begin_epoch(setup)
 
         actions: dict[Step, Callable[[], object]] = {
-            Step.ANNOUNCE: leaving(kgc.announce),
+            Step.ANNOUNCE: leaving(announce),
             Step.BEGIN_EPOCH: leaving(lambda: kgc.begin_epoch(None)),
             Step.BEGIN_EPOCH_WITH_NEW_KEYS: leaving(begin_with_new_keys),
             Step.OPEN_FOREST: growing(cs.open),

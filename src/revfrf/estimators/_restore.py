@@ -5,6 +5,8 @@ epoch, every split signed by its owner, every leaf the sum of the rows that end 
 what training guarantees, such as whole trees and valid column numbers: all of it is checked here, once.
 """
 
+import numpy as np
+
 from revfrf.crypto.secret import hides_locals
 from revfrf.embedded.federation import Credentials, Federation
 from revfrf.errors import ProtocolError, StorageError
@@ -120,6 +122,7 @@ def _check_roles(federation: Federation, training_rows: bool) -> None:
         fits &= participant.columns == cs.columns[name]
         if training_rows:
             fits &= participant.tables[TRAINING].shape[1] == len(cs.targets)
+            fits &= np.array_equal(participant.numbers[TRAINING], cs.targets.numbers)
     if not fits:
         raise ProtocolError("the roles do not have the same forest", kind="forest")
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from revfrf.errors import FormatError, UsageError
+from revfrf.forest.growth import check_room
 from revfrf.forest.kernel import Bools, Bytes, Floats, Ints, Positions, Rows, kernel
 from revfrf.forest.nodes import Arrays, Nodes, starts_of
 from revfrf.forest.randomness import row_counts, tree_counts
@@ -65,7 +66,8 @@ _Arrays = tuple[Ints, Ints, Bytes, int]
 
 
 def check_rows_count(rules: Rules, seed: bytes, targets: Targets) -> None:
-    """Raise UsageError if no tree draws any row, so that none could vote."""
+    """Raise UsageError for more rows than a tree can hold, or if no tree draws any: none could vote."""
+    check_room(rules, targets)
     rows = (rules.bootstrap, targets.numbers, targets.weights)
     if not any(tree_counts(seed, tree, *rows).any() for tree in range(rules.n_trees)):
         raise UsageError("no row counts in any tree; use more trees or rows, or bootstrap=False")

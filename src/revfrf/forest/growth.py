@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from revfrf.errors import UsageError
 from revfrf.forest.kernel import Bools, Bytes, Ints, Numbers, Paths, kernel
-from revfrf.forest.randomness import bootstrap_stream, key, nth, poisson, siphash
+from revfrf.forest.randomness import POISSON, bootstrap_stream, key, nth, poisson, siphash
 from revfrf.forest.targets import Targets
 from revfrf.forest.tree import BARE, LEAF, OPEN, Rules, Tree
 from revfrf.parallel import as_done, elsewhere, parts_elsewhere
@@ -21,6 +22,8 @@ _SECONDS_A_ROW = 1e-7  # to grow one tree, at the least
 _FEW = 32  # rows; sorting so few beats counting them in up to 256 bins
 _CLASS = np.uint64(48)  # a row's class is above its weight, which has at most 40 bits
 _WEIGHT = np.uint64((1 << 48) - 1)
+_MAX_ROWS = 2**31  # their positions are `Numbers`
+_WORD_BITS = 64
 
 
 class Rows(NamedTuple):
@@ -68,7 +71,11 @@ class Growth:
         bins: Bytes,
         here: bool = False,
     ) -> "Growth":
-        """Return what grows these rows; the features are in ascending order of their ids."""
+        """Return what grows these rows; the features are in ascending order of their ids.
+
+        Raises UsageError for more rows than it can hold.
+        """
+        check_room(rules, targets)
         rows = Rows(bins, n_cuts, targets.numbers, targets.values, targets.weights)
         words = b"".join(key("candidate", seed, feature) for feature in features)
         keys = np.frombuffer(words, "<u8").astype(np.uint64).reshape(-1, 2)
@@ -105,6 +112,22 @@ class Growth:
 
     def _all(self, unfinished: Sequence[tuple[int, Tree]]) -> list[tuple[int, Tree]]:
         return [(number, self.tree(number, old)) for number, old in unfinished]
+
+
+def check_room(rules: Rules, targets: Targets) -> None:
+    """Raise UsageError for more rows than a tree can hold.
+
+    A word of a histogram has room for the number of the rows and, below it, for their weight.
+    """
+    if len(targets) > _MAX_ROWS:
+        raise UsageError(f"{len(targets):,} rows; a forest has at most {_MAX_ROWS:,}")
+    times = len(POISSON) if rules.bootstrap else 1
+    counted, weight = int(np.count_nonzero(targets.weights)), times * int(targets.weights.sum())
+    if counted.bit_length() + weight.bit_length() > _WORD_BITS:
+        raise UsageError(
+            f"{counted:,} rows with these weights are more than a tree can add up; use fewer rows, or "
+            "smaller whole numbers as weights"
+        )
 
 
 @kernel

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from revfrf.forest.kernel import Bytes, Floats, Ints, kernel
+from revfrf.forest.kernel import Bytes, Floats, Ints, Paths, kernel
 from revfrf.forest.nodes import Arrays
 from revfrf.forest.targets import Scale
 from revfrf.forest.tree import LEAF, Forest
@@ -24,6 +24,10 @@ _AT_ONCE = 2**14
 
 _BLOCK = 512
 """Rows that walk together: their bins stay in the processor's first cache."""
+
+_FEATURE, _CUT, _GOES = np.uint64(40), np.uint64(32), np.uint64(2**32 - 1)
+"""A node is one word: from these bits on its feature, from 1, or 0 for a leaf, and its cut; below them the
+position of its left child, or of a leaf's votes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,9 +110,8 @@ class Walker:
             inner = tree.features >= 0
             leaf = np.where(tree.features == LEAF, tree.leaves + n_leaves, 0)
             goes = np.where(inner, tree.children + n_nodes, leaf)
-            nodes.append(
-                (np.where(inner, tree.features + 1, 0) << 40) | (tree.cuts.astype(np.int64) << 32) | goes
-            )
+            split = (np.where(inner, tree.features + 1, 0) << 40) | (tree.cuts.astype(np.int64) << 32)
+            nodes.append((split | goes).astype(np.uint64))
             sums = tree.sums.reshape(-1, scale.n_sums)  # a bare tree has none
             votes.append(np.column_stack([leaf_votes(sums, scale, voting), has_weight(sums, scale)]))
             roots.append(n_nodes)
@@ -130,9 +133,11 @@ class Walker:
 
 
 @kernel
-def _walk(bins: Bytes, nodes: Ints, roots: Ints, votes: Ints, totals: Ints) -> None:
+def _walk(bins: Bytes, nodes: Paths, roots: Ints, votes: Ints, totals: Ints) -> None:
+    """Walk the rows of a block together, one level after the other: no row waits for another's memory."""
     n_features, n_rows = bins.shape
     block = np.empty((_BLOCK, n_features), np.uint8)
+    at, walking = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.uint32)
     for begin in range(0, n_rows, _BLOCK):
         size = min(_BLOCK, n_rows - begin)
         for f in range(n_features):
@@ -140,10 +145,19 @@ def _walk(bins: Bytes, nodes: Ints, roots: Ints, votes: Ints, totals: Ints) -> N
                 block[r, f] = bins[f, begin + r]
         for root in roots:
             for r in range(size):
-                node = nodes[root]
-                while node >> 40:
-                    right = block[r, (node >> 40) - 1] > (node >> 32) & 255
-                    node = nodes[(node & 0xFFFFFFFF) + right]
-                vote = votes[node & 0xFFFFFFFF]
+                at[r], walking[r] = nodes[root], r
+            left = size if nodes[root] >> _FEATURE else 0
+            while left:
+                staying = 0
+                for j in range(left):
+                    r = walking[j]
+                    node = at[r]
+                    feature, cut = (node >> _FEATURE) - np.uint64(1), (node >> _CUT) & np.uint64(255)
+                    node = nodes[(node & _GOES) + np.uint64(np.uint64(block[r, feature]) > cut)]
+                    at[r], walking[staying] = node, r
+                    staying += node >> _FEATURE != np.uint64(0)
+                left = staying
+            for r in range(size):
+                vote = votes[at[r] & _GOES]
                 for k in range(len(vote)):
                     totals[begin + r, k] += vote[k]

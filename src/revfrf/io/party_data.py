@@ -63,7 +63,8 @@ class Rows:
         names = [name for name in self.table.columns if name != self.id_column and name not in self.drop]
         if not 0 < len(names) <= MAX_COLUMNS:
             raise UsageError(
-                f"{self.table.path}: {len(names):,} columns besides the ids; a participant has 1 to 65,535"
+                f"{self.table.path}: {len(names):,} columns besides the ids; "
+                f"a participant has 1 to {MAX_COLUMNS:,}"
             )
         return tuple(map(self._learn, names))
 

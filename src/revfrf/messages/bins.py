@@ -1,6 +1,5 @@
 """Messages of training from books of cuts."""
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -8,7 +7,7 @@ import numpy as np
 
 from revfrf.crypto.encoding import Ring
 from revfrf.errors import FormatError
-from revfrf.forest.kernel import Ints, Positions
+from revfrf.forest.kernel import Positions
 from revfrf.messages.base import MIB, Count, Digest, Id, Message, Name, Signature, array
 
 PIECE = 8 * MIB
@@ -16,7 +15,7 @@ PIECE = 8 * MIB
 
 COLUMNS = "<u2"  # the type of numbers of columns
 
-RowNumber = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 FeatureId = Annotated[str, msgspec.Meta(min_length=3, max_length=400)]
 
 
@@ -46,21 +45,17 @@ class FeatureLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class BinsRequest(Message, frozen=True):
     """CS to an owner: the bins of a table's rows in these of your columns, from this byte on.
 
-    The bytes are those of one column after the other. `rows` has the numbers of the training rows, in runs of
-    a first number and a length; rows to test on have none.
+    The bytes are those of one column after the other. `rows` is the digest of the rows' numbers, which the
+    owner knows.
     """
 
     protocol = "FLE-Expan"
-    max_bytes = 256 * MIB
     epoch: Count
     forest: Id
     table: Name
-    rows: tuple[tuple[RowNumber, RowNumber], ...]
+    rows: Digest
     columns: bytes
-    offset: RowNumber
-
-    def discloses(self) -> dict[str, int]:
-        return {"numbers of rows": sum(length for _, length in self.rows)}
+    offset: Offset
 
 
 class SaltedLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,22 +76,6 @@ class BinsReply(Message, frozen=True):
     def discloses(self) -> dict[str, int]:
         """One bin per row and column."""
         return {"bins of rows": len(self.data)}
-
-
-def runs_of(numbers: Ints) -> tuple[tuple[int, int], ...]:
-    """Return ascending numbers of rows in runs: the first of each, and how many there are."""
-    starts = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
-    lengths = np.diff(starts, append=len(numbers))
-    return tuple(zip(numbers[starts].tolist(), lengths.tolist(), strict=True))
-
-
-def of_runs(runs: Sequence[tuple[int, int]], n_rows: int) -> Ints:
-    """The inverse of `runs_of`, for this many rows. Raises FormatError for anything else."""
-    ends = [first + length for first, length in runs]
-    ascending = all(end < first for end, (first, _) in zip(ends, runs[1:], strict=False))
-    if not runs or sum(n for _, n in runs) != n_rows or not ascending or not all(n for _, n in runs):
-        raise FormatError("numbers of rows that no forest has", kind="out-of-range")
-    return np.concatenate([first + np.arange(length) for first, length in runs])
 
 
 def column_numbers(data: bytes, n_columns: int) -> Positions:

@@ -52,18 +52,23 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The core of an event certificate, signed by KGC. It never changes.
 
-    The times are KGC's: `asked_at` is when the last of the requests came, None if nobody had to ask.
+    Those who asked for it are in the epoch certificate. The times are KGC's: `asked_at` is when
+    the last of the requests came, None if nobody had to ask.
     """
 
     format: str
     kind: EventKind
-    requests: tuple[RevocationRequest, ...]
     epoch_before: EpochCertificate | None
     epoch_after: EpochCertificate
     report: Report
     asked_at: Time | None
     certified_at: Time
     signature: Signature
+
+    @property
+    def requests(self) -> tuple[RevocationRequest, ...]:
+        """The signed requests of those who have left."""
+        return self.epoch_after.requests if self.kind == "leaving" else ()
 
 
 class EventReport(Message, frozen=True):

@@ -3,6 +3,7 @@
 import msgspec
 
 from revfrf.messages.base import MIB, Count, Digest, Message, Name, Number, Signature, counting, once
+from revfrf.messages.frf_revoc import RevocationRequest
 from revfrf.names import PARTICIPANT, Protocol
 
 
@@ -68,8 +69,9 @@ class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class EpochCertificate(Message, frozen=True):
     """KGC to everybody: who belongs to the federation in this epoch, with which keys.
 
-    With `notes_key` KGC signs notes about requests. `erases`: every member has to erase what it had of the
-    epoch before, and to sign a receipt for it: all keys, or what belongs to those who have left.
+    With `notes_key` KGC signs notes about requests for predictions. `requests` are those of the participants
+    who left when the epoch began: KGC cannot expel anybody. `erases`: every member has to erase what it had
+    of the epoch before, and to sign a receipt for it: all keys, or what belongs to those who have left.
     """
 
     protocol = "key set-up"
@@ -82,6 +84,7 @@ class EpochCertificate(Message, frozen=True):
     dtpkc: DtpkcParameters | None
     members: tuple[Member, ...]
     revoked: tuple[Name, ...]
+    requests: tuple[RevocationRequest, ...]
     erases: bool
     previous: bytes
     signature: Signature

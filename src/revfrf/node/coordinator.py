@@ -14,7 +14,7 @@ from revfrf.crypto.signing import VerifyKey
 from revfrf.errors import RevFRFError, UsageError
 from revfrf.forest.voting import Votes, Voting
 from revfrf.io.table import Table, some
-from revfrf.messages.alignment import Align, Drop
+from revfrf.messages.alignment import Align, Drop, NumberedRows
 from revfrf.messages.base import Message
 from revfrf.messages.key_setup import EpochCertificate
 from revfrf.names import CC
@@ -126,7 +126,8 @@ class CoordinatorService(Service):
         def find() -> tuple[tuple[str, ...], Votes]:
             table, source = f"test {secrets.token_hex(8)}", f"{file}, column {column!r}"
             common = tuple(self.job.match(table, ids, source, on_progress).ids)
-            self.job.tell(Align(epoch=self.job.epoch, table=table, ids=tuple(common)))
+            rows = NumberedRows.of(np.arange(len(common)), common)
+            self.job.tell(Align(epoch=self.job.epoch, table=table, rows=rows))
             try:
                 return common, self.role.votes(table, len(common), voting)
             finally:
@@ -149,7 +150,8 @@ class CoordinatorService(Service):
             no_class = "is not a class" if len(strange) == 1 else "are not classes"
             raise UsageError(f"{file}: {some(strange)} {no_class} of the forest; they are {some(classes)}")
         found = self._predict(tuple(labels), file, self.job.data.id_column, request.voting, on_progress)
-        known = len({*self.job.expect_record().ids} & {*found.ids})
+        rows = self.job.expect_record().expect_rows()
+        known = len({*rows.read(len(rows))[1]} & {*found.ids})
         lowest = None if found.coverage is None else min(found.coverage)
         score = api.TestScore(len(found.ids), found.not_shared, known, lowest_coverage=lowest)
         self.audit.append("tested", rows=score.rows)

@@ -57,7 +57,7 @@ class ParticipantService(Service):
         own: dict[str, Any] = {"categories": data.categories, "drop": data.drop, "decimals": data.decimals}
         rows = read_rows(config.data_file, data.id_column, **own)
         columns = store.read("columns", tuple[Column, ...])
-        if columns is None or store.read("aligned", bytes) is None:
+        if columns is None or store.read("ids", str) is None:
             columns = rows.columns
             store.write(columns=columns)
             if config.forest.random_state is not None:

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 from revfrf.errors import RevFRFError, StorageError, UsageError
 from revfrf.io.files import write_text
 from revfrf.io.party_data import csv_text
-from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER
+from revfrf.names import CC, CS, KGC, PARTICIPANT, REQUESTER, Protocol
 from revfrf.node.api import Status
 from revfrf.node.control import CONTROL, ask, is_running, process_of
 from revfrf.node.home import CONFIG, Home, look
@@ -31,8 +32,13 @@ PORTS = range(10_000, 32_768)
 _SERVERS = {"kgc": KGC, "cs": CS, "cc": CC}  # by their directories; all others' have their names
 
 
-def make(directory: Path, parties: int, key_bits: int, allow_insecure: bool) -> None:
-    """Create a federation of hospitals with the columns of the breast-cancer data, whole or not at all."""
+def make(
+    directory: Path, parties: int, key_bits: int, allow_insecure: bool, protocol: Protocol = "paper"
+) -> None:
+    """Create a federation of hospitals with the columns of the breast-cancer data, whole or not at all.
+
+    Only the paper protocol has keys of `key_bits`.
+    """
     if not 2 <= parties <= 30:
         raise UsageError(f"--parties {parties}: give a number from 2 to 30, the number of columns")
     place = directory.expanduser().absolute()
@@ -42,7 +48,9 @@ def make(directory: Path, parties: int, key_bits: int, allow_insecure: bool) -> 
             raise UsageError(f"{directory} has other files in it; pass another directory with -d")
         shutil.rmtree(new, ignore_errors=True)  # left by an interrupted run
         try:
-            _make(new, [f"hospital-{number}" for number in range(1, parties + 1)], key_bits, allow_insecure)
+            names = [f"hospital-{number}" for number in range(1, parties + 1)]
+            bits = key_bits if protocol == "paper" else None
+            _make(new, names, allow_insecure, protocol=protocol, key_bits=bits)
             new.replace(place)
         finally:
             shutil.rmtree(new, ignore_errors=True)
@@ -50,9 +58,9 @@ def make(directory: Path, parties: int, key_bits: int, allow_insecure: bool) -> 
         raise UsageError(f"{directory}: cannot be created: {error.strerror}") from None
 
 
-def _make(directory: Path, names: list[str], key_bits: int, allow_insecure: bool) -> None:
+def _make(directory: Path, names: list[str], allow_insecure: bool, **keys: Any) -> None:
     coordinator, insecure = f"127.0.0.1:{free_port()}", allow_insecure or None
-    create_federation(directory / "kgc", "hospitals", coordinator, key_bits=key_bits, allow_insecure=insecure)
+    create_federation(directory / "kgc", "hospitals", coordinator, allow_insecure=insecure, **keys)
     roles = {"cs": CS, "cc": CC, REQUESTER_NAME: REQUESTER} | dict.fromkeys(names, PARTICIPANT)
     with closing(Home.open(directory / "kgc")) as centre:
         for home, role in roles.items():

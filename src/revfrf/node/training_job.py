@@ -11,13 +11,14 @@ import numpy as np
 
 from revfrf.errors import AbsentError, ProtocolError, RefusedError, UsageError
 from revfrf.forest.criterion import check_rows_count
+from revfrf.forest.kernel import Ints
 from revfrf.forest.seeds import forest_seed, master_seed
-from revfrf.forest.targets import Targets, class_targets, number_targets
+from revfrf.forest.targets import Targets, TargetsRecord, class_targets, number_targets
 from revfrf.forest.tree import Rules
 from revfrf.io.party_data import Labels, Task, read_labels
 from revfrf.io.table import some
 from revfrf.lifecycle import CsState, Step, run
-from revfrf.messages.alignment import Align, Drop, SchemaRequest
+from revfrf.messages.alignment import Align, Drop, NumberedRows, SchemaRequest
 from revfrf.messages.base import Done
 from revfrf.messages.fle_expan import Schema
 from revfrf.messages.key_setup import EpochCertificate, SetUpReply, SetUpRequest
@@ -43,21 +44,27 @@ _SERVE = "run `revfrf serve` there, and the work continues"
 class Training(Record, frozen=True):
     """A forest that the operator has asked for: its rules, and the rows to grow it from.
 
-    `ids` are the shared rows, once they are found, with their labels as `values`; `not_common` counts the
-    others. They stay the same for the federation's life. `min_common` is the fraction of CS's rows that must
-    be shared. `stopped` says why no rows could be settled.
+    `rows` are the shared rows, once they are found; the store has their targets. `next_number` is above every
+    number that a row ever had, and `not_common` counts CS's other rows. `min_common` is the fraction of CS's
+    rows that must be shared. `stopped` says why no rows could be settled.
     """
 
     forest: ForestSection
     task: Task
     seed: bytes
     min_common: float
-    ids: tuple[str, ...] = ()
-    values: tuple[str | float, ...] = ()
+    rows: NumberedRows | None = None
+    next_number: int = 0
     labels: tuple[str, ...] = ()
     n_features: int = 0
     not_common: int = 0
     stopped: str = ""
+
+    def expect_rows(self) -> NumberedRows:
+        """Return the rows. Raises ProtocolError before they are settled."""
+        if self.rows is None:
+            raise ProtocolError("the rows are not settled yet", kind="order")
+        return self.rows
 
 
 class TrainingJob:
@@ -73,7 +80,7 @@ class TrainingJob:
         if role.store.read("forest", ForestRecord) is not None:
             role.recall()
         self._labels: Labels | None = None
-        if self.record is None or not self.record.ids:
+        if self.record is None or self.record.rows is None:
             self._labels = self.read_labels(config.data_file, settled=False)
             step(log, "labels read", file=str(config.data_file), rows=len(self._labels), task=self.task)
 
@@ -85,7 +92,7 @@ class TrainingJob:
         return self.role.lifecycle_state(
             requested=record is not None and not record.stopped,
             gathered=certificate is not None and self._gathered == certificate,
-            settled=record is not None and bool(record.ids),
+            settled=record is not None and record.rows is not None,
         )
 
     def advance(self, on_progress: OnProgress) -> None:
@@ -140,20 +147,23 @@ class TrainingJob:
             if len(found.ids) < training.min_common * len(labels):
                 few = f"only {len(found.ids):,} of {len(labels):,} rows are shared ({found})"
                 raise UsageError(f"{few}; check the id columns, or lower --min-common")
-            values = tuple(labels[name] for name in found.ids)
+            numbers = training.next_number + np.arange(len(found.ids))
+            targets = _targets(training.task, numbers, [labels[name] for name in found.ids])
             settled = msgspec.structs.replace(
                 training,
-                ids=tuple(found.ids),
-                values=values,
-                labels=() if training.task == "numbers" else tuple(sorted(set(map(str, values)))),
+                rows=NumberedRows.of(numbers, found.ids),
+                next_number=int(numbers[-1]) + 1,
+                labels=tuple(map(str, targets.scale.labels)),
                 n_features=sum(rows.columns for rows in parties),
                 not_common=len(labels) - len(found.ids),
             )
-            check_rows_count(self._rules(settled), settled.seed, _targets(settled))
+            check_rows_count(self._rules(settled), settled.seed, targets)
         except UsageError as error:  # nothing has begun yet: the operator may change what is wrong
             self._update(msgspec.structs.replace(training, stopped=str(error)))
             raise
-        self._update(settled)
+        with self.role.store.transaction():
+            self.role.store.write(targets=targets)
+            self._update(settled)
         self._labels = None
 
     def _rules(self, training: Training) -> Rules:
@@ -162,9 +172,9 @@ class TrainingJob:
         return Rules.of(training.forest, training.n_features, protocol.cuts(training.forest))
 
     def _create_forest(self) -> None:
-        training = self.expect_record()
-        self.tell(Align(epoch=self.epoch, table=TRAINING, ids=training.ids))
-        self.role.create(self._rules(training), training.seed, _targets(training))
+        training, targets = self.expect_record(), self.role.store.expect("targets", TargetsRecord).targets()
+        self.tell(Align(epoch=self.epoch, table=TRAINING, rows=training.expect_rows()))
+        self.role.create(self._rules(training), training.seed, targets)
 
     def _grow(self, progress: Callable[[GrowthReport], None]) -> None:
         self.role.grow(progress)
@@ -274,15 +284,16 @@ class TrainingJob:
 
     def summary(self) -> api.ForestSummary:
         training = self.expect_record()
-        digest, nodes, rows = self.role.digest(), self.role.side.n_nodes, len(training.ids)
+        digest, nodes, rows = self.role.digest(), self.role.side.n_nodes, len(training.expect_rows())
         return api.ForestSummary(digest, nodes, rows, training.not_common, len(training.labels) or None)
 
 
-def _targets(training: Training) -> Targets:
-    """Return the labels of the settled rows. Raises UsageError."""
-    numbers, weights = np.arange(len(training.values)), np.ones(len(training.values))
-    if training.task == "numbers":
-        return number_targets(numbers, np.asarray(training.values, dtype=np.float64), weights)
-    places = {label: place for place, label in enumerate(training.labels)}
-    classes = np.array([places[str(value)] for value in training.values], dtype=np.int64)
-    return class_targets(numbers, classes, training.labels, weights)
+def _targets(task: Task, numbers: Ints, labels: Sequence[str | float]) -> Targets:
+    """Return the targets of rows with these numbers and labels. Raises UsageError."""
+    weights = np.ones(len(labels))
+    if task == "numbers":
+        return number_targets(numbers, np.asarray(labels, dtype=np.float64), weights)
+    names = tuple(sorted(set(map(str, labels))))
+    places = {label: place for place, label in enumerate(names)}
+    classes = np.array([places[str(label)] for label in labels], dtype=np.int64)
+    return class_targets(numbers, classes, names, weights)

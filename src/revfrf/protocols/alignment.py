@@ -2,29 +2,29 @@
 
 CS asks every participant, all at the same time, which of CS's ids it has, by private set intersection
 (`crypto.psi`). A participant learns how many ids CS has; CS learns, per participant, which of these it has.
-Then CS tells everybody the ids that all have (`Align`), in the order in which rows are counted from now on;
-all of them are the participant's own.
+Then CS tells each of them the rows of the table (`Align`): the ids of those that it has, all of them its own,
+and the numbers alone of the others, where it has missing values. CS takes the rows that all have, and numbers
+them in the order of their ids.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from revfrf.crypto.canonical import digest
+from revfrf.crypto.encoding import missing
 from revfrf.crypto.psi import Query, answer
 from revfrf.errors import ProtocolError, UsageError
+from revfrf.forest.kernel import Ints
 from revfrf.io.party_data import Rows
-from revfrf.messages.alignment import MatchReply, MatchRequest
+from revfrf.messages.alignment import Align, MatchReply, MatchRequest
 from revfrf.messages.base import Message
 from revfrf.messages.fle_expan import Column
 from revfrf.parallel import side_by_side
 from revfrf.transport.base import Channel, Reply, blaming
 
-_ALIGNED = "revfrf aligned rows v1"
 _FEW, _MANY = 10_000, 20
-"""CS may ask about this many ids, or this many times as many as the participant has."""
+"""CS may name this many rows, or this many times as many as the participant has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,22 +86,29 @@ def match(
 
 def answer_match(ids: Sequence[str], federation: str, message: MatchRequest, n_jobs: int) -> MatchReply:
     """Blind the ids on both sides."""
-    most = max(_FEW, _MANY * len(ids))
-    own, twice = answer(ids, message.blinded, most, federation=federation, table=message.table, n_jobs=n_jobs)
+    most, table = _most_rows(ids), message.table
+    own, twice = answer(ids, message.blinded, most, federation=federation, table=table, n_jobs=n_jobs)
     return MatchReply(own=own, twice=twice)
 
 
-def aligned_codes(
-    rows: Rows, columns: Sequence[Column], ids: Sequence[str], *, clamp: bool
-) -> NDArray[np.int64]:
-    """Return the x̂ of the rows with these ids, in this order. Raises ProtocolError for unknown ids."""
+def answer_align(rows: Rows, columns: Sequence[Column], message: Align, *, clamp: bool) -> tuple[Ints, Ints]:
+    """Return the numbers of the rows that CS names, and their x̂: missing values where there is no such row.
+
+    Raises ProtocolError for ids that are not its own, or one of them twice, or none.
+    """
+    numbers, ids = message.rows.read(_most_rows(rows.ids))
     places = {name: place for place, name in enumerate(rows.ids)}
-    if not ids or len(set(ids)) != len(ids) or not places.keys() >= set(ids):
+    named = [name for name in ids if name]
+    if not named or len(set(named)) != len(named) or not places.keys() >= set(named):
         raise ProtocolError("rows that are not ours, one of them twice, or none", kind="schema")
     # `take` keeps columns contiguous, for which the kernels are compiled
-    return np.take(rows.codes(columns, clamp=clamp), [places[name] for name in ids], axis=1)
+    codes = np.take(rows.codes(columns, clamp=clamp), [places.get(name, 0) for name in ids], axis=1)
+    lacked = np.array([not name for name in ids])
+    for column, values in zip(columns, codes, strict=True):
+        values[lacked] = missing(column.ring)
+    return numbers, codes
 
 
-def rows_name(ids: Sequence[str]) -> bytes:
-    """Return a digest by which a participant recognises aligned rows."""
-    return digest(_ALIGNED, tuple(ids))
+def _most_rows(ids: Sequence[str]) -> int:
+    """Return how many rows CS may name to a participant that has these."""
+    return max(_FEW, _MANY * len(ids))

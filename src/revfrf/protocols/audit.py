@@ -20,7 +20,10 @@ from revfrf.protocols.sides import Progress
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit has compared. `problems` says what does not hold, by the name of the check."""
+    """What an audit has compared. `problems` says what does not hold, by the name of the check.
+
+    Without bins that hold, there is no digest, and what depends on them is not checked.
+    """
 
     checks: tuple[str, ...]
     problems: dict[str, str]
@@ -45,7 +48,6 @@ def audit(cs: EventSeat, kgc_key: VerifyKey | None, progress: Progress) -> Audit
     last = cs.certificates[-1]
     if last.core.epoch_after.forest_protocol == "paper":
         raise UsageError("a forest of the paper protocol cannot be audited: nobody signs what it grows from")
-    digest = cs.digest()
     checks: dict[str, Callable[[], None]] = {
         "event certificates": lambda: _check_certificates(cs, kgc_key or cs.identity.kgc),
         "inputs": lambda: _require(inputs_of(cs) == last.core.report.inputs_after, "others are certified"),
@@ -56,9 +58,11 @@ def audit(cs: EventSeat, kgc_key: VerifyKey | None, progress: Progress) -> Audit
     problems: dict[str, str] = {}
     for name, check in checks.items():
         try:
+            _require("bins" not in problems, "not checked, because the bins do not hold")
             check()
         except (CertificateError, RefusedError, RejectedError) as error:
             problems[name] = str(error)
+    digest = "" if "bins" in problems else cs.digest()
     return Audit(tuple(checks), problems, digest, tuple(sorted(last.unsigned)))
 
 
@@ -92,7 +96,7 @@ def _check_used_cuts(cs: EventSeat, last: EventCertificate) -> None:
     for receipt in last.receipts:
         if isinstance(receipt, UsedCutsReceipt):
             salt, own = salts.get(receipt.party, b""), used.get(receipt.party, ())
-            signed = tuple(used_column(salt, column, generations[column.feature]) for column in own)
+            signed = tuple(used_column(salt, column, generations.get(column.feature, 0)) for column in own)
             _require(receipt.columns == signed, f"{receipt.party!r} has signed for others")
 
 

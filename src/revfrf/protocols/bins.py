@@ -3,6 +3,7 @@
     CS     which columns of which rows, from which byte on    ->  τ   draws a book for each column, once
     τ      bins; what they mean, salted and signed            ->  CS  checks, and keeps them
 
+Both know the numbers of the rows (`protocols.alignment`), and a question has only their digest.
 A book never leaves its owner. CS sees one bin per row and column, at a resolution that the owner chooses. A
 transfer that is cut off goes on at the byte where it was.
 """
@@ -31,7 +32,6 @@ from revfrf.messages.bins import (
     FeatureLine,
     SaltedLine,
     column_numbers,
-    runs_of,
 )
 from revfrf.messages.fle_expan import Column, OpenForest
 from revfrf.protocols.columns import ColumnSettings, millionths
@@ -197,15 +197,15 @@ class _Asked(NamedTuple):
 
 def _receive(channel: Channel, owner: str, asked: _Asked, arrived: Arriving) -> None:
     """Have an owner send what is missing of what was asked for. Raises FormatError for any other length."""
-    plan, size = asked.plan, len(asked.columns) * len(asked.rows)
-    rows = runs_of(asked.rows) if asked.table == TRAINING else ()
+    plan, size, signed = asked.plan, len(asked.columns) * len(asked.rows), asked.table == TRAINING
+    rows = rows_digest(asked.rows)
     columns = np.array(asked.columns).astype(COLUMNS).tobytes()
     while (done := len(arrived.data)) < size:
         request = BinsRequest(
             epoch=plan.epoch, forest=plan.forest, table=asked.table, rows=rows, columns=columns, offset=done
         )
         reply = channel.call(owner, request, BinsReply)
-        if len(reply.lines) != (0 if done or not rows else len(asked.columns)):
+        if len(reply.lines) != (len(asked.columns) if signed and not done else 0):
             raise FormatError(f"{len(reply.lines)} signed columns", kind="length")
         if not 0 < len(reply.data) <= size - done:
             raise FormatError(f"{len(reply.data)} bytes of bins", kind="length")

@@ -18,7 +18,7 @@ import msgspec
 
 from revfrf.crypto.canonical import digest
 from revfrf.crypto.signing import SigningKey, VerifyKey
-from revfrf.errors import CertificateError, ProtocolError, RejectedError
+from revfrf.errors import CertificateError, RejectedError
 from revfrf.io.files import content, reading, replace, writing
 from revfrf.messages.events import (
     CertifiedInputs,
@@ -31,15 +31,19 @@ from revfrf.messages.events import (
 )
 from revfrf.messages.frf_revoc import RevocationLevel, RevocationRequest
 from revfrf.messages.key_setup import EpochCertificate
-from revfrf.names import CS, PARTICIPANT
+from revfrf.names import CS
 from revfrf.protocols.bins import verify_line
-from revfrf.protocols.common.epoch import certificate_digest, check_succession, verify_certificate
+from revfrf.protocols.common.epoch import (
+    REVOCATION,
+    certificate_digest,
+    check_succession,
+    verify_certificate,
+)
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.signed import Statement, sign, signed_fields, verify
 
 FORMAT = "revfrf event certificate v1"
 MAX_SIZE = 512 * 2**20
-_REVOKE = "revfrf revocation request v1"
 _REPORT = "revfrf event report v1"
 _RECEIPTS = {
     UsedCutsReceipt: "revfrf receipt for used cuts v1",
@@ -63,17 +67,7 @@ def sign_revocation(identity: Identity, forest: bytes, level: RevocationLevel) -
         time=int(time.time()),
         signature=bytes(64),
     )
-    return sign(identity.signing_key, _REVOKE, unsigned)
-
-
-def check_revocation(certificate: EpochCertificate, request: RevocationRequest) -> None:
-    """Raise RejectedError unless a participant of this epoch has signed that it leaves."""
-    if (request.federation, request.epoch) != (certificate.federation, certificate.epoch):
-        raise ProtocolError("a request to leave another federation, or in another epoch", kind="epoch")
-    members = {m.name: m for m in certificate.members if m.role == PARTICIPANT}
-    if request.party not in members:
-        raise ProtocolError(f"{request.party!r} is not a participant", kind="member")
-    verify(VerifyKey(members[request.party].verify_key), _REVOKE, request)
+    return sign(identity.signing_key, REVOCATION, unsigned)
 
 
 def sign_report(identity: Identity, report: Report) -> Report:
@@ -96,18 +90,19 @@ def event_digest(event: Event) -> bytes:
 
 def certify(
     kgc: SigningKey,
-    requests: tuple[RevocationRequest, ...],
     before: EpochCertificate | None,
     after: EpochCertificate,
     report: Report,
     asked_at: int | None,
 ) -> Event:
-    """Sign, as KGC, what has happened. Raises CertificateError if it is not what it should be."""
+    """Sign, as KGC, what has happened: somebody has left since the epoch before, or a forest was created.
+
+    Raises CertificateError if it is not what it should be.
+    """
     unsigned = Event(
         format=FORMAT,
-        kind="leaving" if requests else "creation",
-        requests=requests,
-        epoch_before=before if requests else None,
+        kind="creation" if before is None else "leaving",
+        epoch_before=before,
         epoch_after=after,
         report=report,
         asked_at=asked_at,
@@ -137,7 +132,7 @@ def _verify_requests(event: Event) -> None:
     """Those who have left are those who have asked to; at a creation, nobody has."""
     before, after = event.epoch_before, event.epoch_after
     if before is None:
-        if event.kind != "creation" or event.requests or event.asked_at is not None:
+        if event.kind != "creation" or event.asked_at is not None:
             raise CertificateError(
                 "a creation that somebody asked for, or a leaving with no epoch before", kind="request"
             )
@@ -147,24 +142,20 @@ def _verify_requests(event: Event) -> None:
     with _holds("succession", "the epoch after does not follow the one before"):
         check_succession(before, after)
     for request in event.requests:
-        with _holds("request", f"the request of {request.party!r} to leave is not its own"):
-            check_revocation(before, request)
         if request.forest != event.report.forest:
             raise CertificateError(f"{request.party!r} has left another forest", kind="request")
-    if [request.party for request in event.requests] != sorted(set(after.revoked) - set(before.revoked)):
-        raise CertificateError("those who left are not those who asked to", kind="leaver")
-    if (max(request.level for request in event.requests) == 2) != after.erases:
-        raise CertificateError("at level 2, and only there, everybody erases its keys", kind="keys")
 
 
 def _verify_report(event: Event) -> None:
     """CS has signed a report of this epoch, and the inputs are those that the owners have signed."""
     report, after = event.report, event.epoch_after
-    [cs] = [member for member in after.members if member.role == CS]
+    servers = [member for member in after.members if member.role == CS]
+    if len(servers) != 1:
+        raise CertificateError("an epoch has one CS", kind="epoch")
     if report.epoch != certificate_digest(after):
         raise CertificateError("the report is of another epoch", kind="report")
     with _holds("report", "the coordinator has not signed this report"):
-        verify(VerifyKey(cs.verify_key), _REPORT, report, after.federation)
+        verify(VerifyKey(servers[0].verify_key), _REPORT, report, after.federation)
     _verify_lines(event, report.inputs_after, after)
     before = report.inputs_before
     if (before is None) != (report.digest_before is None) or (
@@ -314,10 +305,9 @@ class EventCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The inverse of `to_json`. Raises CertificateError for anything that `to_json` does not write."""
         try:
             found = msgspec.json.decode(data, type=cls)
-            plain = msgspec.json.format(data, indent=-1)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise CertificateError(f"not an event certificate: {error}", kind="malformed") from None
-        if plain != msgspec.json.encode(found):
+        if data != found.to_json():  # two keys of one name, for example, which programs read in two ways
             raise CertificateError("not an event certificate as RevFRF writes it", kind="malformed")
         return found
 

@@ -112,14 +112,17 @@ class EventSeat(CoordinatorSeat, Protocol):
 
 def report_event(cs: EventSeat) -> EventCertificate:
     """Have KGC certify what has become of the forest, and keep the certificate. May be repeated."""
-    before, nodes = cs.certificates[-1:], cs.store.rebuilding or Rebuilding(0, 0)
+    digest_after = salted_digest(cs.record.salt, cs.digest())
+    # Without this event: an interruption below may have left its certificate in memory.
+    earlier = [known for known in cs.certificates if known.core.report.digest_after != digest_after]
+    before, nodes = earlier[-1:], cs.store.rebuilding or Rebuilding(0, 0)
     unsigned = Report(
         epoch=certificate_digest(cs.certificate),
         forest=cs.plan.forest,
         inputs_before=before[0].core.report.inputs_after if before else None,
         inputs_after=inputs_of(cs),
         digest_before=before[0].digest_after if before else None,
-        digest_after=salted_digest(cs.record.salt, cs.digest()),
+        digest_after=digest_after,
         destroyed=nodes.destroyed,
         rebuilt=cs.side.n_nodes - nodes.kept,
         kept=nodes.kept,
@@ -135,7 +138,7 @@ def report_event(cs: EventSeat) -> EventCertificate:
     if event.epoch_after.erases:
         certificate = certificate.signed_by([_erasure(cs.identity, event)])
     with cs.store.transaction():
-        _keep(cs, [*cs.certificates, certificate])
+        _keep(cs, [*earlier, certificate])
         cs.store.put_used_salts({})
         cs.write(msgspec.structs.replace(cs.record, dtpkc=cs.certificate.dtpkc))
         cs.store.finish()
@@ -173,13 +176,13 @@ def collect_receipts(cs: EventSeat, members: Collection[str]) -> None:
         try:
             with blaming(member):
                 reply = cs.channel.call(member, EventNotice(event=certificate.core, used=own), Countersigned)
-                _check_receipts(certificate, member, own, reply)
+                wanted = tuple(receipt for receipt in reply.receipts if type(receipt) in missing[member])
+                return _checked(certificate, member, own, msgspec.structs.replace(reply, receipts=wanted))
         except AbsentError:
             return None
         except RefusedError as error:
             log.warning("no receipt for the last event: %s", error)
             return None
-        return reply
 
     asked = sorted(missing.keys() & set(members))
     replies = dict(zip(asked, side_by_side(ask, asked), strict=True))
@@ -187,19 +190,21 @@ def collect_receipts(cs: EventSeat, members: Collection[str]) -> None:
     with cs.store.transaction():
         salts = {member: reply.salt for member, reply in given.items() if reply.salt is not None}
         cs.store.put_used_salts(cs.store.used_salts | salts)
-        wanted = [r for member, reply in given.items() for r in reply.receipts if type(r) in missing[member]]
-        _keep(cs, [*cs.certificates[:-1], certificate.signed_by(wanted)])
+        receipts = [receipt for reply in given.values() for receipt in reply.receipts]
+        _keep(cs, [*cs.certificates[:-1], certificate.signed_by(receipts)])
 
 
-def _check_receipts(
+def _checked(
     certificate: EventCertificate, member: str, used: Collection[UsedCuts] | None, reply: Countersigned
-) -> None:
-    """Raise RejectedError unless a member has signed for the event, and for the cuts that CS has named."""
+) -> Countersigned:
+    """Return a member's receipts for the event, and for the cuts that CS has named; else raise RejectedError.
+
+    Where no cuts were named, there is no salt.
+    """
     if any(receipt.party != member for receipt in reply.receipts):
         raise ProtocolError(f"{member!r} gives a receipt of somebody else", kind="member")
-    owed = certificate.unsigned[member]
     try:
-        certificate.signed_by([receipt for receipt in reply.receipts if type(receipt) in owed])
+        certificate.signed_by(reply.receipts)
     except CertificateError as error:
         raise ProtocolError(f"a receipt that does not hold: {error}", kind="member") from None
     generations = {line.feature: line.generation for line in certificate.core.report.inputs_after.features}
@@ -208,6 +213,7 @@ def _check_receipts(
     for receipt in reply.receipts:
         if isinstance(receipt, UsedCutsReceipt) and receipt.columns != wanted:
             raise ProtocolError(f"{member!r} signs for other cuts than the forest uses", kind="forest")
+    return msgspec.structs.replace(reply, salt=None if used is None else reply.salt)
 
 
 def _keep(cs: EventSeat, certificates: Collection[EventCertificate]) -> None:

@@ -2,7 +2,7 @@
 
     request = sign_revocation(leaver, forest, level)     # the leaver, to KGC (line 1, there to CS)
     check_revocation(epoch, request)                     # KGC (line 2)
-    after = next_epoch(epoch, leavers, level, setup)     # KGC (line 15)
+    after = next_epoch(epoch, requests, setup)           # KGC (line 15)
     inform(after)                                        # KGC to all who stay (line 16)
     certificate = frf_revoc(cs)                          # CS destroys, regrows and reports; KGC certifies
     collect_receipts(cs)                                 # CS from all who stay, when they are there
@@ -21,7 +21,7 @@ import msgspec
 from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.errors import AbsentError, ProtocolError
 from revfrf.messages.fle_expan import Column
-from revfrf.messages.frf_revoc import RevocationLevel
+from revfrf.messages.frf_revoc import RevocationRequest
 from revfrf.messages.key_setup import EpochCertificate
 from revfrf.protocols.certificate import EventCertificate
 from revfrf.protocols.common.epoch import certificate_digest, check_succession, write_parameters
@@ -39,24 +39,25 @@ log = logging.getLogger(__name__)
 def next_epoch(
     channel: Channel,
     current: EpochCertificate,
-    leavers: Collection[str],
-    level: RevocationLevel,
+    requests: Collection[RevocationRequest],
     setup: SetUp | None,
     number: int,
 ) -> EpochCertificate:
-    """Return the epoch after this one, without the leavers, for KGC to sign.
+    """Return the epoch after this one, without those who ask to leave, for KGC to sign.
 
     It has new keys if there is a new set-up, for the deal of this number. The paper protocol needs one at
     level 2.
     """
+    leavers = sorted(request.party for request in requests)
     staying = tuple(member for member in current.members if member.name not in leavers)
     unsigned = msgspec.structs.replace(
         current,
         epoch=current.epoch + 1,
         members=staying,
-        revoked=(*current.revoked, *sorted(leavers)),
+        revoked=(*current.revoked, *leavers),
+        requests=tuple(sorted(requests, key=lambda request: request.party)),
         previous=certificate_digest(current),
-        erases=level == 2,
+        erases=any(request.level == 2 for request in requests),
     )
     if setup is not None:
         roles = {member.name: member.role for member in staying}

@@ -27,7 +27,7 @@ from revfrf.forest.kernel import Ints
 from revfrf.forest.tree import BARE, Books, Forest, Tree
 from revfrf.forest.voting import Votes, Voting, Walker
 from revfrf.messages.base import Message
-from revfrf.messages.bins import BinsRequest, FeatureLine, of_runs
+from revfrf.messages.bins import BinsRequest, FeatureLine
 from revfrf.messages.events import Event, UsedCuts, UsedCutsReceipt
 from revfrf.messages.frf_predict import PredictReply, PredictRequest
 from revfrf.parallel import side_by_side
@@ -145,6 +145,9 @@ class SharesCoordinator(CoordinatorSide):
         return Growth.of(plan.rules, plan.seed, self.seat.targets, features, n_cuts, bins, here=here)
 
     def check_bins(self) -> None:
+        if self._never_sent():
+            raise ProtocolError("the bins of a column are missing", kind="forest")
+        self._check_parts()
         for held in self.seat.store.bins.values():
             if len(held.bins) and bins_digest(held.salt, held.bins.tobytes()) != held.line.bins:
                 raise ProtocolError(f"{held.line.feature!r}: other bins than were signed", kind="forest")
@@ -232,7 +235,6 @@ class SharesCoordinator(CoordinatorSide):
                 fits &= len(cuts) == line.n_cuts and bool((np.diff(cuts) > 0).all())
         if not fits:
             raise ProtocolError("the parts of the forest do not fit together", kind="forest")
-        self._check_parts()
         self.check_bins()
         kept = all(held.line.forget or len(held.bins) for held in store.bins.values())
         if training_rows and not kept:
@@ -311,8 +313,11 @@ class SharesOwner(OwnerSide):
         self.seat.check_epoch(message.epoch)
         if message.forest != self.opening.forest:
             raise ProtocolError("a message about another forest", kind="forest")
+        numbers = self.seat.numbers[message.table]
+        if message.rows != rows_digest(numbers):
+            raise ProtocolError("bins of other rows than this owner has", kind="schema")
         if message.table == TRAINING:
-            self._draw(of_runs(message.rows, self.seat.table(TRAINING).shape[1]))
+            self._draw(numbers)
         if not self.seat.store.books:
             raise ProtocolError("bins before there is a book of cuts", kind="order")
         return answer_bins(self.seat, message)

@@ -190,7 +190,7 @@ class CoordinatorSide(ABC):
         return {}
 
     def check_bins(self) -> None:  # noqa: B027
-        """Raise RejectedError unless the bins that are kept are those that their owners have signed."""
+        """Raise RejectedError unless the parts fit together, with the bins that their owners have signed."""
 
     def grow_again(self, progress: Progress) -> str:  # noqa: ARG002
         """Grow the forest a second time, from what is stored, and return its digest. Nothing changes."""
@@ -201,7 +201,7 @@ class OwnerSeat(Protocol):
     """What a participant lends its side of a protocol.
 
     `settings` has what the owner has chosen for some columns, by name. `tables` holds x̂, shape (n_columns,
-    n_rows).
+    n_rows), and `numbers` those of the tables' rows.
     """
 
     identity: Identity
@@ -211,6 +211,7 @@ class OwnerSeat(Protocol):
     secret: bytes
     settings: Mapping[str, ColumnSettings]
     tables: dict[str, Ints]
+    numbers: dict[str, Ints]
 
     @property
     def certificate(self) -> EpochCertificate: ...

@@ -19,19 +19,19 @@ from revfrf.messages.frf_revoc import RevocationLevel, RevocationRequest
 from revfrf.messages.key_setup import Admission, EpochCertificate
 from revfrf.names import CS
 from revfrf.parallel import side_by_side
-from revfrf.protocols.certificate import certify, check_revocation
-from revfrf.protocols.common.epoch import sign_certificate, write_parameters
+from revfrf.protocols.certificate import certify
+from revfrf.protocols.common.epoch import check_revocation, sign_certificate, write_parameters
 from revfrf.protocols.frf_revoc import next_epoch
 from revfrf.protocols.key_setup import KnownKeys, admit, deal, inform, key_deal
 from revfrf.record import Record
 from revfrf.roles.party import Party
 from revfrf.storage.memory import Store
-from revfrf.transport.base import Channel
+from revfrf.transport.base import Channel, blaming
 
 
 class KeyCentreRecord(Record, frozen=True):
-    """What KGC remembers. `left` are the requests that began the current epoch, until KGC has certified the
-    event, and `asked_at` is when the last of them came. `informed` has the last epoch that each member is
+    """What KGC remembers. `uncertified`: the leaving that began the current epoch has no event certificate
+    yet. `asked_at` is when the last request for it came. `informed` has the last epoch that each member is
     known to be in, `certified` the last event. `deals` counts all deals.
     """
 
@@ -41,7 +41,7 @@ class KeyCentreRecord(Record, frozen=True):
     requesters: dict[str, bytes] = msgspec.field(default_factory=dict)
     leaving: dict[str, RevocationRequest] = msgspec.field(default_factory=dict)
     nonces: frozenset[bytes] = frozenset()
-    left: tuple[RevocationRequest, ...] = ()
+    uncertified: bool = False
     asked_at: int = 0
     informed: dict[str, int] = msgspec.field(default_factory=dict)
     certified: Event | None = None
@@ -112,7 +112,7 @@ class KeyCentre:
             epoch=len(state.certificates),
             setup_requested=setup_requested,
             announced=not behind & self._needed(setup_requested),
-            revocation_in_progress=bool(state.left),
+            revocation_in_progress=state.uncertified,
             leaving=level is not None,
             new_keys=level == 2 and self.current.dtpkc is not None,
             lagging=bool(behind if present is None else behind & set(present)),
@@ -178,6 +178,7 @@ class KeyCentre:
             dtpkc=dtpkc,
             members=deal(self.channel, message, setup, roles, known),
             revoked=(),
+            requests=(),
             erases=False,
             previous=b"",
             signature=bytes(64),
@@ -206,7 +207,7 @@ class KeyCentre:
     # -- leaving ------------------------------------------------------------------------------------
 
     def _expect_no_revocation(self) -> None:
-        if self.state.left:
+        if self.state.uncertified:
             raise ProtocolError("a revocation is in progress", kind="order")
 
     def _accept(self, request: RevocationRequest) -> None:
@@ -238,21 +239,19 @@ class KeyCentre:
         """Begin the epoch without those who have asked to leave, with new keys if there is a new set-up."""
         self._expect_no_revocation()
         leaving = tuple(request for _, request in sorted(self.state.leaving.items()))
-        level = self.leaving_level
-        if level is None:
+        if not leaving:
             raise UsageError("nobody has asked to leave")
         if self.lifecycle_state().new_keys != (setup is not None):
             what = "a revocation at level 2 needs a new set-up, and one at level 1 none"
             raise UsageError(f"{what}; under the shares protocol neither does")
-        names = [request.party for request in leaving]
         signing, number = self._keys.signing, self._next_deal()
-        after = next_epoch(self.channel, self.current, names, level, setup, number)
+        after = next_epoch(self.channel, self.current, leaving, setup, number)
         certificate = sign_certificate(signing, after)
         certificates = (*self.state.certificates, certificate)
         with self._changes:
             if set(self.state.leaving.values()) != set(leaving):
                 raise ProtocolError("somebody else has asked to leave; begin again", kind="order")
-            self._update(certificates=certificates, leaving={}, admitted={}, left=leaving)
+            self._update(certificates=certificates, leaving={}, admitted={}, uncertified=True)
         return certificate
 
     def announce(self, setup_requested: bool = False) -> None:
@@ -266,7 +265,8 @@ class KeyCentre:
             reached = self.state.informed.get(member, 0)
             missed = [epoch for epoch in self.state.certificates if epoch.epoch > reached]
             try:
-                return inform(self.channel, missed, member)
+                with blaming(member):
+                    return inform(self.channel, missed, member)
             except (AbsentError, RefusedError) as error:
                 return error
 
@@ -288,7 +288,7 @@ class KeyCentre:
         state, last = self.state, self.state.certified
         if last is not None and last.report == report:
             return last
-        if last is not None and not state.left:
+        if last is not None and not state.uncertified:
             raise ProtocolError("a report, but nothing has happened since the last one", kind="order")
         known = None if last is None else last.report.inputs_after
         if report.inputs_before != known or (last is not None and report.forest != last.report.forest):
@@ -299,13 +299,13 @@ class KeyCentre:
             and report.digest_before != last.report.digest_after
         ):
             raise ProtocolError("the forest has changed since the last report", kind="forest")
-        before, asked_at = (state.certificates[-2], state.asked_at) if state.left else (None, None)
+        before, asked_at = (state.certificates[-2], state.asked_at) if state.uncertified else (None, None)
         signing = self._keys.signing
         try:
-            event = certify(signing, state.left, before, self.current, report, asked_at)
+            event = certify(signing, before, self.current, report, asked_at)
         except CertificateError as error:
             raise ProtocolError(f"an invalid report: {error}", kind="order") from None
-        self._update(left=(), certified=event)
+        self._update(uncertified=False, certified=event)
         return event
 
     @property

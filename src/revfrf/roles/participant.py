@@ -11,13 +11,13 @@ from revfrf.forest.kernel import Paths
 from revfrf.forest.noise import id_records, row_records
 from revfrf.forest.seeds import noise_secret
 from revfrf.io.party_data import Rows
-from revfrf.messages.alignment import Align, Drop, MatchRequest, SchemaRequest
+from revfrf.messages.alignment import NUMBERS, Align, Drop, MatchRequest, NumberedRows, SchemaRequest
 from revfrf.messages.base import Done, Message
 from revfrf.messages.events import Countersigned, EventNotice
 from revfrf.messages.fle_expan import Column, OpenForest, Schema
 from revfrf.messages.frf_revoc import RevocationLevel, RevocationRequest
 from revfrf.messages.key_setup import Admission, EpochCertificate, KeyDeal
-from revfrf.protocols.alignment import aligned_codes, answer_match, rows_name
+from revfrf.protocols.alignment import answer_align, answer_match
 from revfrf.protocols.certificate import sign_revocation
 from revfrf.protocols.columns import ColumnSettings, check_columns
 from revfrf.protocols.common.identity import Identity
@@ -35,9 +35,9 @@ class Participant(PolicyParty):
     """One owner of columns, in one forest.
 
     `secret` keys its private draws and is kept for the forest's life. `tables` are the rows it holds, as
-    x̂ of shape (n_columns, n_rows): the training rows, and others that the forest is tested on. It is handed
-    them, or takes them from its `rows` when CS names their ids. `policy` says whose encrypted requests it
-    lets its splits be compared with.
+    x̂ of shape (n_columns, n_rows), with their `numbers`: the training rows, and others that the forest is
+    tested on. It is handed them, or takes them from its `rows` when CS names their ids. `policy` says whose
+    encrypted requests it lets its splits be compared with.
     """
 
     store: ParticipantStore
@@ -55,6 +55,7 @@ class Participant(PolicyParty):
         self.secret = secret
         self.settings: Mapping[str, ColumnSettings] = {}
         self.tables: dict[str, NDArray[np.int64]] = {}
+        self.numbers: dict[str, NDArray[np.int64]] = {}
         self._records: dict[str, Paths] = {}
         self.side: OwnerSide | None = None
         self.rows: Rows | None = None
@@ -81,6 +82,8 @@ class Participant(PolicyParty):
             columns = (self.store.expect(f"column {i}", bytes) for i in range(len(self.columns)))
             held = [np.frombuffer(c, dtype="<i8").astype(np.int64) for c in columns]
             self.tables[TRAINING] = np.stack(held)
+            numbers = self.store.expect("numbers", bytes)
+            self.numbers[TRAINING] = np.frombuffer(numbers, NUMBERS).astype(np.int64)
             records = self.store.read("records", bytes)
             if records is not None:
                 self._records[TRAINING] = np.frombuffer(records, "<u8").astype(np.uint64)
@@ -88,20 +91,27 @@ class Participant(PolicyParty):
         if opening is not None:
             self.resume(opening)
 
-    def hold(self, table: str, codes: NDArray[np.int64], ids: Sequence[str] | None = None) -> None:
-        """Keep a table of rows to train or to test on. The training rows stay for the forest's life.
+    def hold(
+        self,
+        table: str,
+        codes: NDArray[np.int64],
+        numbers: NDArray[np.int64] | None = None,
+        ids: Sequence[str] | None = None,
+    ) -> None:
+        """Keep a table of rows to train or to test on; without numbers, the first row has number 0.
 
-        Rows without ids are known by their values.
+        Rows without ids are known by their values. The training rows stay for the forest's life.
         """
+        numbers = np.arange(codes.shape[1]) if numbers is None else numbers
         self._records.pop(table, None)
         if ids is not None:
             self._records[table] = id_records(expect_spending(self.store).secret, ids)
         if table == TRAINING:
             columns = {f"column {i}": column.astype("<i8").tobytes() for i, column in enumerate(codes)}
-            self.store.write(**columns)
+            self.store.write(numbers=numbers.astype(NUMBERS).tobytes(), **columns)
             if ids is not None:
                 self.store.write(records=self._records[table].astype("<u8").tobytes())
-        self.tables[table] = codes
+        self.numbers[table], self.tables[table] = numbers, codes
 
     def records(self, table: str) -> Paths:
         """Return the numbers of the records in a table that it holds, by which noise is drawn."""
@@ -113,6 +123,7 @@ class Participant(PolicyParty):
         """Forget a table, unless it is that of the training rows."""
         if table != TRAINING:
             self.tables.pop(table, None)
+            self.numbers.pop(table, None)
             self._records.pop(table, None)
 
     def handle(self, sender: str, message: Message) -> Message:
@@ -147,22 +158,22 @@ class Participant(PolicyParty):
 
     def _align(self, message: Align) -> None:
         """Take the rows that CS names. The training rows are settled once, for the forest's life."""
-        name, table = rows_name(message.ids), message.table
-        known = self.store.read("aligned", bytes) if table == TRAINING else None
+        rows, table = message.rows, message.table
+        known = self.store.read("ids", str) if table == TRAINING else None
         if known is not None:
-            if known != name:
+            if NumberedRows(self.numbers[TRAINING].astype(NUMBERS).tobytes(), known) != rows:
                 raise ProtocolError("other rows than those agreed on before", kind="schema")
             return
-        codes = aligned_codes(self._rows, self.columns, message.ids, clamp=table != TRAINING)
+        numbers, codes = answer_align(self._rows, self.columns, message, clamp=table != TRAINING)
         if table == TRAINING:
             with self.store.transaction():
-                self.store.write(aligned=name)
-                self.hold(TRAINING, codes, message.ids)
+                self.store.write(ids=rows.ids)
+                self.hold(TRAINING, codes, numbers, rows.ids.split("\n"))
             return
         others = [name for name in self.tables if name not in (TRAINING, table)]
         for oldest in others[: max(0, len(others) - _TABLES + 1)]:
             self.drop(oldest)
-        self.hold(table, codes, message.ids)
+        self.hold(table, codes, numbers, rows.ids.split("\n"))
 
     def _open(self, message: OpenForest) -> Schema:
         self.check_forest(message)
@@ -199,8 +210,8 @@ class Participant(PolicyParty):
         Who it is stays: its signing key, and the epochs that it was in. So does what its noise has cost, with
         the noise secret: coming back does not give it a new budget.
         """
-        self.side, self.tables, self.secret = None, {}, secrets.token_bytes(len(self.secret))
-        self._records = {}
+        self.side, self.tables, self.numbers, self._records = None, {}, {}, {}
+        self.secret = secrets.token_bytes(len(self.secret))
         self.identity.keys = self.identity.pending_keys = None
         with self.store.transaction():
             self.store.erase([column.name for column in self.columns])

@@ -44,9 +44,9 @@ class Party:
                     accepted = answer_certificate(self.identity, message)
                     with self.store.transaction():
                         self.store.write(identity=self.identity)
-                        if self._began != self.identity.epoch:  # else it was told again
+                        if self._began != accepted.epoch:  # else it was told again, or late
                             self.epoch_began()
-                    self._began = self.identity.epoch
+                    self._began = accepted.epoch
                     self.store.scrub()  # of the old keys, before a receipt is given
                     return accepted
                 case EventNotice():

@@ -431,7 +431,7 @@ class ParticipantStore(Store):
         """
         rows = (f"column {i}" for i in range(len(columns)))
         sent = (f"sent {column}" for column in columns)
-        names = ("books", "used", "forest", "event", "aligned", "round", "records", *rows, *sent)
+        names = ("books", "used", "forest", "event", "ids", "numbers", "round", "records", *rows, *sent)
         self.tables.delete("facts", [(name,) for name in names])
         self.tables.delete("own_splits")
         self.own_splits, self.books, self.used, self.round = {}, [], None, -1

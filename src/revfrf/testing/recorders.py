@@ -83,8 +83,9 @@ class Recorder:
 
 def until(condition: Callable[[], object], what: str = "the condition", seconds: float = 60.0) -> None:
     """Wait until a condition is true; raise AssertionError if it is not within some seconds."""
-    end = time.monotonic() + seconds
+    end, pause = time.monotonic() + seconds, 0.001
     while not condition():
         if time.monotonic() > end:
             raise AssertionError(f"{what} is not true after {seconds:g} s")
-        time.sleep(0.001)
+        time.sleep(pause)
+        pause = min(1.5 * pause, 0.1)  # who waits for long leaves the cores to those it waits for

@@ -14,14 +14,13 @@ from revfrf.forest.voting import Votes
 from revfrf.messages.base import PATHS, TREES, Done, Message, array
 from revfrf.messages.frf_revoc import Destroy, Rekey, RevocationLevel, RevocationRequest
 from revfrf.messages.key_setup import EpochCertificate
-from revfrf.protocols.certificate import RevocationCertificate
+from revfrf.protocols.certificate import EventCertificate
 from revfrf.testing.federations import Case, Codes, ignore, random_case, train
 from revfrf.testing.refusals import refusal_kind
 from tests.federations import counted, grown_splits, in_numbers, leaf_paths
 
 CASE = random_case(61)
 LEVELS: tuple[RevocationLevel, ...] = (1, 2)
-NO_DIGEST = "0" * 64
 changed = msgspec.structs.replace
 
 
@@ -38,9 +37,7 @@ def begin_epoch(federation: Federation, setup: SetUp | None = None) -> EpochCert
     return certificate
 
 
-def leave(
-    federation: Federation, leavers: Sequence[str], level: RevocationLevel = 1
-) -> RevocationCertificate:
+def leave(federation: Federation, leavers: Sequence[str], level: RevocationLevel = 1) -> EventCertificate:
     return federation.revoke(leavers, level, ignore)
 
 

@@ -10,9 +10,10 @@ from revfrf.embedded.federation import Federation
 from revfrf.errors import AbsentError, ProtocolError, RevFRFError, UsageError
 from revfrf.messages import frf_test
 from revfrf.messages.base import Message
+from revfrf.messages.events import EventReport
 from revfrf.messages.fle_expan import LevelRequest, OpenForest
 from revfrf.messages.frf_predict import MaskedComparisons, PredictReply, PredictRequest, ShareRequest
-from revfrf.messages.frf_revoc import Destroy, Rekey, RevocationLevel, RevocationReport, RevocationRequest
+from revfrf.messages.frf_revoc import Destroy, Rekey, RevocationLevel, RevocationRequest
 from revfrf.messages.key_setup import Admission, EpochCertificate, KeyDeal
 from revfrf.names import CC, CS, KGC, REQUESTER
 from revfrf.protocols.common.epoch import certificate_digest, public_half
@@ -74,7 +75,7 @@ OLD = {
     ShareRequest,
     RevocationRequest,
     Destroy,
-    RevocationReport,
+    EventReport,
 }
 
 
@@ -159,7 +160,7 @@ def _comparisons(federation: Federation, recorded: list[Sent]) -> Message:
 
 def _is_of(epoch: int, epoch_digest: bytes, message: Message) -> bool:
     """Whether it belongs to the current epoch; its report, told again, has the same answer."""
-    if isinstance(message, RevocationReport):
+    if isinstance(message, EventReport):
         return message.report.epoch == epoch_digest
     return getattr(message, "epoch", 0) == epoch and not isinstance(message, KeyDeal)
 

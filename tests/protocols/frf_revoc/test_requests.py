@@ -7,10 +7,12 @@ import pytest
 
 from revfrf.embedded.federation import Federation
 from revfrf.errors import ProtocolError, RevFRFError, UsageError
-from revfrf.messages.frf_revoc import Certified, Report, RevocationReport, RevocationRequest
+from revfrf.messages.events import Certified, Event, EventReport, Report
+from revfrf.messages.frf_revoc import RevocationRequest
 from revfrf.names import CC, CS, KGC
-from revfrf.protocols.certificate import RevocationCertificate, sign_report, sign_revocation
+from revfrf.protocols.certificate import sign_report, sign_revocation
 from revfrf.protocols.common.epoch import certificate_digest
+from revfrf.protocols.events import salted_digest
 from revfrf.protocols.paper.sides import PaperCoordinator
 from revfrf.roles.kgc import KeyCentre
 from revfrf.testing.federations import ignore, later_keys, set_up, train
@@ -18,7 +20,6 @@ from revfrf.testing.refusals import refusal_kind
 from tests.protocols.frf_revoc.leaving import (
     CASE,
     LEVELS,
-    NO_DIGEST,
     begin_epoch,
     changed,
     leave,
@@ -160,9 +161,15 @@ def test_highest_level_that_anybody_asks_for_is_everybodys(federation: Federatio
 
 def signed_report(federation: Federation) -> Report:
     """A report of the current epoch as CS would sign it."""
-    epoch, forest = certificate_digest(federation.kgc.current), federation.coordinator.plan.forest
-    unsigned = Report(epoch, forest, NO_DIGEST, NO_DIGEST, 1, 2, 3, bytes(64))
-    return sign_report(federation.coordinator.identity, unsigned)
+    cs, last = federation.coordinator, federation.coordinator.certificates[-1]
+    unsigned = changed(
+        last.core.report,
+        epoch=certificate_digest(federation.kgc.current),
+        inputs_before=last.core.report.inputs_after,
+        digest_before=last.digest_after,
+        rebuilt=7,
+    )
+    return sign_report(cs.identity, unsigned)
 
 
 def begun(federation: Federation) -> Report:
@@ -172,9 +179,9 @@ def begun(federation: Federation) -> Report:
     return signed_report(federation)
 
 
-def reported(federation: Federation, report: Report, sender: str = CS) -> Certified:
-    reply: Certified = send(federation, KGC, RevocationReport(report=report), sender, Certified)
-    return reply
+def reported(federation: Federation, report: Report, sender: str = CS) -> Event:
+    reply: Certified = send(federation, KGC, EventReport(report=report), sender, Certified)
+    return reply.event
 
 
 def test_request_that_comes_while_another_leaves_is_kept_until_that_has_ended(federation: Federation) -> None:
@@ -189,27 +196,57 @@ def test_request_that_comes_while_another_leaves_is_kept_until_that_has_ended(fe
     assert begin_epoch(federation).revoked == ("bank", "shop")
 
 
-def test_revocation_is_certified_once(federation: Federation) -> None:
+def test_event_is_certified_once(federation: Federation) -> None:
+    """CS that was killed before it got the answer asks again, and gets the same."""
     report = begun(federation)
-    certified = RevocationCertificate.from_json(reported(federation, report).certificate)
-    assert certified.report == report
-    again = RevocationCertificate.from_json(reported(federation, report).certificate)
-    assert again == certified
+    event = reported(federation, report)
+    assert event.report == report
+    assert reported(federation, report) == event
     other = sign_report(federation.coordinator.identity, changed(report, kept=report.kept + 1))
     assert refusal_kind(lambda: reported(federation, other)) == "order"
+    assert federation.kgc.state.certified == event
 
 
-def test_report_before_anybody_has_left_is_refused(federation: Federation) -> None:
+def test_report_before_anything_has_happened_is_refused(federation: Federation) -> None:
     assert refusal_kind(lambda: reported(federation, signed_report(federation))) == "order"
 
 
-def test_report_of_another_epoch_or_forest_or_by_another_is_refused(federation: Federation) -> None:
-    honest, cs = begun(federation), federation.coordinator.identity
-    lies = [
-        sign_report(cs, changed(honest, **{name: bytes(n)})) for name, n in (("epoch", 32), ("forest", 16))
-    ]
-    others = (federation.participants["telco"].identity, federation.compute.identity)
-    for lie in (*lies, *(sign_report(other, honest) for other in others)):
+WRONG: dict[str, tuple[str, dict[str, Any]]] = {
+    "another epoch": ("order", {"epoch": bytes(32)}),
+    "another forest": ("forest", {"forest": bytes(16)}),
+    "another digest before": ("forest", {"digest_before": bytes(32)}),
+    "no digest before": ("forest", {"digest_before": None}),
+    "no inputs before": ("forest", {"inputs_before": None, "digest_before": None}),
+    "somebody to wait for who has left": ("order", {"waits_for": ("bank",)}),
+}
+
+
+@pytest.mark.parametrize("lie", WRONG)
+def test_report_that_does_not_go_on_where_the_last_one_ended_is_refused(
+    federation: Federation, lie: str
+) -> None:
+    honest, (kind, changes) = begun(federation), WRONG[lie]
+    report = sign_report(federation.coordinator.identity, changed(honest, **changes))
+    assert refusal_kind(lambda: reported(federation, report)) == kind
+    assert reported(federation, honest).report == honest
+
+
+@pytest.mark.parametrize("part", ["rules", "seed", "targets", "rows"])
+def test_report_that_begins_with_other_inputs_than_were_certified_is_refused(
+    federation: Federation, part: str
+) -> None:
+    honest = begun(federation)
+    assert honest.inputs_before is not None
+    before = changed(honest.inputs_before, **{part: bytes(32)})
+    for also in ({}, {"inputs_after": before}):
+        lie = sign_report(federation.coordinator.identity, changed(honest, inputs_before=before, **also))
+        assert refusal_kind(lambda lie=lie: reported(federation, lie)) == "forest"  # type: ignore[misc]
+
+
+def test_report_by_another_is_refused(federation: Federation) -> None:
+    honest = begun(federation)
+    for other in (federation.participants["telco"].identity, federation.compute.identity):
+        lie = sign_report(other, honest)
         assert refusal_kind(lambda lie=lie: reported(federation, lie)) == "order"  # type: ignore[misc]
 
 
@@ -219,25 +256,12 @@ def keep_everything(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(PaperCoordinator, method, lambda *_: None)
 
 
-def test_audit_finds_a_coordinator_that_reports_without_rebuilding(
+def test_only_training_again_finds_a_coordinator_that_reports_without_rebuilding(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its certificate holds, for it signs what it likes; training without the leaver shows the lie."""
+    """Its certificate holds, for it signs what it likes. A forest of the shares protocol can be audited."""
     keep_everything(monkeypatch)
     certificate = leave(federation, ["bank"])
     certificate.verify(federation.coordinator.identity.kgc)
-    assert certificate.report.digest_after != train(CASE.without("bank")).coordinator.digest()
-
-
-def test_audit_finds_a_coordinator_that_forges_the_digest_of_the_forest_it_keeps(
-    federation: Federation, monkeypatch: pytest.MonkeyPatch
-) -> None:
     honest = train(CASE.without("bank")).coordinator.digest()
-    keep_everything(monkeypatch)
-    monkeypatch.setattr(
-        "revfrf.protocols.frf_revoc.sign_report",
-        lambda identity, report: sign_report(identity, changed(report, digest_after=honest)),
-    )
-    certificate = leave(federation, ["bank"])
-    assert certificate.report.digest_after == honest
-    assert federation.coordinator.digest() != honest
+    assert certificate.digest_after != salted_digest(federation.coordinator.record.salt, honest)

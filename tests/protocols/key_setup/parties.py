@@ -1,7 +1,7 @@
 """KGC and five parties, what KGC deals to them and certifies, and how it could lie."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -10,20 +10,20 @@ import msgspec
 from revfrf.crypto.dtpkc.strong import SetUp
 from revfrf.crypto.signing import SigningKey
 from revfrf.messages.base import Done, Message, number
-from revfrf.messages.frf_revoc import RevocationLevel
+from revfrf.messages.frf_revoc import RevocationLevel, RevocationRequest
 from revfrf.messages.key_setup import (
     DtpkcParameters,
     EpochAccepted,
     EpochCertificate,
     KeyDeal,
     Member,
-    Receipt,
 )
 from revfrf.names import CC, CS, KGC, PARTICIPANT, Protocol
+from revfrf.protocols.certificate import sign_revocation
 from revfrf.protocols.common.epoch import sign_certificate, write_parameters
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.frf_revoc import next_epoch
-from revfrf.protocols.key_setup import announce
+from revfrf.protocols.key_setup import inform
 from revfrf.roles.kgc import KeyCentre
 from revfrf.testing.federations import toy_keys
 from revfrf.testing.peers import LyingChannel
@@ -48,22 +48,36 @@ class Parties:
     def enrol(self, protocol: Protocol = "paper") -> EpochCertificate:
         setup = toy_keys() if protocol == "paper" else None
         certificate = self.kgc.begin_first_epoch("federation", setup, ROLES)
-        self.kgc.announce()
+        self.kgc.announce(setup_requested=True)
         return certificate
 
     def send(self, party: str, message: Message, sender: str = KGC) -> Done:
         return self.network.channel(sender).call(party, message, Done)
 
+    def requests(self, *leavers: str, level: RevocationLevel) -> list[RevocationRequest]:
+        """What these have signed, to leave in the epoch that they are in."""
+        return [sign_revocation(self.identities[name], bytes(16), level) for name in leavers]
+
     def leave(
         self, *leavers: str, setup: SetUp | None = None, level: RevocationLevel | None = None
-    ) -> tuple[EpochCertificate, tuple[Receipt, ...]]:
-        """The epoch without these, at level 2 and with new keys if there is a new set-up."""
+    ) -> EpochCertificate:
+        """The epoch without these, at level 2 and with new keys if there is a new set-up. All enter it."""
         current = self.identities[CS].certificate
         assert current is not None
         channel, level = self.network.channel(KGC), level or level_of(setup)
-        unsigned = next_epoch(channel, current, leavers, level, setup, next(DEALS))
+        unsigned = next_epoch(channel, current, self.requests(*leavers, level=level), setup, next(DEALS))
         after = sign_certificate(self.signing, unsigned)
-        return after, announce(channel, current, after)
+        for member in after.members:
+            inform(channel, [after], member.name)
+        return after
+
+
+def following(parties: Parties, before: EpochCertificate, leaver: str) -> EpochCertificate:
+    """The epoch without this participant, at level 1, which nobody has entered yet."""
+    identity = replace(parties.identities[leaver], certificate=before)
+    request = sign_revocation(identity, bytes(16), 1)
+    unsigned = next_epoch(parties.network.channel(KGC), before, [request], None, next(DEALS))
+    return sign_certificate(parties.signing, unsigned)
 
 
 def level_of(setup: SetUp | None) -> RevocationLevel:

@@ -14,7 +14,7 @@ from revfrf.messages.key_setup import DtpkcParameters, Enrolment, EpochAccepted,
 from revfrf.names import CC, KGC, PARTICIPANT
 from revfrf.protocols.common.epoch import certificate_digest, check_succession, write_parameters
 from revfrf.protocols.frf_revoc import next_epoch
-from revfrf.protocols.key_setup import announce
+from revfrf.protocols.key_setup import inform
 from revfrf.testing.federations import toy_keys
 from revfrf.testing.refusals import refusal, refused
 from tests.federations import modulus
@@ -25,6 +25,7 @@ from tests.protocols.key_setup.parties import (
     accepted,
     dealt_to,
     dtpkc_of,
+    following,
     forging,
     fresh_setup,
     level_of,
@@ -40,7 +41,7 @@ MakeKeys = Callable[[], SetUp | None]
 @LEVELS
 def test_epoch_without_the_leaver_follows(parties: Parties, new_setup: MakeKeys) -> None:
     first = parties.enrol()
-    second, _ = parties.leave("telco", setup=new_setup())
+    second = parties.leave("telco", setup=new_setup())
     check_succession(None, first)
     check_succession(first, second)
     assert (second.epoch, second.revoked, second.previous) == (2, ("telco",), certificate_digest(first))
@@ -105,9 +106,19 @@ WRONG_MEMBERS: dict[str, Callable[[EpochCertificate, EpochCertificate], tuple[Me
     "somebody with the leaver's key": lambda a, b: with_bank(b, h=only(a, "telco")[0].h),
     "somebody with the key of another": lambda _a, b: with_bank(b, h=only(b, CC)[0].h),
 }
+WRONG_REQUESTS: dict[str, tuple[str, Callable[[EpochCertificate, EpochCertificate], dict[str, Any]]]] = {
+    "nobody has asked to leave": ("leaver", lambda _a, _b: {"requests": ()}),
+    "a request twice": ("leaver", lambda _a, b: {"requests": b.requests * 2}),
+    "a request for the other level": ("signature", lambda _a, b: asked(b, level=3 - b.requests[0].level)),
+    "a request that was not signed": ("signature", lambda _a, b: asked(b, signature=bytes(64))),
+    "a request of somebody who stays": ("signature", lambda _a, b: asked(b, party="bank")),
+    "a request of a server": ("member", lambda _a, b: asked(b, party=CC)),
+    "a request of who has left before": ("epoch", lambda a, _b: {"requests": a.requests}),
+    "a request to leave another federation": ("epoch", lambda _a, b: asked(b, federation="another")),
+}
 ERASES = "keys are erased although nobody has new ones, or not although all have"
 NEW_KEYS = "new keys and the old modulus, or old keys and a new one"
-WRONG = [*OUT_OF_TURN, *WRONG_LEAVERS, *WRONG_MEMBERS, NEW_KEYS, ERASES]
+WRONG = [*OUT_OF_TURN, *WRONG_LEAVERS, *WRONG_MEMBERS, *WRONG_REQUESTS, NEW_KEYS, ERASES]
 
 
 def wrongly(wrong: str, before: EpochCertificate, after: EpochCertificate) -> dict[str, Any]:
@@ -119,7 +130,21 @@ def wrongly(wrong: str, before: EpochCertificate, after: EpochCertificate) -> di
         return {"erases": not after.erases}
     if wrong in WRONG_MEMBERS:
         return {"members": WRONG_MEMBERS[wrong](before, after)}
+    if wrong in WRONG_REQUESTS:
+        return WRONG_REQUESTS[wrong][1](before, after)
     return (OUT_OF_TURN | WRONG_LEAVERS)[wrong](before, after)
+
+
+def asked(after: EpochCertificate, **changes: Any) -> dict[str, Any]:
+    """What is changed about an epoch with these changes of the first request to leave."""
+    return {"requests": (replace(after.requests[0], **changes), *after.requests[1:])}
+
+
+def kind_of(wrong: str) -> str:
+    """The kind of the refusal."""
+    if wrong in WRONG_REQUESTS:
+        return WRONG_REQUESTS[wrong][0]
+    return "epoch" if wrong in OUT_OF_TURN else "leaver" if wrong == ERASES else "member"
 
 
 def other_key(before: EpochCertificate, after: EpochCertificate) -> bytes | None:
@@ -132,8 +157,8 @@ def other_key(before: EpochCertificate, after: EpochCertificate) -> bytes | None
 def epochs(parties: Parties, request: pytest.FixtureRequest) -> Epochs:
     """The second and the third epoch: first shop has left, then telco."""
     parties.enrol()
-    second, _ = parties.leave("shop")
-    third, _ = parties.leave("telco", setup=fresh_setup() if request.param == 2 else None)
+    second = parties.leave("shop")
+    third = parties.leave("telco", setup=fresh_setup() if request.param == 2 else None)
     return second, third
 
 
@@ -141,7 +166,7 @@ def epochs(parties: Parties, request: pytest.FixtureRequest) -> Epochs:
 def test_epoch_that_does_not_follow_is_refused(epochs: Epochs, wrong: str) -> None:
     before, after = epochs
     check_succession(before, after)
-    with refused("epoch" if wrong in OUT_OF_TURN else "member"):
+    with refused(kind_of(wrong)):
         check_succession(before, replace(after, **wrongly(wrong, before, after)))
 
 
@@ -150,7 +175,7 @@ def test_epoch_that_does_not_follow_is_refused(epochs: Epochs, wrong: str) -> No
 )
 def test_parameters_stay_where_keys_do(parties: Parties, changes: dict[str, Any]) -> None:
     first = parties.enrol()
-    second, _ = parties.leave("telco")
+    second = parties.leave("telco")
     with pytest.raises(ProtocolError):
         check_succession(first, replace(second, **other_dtpkc(second, **changes)))
 
@@ -166,7 +191,7 @@ BAD_PARAMETERS: dict[str, Callable[[DtpkcParameters], dict[str, Any]]] = {
 @pytest.mark.parametrize("wrong", BAD_PARAMETERS)
 def test_new_parameters_are_as_large_and_not_made_from_the_old_ones(parties: Parties, wrong: str) -> None:
     first = parties.enrol()
-    second, _ = parties.leave("telco", setup=fresh_setup())
+    second = parties.leave("telco", setup=fresh_setup())
     before = replace(first, **other_dtpkc(first, n=number(modulus(first) // 3 * 3)))
     after = replace(second, previous=certificate_digest(before))
     check_succession(before, after)
@@ -183,7 +208,7 @@ def test_party_stays_in_its_epoch_if_the_next_one_is_wrong(
 ) -> None:
     """Whatever KGC itself has signed."""
     parties.enrol()
-    second, _ = parties.leave("shop")
+    second = parties.leave("shop")
     bank, kgc, held = parties.identities["bank"], parties.signing, parties.identities["bank"].keys
 
     def forge(certificate: EpochCertificate) -> EpochCertificate:
@@ -191,9 +216,10 @@ def test_party_stays_in_its_epoch_if_the_next_one_is_wrong(
 
     channel = forging(parties.network, forge)
     setup = new_setup()
-    unsigned = next_epoch(channel, second, ["telco"], level_of(setup), setup, next(DEALS))
+    requests = parties.requests("telco", level=level_of(setup))
+    unsigned = next_epoch(channel, second, requests, setup, next(DEALS))
     third = signed_again(kgc, unsigned)
-    refusal(lambda: announce(channel, second, third))
+    refusal(lambda: inform(channel, [third], "bank"))
     assert bank.certificate == second
     assert bank.keys is held
 
@@ -202,25 +228,22 @@ def test_certificates_are_taken_in_turn(parties: Parties) -> None:
     first = parties.enrol()
     late = parties.identities["bank"]
 
-    def following(before: EpochCertificate, leaver: str) -> EpochCertificate:
-        changes = {"revoked": (*before.revoked, leaver), "previous": certificate_digest(before)}
-        members = all_but(before, leaver)
-        return signed_again(parties.signing, before, epoch=before.epoch + 1, members=members, **changes)
-
-    second = following(first, "shop")
-    third = following(second, "telco")
+    second = following(parties, first, "shop")
+    third = following(parties, second, "telco")
     assert refusal(lambda: parties.send("bank", third)).kind == "order"
     assert late.certificate == first
     for certificate in (second, third):
-        assert accepted(parties, "bank", certificate) == EpochAccepted(epoch=certificate.epoch, receipt=None)
-        for old in (first, second)[: certificate.epoch - 1]:
-            assert refusal(lambda c=old: parties.send("bank", c)).kind == "order"  # type: ignore[misc]
-    assert late.certificate == third
+        assert accepted(parties, "bank", certificate) == EpochAccepted(epoch=certificate.epoch)
+        for old in (first, second)[: certificate.epoch - 1]:  # whoever sends it is told where the party is
+            assert accepted(parties, "bank", old) == EpochAccepted(epoch=certificate.epoch)
+            forged = replace(old, signature=bytes(64))
+            assert refusal(lambda c=forged: parties.send("bank", c)).kind == "signature"  # type: ignore[misc]
+        assert late.certificate == certificate
 
 
 def test_leaver_does_not_enter_the_epoch_without_it(parties: Parties) -> None:
     first = parties.enrol()
-    second, _ = parties.leave("telco")
+    second = parties.leave("telco")
     assert refusal(lambda: parties.send("telco", second)).kind == "member"
     assert parties.identities["telco"].certificate == first
 
@@ -235,7 +258,6 @@ def test_keys_that_were_dealt_are_not_used_before_their_epoch_and_forgotten_with
     parties.network.channel(KGC).call("bank", dealt, Enrolment)
     assert bank.weak is weak
     assert bank.epoch == 1
-    _, receipts = parties.leave("telco")
-    assert receipts == ()
+    parties.leave("telco")
     assert bank.keys is held
     assert bank.pending_keys is None

@@ -7,17 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from revfrf.crypto.signing import SigningKey
-from revfrf.errors import ProtocolError, RejectedError, SignatureError
+from revfrf.errors import ProtocolError
 from revfrf.messages.base import number
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.messages.key_setup import Admission, Enrolment, EpochAccepted, EpochCertificate, Member, ProvenKey
 from revfrf.names import CS, KGC, REQUESTER, Protocol
-from revfrf.protocols.common.epoch import (
-    check_receipts,
-    check_succession,
-    verify_certificate,
-    write_parameters,
-)
+from revfrf.protocols.common.epoch import check_succession, verify_certificate, write_parameters
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.signed import sign
 from revfrf.protocols.frf_revoc import next_epoch
@@ -159,71 +154,18 @@ def test_certificate_before_any_deal_is_refused(parties: Parties) -> None:
 
 
 @LEVELS
-def test_epoch_without_the_leaver_follows_and_all_sign_receipts_at_level_2(
+def test_epoch_without_the_leaver_follows_and_erases_at_level_2(
     parties: Parties, level: RevocationLevel
 ) -> None:
     first = parties.enrol("shares")
     with recording(parties.network) as sent:
-        second, receipts = parties.leave("telco", level=level)
+        second = parties.leave("telco", level=level)
     staying = {name for name in ROLES if name != "telco"}
     assert {each.type for each in sent} == {"EpochCertificate", "EpochAccepted"}  # nothing is dealt
     assert second.members == tuple(member for member in first.members if member.name in staying)
     assert (second.erases, second.forest_protocol) == (level == 2, "shares")
-    assert {receipt.party for receipt in receipts} == (staying if level == 2 else set())
     assert {parties.identities[name].certificate for name in staying} == {second}
-    again = accepted(parties, "bank", second)
-    assert again == EpochAccepted(epoch=2, receipt=parties.identities["bank"].receipt)
-    check_receipts(first, second, receipts)
-
-
-Renewal = tuple[EpochCertificate, EpochCertificate, dict[str, Any]]
-
-
-@pytest.fixture
-def renewal(parties: Parties) -> Renewal:
-    """Two epochs, the second at level 2, and the receipts."""
-    first = parties.enrol("shares")
-    second, receipts = parties.leave("telco", level=2)
-    return first, second, {receipt.party: receipt for receipt in receipts}
-
-
-@pytest.mark.parametrize("missing", [[CS], ["bank"], list(ROLES)], ids=str)
-def test_level_2_needs_the_receipts_of_all_members(renewal: Renewal, missing: list[str]) -> None:
-    before, after, receipts = renewal
-    given = [receipt for name, receipt in receipts.items() if name not in missing]
-    with pytest.raises(ProtocolError, match="not every party"):
-        check_receipts(before, after, given)
-
-
-def test_forged_receipt_is_refused(parties: Parties, renewal: Renewal) -> None:
-    before, after, receipts = renewal
-    by_telco = sign(
-        parties.identities["telco"].signing_key, "revfrf erasure receipt v1", receipts["bank"], "federation"
-    )
-    with pytest.raises(SignatureError, match="'bank' has not signed its receipt"):
-        check_receipts(before, after, [*(receipts | {"bank": by_telco}).values()])
-    for changes in ({"epoch": 2}, {"erased": bytes(32)}, {"entered": bytes(32)}, {"signature": bytes(64)}):
-        with pytest.raises(RejectedError):
-            check_receipts(
-                before, after, [*(receipts | {"bank": replace(receipts["bank"], **changes)}).values()]
-            )
-
-
-def test_receipt_is_for_these_leavers_alone(parties: Parties, renewal: Renewal) -> None:
-    before, after, receipts = renewal
-    others = tuple(member for member in before.members if member.name != "shop")
-    other = signed_again(parties.signing, after, revoked=("shop",), members=others)
-    assert {member.name for member in other.members} >= {"telco"}
-    with pytest.raises(ProtocolError):
-        check_receipts(before, other, [*receipts.values()])
-
-
-def test_nobody_signs_a_receipt_at_level_1(parties: Parties, renewal: Renewal) -> None:
-    before, after, receipts = renewal
-    kept = signed_again(parties.signing, after, erases=False)
-    check_receipts(before, kept, [])
-    with pytest.raises(ProtocolError):
-        check_receipts(before, kept, [*receipts.values()])
+    assert accepted(parties, "bank", second) == EpochAccepted(epoch=2)
 
 
 WRONG: dict[str, Callable[[EpochCertificate], dict[str, Any]]] = {
@@ -248,7 +190,9 @@ def test_nobody_enters_an_epoch_that_changes_what_must_stay(
 ) -> None:
     """Whatever KGC itself has signed."""
     first, kgc = parties.enrol("shares"), parties.signing
-    right = next_epoch(parties.network.channel(KGC), first, ["telco"], level, None, next(DEALS))
+    right = next_epoch(
+        parties.network.channel(KGC), first, parties.requests("telco", level=level), None, next(DEALS)
+    )
     check_succession(first, right)
     forged = signed_again(kgc, right, **WRONG[wrong](right))
     with pytest.raises(ProtocolError):

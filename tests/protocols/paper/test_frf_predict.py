@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -47,6 +48,7 @@ from revfrf.testing.refusals import refusal_kind
 from revfrf.transport.base import Answering
 from tests.federations import grown_splits, in_numbers
 from tests.protocols.paper.blame import blamed, u4
+from tests.quick import quick
 
 MISSING = missing(64)
 
@@ -146,8 +148,9 @@ CASES: dict[str, Case] = {
 }
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "n_jobs"), quick(product(CASES, [1, 2]), [*((name, 1) for name in CASES), ("many trees", 2)])
+)
 def test_answers_are_those_of_the_test_bit_for_bit(name: str, n_jobs: int) -> None:
     case = CASES[name]
     federation = train(case, set_up(case, n_jobs))

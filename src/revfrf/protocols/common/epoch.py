@@ -16,12 +16,16 @@ from revfrf.crypto.secret import SecretInt
 from revfrf.crypto.signing import SigningKey, VerifyKey
 from revfrf.errors import ProtocolError
 from revfrf.messages.base import number, of_number
+from revfrf.messages.frf_revoc import RevocationRequest
 from revfrf.messages.key_setup import DtpkcParameters, EpochCertificate, Member
 from revfrf.names import CC, CS
 from revfrf.protocols.common.signed import sign, signed_fields, verify
 
 SHARE_HOLDERS: dict[str, Server] = {CS: CS, CC: CC}
 """Who has a strong share."""
+
+REVOCATION = "revfrf revocation request v1"
+"""The domain of the requests to leave that begin an epoch."""
 
 _CERTIFICATE = "revfrf epoch certificate v1"
 
@@ -85,10 +89,11 @@ def check_succession(before: EpochCertificate | None, after: EpochCertificate) -
     """Raise ProtocolError unless `after` is a first epoch, or follows `before`.
 
     The federation keeps its protocol, KGC its key for notes, and members keep their names, roles and signing
-    keys; either all have new keys under new parameters, or nobody has.
+    keys; either all have new keys under new parameters, or nobody has. Those who
+    have left have signed requests to leave.
     """
     if before is None:
-        if after.epoch != 1 or after.revoked or after.previous or after.erases:
+        if after.epoch != 1 or after.revoked or after.requests or after.previous or after.erases:
             raise ProtocolError("a first epoch has no predecessor, and nobody has left", kind="epoch")
         return
     if after.federation != before.federation or after.epoch != before.epoch + 1:
@@ -110,7 +115,27 @@ def check_succession(before: EpochCertificate | None, after: EpochCertificate) -
         )
     if [member.role for member in staying if member.role in SHARE_HOLDERS] not in ([CS, CC], [CC, CS]):
         raise ProtocolError("an epoch has one CS and one CC", kind="member")
+    _check_requests(before, after, left)
     _check_keys(before, after, staying)
+
+
+def _check_requests(before: EpochCertificate, after: EpochCertificate, left: Sequence[str]) -> None:
+    """Those who have left have asked to, and all erase what they had if one of them wants it."""
+    for request in after.requests:
+        check_revocation(before, request)
+    if [request.party for request in after.requests] != list(left):
+        raise ProtocolError("those who left are not those who asked to", kind="leaver")
+    if after.erases != any(request.level == 2 for request in after.requests):
+        raise ProtocolError("at level 2, and only there, everybody erases what it had", kind="leaver")
+
+
+def check_revocation(certificate: EpochCertificate, request: RevocationRequest) -> None:
+    """Raise RejectedError unless a participant of this epoch has signed that it leaves."""
+    if (request.federation, request.epoch) != (certificate.federation, certificate.epoch):
+        raise ProtocolError("a request to leave another federation, or in another epoch", kind="epoch")
+    if request.party not in certificate.participants:
+        raise ProtocolError(f"{request.party!r} is not a participant", kind="member")
+    verify(VerifyKey(certificate.by_name[request.party].verify_key), REVOCATION, request)
 
 
 def _check_keys(before: EpochCertificate, after: EpochCertificate, staying: Sequence[Member]) -> None:
