@@ -95,7 +95,7 @@ def legend(html: str) -> str:
 def test_the_page_is_well_formed(html: str) -> None:
     assert html.startswith("<!doctype html>\n")
     tags = [tag for tag, _ in Reader(html).tags]
-    assert (tags.count("svg"), tags.count("section")) == (2 + len(PARTIES), 6)
+    assert (tags.count("svg"), tags.count("section")) == (2 + len(PARTIES), 7)
 
 
 def test_the_page_loads_nothing(html: str) -> None:

@@ -313,6 +313,7 @@ class SharesOwner(OwnerSide):
         self.seat.check_epoch(message.epoch)
         if message.forest != self.opening.forest:
             raise ProtocolError("a message about another forest", kind="forest")
+        self.seat.table(message.table)  # raises if there is none
         numbers = self.seat.numbers[message.table]
         if message.rows != rows_digest(numbers):
             raise ProtocolError("bins of other rows than this owner has", kind="schema")
