@@ -43,8 +43,14 @@ def paid(spending: Spending, column: str, cost: int, settings: ColumnSettings) -
 
 def values_sent(records: Paths, bins: Bytes) -> Paths:
     """Return numbers for these values of these records, ascending: 56 bits of the record, and its bin."""
-    numbers: Paths = np.unique(records >> _BIN_BITS << _BIN_BITS | bins)
-    return numbers
+    return _distinct(records >> _BIN_BITS << _BIN_BITS | bins)
+
+
+def _distinct(numbers: Paths) -> Paths:
+    """Return each of these numbers once, ascending; NumPy's `unique` takes far longer for a million."""
+    ordered = np.sort(numbers)
+    found: Paths = ordered[np.diff(ordered, prepend=~ordered[:1]) != 0]
+    return found
 
 
 def _values_of_a_record(sent: Paths) -> int:
@@ -63,7 +69,7 @@ def pay_for(
     The first value of every record has been paid for with the book. Raises ProtocolError.
     """
     known = store.sent(column)
-    sent: Paths = np.union1d(known, values)
+    sent = _distinct(np.concatenate([known, values]))
     if len(sent) == len(known):
         return
     more = max(1, _values_of_a_record(sent)) - max(1, _values_of_a_record(known))
