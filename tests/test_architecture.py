@@ -54,6 +54,12 @@ def test_files_that_the_map_names_are_in_their_package() -> None:
         assert {*re.findall(r"`(\w+)`", named)} - called <= places, packages
 
 
+def test_the_map_names_every_protocol() -> None:
+    [row] = re.findall(r"^\| `protocols/` \| (.*) \|$", (SOURCE / "README.md").read_text(), re.MULTILINE)
+    named = {*re.findall(r"`(\w+)`", row)}
+    assert {path.stem for path in (SOURCE / "protocols").glob("*.py")} - {"__init__"} <= named
+
+
 def test_the_top_level_has_few_modules() -> None:
     assert len(list(SOURCE.glob("*.py"))) <= 8
 

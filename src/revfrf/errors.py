@@ -160,7 +160,7 @@ class PolicyError(RejectedError, kind="policy"):
 
 class ProtocolError(RejectedError, kind="unexpected"):
     """Kinds: `sender`, `epoch`, `forest`, `order`, `node`, `too-large`, `member`, `schema`, `request`,
-    `replay`, `unexpected`.
+    `replay`, `leaver`, `budget`, `unexpected`.
     """
 
 

@@ -14,8 +14,7 @@ from revfrf import RevocableForestClassifier, RevocableForestRegressor
 from revfrf.crypto.signing import SigningKey
 from revfrf.errors import StorageError, UsageError
 from revfrf.forest.tree import LEAF, Tree
-from revfrf.protocols.bins import bins_digest
-from revfrf.protocols.events import new_salt
+from revfrf.protocols.bins import bins_digest, new_salt
 from revfrf.protocols.shares import SharesCoordinator
 from revfrf.testing.federations import prepared_keys
 from tests.estimators.directories import LEVELS, NUMBERS, PARTIES, X, Y, again, file_of

@@ -538,7 +538,7 @@ def test_training_that_was_interrupted_is_resumed_with_the_limits_of_its_books(
         raise error() if error is KeyboardInterrupt else ProtocolError("not now", kind="order")
 
     with monkeypatch.context() as patch:
-        patch.setattr(shares, "collect_bins", interrupted)
+        patch.setattr(shares, "ask_bins", interrupted)
         patch.setattr("revfrf.storage.directory.Directory.abandon", lambda stores: stores.close())
         with pytest.raises(error):
             fitted(directory=tmp_path / "forest", n_cuts={0: 3, 2: 4})

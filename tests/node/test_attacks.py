@@ -415,6 +415,19 @@ def test_a_higher_level_counts_also_while_the_epoch_of_the_lower_one_begins(
     assert federation.epoch.dtpkc != before.dtpkc
 
 
+def test_lie_of_cs_that_a_party_has_left_erases_nothing(federation: Federation) -> None:
+    """Only a party that has asked to leave erases what it has of the forest."""
+    service = cast(ParticipantService, federation.services["h0"])
+    secret, keys = service.role.secret, service.role.identity.keys
+    service.on_expelled()
+    assert (service.role.secret, service.role.identity.keys) == (secret, keys)
+    assert keys is not None
+    service.home.store.write(asked_to_leave=True)
+    service.on_expelled()
+    assert service.role.secret != secret
+    assert service.role.identity.keys is None
+
+
 def test_of_the_last_two_who_ask_at_once_one_is_refused_and_the_other_leaves(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -271,7 +271,6 @@ FLAGS = {
     "serve -d kgc --workers 0": "--workers: must be",
     "serve -d kgc --data a.csv": "--data: only participant and CS",
     "predict t.csv --partial -d kgc": "--partial: only with --encrypted",
-    "predict t.csv --encrypted --min-coverage 0.1 -d kgc": "--min-coverage: only with --partial",
 }
 
 

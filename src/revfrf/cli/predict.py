@@ -30,7 +30,7 @@ def predict(
     ] = False,
     min_coverage: Annotated[
         float | None,
-        Option(min=0, max=1, show_default="0.5", help="With --partial: fail if fewer trees voted."),
+        Option(min=0, max=1, show_default="0.5", help="Fail if a smaller fraction of the trees voted."),
     ] = None,
     voting: Voting = "hard",
     as_json: Json = False,
@@ -49,8 +49,6 @@ def predict(
     """
     if partial and not encrypted:
         raise UsageError("--partial: only with --encrypted; without it, all participants are needed")
-    if min_coverage is not None and not partial:
-        raise UsageError("--min-coverage: only with --partial; without it, all trees vote")
     if out is not None:
         check_place(out)
         if out.exists() and rows.exists() and out.samefile(rows):

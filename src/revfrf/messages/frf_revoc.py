@@ -10,7 +10,9 @@ Time = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 """In Unix seconds."""
 
 RevocationLevel = Literal[1, 2]
-"""1: the forest is as if the leaver had never been there. 2: also, copies of the old one stop working."""
+"""1: the forest is rebuilt as if the leaver had never been there. 2: also, all members sign receipts. Under
+the paper protocol all have new keys then, so that copies of the old forest stop working.
+"""
 
 
 class RevocationRequest(Message, frozen=True):

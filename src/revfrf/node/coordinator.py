@@ -4,6 +4,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from threading import Lock
 from typing import Any, TypeVar, cast
 
@@ -135,14 +136,14 @@ class CoordinatorService(Service):
 
         common, votes = self._when_ready(find, on_progress)
         scale = self.role.targets.scale
-        coverage, offline = None, self.role.certificates[-1].waits_for
-        if offline:
+        coverage, offline = None, tuple(self.role.waits_for)
+        if self.role.certificates[-1].waits_for:
             coverage = tuple((votes.n_voted / self.role.plan.rules.n_trees).tolist())
         answers: tuple[Any, ...] = tuple(scale.labels[place] for place in votes.classes())
         if not scale.labels:
             answers = tuple(votes.numbers(scale.centre, scale.vote_places).tolist())
         missed = len(ids) - len(common)
-        return api.Predictions(column, common, answers, None, coverage, offline, missed)
+        return api.Predictions(column, common, answers, coverage=coverage, offline=offline, not_shared=missed)
 
     def test(self, request: api.Test, on_progress: OnProgress) -> api.TestScore:
         file, labels, classes = request.file, self.job.read_labels(request.file), self.job.classes
@@ -203,9 +204,7 @@ class CoordinatorService(Service):
             key = None if request.kgc_key is None else VerifyKey(request.kgc_key)
             found = audit(self.role, key, growing)
             self.audit.append("audited", holds=found.holds)
-            return api.Audited(
-                found.holds, found.checks, found.problems, found.digest, found.missing_receipts
-            )
+            return api.Audited(holds=found.holds, **asdict(found))
 
     def report(self, _: api.Report, __: OnProgress) -> str:
         self._expect_ready()

@@ -86,7 +86,7 @@ class ParticipantService(Service):
             replace(chosen, epsilon_budget=None) != replace(before.get(name, chosen), epsilon_budget=None)
             for name, chosen in role.settings.items()
         ):
-            log.warning("[columns] has changed; that counts for the next books, not for those of this forest")
+            log.warning("[columns] has changed; the books of this forest keep their settings")
 
     def predict_encrypted(self, request: api.PredictEncrypted, on_progress: OnProgress) -> api.Predictions:
         requester = Requester(self.role.identity, self.endpoint, self.role.n_jobs)
@@ -96,6 +96,7 @@ class ParticipantService(Service):
         """Sign a request to leave, for the operator, or send it to KGC, sealed."""
         request, name = self.role.leave(asked.level), self.home.who.name
         check_somebody_stays(self.role.certificate.participants, [name])
+        self.home.store.write(asked_to_leave=True)
         self.audit.append("asked to leave", level=asked.level)
         if not asked.send:
             return api.Departure(name, asked.level, request.epoch, encode(request).hex())
@@ -110,10 +111,13 @@ class ParticipantService(Service):
         return api.Departure(name, asked.level, request.epoch)
 
     def on_expelled(self) -> None:
+        """See `Service.on_expelled`. CS's word is no proof: a party that has not asked to leave keeps all."""
         step(log, "CS no longer accepts this party: it has left; the event certificate is the proof")
-        self.role.erase()
+        asked = bool(self.home.store.read("asked_to_leave", bool))
+        if asked:
+            self.role.erase()
         self.home.store.write(left=True)
-        self.audit.append("expelled")
+        self.audit.append("expelled", erased=asked)
         self.stop()
 
     def _revealed(self) -> dict[str, api.RevealedColumn]:

@@ -50,7 +50,10 @@ def audit(cs: EventSeat, kgc_key: VerifyKey | None, progress: Progress) -> Audit
         raise UsageError("a forest of the paper protocol cannot be audited: nobody signs what it grows from")
     checks: dict[str, Callable[[], None]] = {
         "event certificates": lambda: _check_certificates(cs, kgc_key or cs.identity.kgc),
-        "inputs": lambda: _require(inputs_of(cs) == last.core.report.inputs_after, "others are certified"),
+        "inputs": lambda: _require(
+            inputs_of(cs) == last.core.report.inputs_after,
+            "rules, seed, rows, labels or columns are not the certified ones",
+        ),
         "bins": cs.side.check_bins,
         "used cuts": lambda: _check_used_cuts(cs, last),
         "forest": lambda: _check_forest(cs, last, progress),
@@ -78,11 +81,14 @@ def _check_certificates(cs: EventSeat, kgc_key: VerifyKey) -> None:
         certificate.verify(kgc_key)
         report = certificate.core.report
         if before is None:
-            _require(report.inputs_before is None, "the first is missing")
+            _require(report.inputs_before is None, "the certificate of the forest's creation is missing")
         else:
             begins = (report.forest, report.inputs_before, report.digest_before)
             ended = before.core.report
-            _require(begins == (ended.forest, ended.inputs_after, before.digest_after), "one is missing")
+            _require(
+                begins == (ended.forest, ended.inputs_after, before.digest_after),
+                "one does not begin where the one before has ended",
+            )
         before = certificate
     report = cs.certificates[-1].core.report
     _require(report.forest == cs.plan.forest, "they are of another forest")
@@ -97,12 +103,18 @@ def _check_used_cuts(cs: EventSeat, last: EventCertificate) -> None:
         if isinstance(receipt, UsedCutsReceipt):
             salt, own = salts.get(receipt.party, b""), used.get(receipt.party, ())
             signed = tuple(used_column(salt, column, generations.get(column.feature, 0)) for column in own)
-            _require(receipt.columns == signed, f"{receipt.party!r} has signed for others")
+            _require(
+                receipt.columns == signed, f"{receipt.party!r} has signed for other cuts than the forest uses"
+            )
 
 
 def _check_forest(cs: EventSeat, last: EventCertificate, progress: Progress) -> None:
     """The stored forest is the one that its inputs define, and the certified one."""
     stored, grown = cs.digest(), cs.side.grow_again(progress)
     _require(stored == grown, f"its inputs define the forest {grown[:16]}…, and CS has {stored[:16]}…")
-    _require(salted_digest(cs.record.salt, stored) == last.digest_after, "another one is certified")
-    _require(last.n_nodes == cs.side.n_nodes, "another number of nodes is certified")
+    _require(
+        salted_digest(cs.record.salt, stored) == last.digest_after,
+        "the certified digest is that of another forest",
+    )
+    n_nodes = cs.side.n_nodes
+    _require(last.n_nodes == n_nodes, f"the forest has {n_nodes} nodes, and {last.n_nodes} are certified")

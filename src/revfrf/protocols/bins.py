@@ -41,9 +41,12 @@ from revfrf.protocols.sides import TRAINING, OwnerSeat, Plan
 from revfrf.storage.memory import Arriving, Book, CoordinatorStore, StoredBins
 from revfrf.transport.base import Channel, blaming
 
-SALT_BYTES = 32
-
 _LINE = "revfrf feature v1"
+
+
+def new_salt() -> bytes:
+    """A fresh salt, for digests that must not confirm guesses."""
+    return secrets.token_bytes(32)
 
 
 def rows_digest(numbers: Ints) -> bytes:
@@ -74,7 +77,7 @@ def draw_books(seat: OwnerSeat, opening: OpenForest, numbers: Ints) -> None:
     books, sent, spending = [], dict[str, Paths](), expect_spending(store)
     for column, values in zip(seat.columns, seat.table(TRAINING), strict=True):
         name, settings = column.name, seat.settings.get(column.name, ColumnSettings())
-        cuts, salt = draw_book(values, missing(column.ring), settings.n_cuts), secrets.token_bytes(SALT_BYTES)
+        cuts, salt = draw_book(values, missing(column.ring), settings.n_cuts), new_salt()
         epsilon = None if settings.epsilon is None else millionths(settings.epsilon)
         bare = FeatureLine(
             feature=feature_id(identity.name, name),
@@ -135,18 +138,6 @@ def answer_bins(seat: OwnerSeat, message: BinsRequest) -> BinsReply:
 
 
 # -- CS ---------------------------------------------------------------------------------------------
-
-
-def collect_bins(
-    channel: Channel,
-    plan: Plan,
-    store: CoordinatorStore,
-    owner: str,
-    columns: Sequence[Column],
-    numbers: Ints,
-) -> None:
-    """Have an owner send the bins of all its columns, and store them once all of them have been checked."""
-    store.add_bins(ask_bins(channel, plan, store, owner, columns, numbers))
 
 
 def ask_bins(

@@ -220,35 +220,42 @@ class EventCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return max((request.level for request in self.core.requests), default=None)
 
     @property
+    def _outcome(self) -> Report | CompletionReceipt:
+        """CS's last word on what has become of the forest."""
+        completed = [receipt for receipt in self.receipts if isinstance(receipt, CompletionReceipt)]
+        return completed[-1] if completed else self.core.report
+
+    @property
     def digest_after(self) -> bytes:
         """The salted digest of the forest since the event."""
-        completed = [receipt for receipt in self.receipts if isinstance(receipt, CompletionReceipt)]
-        return completed[-1].digest_after if completed else self.core.report.digest_after
+        return self._outcome.digest_after
 
     @property
     def n_nodes(self) -> int:
         """The number of the forest's nodes since the event."""
-        completed = [receipt for receipt in self.receipts if isinstance(receipt, CompletionReceipt)]
-        return self.core.report.kept + (completed[-1] if completed else self.core.report).rebuilt
+        return self.core.report.kept + self._outcome.rebuilt
 
     @property
     def waits_for(self) -> tuple[str, ...]:
         """The owners whose bins are needed to grow what the event has destroyed."""
-        completed = any(isinstance(receipt, CompletionReceipt) for receipt in self.receipts)
-        return () if completed else self.core.report.waits_for
+        return self._outcome.waits_for if isinstance(self._outcome, Report) else ()
+
+    @property
+    def _owed(self) -> list[tuple[type[Receipt], str]]:
+        """The receipts that members owe for this event, as far as it has come."""
+        after, owed = self.core.epoch_after, list[tuple[type[Receipt], str]]()
+        if self.core.report.inputs_after.features and not self.waits_for:
+            owed += [(UsedCutsReceipt, name) for name in after.participants]
+        if after.erases:
+            owed += [(ErasureReceipt, member.name) for member in after.members]
+        return owed
 
     @property
     def unsigned(self) -> dict[str, list[type[Receipt]]]:
         """Which receipts are still missing, by member. Nobody waits for them."""
         given = {(type(receipt), receipt.party) for receipt in self.receipts}
-        after, owners = self.core.epoch_after, self.core.report.inputs_after.features
-        wanted: list[tuple[type[Receipt], str]] = []
-        if owners and not self.waits_for:
-            wanted += [(UsedCutsReceipt, name) for name in after.participants]
-        if after.erases:
-            wanted += [(ErasureReceipt, member.name) for member in after.members]
         missing: dict[str, list[type[Receipt]]] = {}
-        for kind, name in wanted:
+        for kind, name in self._owed:
             if (kind, name) not in given:
                 missing.setdefault(name, []).append(kind)
         return missing
@@ -267,14 +274,9 @@ class EventCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def _verify_receipts(self) -> None:
         """Each receipt is of this event, by a member that has to give one, and the only one of its kind."""
         about, members = event_digest(self.core), self.core.epoch_after.by_name
-        bare = msgspec.structs.replace(self, receipts=())
-        allowed = {(kind, name) for name, kinds in bare.unsigned.items() for kind in kinds}
-        if bare.waits_for:
-            cs = next(member.name for member in members.values() if member.role == CS)
-            completed = [r for r in self.receipts if isinstance(r, CompletionReceipt)]
-            allowed.add((CompletionReceipt, cs))
-            if completed:
-                allowed |= {(UsedCutsReceipt, name) for name in self.core.epoch_after.participants}
+        allowed = set(self._owed)
+        if self.core.report.waits_for:
+            allowed.add((CompletionReceipt, CS))
         for receipt in self.receipts:
             who = f"the receipt of {receipt.party!r}"
             if (type(receipt), receipt.party) not in allowed or receipt.event != about:

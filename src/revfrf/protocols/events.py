@@ -10,7 +10,6 @@ salted. CS draws a new salt at every event, so that an old certificate cannot co
 """
 
 import logging
-import secrets
 from collections.abc import Collection
 from typing import Protocol
 
@@ -54,8 +53,6 @@ from revfrf.storage.memory import Rebuilding
 from revfrf.transport.base import blaming
 
 log = logging.getLogger(__name__)
-
-SALT_BYTES = 32
 
 
 def certified_inputs(
@@ -271,8 +268,3 @@ def sign_used_cuts(
         party=identity.name, event=event_digest(event), columns=tuple(columns), signature=bytes(64)
     )
     return sign_receipt(identity, unsigned)
-
-
-def new_salt() -> bytes:
-    """A fresh salt, for digests that must not confirm guesses."""
-    return secrets.token_bytes(SALT_BYTES)

@@ -23,9 +23,10 @@ from revfrf.errors import AbsentError, ProtocolError
 from revfrf.messages.fle_expan import Column
 from revfrf.messages.frf_revoc import RevocationRequest
 from revfrf.messages.key_setup import EpochCertificate
+from revfrf.protocols.bins import new_salt
 from revfrf.protocols.certificate import EventCertificate
 from revfrf.protocols.common.epoch import certificate_digest, check_succession, write_parameters
-from revfrf.protocols.events import EventSeat, new_salt, report_event
+from revfrf.protocols.events import EventSeat, report_event
 from revfrf.protocols.key_setup import deal, key_deal
 from revfrf.protocols.sides import Progress
 from revfrf.storage.memory import Rebuilding

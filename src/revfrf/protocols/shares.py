@@ -35,14 +35,14 @@ from revfrf.protocols.bins import (
     answer_bins,
     ask_bins,
     bins_digest,
-    collect_bins,
     draw_books,
     fetch_bins,
+    new_salt,
     rows_digest,
     verify_line,
 )
 from revfrf.protocols.certificate import event_digest, owner_of
-from revfrf.protocols.events import new_salt, sign_used_cuts
+from revfrf.protocols.events import sign_used_cuts
 from revfrf.protocols.sides import (
     TRAINING,
     CoordinatorSide,
@@ -115,16 +115,18 @@ class SharesCoordinator(CoordinatorSide):
             used[owner] = (*used.get(owner, ()), UsedCuts(feature, bytes(cuts)))
         return used
 
+    def _ask_bins(self, owner: str) -> dict[str, StoredBins]:
+        seat = self.seat
+        return ask_bins(
+            seat.channel, seat.plan, seat.store, owner, seat.record.columns[owner], seat.targets.numbers
+        )
+
     def grow(self, progress: Progress) -> None:
         """Collect the bins that are missing, and grow every tree that is not whole."""
-        seat, store, plan = self.seat, self.seat.store, self.seat.plan
+        seat, store = self.seat, self.seat.store
         progress(GrowthReport(0.0, "bins"))
 
-        def collect(owner: str) -> None:
-            columns = seat.record.columns[owner]
-            collect_bins(seat.channel, plan, store, owner, columns, seat.targets.numbers)
-
-        _ask_all(collect, self._without_bins())
+        _ask_all(lambda owner: store.add_bins(self._ask_bins(owner)), self._without_bins())
         self._check_parts()
         growth = self._growth(store.bins)
         open_trees = [(number, tree) for number, tree in enumerate(self.forest.trees) if not tree.whole]
@@ -160,8 +162,7 @@ class SharesCoordinator(CoordinatorSide):
         seat, plan, store = self.seat, self.seat.plan, self.seat.store
         held = dict(store.bins)
         for owner in sorted(self._without_bins()):
-            columns = seat.record.columns[owner]
-            held |= ask_bins(seat.channel, plan, store, owner, columns, seat.targets.numbers)
+            held |= self._ask_bins(owner)
         n_trees, grown = plan.rules.n_trees, dict[int, Tree]()
         bare = [(number, BARE) for number in range(n_trees)]
         for number, tree in self._growth(held).trees(bare, seat.n_jobs):

@@ -22,11 +22,12 @@ from revfrf.messages.frf_predict import ForestFacts, ForestQuery, PredictRequest
 from revfrf.messages.key_setup import EpochCertificate, KeyDeal
 from revfrf.names import CC
 from revfrf.parallel import side_by_side
+from revfrf.protocols.bins import new_salt
 from revfrf.protocols.certificate import EventCertificate
 from revfrf.protocols.common.identity import Identity
 from revfrf.protocols.common.opening import forest_id
 from revfrf.protocols.common.request import check_admission
-from revfrf.protocols.events import collect_receipts, complete, new_salt, report_event
+from revfrf.protocols.events import collect_receipts, complete, report_event
 from revfrf.protocols.frf_revoc import frf_revoc
 from revfrf.protocols.registry import PROTOCOLS
 from revfrf.protocols.sides import CoordinatorSide, ForestRecord, Plan, Progress

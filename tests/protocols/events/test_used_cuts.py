@@ -8,9 +8,10 @@ import pytest
 from revfrf.embedded.federation import Federation
 from revfrf.messages.events import Countersigned, Event, EventNotice, UsedCuts, UsedCutsReceipt
 from revfrf.names import CS
+from revfrf.protocols.bins import new_salt
 from revfrf.protocols.certificate import FORMAT, event_digest
 from revfrf.protocols.common.signed import sign
-from revfrf.protocols.events import new_salt, used_column
+from revfrf.protocols.events import used_column
 from revfrf.testing.federations import ignore, random_case, train
 from revfrf.testing.peers import offline
 from revfrf.testing.refusals import refused
