@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from functools import cache, partial
 from importlib import import_module
 from multiprocessing.util import Finalize
+from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
@@ -339,3 +340,14 @@ class _Abroad:
 _abroad = _Abroad()
 atexit.register(_abroad.close)
 os.register_at_fork(after_in_child=_abroad.reset)
+
+
+def is_compiled(function: Callable[..., object]) -> bool:
+    """Return whether a kernel's machine code is at hand, so that its next call need not wait for it."""
+    compiled: Any = function
+    if compiled.signatures:
+        return True
+    code, kept = compiled.py_func.__code__, compiled.stats.cache_path
+    source = Path(code.co_filename)
+    found = Path(kept).glob(f"{source.stem}.{code.co_name}-{code.co_firstlineno}.*.nbi") if kept else ()
+    return any(file.stat().st_mtime >= source.stat().st_mtime for file in found)

@@ -163,7 +163,9 @@ def test_two_who_leave_at_once_have_both_left(begin: Begin, trained: Known) -> N
 
     def is_whole() -> bool:
         """Without all who have left; KGC may begin another epoch as soon as one has ended."""
-        left = {name for entry in federation.ask("CS", api.History())[1:] for name in entry["leavers"]}
+        left = {
+            name for entry in federation.ask("CS", api.History())[1:] for name in entry.get("leavers", ())
+        }
         return "h1" in left and federation.is_ready() and {*federation.status().left} == left
 
     federation.until(is_whole, "the forest is whole")

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from revfrf.errors import UsageError
-from revfrf.forest.kernel import Bools, Bytes, Ints, Numbers, Paths, is_compiled, kernel
+from revfrf.forest.kernel import Bools, Bytes, Ints, Numbers, Paths, kernel
 from revfrf.forest.randomness import POISSON, bootstrap_stream, candidate_draws, key, nth, poisson
 from revfrf.forest.targets import Targets
 from revfrf.forest.tree import BARE, LEAF, OPEN, Rules, Tree
-from revfrf.parallel import as_done, elsewhere, parts_elsewhere
+from revfrf.parallel import as_done, elsewhere, is_compiled, parts_elsewhere
 
 _SECONDS_A_ROW = 1e-7  # to grow one tree, at the least
 _FEW = 32  # rows; sorting so few beats counting them in up to 256 bins

@@ -6,7 +6,6 @@ waits. Kernels release the GIL: threads scale.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
@@ -33,14 +32,3 @@ def kernel(function: Function) -> Function:
     except RuntimeError:  # nowhere to write: compile in every process
         compiled = numba.njit(nogil=True)(function)
     return cast(Function, compiled)
-
-
-def is_compiled(function: Callable[..., object]) -> bool:
-    """Return whether a kernel's machine code is at hand, so that its next call need not wait for it."""
-    compiled: Any = function
-    if compiled.signatures:
-        return True
-    code, kept = compiled.py_func.__code__, compiled.stats.cache_path
-    source = Path(code.co_filename)
-    found = Path(kept).glob(f"{source.stem}.{code.co_name}-{code.co_firstlineno}.*.nbi") if kept else ()
-    return any(file.stat().st_mtime >= source.stat().st_mtime for file in found)

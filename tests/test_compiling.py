@@ -8,7 +8,7 @@ from pathlib import Path
 _ASK = """
 import numpy as np
 from revfrf.forest.books import bins_of
-from revfrf.forest.kernel import is_compiled
+from revfrf.parallel import is_compiled
 print(is_compiled(bins_of))
 bins_of(np.zeros(1, np.int64), np.zeros(1, np.int64))
 print(is_compiled(bins_of))
