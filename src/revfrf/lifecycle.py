@@ -126,8 +126,8 @@ _CS: tuple[tuple[Step, Callable[[CsState], bool]], ...] = (
     (Step.REVOKE, lambda cs: cs.revoking),
     (Step.OPEN_FOREST, lambda cs: not cs.opened),
     (Step.GROW, lambda cs: not (cs.whole or cs.away)),
-    (Step.CERTIFY, lambda cs: not cs.certified),
     (Step.FORGET, lambda cs: cs.forgettable),
+    (Step.CERTIFY, lambda cs: not cs.certified),
     (Step.COLLECT_RECEIPTS, lambda cs: cs.unsigned),
     (Step.WAIT, lambda _: True),
 )

@@ -48,6 +48,9 @@ def audit(cs: EventSeat, kgc_key: VerifyKey | None, progress: Progress) -> Audit
     last = cs.certificates[-1]
     if last.core.epoch_after.forest_protocol == "paper":
         raise UsageError("a forest of the paper protocol cannot be audited: nobody signs what it grows from")
+    if last.waits_for and not cs.side.whole:
+        who = ", ".join(map(repr, last.waits_for))
+        raise UsageError(f"nodes are open until {who} is back and has sent its bins; audit the forest then")
     checks: dict[str, Callable[[], None]] = {
         "event certificates": lambda: _check_certificates(cs, kgc_key or cs.identity.kgc),
         "inputs": lambda: _require(

@@ -142,7 +142,7 @@ def _verify_requests(event: Event) -> None:
     with _holds("succession", "the epoch after does not follow the one before"):
         check_succession(before, after)
     for request in event.requests:
-        if request.forest != event.report.forest:
+        if event.report.inputs_before is not None and request.forest != event.report.forest:
             raise CertificateError(f"{request.party!r} has left another forest", kind="request")
 
 
@@ -162,14 +162,13 @@ def _verify_report(event: Event) -> None:
         before is not None and event.kind == "creation"
     ):
         raise CertificateError("a forest before its creation, or without its digest", kind="inputs")
-    if not set(report.waits_for) <= set(after.participants):
-        raise CertificateError("the report waits for somebody who is not a participant", kind="report")
+    forgotten = {owner_of(line.feature) for line in report.inputs_after.features if line.forget}
+    if not set(report.waits_for) <= forgotten or (report.waits_for and event.kind == "creation"):
+        raise CertificateError("the report waits for somebody whose bins are there", kind="report")
     if before is not None:
         gone = {request.party for request in event.requests}
         stay = tuple(line for line in before.features if owner_of(line.feature) not in gone)
-        kept = (before.rules, before.rows, before.n_rows, stay)
-        now = report.inputs_after
-        if (now.rules, now.rows, now.n_rows, now.features) != kept:
+        if report.inputs_after != msgspec.structs.replace(before, features=stay):
             raise CertificateError("the inputs are not those before, without the leavers", kind="inputs")
 
 

@@ -6,7 +6,8 @@
     i    receipts for used cuts and for erasure           ->  CS   adds them to the certificate
 
 Nobody waits for a receipt: who was away signs when it is back. The digests of seed, targets and forest are
-salted. CS draws a new salt at every event, so that an old certificate cannot confirm guesses.
+salted. CS draws a new salt for the forest at every event, so that an old certificate cannot confirm guesses.
+Seed and targets keep theirs until rows or labels change, so that everybody sees that they are the same.
 """
 
 import logging
@@ -108,7 +109,29 @@ class EventSeat(CoordinatorSeat, Protocol):
 
 
 def report_event(cs: EventSeat) -> EventCertificate:
-    """Have KGC certify what has become of the forest, and keep the certificate. May be repeated."""
+    """Have KGC certify what has become of the forest, and keep the certificate. May be repeated.
+
+    If KGC's answer to an earlier report was lost, that one is sent first: KGC may have certified it.
+    """
+    lost = cs.store.reported
+    if lost is not None:
+        try:
+            certificate = _certified(cs, lost)
+        except RefusedError:  # KGC has never seen it
+            cs.store.put_reported(None)
+        else:
+            _finish(cs, certificate)
+            if lost.epoch == certificate_digest(cs.certificate):
+                return certificate
+    report = _report(cs)
+    cs.store.put_reported(report)
+    certificate = _certified(cs, report)
+    _finish(cs, certificate)
+    return certificate
+
+
+def _report(cs: EventSeat) -> Report:
+    """Return CS's signed word on what has become of the forest."""
     digest_after = salted_digest(cs.record.salt, cs.digest())
     # Without this event: an interruption below may have left its certificate in memory.
     earlier = [known for known in cs.certificates if known.core.report.digest_after != digest_after]
@@ -126,7 +149,11 @@ def report_event(cs: EventSeat) -> EventCertificate:
         waits_for=tuple(sorted(cs.side.lacking)),
         signature=bytes(64),
     )
-    report = sign_report(cs.identity, unsigned)
+    return sign_report(cs.identity, unsigned)
+
+
+def _certified(cs: EventSeat, report: Report) -> EventCertificate:
+    """Return KGC's certificate for this report, with CS's own receipt. Raises RefusedError."""
     event = cs.channel.call(KGC, EventReport(report=report), Certified).event
     verify(cs.identity.kgc, FORMAT, event)
     if event.report != report:
@@ -134,17 +161,25 @@ def report_event(cs: EventSeat) -> EventCertificate:
     certificate = EventCertificate(event)
     if event.epoch_after.erases:
         certificate = certificate.signed_by([_erasure(cs.identity, event)])
-    with cs.store.transaction():
-        _keep(cs, [*earlier, certificate])
-        cs.store.put_used_salts({})
-        cs.write(msgspec.structs.replace(cs.record, dtpkc=cs.certificate.dtpkc))
-        cs.store.finish()
     return certificate
+
+
+def _finish(cs: EventSeat, certificate: EventCertificate) -> None:
+    """Keep a certificate. If it is of this epoch, the event is over."""
+    others = [known for known in cs.certificates if known.core != certificate.core]
+    with cs.store.transaction():
+        _keep(cs, [*others, certificate])
+        cs.store.put_used_salts({})
+        cs.store.put_reported(None)
+        if certificate.core.epoch_after == cs.certificate:
+            cs.write(msgspec.structs.replace(cs.record, dtpkc=cs.certificate.dtpkc))
+            cs.store.finish()
+    cs.store.scrub()
 
 
 def inputs_of(cs: EventSeat) -> CertifiedInputs:
     """Return the inputs of CS's forest as certificates have them."""
-    return certified_inputs(cs.plan.rules, cs.plan.seed, cs.targets, cs.side.lines, cs.record.salt)
+    return certified_inputs(cs.plan.rules, cs.plan.seed, cs.targets, cs.side.lines, cs.record.inputs_salt)
 
 
 def complete(cs: EventSeat) -> None:

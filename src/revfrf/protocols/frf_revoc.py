@@ -19,7 +19,7 @@ from typing import Protocol
 import msgspec
 
 from revfrf.crypto.dtpkc.strong import SetUp
-from revfrf.errors import AbsentError, ProtocolError
+from revfrf.errors import AbsentError, ProtocolError, RefusedError
 from revfrf.messages.fle_expan import Column
 from revfrf.messages.frf_revoc import RevocationRequest
 from revfrf.messages.key_setup import EpochCertificate
@@ -101,10 +101,12 @@ def frf_revoc(cs: RevokingSeat, outdated: bool, progress: Progress) -> EventCert
         cs.open()  # somebody left before all knew of the forest
     try:
         cs.side.grow(progress)  # line 8
-    except AbsentError as error:
+    except (AbsentError, RefusedError) as error:
         if error.party not in cs.side.lacking:
             raise
-        log.warning("nodes stay open until %r is back: its bins were forgotten", error.party)
+        log.warning("nodes stay open without %r, whose bins were forgotten: %s", error.party, error)
+    if cs.side.whole and cs.side.forgettable:
+        cs.side.forget()
     cs.side.renew()  # lines 9 to 12
     cs.store.scrub()
     return report_event(cs)

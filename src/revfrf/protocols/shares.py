@@ -124,6 +124,8 @@ class SharesCoordinator(CoordinatorSide):
     def grow(self, progress: Progress) -> None:
         """Collect the bins that are missing, and grow every tree that is not whole."""
         seat, store = self.seat, self.seat.store
+        if self.whole:
+            return
         progress(GrowthReport(0.0, "bins"))
 
         _ask_all(lambda owner: store.add_bins(self._ask_bins(owner)), self._without_bins())
@@ -162,7 +164,10 @@ class SharesCoordinator(CoordinatorSide):
         seat, plan, store = self.seat, self.seat.plan, self.seat.store
         held = dict(store.bins)
         for owner in sorted(self._without_bins()):
-            held |= self._ask_bins(owner)
+            try:
+                held |= self._ask_bins(owner)
+            finally:
+                store.arriving.pop(owner, None)  # these bins are not kept
         n_trees, grown = plan.rules.n_trees, dict[int, Tree]()
         bare = [(number, BARE) for number in range(n_trees)]
         for number, tree in self._growth(held).trees(bare, seat.n_jobs):
@@ -291,8 +296,10 @@ class SharesOwner(OwnerSide):
 
     def countersign(self, event: Event, used: Sequence[UsedCuts]) -> tuple[UsedCutsReceipt, bytes]:
         """See `OwnerSide.countersign`. CS tells the used cuts once per event."""
-        store, about = self.seat.store, event_digest(event)
-        known = UsedColumns(about, tuple(used), new_salt())
+        store, about, epoch = self.seat.store, event_digest(event), event.epoch_after.epoch
+        known = UsedColumns(about, epoch, tuple(used), new_salt())
+        if store.used is not None and store.used.epoch > epoch:
+            raise ProtocolError("used cuts for an event before the last one", kind="order")
         if store.used is not None and store.used.event == about:
             if store.used.columns != known.columns:
                 raise ProtocolError("other used cuts than CS has named for this event before", kind="forest")
@@ -300,6 +307,7 @@ class SharesOwner(OwnerSide):
         lines = [book.line for book in store.books]
         receipt = sign_used_cuts(self.seat.identity, event, used, lines, known.salt)
         store.put_used(known)
+        store.scrub()  # of the salt before
         return receipt, known.salt
 
     def save(self, store: ParticipantStore) -> None:

@@ -47,7 +47,8 @@ class ForestRecord(Record, frozen=True):
     """What CS writes down of a forest. `columns` has those of each participant, once all know of the forest.
 
     `dtpkc` has the modulus that the splits are encrypted under, if they are: that of an older epoch until a
-    revocation at level 2 has ended. `salt` is that of the digests in certificates since the last event.
+    revocation at level 2 has ended. `salt` is that of the forest's digest since the last event, `inputs_salt`
+    that of the digests of seed and targets, which stay as long as these do.
     """
 
     opening: OpenForest
@@ -55,6 +56,7 @@ class ForestRecord(Record, frozen=True):
     columns: dict[str, tuple[Column, ...]]
     dtpkc: DtpkcParameters | None
     salt: bytes
+    inputs_salt: bytes
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """CS, the coordinator: owns the labels, the structure of the forest and its leaves; drives every protocol."""
 
+import logging
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ import msgspec
 import numpy as np
 
 from revfrf.crypto.signing import VerifyKey
-from revfrf.errors import AbsentError, NoForestError, ProtocolError
+from revfrf.errors import AbsentError, NoForestError, ProtocolError, RefusedError
 from revfrf.forest.criterion import check_rows_count
 from revfrf.forest.targets import Targets, TargetsRecord
 from revfrf.forest.tree import Rules, feature_id
@@ -34,6 +35,8 @@ from revfrf.protocols.sides import CoordinatorSide, ForestRecord, Plan, Progress
 from revfrf.roles.party import PolicyParty
 from revfrf.storage.memory import CoordinatorStore
 from revfrf.transport.base import Channel
+
+log = logging.getLogger(__name__)
 
 _progress: ContextVar[Callable[[float], None]] = ContextVar("progress", default=lambda _: None)
 
@@ -68,6 +71,7 @@ class Coordinator(PolicyParty):
         self.channel = channel
         self.certificates: tuple[EventCertificate, ...] = ()
         self._unwilling: set[str] = set()
+        self._keeping_bins: set[str] = set()
         self.labels_are_public = False
         self.absent: Callable[[], Collection[str]] = tuple
 
@@ -126,7 +130,7 @@ class Coordinator(PolicyParty):
         opening = msgspec.structs.replace(unnamed, forest=forest_id(unnamed))
         with self.store.transaction():
             self.store.write(targets=targets)
-            self.write(ForestRecord(opening, seed, {}, epoch.dtpkc, new_salt()))
+            self.write(ForestRecord(opening, seed, {}, epoch.dtpkc, new_salt(), new_salt()))
         self.targets = targets
 
     def open(self) -> None:
@@ -167,8 +171,18 @@ class Coordinator(PolicyParty):
         self.side = PROTOCOLS[epoch.forest_protocol].coordinator(self)
 
     def grow(self, progress: Progress) -> None:
-        """Grow what is missing in the forest."""
-        self.side.grow(progress)
+        """Grow what is missing in the forest.
+
+        If it waits for an owner that is back and refuses to send its bins, it waits on.
+        """
+        waiting = any(certificate.waits_for for certificate in self.certificates[-1:])
+        try:
+            self.side.grow(progress)
+        except (AbsentError, RefusedError) as error:
+            if not waiting or error.party not in self.side.lacking:
+                raise
+            log.warning("nodes stay open without %r, whose bins were forgotten: %s", error.party, error)
+            self._keeping_bins.add(error.party)
 
     def certify(self) -> None:
         """Have KGC certify the forest's inputs; or sign that it is whole, once an owner is back."""
@@ -188,8 +202,8 @@ class Coordinator(PolicyParty):
         self._unwilling |= asked & self.certificates[-1].unsigned.keys()
 
     def ask_all_again(self) -> None:
-        """From now on, ask those for receipts again that have refused them."""
-        self._unwilling = set()
+        """From now on, ask those for receipts and bins again that have refused them."""
+        self._unwilling, self._keeping_bins = set(), set()
 
     @property
     def _to_sign(self) -> set[str]:
@@ -226,8 +240,9 @@ class Coordinator(PolicyParty):
 
     @property
     def waits_for(self) -> list[str]:
-        """The owners that are away and without whom open nodes cannot grow: their bins were forgotten."""
-        return sorted(self.side.lacking & set(self.absent())) if self.created else []
+        """The owners who keep nodes open: CS has forgotten their bins, and they are away or refuse."""
+        gone = {*self.absent(), *self._keeping_bins}
+        return sorted(self.side.lacking & gone) if self.created else []
 
     @property
     def created(self) -> bool:

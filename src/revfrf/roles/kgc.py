@@ -41,6 +41,7 @@ class KeyCentreRecord(Record, frozen=True):
     requesters: dict[str, bytes] = msgspec.field(default_factory=dict)
     leaving: dict[str, RevocationRequest] = msgspec.field(default_factory=dict)
     nonces: frozenset[bytes] = frozenset()
+    arrived: dict[str, int] = msgspec.field(default_factory=dict)
     uncertified: bool = False
     asked_at: int = 0
     informed: dict[str, int] = msgspec.field(default_factory=dict)
@@ -219,6 +220,9 @@ class KeyCentre:
             if request.nonce in self.state.nonces:
                 raise ProtocolError("a request to leave that was used before", kind="replay")
             check_revocation(self.current, request)
+            certified = self.state.certified
+            if certified is not None and request.forest != certified.report.forest:
+                raise ProtocolError("a request to leave another forest", kind="forest")
             try:
                 check_somebody_stays(self.current.participants, {*self.state.leaving, request.party})
             except UsageError as error:
@@ -226,14 +230,15 @@ class KeyCentre:
             known = self.state.leaving.get(request.party)
             if known is None or known.level < request.level:  # else it has asked before
                 leaving = self.state.leaving | {request.party: request}
-                nonces = self.state.nonces | {request.nonce}
-                self._update(nonces=nonces, leaving=leaving, asked_at=int(time.time()))
+                arrived = self.state.arrived | {request.party: int(time.time())}
+                self._update(nonces=self.state.nonces | {request.nonce}, leaving=leaving, arrived=arrived)
 
     def cancel_revocations(self, parties: Collection[str]) -> None:
         """Drop requests to leave that were not carried out."""
         with self._changes:
             leaving = {name: request for name, request in self.state.leaving.items() if name not in parties}
-            self._update(leaving=leaving)
+            arrived = {name: time for name, time in self.state.arrived.items() if name not in parties}
+            self._update(leaving=leaving, arrived=arrived)
 
     def begin_epoch(self, setup: SetUp | None) -> EpochCertificate:
         """Begin the epoch without those who have asked to leave, with new keys if there is a new set-up."""
@@ -251,7 +256,9 @@ class KeyCentre:
         with self._changes:
             if set(self.state.leaving.values()) != set(leaving):
                 raise ProtocolError("somebody else has asked to leave; begin again", kind="order")
-            self._update(certificates=certificates, leaving={}, admitted={}, uncertified=True)
+            asked_at = max(self.state.arrived[request.party] for request in leaving)
+            changes = {"leaving": {}, "arrived": {}, "admitted": {}, "asked_at": asked_at}
+            self._update(certificates=certificates, uncertified=True, **changes)
         return certificate
 
     def announce(self, setup_requested: bool = False) -> None:

@@ -21,7 +21,7 @@ from revfrf.forest.kernel import Bytes, Ints, Paths
 from revfrf.forest.nodes import Directions, Leaf, Node
 from revfrf.forest.tree import Forest, Tree
 from revfrf.messages.bins import FeatureLine, SaltedLine
-from revfrf.messages.events import UsedCuts
+from revfrf.messages.events import Report, UsedCuts
 from revfrf.record import Record
 
 Fact = TypeVar("Fact")
@@ -146,6 +146,7 @@ class UsedColumns(Record, frozen=True):
     """Which of an owner's cuts a forest uses after an event, as CS has told it, and its receipt's salt."""
 
     event: bytes
+    epoch: int
     columns: tuple[UsedCuts, ...]
     salt: bytes
 
@@ -246,7 +247,7 @@ class CoordinatorStore(Store):
 
     The rows of any node follow from the directions of the splits above it. `round` counts the commits: each
     request to the participants has a higher number than the one before. `used_salts` are those of the owners'
-    receipts for used cuts.
+    receipts for used cuts. `reported` is what KGC was asked to certify, until its answer is here.
     """
 
     def __init__(self, tables: Tables | None = None) -> None:
@@ -254,6 +255,7 @@ class CoordinatorStore(Store):
         self.round = self.read("round", int) or 0
         self.rebuilding = self.read("rebuilding", Rebuilding)
         self.used_salts = self.read("used_salts", dict[str, bytes]) or {}
+        self.reported = self.read("reported", Report)
         batches = {number: _batch(*row) for number, *row in self.tables.rows("batches")}
         self._next_batch = max(batches, default=0) + 1
         self.splits: dict[Node, StoredSplit] = {}
@@ -301,6 +303,7 @@ class CoordinatorStore(Store):
     def forget_bins(self) -> None:
         """Erase the bins that CS should not keep, without a trace."""
         self.add_bins({name: held.forgotten() for name, held in self.bins.items() if held.line.forget})
+        self.arriving = {}
         self.scrub()
 
     def replace_forest(self, forest: Forest) -> None:
@@ -345,6 +348,14 @@ class CoordinatorStore(Store):
         """Keep the salts of the receipts for used cuts."""
         self.write(used_salts=salts)
         self.used_salts = salts
+
+    def put_reported(self, report: Report | None) -> None:
+        """Remember a report to KGC, or that its answer is here."""
+        if report is None:
+            self.tables.delete("facts", [("reported",)])
+        else:
+            self.write(reported=report)
+        self.reported = report
 
     def begin_rebuilding(self, rebuilding: Rebuilding) -> None:
         """Record that a revocation is in progress."""
