@@ -52,6 +52,7 @@ PROTOCOLS = {
     "FRF-Predict": "predict a requester's encrypted rows",
     "HoLT": "compare two encrypted numbers",
     "FRF-Revoc": "remove a leaver and rebuild",
+    "events": "certify what has happened to the forest, and countersign it",
 }
 """What each server and each protocol of the run does; protocols have the paper's names."""
 
