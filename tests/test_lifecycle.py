@@ -119,11 +119,11 @@ CS_LAWS: dict[str, tuple[Callable[[CsState], bool], set[Step]]] = {
         {*Step} - KGC_STEPS - {Step.GROW} | {Step.WAIT},
     ),
     "only what is as whole as it can be is certified": (
-        lambda cs: grows(cs) and (cs.whole or cs.away) and not cs.certified,
+        lambda cs: grows(cs) and (cs.whole or cs.away) and not (cs.certified or cs.forgettable),
         {Step.CERTIFY},
     ),
-    "bins are forgotten once the forest is certified, and not before": (
-        lambda cs: grows(cs) and (cs.whole or cs.away) and cs.certified and cs.forgettable,
+    "bins are forgotten as soon as the forest is grown": (
+        lambda cs: grows(cs) and (cs.whole or cs.away) and cs.forgettable,
         {Step.FORGET},
     ),
     "members sign when there is nothing else to do": (

@@ -172,6 +172,10 @@ def other_salt(cs: Any) -> None:
     cs.resume(msgspec.structs.replace(cs.record, salt=new_salt()))
 
 
+def other_salt_of_inputs(cs: Any) -> None:
+    cs.resume(msgspec.structs.replace(cs.record, inputs_salt=new_salt()))
+
+
 def other_salt_of_used_cuts(cs: Any) -> None:
     cs.store.used_salts["bank"] = new_salt()
 
@@ -202,7 +206,8 @@ TAMPERED: dict[Callable[[Any], None], set[str]] = {
     no_bins: {"inputs", "bins", "used cuts", "forest"},
     other_seed: {"inputs", "forest"},
     other_rules: {"inputs", "forest"},
-    other_salt: {"inputs", "forest"},
+    other_salt: {"forest"},
+    other_salt_of_inputs: {"inputs"},
     other_salt_of_used_cuts: {"used cuts"},
     no_creation: {"event certificates"},
     no_leaving: {"event certificates", "inputs", "used cuts", "forest"},

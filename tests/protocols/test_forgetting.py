@@ -21,7 +21,6 @@ from revfrf.storage.directory import Directory
 from revfrf.testing.federations import Case, ignore, random_case, set_up, train, with_books
 from revfrf.testing.peers import FaultyPeer, changing, offline, replaced
 from revfrf.testing.recorders import recording
-from revfrf.testing.refusals import refused
 from tests.storage.traces import raw, where
 
 CASE = random_case(5, rules=with_books(n_trees=8, max_depth=5))
@@ -138,8 +137,7 @@ def test_other_bins_or_salts_than_are_certified_are_refused_when_they_are_sent_a
     liar = FaultyPeer(found.participants["bank"], on_reply=changing(BinsReply, **change))
     with replaced(found.network, "bank", liar):
         assert "forest" in audited(found).problems
-        with refused("forest", "out-of-range", by="bank"):
-            found.revoke(["telco"], 1, ignore)
+        assert found.revoke(["telco"], 1, ignore).waits_for == ("bank",)
     assert kept(found) <= {"shop"}
     assert found.coordinator.digest() != before
     found.resume(ignore)

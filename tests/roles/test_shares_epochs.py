@@ -11,7 +11,6 @@ from revfrf.messages.base import Done
 from revfrf.messages.events import ErasureReceipt
 from revfrf.messages.frf_revoc import RevocationLevel
 from revfrf.names import CC, CS, KGC
-from revfrf.protocols.certificate import sign_revocation
 from revfrf.protocols.common.identity import IdentityRecord
 from revfrf.roles.kgc import KeyCentre, KeyCentreKeys
 from revfrf.storage.directory import Directory
@@ -66,8 +65,7 @@ def test_participants_leave_one_after_the_other(federation: Federation, level: R
 
 @LEVELS
 def test_no_epoch_of_shares_takes_a_set_up(federation: Federation, level: RevocationLevel) -> None:
-    request = sign_revocation(federation.participants["bank"].identity, bytes(16), level)
-    federation.network.channel("bank").call(KGC, request, Done)
+    federation.network.channel("bank").call(KGC, federation.participants["bank"].leave(level), Done)
     with pytest.raises(UsageError, match="under the shares protocol neither does"):
         federation.kgc.begin_epoch(toy_keys())
     assert federation.kgc.lifecycle_state().next_step is Step.BEGIN_EPOCH

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from revfrf.embedded.federation import Federation
-from revfrf.errors import ProtocolError, RevFRFError, UsageError
+from revfrf.errors import ProtocolError, UsageError
 from revfrf.messages.events import Certified, Event, EventReport, Report
 from revfrf.messages.frf_revoc import RevocationRequest
 from revfrf.names import CC, CS, KGC
@@ -15,7 +15,7 @@ from revfrf.protocols.common.epoch import certificate_digest
 from revfrf.protocols.events import salted_digest
 from revfrf.protocols.paper.sides import PaperCoordinator
 from revfrf.roles.kgc import KeyCentre
-from revfrf.testing.federations import ignore, later_keys, set_up, train
+from revfrf.testing.federations import later_keys, set_up, train
 from revfrf.testing.refusals import refusal_kind
 from tests.protocols.frf_revoc.leaving import (
     CASE,
@@ -84,13 +84,11 @@ def test_request_is_taken_from_the_leaver_alone(federation: Federation, sender: 
     assert not federation.kgc.state.leaving
 
 
-def test_request_to_leave_another_forest_is_never_certified(federation: Federation) -> None:
-    """KGC, who knows of no forest, certifies nothing that the request was not meant for."""
-    send(federation, KGC, resigned(federation, "bank", forest=bytes(16)), "bank")
-    begin_epoch(federation)
-    with pytest.raises(RevFRFError):
-        federation.coordinator.revoke(ignore)
-    assert not federation.coordinator.ready
+def test_request_to_leave_another_forest_is_refused(federation: Federation) -> None:
+    """KGC has certified one, and knows no other."""
+    request = resigned(federation, "bank", forest=bytes(16))
+    assert refused(federation, KGC, request, "bank") == "forest"
+    assert federation.coordinator.ready
 
 
 def test_request_of_another_epoch_or_federation_is_refused(federation: Federation) -> None:
