@@ -155,19 +155,20 @@ def _grow(
     if max_depth < 40:
         room = min(room, 2 ** (max_depth + 1) + 1)
     n_sums = n_classes if n_classes else 2
+    # Not zeros: there is room for far more nodes than are made, and memory that is not written to is free.
     feature, cut, sums = (
         np.empty(room, np.int64),
-        np.zeros(room, np.uint8),
+        np.empty(room, np.uint8),
         np.empty((room, n_sums), np.int64),
     )
-    begin, end = np.zeros(room, np.int64), np.zeros(room, np.int64)
-    path, old, leaves = np.zeros(room, np.uint64), np.zeros(room, np.int64), np.zeros(room, np.int64)
+    begin, end = np.empty(room, np.int64), np.empty(room, np.int64)
+    path, old, leaves = np.empty(room, np.uint64), np.empty(room, np.int64), np.empty(room, np.int64)
     left, best_left = np.zeros(n_sums, np.int64), np.zeros(n_sums, np.int64)
     cells, summed = np.zeros(256 * n_sums, np.uint64), np.zeros(256, np.int64)
     order = np.zeros(_FEW, np.int64)
     draws = np.zeros(len(bins), np.uint64)
     unfinished, (old_child, old_leaf) = _unfinished(old_features), _places(old_features)
-    end[0], path[0] = len(row), 1
+    begin[0], end[0], path[0], old[0] = 0, len(row), 1, 0
     _add_up(tag, part, n_classes, sums[0])
     n_nodes, n_leaves, i = 1, 0, 0
     while i < n_nodes:
@@ -182,6 +183,7 @@ def _grow(
         elif not (path[i] >> np.uint64(max_depth)) and e - b >= max(min_split, 2 * min_leaf):
             best_score, best_draw = -np.inf, np.uint64(0)
             pure = _pure(own, values, n_classes, total)
+            mass = total.sum()  # of classes
             if not pure:
                 candidate_draws(keys[0], keys[1], tree, path[i], draws)
             for others in (False, True):  # what no candidate can split, the others may
@@ -197,6 +199,7 @@ def _grow(
                             shift,
                             min_leaf,
                             total,
+                            mass,
                             left,
                             best_left,
                             cells,
@@ -358,6 +361,7 @@ def _best_of_classes(
     shift: np.uint64,
     min_leaf: int,
     total: Ints,
+    mass: np.int64,
     left: Ints,
     best_left: Ints,
     cells: Paths,
@@ -366,8 +370,8 @@ def _best_of_classes(
     """Return the best score of a feature's cuts, higher is better, and the cut; -1 if none is valid."""
     n_classes, size = len(total), len(row)
     best, best_cut = -np.inf, np.int64(-1)
-    mass = total.sum()
-    left[:] = 0
+    for k in range(n_classes):
+        left[k] = 0
     mass_left = rows_left = np.int64(0)
     if size <= _FEW:
         _sort(column, row, order)
